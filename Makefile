@@ -1,0 +1,75 @@
+# The doors of the project. `make` alone lists them.
+
+PYTHON ?= python3
+SEED ?= 1
+CASES ?= 2000
+RECORDS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PARTS := .parts/kafka
+PARTS_READY := $(PARTS)/.ready
+VENV_READY := $(VENV)/.ready
+SOURCES := src conformance benchmarks tests
+
+# `conformance` and `benchmarks` are packages at the root that are not installed.
+export PYTHONPATH := $(CURDIR)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check format test conformance conformance-mutants parity bench-lane docs lock jars-pin clean
+
+help: ## List the doors
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "  settable: PYTHON=$(PYTHON) SEED=$(SEED) CASES=$(CASES) RECORDS=<records of bench-lane>"
+
+setup: $(VENV_READY) $(PARTS_READY) ## Bring Python's and Java's parts, pinned by hash; quick when nothing changed
+
+$(VENV_READY): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(PARTS_READY): tools/kafka/pom.xml tools/kafka/jars.sha256
+	@tools/kafka/bring $(PARTS)
+	@touch $@
+
+check: $(VENV_READY) ## Lint, format, types, the map of rooms, house rules
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest -q --no-cov -p no:randomly tests/tidy
+
+format: $(VENV_READY) ## Format, and fix what can be fixed without a thought
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+test: $(VENV_READY) ## All tests that need no Java, with coverage
+	$(BIN)/pytest -m "not jvm" --cov --cov-report=term --cov-report=json:reports/coverage.json --cov-fail-under=95
+
+conformance: $(VENV_READY) $(PARTS_READY) ## Generated topologies against Kafka Streams itself (SEED, CASES)
+	$(BIN)/python -m conformance run --seed $(SEED) --cases $(CASES)
+
+conformance-mutants: $(VENV_READY) $(PARTS_READY) ## Planted bugs, each of which conformance must catch
+	$(BIN)/python -m conformance mutants
+
+parity: $(VENV_READY) $(PARTS_READY) ## Every public method of Kafka Streams' DSL: mapped, or never with a reason
+	$(BIN)/python -m conformance parity
+
+bench-lane: $(VENV_READY) ## A lane beside a hand-written loop (RECORDS)
+	$(BIN)/python -m benchmarks.lane $(if $(RECORDS),--records $(RECORDS))
+
+docs: $(VENV_READY) ## Run the examples of the documents as they stand
+	$(BIN)/pytest tests/docs
+
+lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
+		--no-header --no-annotate --no-emit-index-url pyproject.toml --group dev --output-file requirements.lock
+
+jars-pin: ## Pin the jars that tools/kafka/pom.xml now names; read the difference before committing it
+	@tools/kafka/bring --pin $(PARTS)
+	@touch $(PARTS_READY)
+
+clean: ## Remove caches and reports, not the parts
+	rm -rf reports dist build .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,103 @@
+"""The Java side as a process: compiled when its sources change, started once, fed one case per line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import queue
+import subprocess
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from conformance.spec import Case, to_json
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "conformance" / "oracle"
+JARS = ROOT / ".parts" / "kafka"
+CLASSES = ROOT / ".parts" / "oracle"
+ANSWER_TIMEOUT_S = 120
+
+
+class OracleError(Exception):
+    """The oracle could not be built, did not start, or stopped answering: the run proves nothing."""
+
+
+def compile_oracle() -> None:
+    """Compile the Java sources unless the classes are of these very sources."""
+    sources = sorted(SOURCES.glob("*.java"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    stamp = CLASSES / "sources.sha256"
+    if stamp.exists() and stamp.read_text() == digest:
+        return
+    if not any(JARS.glob("kafka-streams-test-utils-*.jar")):
+        raise OracleError(f"no Kafka Streams in {JARS.relative_to(ROOT)}; run `make setup`")
+    CLASSES.mkdir(parents=True, exist_ok=True)
+    command = ["javac", "-nowarn", "-cp", f"{JARS}/*", "-d", str(CLASSES), *map(str, sources)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise OracleError(f"javac failed:\n{done.stderr}")
+    stamp.write_text(digest)
+
+
+class Oracle:
+    """One Java virtual machine that answers cases in order."""
+
+    def __init__(self) -> None:
+        compile_oracle()
+        command = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-cp", f"{CLASSES}:{JARS}/*", "Oracle"]
+        self._java = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+        self._answers: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Oracle:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._java.kill()
+        self._java.wait()
+
+    def ask(self, case: Case) -> dict[str, Any]:
+        """The oracle's result of one case."""
+        return next(self.ask_all([case]))
+
+    def ask_all(self, cases: Iterable[Case]) -> Iterator[dict[str, Any]]:
+        """The oracle's results, in order; it works ahead while the caller does something else."""
+        asked = list(cases)
+        writer = threading.Thread(target=self._write, args=(asked,), daemon=True)
+        writer.start()
+        for case in asked:
+            yield self._answer(case)
+        writer.join()
+
+    def _answer(self, case: Case) -> dict[str, Any]:
+        try:
+            line = self._answers.get(timeout=ANSWER_TIMEOUT_S)
+        except queue.Empty:
+            raise OracleError(f"no answer for case {case.id} in {ANSWER_TIMEOUT_S} s") from None
+        if line is None:
+            raise OracleError(f"the oracle ended at case {case.id} with exit code {self._java.wait()}")
+        answer: dict[str, Any] = json.loads(line)
+        if answer["id"] != case.id:
+            raise OracleError(f"asked for case {case.id}, got {answer['id']}")
+        return answer
+
+    def _write(self, cases: list[Case]) -> None:
+        pipe = self._java.stdin
+        if pipe is None:
+            raise OracleError("the oracle has no input")
+        try:
+            for case in cases:
+                pipe.write(to_json(case) + "\n")
+                pipe.flush()
+        except BrokenPipeError:
+            return  # the reader sees the end of the output and says so
+
+    def _read(self) -> None:
+        if self._java.stdout is not None:
+            for line in self._java.stdout:
+                self._answers.put(line)
+        self._answers.put(None)

@@ -1,0 +1,207 @@
+"""`StreamsBuilder`: topics in, `Topology` out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.dsl.draft import Draft, DraftNode
+from penstock.dsl.functions import checked
+from penstock.dsl.grouped import KGroupedStream, KGroupedTable
+from penstock.dsl.place import Place, given_serde
+from penstock.dsl.stores import Store, materialized
+from penstock.dsl.streams import KStream
+from penstock.dsl.table_drafts import SourceDraft, TableDraft, source_table_write
+from penstock.dsl.tables import GlobalKTable, KTable
+from penstock.errors import TopologyError
+from penstock.operators.processing import Processing, Supplier
+from penstock.operators.tables import TableSource
+from penstock.serdes import Json, serde_of
+from penstock.state import StoreSpec
+from penstock.topology import ProcessorNode, SourceNode, Topology, user_line
+from penstock.topology.nodes import TimestampExtractor
+
+
+class HandleFactory:
+    """Makes the handles that verbs return."""
+
+    def stream(self, place: Place) -> KStream[Any, Any]:
+        """A stream."""
+        return KStream(place)
+
+    def table(self, place: Place, table: TableDraft, queryable: str | None) -> KTable[Any, Any]:
+        """A table."""
+        return KTable(place, table, queryable)
+
+    def grouped_stream(self, place: Place, name: str | None) -> KGroupedStream[Any, Any]:
+        """A grouped stream."""
+        return KGroupedStream(place, name)
+
+    def grouped_table(self, place: Place, name: str | None) -> KGroupedTable[Any, Any]:
+        """A grouped table."""
+        return KGroupedTable(place, name)
+
+
+class StreamsBuilder:
+    """Declares a topology: read topics, transform, join, aggregate, write.
+
+    `key` and `value` are the serdes wherever none is given and none is known from upstream: text keys, JSON values.
+
+    Example:
+        >>> builder = StreamsBuilder()
+        >>> words = builder.stream("lines", value=str).flat_map_values(str.split).group_by(lambda _, word: word)
+        >>> words.count(store="words").to_stream().to("counts", value=int)
+        >>> len(builder.build().nodes)
+        9
+    """
+
+    def __init__(self, *, key: Any = str, value: Any = None) -> None:
+        self._draft = Draft(serde_of(key), Json() if value is None else serde_of(value), HandleFactory())
+
+    def stream(
+        self,
+        topic: str | Sequence[str] | re.Pattern[str],
+        *,
+        key: Any = None,
+        value: Any = None,
+        timestamp: TimestampExtractor | None = None,
+        reset: str | None = None,
+        name: str | None = None,
+    ) -> KStream[Any, Any]:
+        """Read a topic, several topics, or all topics that match a pattern, as a stream of records.
+
+        `timestamp(record, partition_time)` gives a record's event time in milliseconds; a negative one drops the record.
+        """
+        line = user_line()
+        if timestamp is not None:
+            checked(timestamp, "record, partition_time", "timestamp=", line)
+        pattern = topic if isinstance(topic, re.Pattern) else None
+        topics = () if isinstance(topic, re.Pattern) else (topic,) if isinstance(topic, str) else tuple(topic)
+        if not topics and pattern is None:
+            raise TopologyError(f"stream needs at least one topic ({line})")
+        name = self._draft.name("KSTREAM-SOURCE-", name)
+        key_serde, value_serde = given_serde(key), given_serde(value)
+        source = SourceNode(
+            name,
+            topics,
+            pattern,
+            key_serde or self._draft.default_key,
+            value_serde or self._draft.default_value,
+            line,
+            timestamp,
+            _reset(reset),
+        )
+        equal = topics if pattern is None else (f"pattern {pattern.pattern} {pattern.flags}",)
+        node = DraftNode(name, line, lambda topology, parents: topology.add_node(source), topics=equal)
+        self._draft.add(node)
+        return KStream(Place(self._draft, node, name, key_serde, value_serde, frozenset({name})))
+
+    def table(
+        self,
+        topic: str,
+        *,
+        key: Any = None,
+        value: Any = None,
+        timestamp: TimestampExtractor | None = None,
+        reset: str | None = None,
+        store: str | Store | None = None,
+        name: str | None = None,
+    ) -> KTable[Any, Any]:
+        """Read a topic as a table: the last value of each key, a null value deletes it."""
+        line = user_line()
+        if timestamp is not None:
+            checked(timestamp, "record, partition_time", "timestamp=", line)
+        draft = self._draft
+        kept = materialized(draft, store, f"{topic}-")
+        kept.key, kept.value = given_serde(key) or kept.key, given_serde(value) or kept.value
+        source_name = draft.name("KSTREAM-SOURCE-", name, "-source")
+        name = draft.name("KTABLE-SOURCE-", name)
+        table = SourceDraft(kept, kept.is_queryable)
+        source = SourceNode(
+            source_name,
+            (topic,),
+            None,
+            kept.key or draft.default_key,
+            kept.value or draft.default_value,
+            line,
+            timestamp,
+            _reset(reset),
+        )
+        write_table = source_table_write(draft, name, table, line)
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            topology.add_node(source)
+            write_table(topology, (source_name,))
+
+        node = draft.add(DraftNode(name, line, write, output_versioned=kept.is_versioned))
+        place = Place(draft, node, name, kept.key, kept.value, frozenset({source_name}))
+        return KTable(place, table, kept.store_name if kept.is_queryable else None)
+
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: Any = None,
+        value: Any = None,
+        timestamp: TimestampExtractor | None = None,
+        store: str | Store | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable[Any, Any]:
+        """Read a topic as a table that every lane sees whole."""
+        line = user_line()
+        draft = self._draft
+        kept = materialized(draft, store, f"{topic}-", queryable=True)
+        if kept.is_versioned:
+            raise TopologyError(f"a global table cannot be versioned ({line})")
+        kept.key, kept.value = given_serde(key) or kept.key, given_serde(value) or kept.value
+        source_name = draft.name("KSTREAM-SOURCE-", name, "-source")
+        name = draft.name("KTABLE-SOURCE-", name)
+        spec = kept.table_spec(draft)
+        source = SourceNode(source_name, (topic,), None, spec.key, spec.value, line, timestamp)  # type: ignore[arg-type]
+        feeder = ProcessorNode(name, (source_name,), TableSource(spec.name, send_old_values=False), (spec.name,), line)
+        draft.add(DraftNode(name, line, lambda topology, parents: topology.add_global_nodes(spec, source, feeder)))
+        return GlobalKTable(spec.name, kept.store_name)
+
+    def add_state_store(self, spec: StoreSpec) -> StreamsBuilder:
+        """Declare a store for processors to use; see `key_value_store` and its siblings."""
+        line = user_line()
+        self._draft.add(DraftNode(spec.name, line, lambda topology, parents: _ignore(topology.add_state_store(spec))))
+        return self
+
+    def add_global_store(
+        self,
+        spec: StoreSpec,
+        topic: str,
+        supplier: Supplier,
+        *,
+        key: Any = None,
+        value: Any = None,
+        timestamp: TimestampExtractor | None = None,
+        name: str | None = None,
+    ) -> StreamsBuilder:
+        """Declare a store that every lane sees whole, kept from all of `topic` by a processor of your own."""
+        line = user_line()
+        draft = self._draft
+        source_name = draft.name("KSTREAM-SOURCE-", name, "-source")
+        name = draft.name("KTABLE-SOURCE-", name)
+        key_serde, value_serde = given_serde(key) or draft.default_key, given_serde(value) or draft.default_value
+        source = SourceNode(source_name, (topic,), None, key_serde, value_serde, line, timestamp)
+        operator = Processing(checked(supplier, "", "add_global_store", line), fixed_key=False)
+        feeder = ProcessorNode(name, (source_name,), operator, (spec.name,), line)
+        draft.add(DraftNode(name, line, lambda topology, parents: topology.add_global_nodes(spec, source, feeder)))
+        return self
+
+    def build(self) -> Topology:
+        """The topology as declared so far."""
+        return self._draft.write()
+
+
+def _reset(reset: str | None) -> str | None:
+    if reset not in (None, "earliest", "latest"):
+        raise TopologyError(f"reset is 'earliest' or 'latest', not {reset!r} ({user_line()})")
+    return reset
+
+
+def _ignore(_: object) -> None:
+    """A writer returns nothing."""

@@ -1,0 +1,189 @@
+"""The topology while it is being declared.
+
+Verbs add draft nodes; later verbs may still ask something of earlier ones (old values, a store). `Draft.write` settles
+everything and writes frozen nodes, in the order in which Kafka Streams would, since that order is the order of siblings.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.errors import TopologyError
+from penstock.serdes import Serde
+from penstock.topology import Line, Topology
+
+if TYPE_CHECKING:
+    from penstock.dsl.grouped import KGroupedStream, KGroupedTable
+    from penstock.dsl.place import Place
+    from penstock.dsl.streams import KStream
+    from penstock.dsl.table_drafts import TableDraft
+    from penstock.dsl.tables import KTable
+
+Write = Callable[[Topology, tuple[str, ...]], None]
+"""Writes a draft node's frozen nodes below the parents of these names."""
+
+
+@dataclass(eq=False, slots=True)
+class DraftNode:
+    """One verb's place in the graph; it may become several nodes of the topology."""
+
+    name: str
+    line: Line
+    write: Write
+    parents: list[DraftNode] = field(default_factory=list)
+    children: list[DraftNode] = field(default_factory=list)
+    priority: int = 0
+    output_versioned: bool | None = None
+    grace_ms: int | None = None
+    relaxed_null_key_join: bool = False
+    drops_null_keys: bool | None = None
+    """For a repartition: whether records without a key stop here. None for all other nodes."""
+    on_versioned_parent: Callable[[str], None] | None = None
+    refuses_versioned: bool = False
+    topics: tuple[str, ...] | None = None
+    written: bool = False
+
+
+class Handles(Protocol):
+    """Makes the handles that verbs return. Streams, tables and groups make each other; none of them imports another."""
+
+    def stream(self, place: Place) -> KStream[Any, Any]:
+        """A stream at a place."""
+
+    def table(self, place: Place, table: TableDraft, queryable: str | None) -> KTable[Any, Any]:
+        """A table at a place; `queryable` is the name it can be queried by."""
+
+    def grouped_stream(self, place: Place, name: str | None) -> KGroupedStream[Any, Any]:
+        """A stream grouped by key."""
+
+    def grouped_table(self, place: Place, name: str | None) -> KGroupedTable[Any, Any]:
+        """A table grouped by another key."""
+
+
+class Draft:
+    """The growing graph behind one `StreamsBuilder`, and its counter for generated names."""
+
+    def __init__(self, key: Serde[Any], value: Serde[Any], handles: Handles) -> None:
+        self.handles = handles
+        self.default_key = key
+        self.default_value = value
+        self.root = DraftNode("root", Line("", 0, ""), lambda topology, parents: None)
+        self.copartitioned: list[frozenset[str]] = []
+        self._index = 0
+        self._priority = 0
+
+    def name(self, prefix: str, given: str | None = None, suffix: str = "") -> str:
+        """The next generated name, or the given one with its suffix; the counter moves either way."""
+        generated = f"{prefix}{self._index:010d}"
+        self._index += 1
+        return generated if given is None else given + suffix
+
+    def store_name(self, prefix: str) -> str:
+        """The next generated store name."""
+        return self.name(f"{prefix}STATE-STORE-")
+
+    def add(self, node: DraftNode, *parents: DraftNode) -> DraftNode:
+        """Put a node below its parents (again: below one more)."""
+        for parent in parents or (self.root,):
+            if node not in parent.children:
+                parent.children.append(node)
+            if parent not in node.parents:
+                node.parents.append(parent)
+            node.priority = self._priority
+            self._priority += 1
+        return node
+
+    def write(self) -> Topology:
+        """The frozen topology."""
+        self._merge_equal_sources()
+        self._drop_null_keys_before_repartitions()
+        self._settle_versioned_semantics()
+        topology = Topology()
+        for node in _walk(self.root):
+            node.written = False
+        queue = [(self.root.priority, 0, self.root)]
+        ticket = 0
+        while queue:
+            node = heapq.heappop(queue)[2]
+            if not node.written and all(parent.written for parent in node.parents):
+                node.write(topology, tuple(parent.name for parent in node.parents))
+                node.written = True
+            for child in node.children:
+                ticket += 1
+                heapq.heappush(queue, (child.priority, ticket, child))
+        for sources in self.copartitioned:
+            topology.copartition(sources)
+        return topology
+
+    def _merge_equal_sources(self) -> None:
+        """Streams of the same topics share one source node, the first; overlapping ones are refused."""
+        seen: dict[str, DraftNode] = {}
+        for node in list(self.root.children):
+            for topic in node.topics or ():
+                main = seen.setdefault(topic, node)
+                if main is node:
+                    continue
+                if main.topics != node.topics:
+                    raise TopologyError(
+                        f"topic {topic!r} is read at {main.line} and at {node.line} together with other topics; "
+                        "read exactly the same topics in both places, or each topic once"
+                    )
+                self.root.children.remove(node)
+                for child in node.children:
+                    child.parents[child.parents.index(node)] = main
+                    main.children.append(child)
+                node.children = []
+                break
+
+    def _drop_null_keys_before_repartitions(self) -> None:
+        """A repartition lets records without a key pass only if a join below accepts them."""
+        relaxed: dict[int, bool] = {}
+
+        def is_relaxed(node: DraftNode) -> bool:
+            known = relaxed.get(id(node))
+            if known is None:
+                below = [child.relaxed_null_key_join or is_relaxed(child) for child in node.children]
+                known = relaxed[id(node)] = any(below)
+            return known
+
+        for node in _walk(self.root):
+            if node.drops_null_keys is not None:
+                node.drops_null_keys = not is_relaxed(node)
+
+    def _settle_versioned_semantics(self) -> None:
+        for node in _walk(self.root):
+            if node.on_versioned_parent is not None:
+                for parent in node.parents:
+                    if self._is_versioned(parent):
+                        node.on_versioned_parent(parent.name)
+            if node.refuses_versioned and all(self._is_versioned(parent) for parent in node.parents):
+                raise TopologyError(f"suppress() works on tables that are not versioned ({node.line})")
+
+    def _is_versioned(self, node: DraftNode) -> bool:
+        if node.output_versioned is not None:
+            return node.output_versioned
+        return node is not self.root and all(self._is_versioned(parent) for parent in node.parents)
+
+
+def window_grace_ms(node: DraftNode, chain: Sequence[str] = ()) -> int:
+    """The grace period of the windows above a node: what `until_window_closes` waits for."""
+    if node.grace_ms is not None:
+        return node.grace_ms
+    if not node.parents:
+        raise TopologyError(f"until_window_closes() needs a windowed table, and there is no window above {chain[0]!r}")
+    return max(window_grace_ms(parent, (*chain, node.name)) for parent in node.parents)
+
+
+def _walk(root: DraftNode) -> list[DraftNode]:
+    """All nodes, each once, in the order in which they were added."""
+    seen: dict[int, DraftNode] = {}
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen[id(node)] = node
+            stack.extend(node.children)
+    return sorted(seen.values(), key=lambda node: node.priority)

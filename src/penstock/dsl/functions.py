@@ -1,0 +1,30 @@
+"""Checks on the functions users hand in: called with the right number of arguments, found out while declaring."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from penstock.errors import TopologyError
+from penstock.topology import Line
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def checked(function: F, arguments: str, verb: str, line: Line) -> F:
+    """The function itself, once it is known to take `arguments` (a comma-separated list of their meanings)."""
+    if not callable(function):
+        raise TopologyError(f"{verb} needs a function of ({arguments}), not {function!r} ({line})")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # built-ins without a signature are taken on trust
+        return function
+    try:
+        signature.bind(*[None] * len(arguments.split(", ")) if arguments else ())
+    except TypeError:
+        name = getattr(function, "__qualname__", repr(function))
+        raise TopologyError(
+            f"{verb} calls its function with ({arguments}), but {name}{signature} does not take that ({line})"
+        ) from None
+    return function

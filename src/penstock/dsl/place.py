@@ -1,0 +1,46 @@
+"""Where a handle stands in the draft: what the next verb is put below, with the serdes known there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.dsl.draft import Draft, DraftNode
+from penstock.processor import Operator
+from penstock.serdes import Serde, serde_of
+from penstock.topology import Line, ProcessorNode, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a handle stands in the draft."""
+
+    draft: Draft
+    node: DraftNode
+    name: str
+    key: Serde[Any] | None
+    value: Serde[Any] | None
+    sources: frozenset[str]
+    rekeyed: bool = False
+    """Whether the key changed since the records were last partitioned by it."""
+
+    def below(
+        self, name: str, operator: Operator, line: Line, *, rekeyed: bool | None = None, stores: Sequence[str] = (), **serdes: Any
+    ) -> Place:
+        """The place of a new processor node below this one."""
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            topology.add_node(ProcessorNode(name, parents, operator, (), line))
+            topology.connect_processor_and_state_stores(name, *stores)
+
+        return self.moved(name, self.draft.add(DraftNode(name, line, write), self.node), rekeyed=rekeyed, **serdes)
+
+    def moved(self, name: str, node: DraftNode, *, rekeyed: bool | None = None, **serdes: Any) -> Place:
+        """The same place further down."""
+        return replace(self, node=node, name=name, rekeyed=self.rekeyed if rekeyed is None else rekeyed, **serdes)
+
+
+def given_serde(given: Any) -> Serde[Any] | None:
+    """What a verb was given as `key=` or `value=`, None if nothing."""
+    return None if given is None else serde_of(given)

@@ -1,0 +1,203 @@
+"""How users say what a table or a processor keeps: `Store`, and one function per kind of store for processors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.serdes import Serde, serde_of
+from penstock.state import StoreKind, StoreSpec
+from penstock.timing import Duration, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, duration_ms
+
+if TYPE_CHECKING:
+    from penstock.dsl.draft import Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """How a table is kept.
+
+    With a name the table can be queried. `retention` is for windowed tables, `history` makes the table versioned and
+    says how far back it can be read, `ttl` lets entries expire. `logging` is False, or a dict of topic settings for the
+    changelog.
+
+    Example:
+        >>> Store("stats", value=dict, retention="1d").name
+        'stats'
+    """
+
+    name: str | None = None
+    key: Any = None
+    value: Any = None
+    retention: Duration | None = None
+    history: Duration | None = None
+    ttl: Duration | None = None
+    caching: bool = True
+    logging: bool | Mapping[str, str] = True
+    segment_interval: Duration | None = None
+
+
+@dataclass(slots=True)
+class Materialized:
+    """A `Store` as a verb resolves it: with a name, generated if need be, and serdes that may still be unknown."""
+
+    store_name: str
+    is_queryable: bool
+    options: Store
+    key: Serde[Any] | None
+    value: Serde[Any] | None
+
+    @property
+    def is_versioned(self) -> bool:
+        """Whether the table keeps its history."""
+        return self.options.history is not None
+
+    def _common(self, draft: Draft) -> dict[str, Any]:
+        logging = self.options.logging
+        return {
+            "name": self.store_name,
+            "key": self.key if self.key is not None else draft.default_key,
+            "value": self.value if self.value is not None else draft.default_value,
+            "logged": logging is not False,
+            "changelog_config": tuple(sorted(logging.items())) if isinstance(logging, Mapping) else (),
+        }
+
+    def table_spec(self, draft: Draft) -> StoreSpec:
+        """The specification of a key-value table's store."""
+        options = self.options
+        if options.history is not None:
+            segment = options.segment_interval
+            return StoreSpec(
+                kind=StoreKind.VERSIONED,
+                retention_ms=duration_ms(options.history),
+                segment_interval_ms=None if segment is None else duration_ms(segment),
+                **self._common(draft),
+            )
+        ttl_ms = None if options.ttl is None else duration_ms(options.ttl)
+        return StoreSpec(kind=StoreKind.TIMESTAMPED, cached=options.caching, ttl_ms=ttl_ms, **self._common(draft))
+
+    def window_spec(self, draft: Draft, windows: TimeWindows | SlidingWindows | UnlimitedWindows, on_close: bool) -> StoreSpec:
+        """The specification of a windowed table's store."""
+        return StoreSpec(
+            kind=StoreKind.TIMESTAMPED_WINDOW,
+            retention_ms=self._retention_ms(windows.retention_ms),
+            window_size_ms=windows.size_ms,
+            time_ordered=on_close,
+            cached=self.options.caching and not on_close,
+            **self._common(draft),
+        )
+
+    def session_spec(self, draft: Draft, windows: SessionWindows, on_close: bool) -> StoreSpec:
+        """The specification of a session table's store."""
+        return StoreSpec(
+            kind=StoreKind.SESSION,
+            retention_ms=self._retention_ms(windows.retention_ms),
+            time_ordered=on_close,
+            cached=self.options.caching and not on_close,
+            **self._common(draft),
+        )
+
+    def _retention_ms(self, least_ms: int) -> int:
+        if self.options.retention is None:
+            return least_ms
+        retention_ms = duration_ms(self.options.retention)
+        if retention_ms < least_ms:
+            raise ValueError(f"store {self.store_name!r} must keep its windows for at least {least_ms} ms, not {retention_ms} ms")
+        return retention_ms
+
+
+def materialized(draft: Draft, store: str | Store | None, prefix: str, *, queryable: bool = False) -> Materialized:
+    """Resolve what a verb was given as `store=`; a name is generated if there is none."""
+    options = Store(store) if isinstance(store, str) else store or Store()
+    name = options.name if options.name is not None else draft.store_name(prefix)
+    key = None if options.key is None else serde_of(options.key)
+    value = None if options.value is None else serde_of(options.value)
+    return Materialized(name, queryable or options.name is not None, options, key, value)
+
+
+def _spec(kind: StoreKind, name: str, key: Any, value: Any, logging: bool | Mapping[str, str], **options: Any) -> StoreSpec:
+    config = tuple(sorted(logging.items())) if isinstance(logging, Mapping) else ()
+    options |= {"key": serde_of(key), "value": serde_of(value), "logged": logging is not False, "changelog_config": config}
+    return StoreSpec(name=name, kind=kind, **options)
+
+
+def key_value_store(
+    name: str, *, key: Any = str, value: Any = dict, ttl: Duration | None = None, logging: bool | Mapping[str, str] = True
+) -> StoreSpec:
+    """A store of keys and values for processors.
+
+    Example:
+        >>> key_value_store("pending", value=int).name
+        'pending'
+    """
+    ttl_ms = None if ttl is None else duration_ms(ttl)
+    return _spec(StoreKind.KEY_VALUE, name, key, value, logging, ttl_ms=ttl_ms)
+
+
+def timestamped_key_value_store(
+    name: str, *, key: Any = str, value: Any = dict, ttl: Duration | None = None, logging: bool | Mapping[str, str] = True
+) -> StoreSpec:
+    """A store whose values carry an event time, as tables keep them."""
+    ttl_ms = None if ttl is None else duration_ms(ttl)
+    return _spec(StoreKind.TIMESTAMPED, name, key, value, logging, ttl_ms=ttl_ms)
+
+
+def window_store(
+    name: str,
+    *,
+    window_size: Duration,
+    retention: Duration,
+    key: Any = str,
+    value: Any = dict,
+    retain_duplicates: bool = False,
+    logging: bool | Mapping[str, str] = True,
+) -> StoreSpec:
+    """A store of values per key and window start."""
+    return _spec(
+        StoreKind.WINDOW,
+        name,
+        key,
+        value,
+        logging,
+        window_size_ms=duration_ms(window_size),
+        retention_ms=duration_ms(retention),
+        retain_duplicates=retain_duplicates,
+    )
+
+
+def timestamped_window_store(
+    name: str,
+    *,
+    window_size: Duration,
+    retention: Duration,
+    key: Any = str,
+    value: Any = dict,
+    logging: bool | Mapping[str, str] = True,
+) -> StoreSpec:
+    """A window store whose values carry an event time, as windowed tables keep them."""
+    sizes = {"window_size_ms": duration_ms(window_size), "retention_ms": duration_ms(retention)}
+    return _spec(StoreKind.TIMESTAMPED_WINDOW, name, key, value, logging, **sizes)
+
+
+def session_store(
+    name: str, *, retention: Duration, key: Any = str, value: Any = dict, logging: bool | Mapping[str, str] = True
+) -> StoreSpec:
+    """A store of aggregates per key and session."""
+    return _spec(StoreKind.SESSION, name, key, value, logging, retention_ms=duration_ms(retention))
+
+
+def versioned_store(
+    name: str,
+    *,
+    history: Duration,
+    key: Any = str,
+    value: Any = dict,
+    segment_interval: Duration | None = None,
+    logging: bool | Mapping[str, str] = True,
+) -> StoreSpec:
+    """A store that can be read as of an earlier time, as far back as `history`."""
+    segment_ms = None if segment_interval is None else duration_ms(segment_interval)
+    return _spec(
+        StoreKind.VERSIONED, name, key, value, logging, retention_ms=duration_ms(history), segment_interval_ms=segment_ms
+    )

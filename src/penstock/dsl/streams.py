@@ -1,0 +1,376 @@
+"""`KStream`: an endless sequence of records; every verb adds one node and returns a new handle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from penstock.dsl import stream_joins
+from penstock.dsl.draft import DraftNode
+from penstock.dsl.functions import checked
+from penstock.dsl.place import Place, given_serde
+from penstock.dsl.repartitions import repartition
+from penstock.dsl.stores import Store, materialized
+from penstock.dsl.table_drafts import SourceDraft, source_table_write
+from penstock.errors import TopologyError
+from penstock.operators.printing import Print
+from penstock.operators.processing import Processing, Supplier
+from penstock.operators.stateless import Branch, Filter, FlatMap, FlatMapValues, Map, MapValues, PassThrough, Peek, SelectKey
+from penstock.serdes import Serde
+from penstock.topology import Line, ProcessorNode, SinkNode, Topology, user_line
+from penstock.topology.nodes import Partitioner, TopicExtractor
+
+if TYPE_CHECKING:
+    from penstock.dsl.grouped import KGroupedStream
+    from penstock.dsl.tables import GlobalKTable, KTable
+    from penstock.timing import Duration
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+V3 = TypeVar("V3")
+
+
+def otherwise(key: Any, value: Any) -> bool:
+    """The predicate of a `split`'s default branch."""
+    return True
+
+
+class KStream(Generic[K, V]):
+    """A stream of records with keys of type `K` and values of type `V`."""
+
+    __slots__ = ("_joins", "_place")
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._joins: dict[str, DraftNode] = {}
+
+    # ---- stateless ------------------------------------------------------------------------------------------------
+
+    def filter(self, predicate: Callable[[K, V], Any], *, name: str | None = None) -> KStream[K, V]:
+        """Keep records for which `predicate(key, value)` holds.
+
+        Example:
+            >>> from penstock import StreamsBuilder
+            >>> big = StreamsBuilder().stream("orders").filter(lambda _, order: order["total"] > 1000)
+        """
+        line = user_line()
+        operator = Filter(checked(predicate, "key, value", "filter", line))
+        return KStream(self._place.below(self._name("KSTREAM-FILTER-", name), operator, line))
+
+    def filter_not(self, predicate: Callable[[K, V], Any], *, name: str | None = None) -> KStream[K, V]:
+        """Keep records for which `predicate(key, value)` does not hold."""
+        line = user_line()
+        operator = Filter(checked(predicate, "key, value", "filter_not", line), negate=True)
+        return KStream(self._place.below(self._name("KSTREAM-FILTER-", name), operator, line))
+
+    def select_key(self, mapper: Callable[[K, V], K2], *, key: Any = None, name: str | None = None) -> KStream[K2, V]:
+        """Replace the key; `key=` says the new key's type."""
+        line = user_line()
+        operator = SelectKey(checked(mapper, "key, value", "select_key", line))
+        name = self._name("KSTREAM-KEY-SELECT-", name)
+        return KStream(self._place.below(name, operator, line, rekeyed=True, key=given_serde(key)))
+
+    def map(
+        self, mapper: Callable[[K, V], tuple[K2, V2]], *, key: Any = None, value: Any = None, name: str | None = None
+    ) -> KStream[K2, V2]:
+        """Replace key and value with the pair that `mapper(key, value)` returns."""
+        line = user_line()
+        operator = Map(checked(mapper, "key, value", "map", line))
+        name = self._name("KSTREAM-MAP-", name)
+        return KStream(self._place.below(name, operator, line, rekeyed=True, key=given_serde(key), value=given_serde(value)))
+
+    def map_values(
+        self, mapper: Callable[..., V2], *, with_key: bool = False, value: Any = None, name: str | None = None
+    ) -> KStream[K, V2]:
+        """Replace the value with `mapper(value)`, or `mapper(key, value)` with `with_key=True`."""
+        line = user_line()
+        operator = MapValues(checked(mapper, "key, value" if with_key else "value", "map_values", line), with_key)
+        return KStream(self._place.below(self._name("KSTREAM-MAPVALUES-", name), operator, line, value=given_serde(value)))
+
+    def flat_map(
+        self, mapper: Callable[[K, V], Iterable[tuple[K2, V2]]], *, key: Any = None, value: Any = None, name: str | None = None
+    ) -> KStream[K2, V2]:
+        """Replace a record with all `(key, value)` pairs that `mapper(key, value)` gives."""
+        line = user_line()
+        operator = FlatMap(checked(mapper, "key, value", "flat_map", line))
+        name = self._name("KSTREAM-FLATMAP-", name)
+        return KStream(self._place.below(name, operator, line, rekeyed=True, key=given_serde(key), value=given_serde(value)))
+
+    def flat_map_values(
+        self, mapper: Callable[..., Iterable[V2]], *, with_key: bool = False, value: Any = None, name: str | None = None
+    ) -> KStream[K, V2]:
+        """Replace a value with all values that `mapper(value)` gives; the key stays."""
+        line = user_line()
+        operator = FlatMapValues(checked(mapper, "key, value" if with_key else "value", "flat_map_values", line), with_key)
+        return KStream(self._place.below(self._name("KSTREAM-FLATMAPVALUES-", name), operator, line, value=given_serde(value)))
+
+    def peek(self, action: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
+        """Call `action(key, value)` for every record and pass the record on."""
+        line = user_line()
+        operator = Peek(checked(action, "key, value", "peek", line))
+        return KStream(self._place.below(self._name("KSTREAM-PEEK-", name), operator, line))
+
+    def foreach(self, action: Callable[[K, V], object], *, name: str | None = None) -> None:
+        """Call `action(key, value)` for every record; the stream ends here."""
+        line = user_line()
+        operator = Peek(checked(action, "key, value", "foreach", line))
+        self._place.below(self._name("KSTREAM-FOREACH-", name), operator, line)
+
+    def print(
+        self,
+        *,
+        label: str | None = None,
+        file: str | None = None,
+        mapper: Callable[[K, V], str] | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Write every record as text to standard output, or append it to a file."""
+        line = user_line()
+        if mapper is not None:
+            checked(mapper, "key, value", "print", line)
+        operator = Print(label if label is not None else self._place.name, file, mapper)
+        self._place.below(self._name("KSTREAM-PRINTER-", name), operator, line)
+
+    def split(self, *predicates: Any, name: str | None = None, **named: Callable[[K, V], Any]) -> Any:
+        """Send each record to the first branch whose predicate holds; `otherwise` is the default branch.
+
+        With positional predicates the result is a tuple of streams, with named ones a dict of streams by name.
+
+        Example:
+            >>> from penstock import StreamsBuilder, otherwise
+            >>> orders = StreamsBuilder().stream("orders")
+            >>> big, small = orders.split(lambda _, o: o["total"] > 1000, otherwise)
+            >>> sorted(orders.split(big=lambda _, o: o["total"] > 1000, rest=otherwise))
+            ['big', 'rest']
+        """
+        line = user_line()
+        if bool(predicates) == bool(named):
+            raise TopologyError(f"split needs predicates, either positional or named ({line})")
+        splitter = self._name("KSTREAM-BRANCH-", name)
+        branches: list[tuple[Callable[[Any, Any], Any], str]] = []
+        names: list[str] = []
+        default: str | None = None
+        for number, (label, predicate) in enumerate([*((None, p) for p in predicates), *named.items()], start=1):
+            checked(predicate, "key, value", "split", line)
+            if predicate is otherwise:
+                default = child = splitter + (label if label is not None else "0")
+                if number != len(predicates) + len(named):
+                    raise TopologyError(f"otherwise must be the last branch of a split ({line})")
+            else:
+                child = splitter + (label if label is not None else str(number))
+                branches.append((predicate, child))
+            names.append(child)
+        place = self._place.below(splitter, Branch(tuple(branches), default), line)
+        streams: list[KStream[K, V]] = []
+        for child in names:
+            self._place.draft.name(child)
+            streams.append(KStream(place.below(child, PassThrough(), line)))
+        return dict(zip(named, streams, strict=True)) if named else tuple(streams)
+
+    def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
+        """One stream of the records of both; the order between the two is not defined."""
+        line = user_line()
+        name = self._name("KSTREAM-MERGE-", name)
+        here, there = self._place, other._place
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            topology.add_node(ProcessorNode(name, parents, PassThrough(), (), line))
+
+        node = here.draft.add(DraftNode(name, line, write), here.node, there.node)
+        place = here.moved(name, node, rekeyed=here.rekeyed or there.rekeyed, sources=here.sources | there.sources)
+        return KStream(place)
+
+    def repartition(
+        self,
+        *,
+        name: str | None = None,
+        key: Any = None,
+        value: Any = None,
+        partitions: int | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> KStream[K, V]:
+        """Bring records with the same key together now, rather than where an aggregation or a join needs it.
+
+        `partitions` is kept for Kafka Streams' sake: lanes do not depend on it.
+        """
+        line = user_line()
+        here = self._place
+        prefix = name if name is not None else here.draft.name("KSTREAM-REPARTITION-")
+        key, value = given_serde(key) or here.key, given_serde(value) or here.value
+        exchange = repartition(here.draft, prefix, key, value, line, partitions, partitioner)
+        node = here.draft.add(exchange.node(), here.node)
+        place = here.moved(exchange.source, node, rekeyed=False, key=key, value=value, sources=frozenset({exchange.source}))
+        return KStream(place)
+
+    # ---- out ------------------------------------------------------------------------------------------------------
+
+    def to(
+        self,
+        topic: str | TopicExtractor,
+        *,
+        key: Any = None,
+        value: Any = None,
+        partitioner: Partitioner | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Write the stream to a topic, or to the topic that `topic(key, value, metadata)` names for each record."""
+        line = user_line()
+        here = self._place
+        if not isinstance(topic, str):
+            checked(topic, "key, value, metadata", "to", line)
+        sink = self._name("KSTREAM-SINK-", name)
+        key_serde = given_serde(key) or here.key or here.draft.default_key
+        value_serde = given_serde(value) or here.value or here.draft.default_value
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            topology.add_node(SinkNode(sink, parents, topic, key_serde, value_serde, line, partitioner))
+
+        here.draft.add(DraftNode(sink, line, write), here.node)
+
+    def to_table(
+        self, *, store: str | Store | None = None, key: Any = None, value: Any = None, name: str | None = None
+    ) -> KTable[K, V]:
+        """Read the stream as changes of a table: the last value of a key counts, a null value deletes it."""
+        line = user_line()
+        here = self._place
+        given = name
+        name = self._name("KSTREAM-TOTABLE-", name)
+        kept = materialized(here.draft, store, "KSTREAM-TOTABLE-")
+        kept.key = given_serde(key) or kept.key or here.key
+        kept.value = given_serde(value) or kept.value or here.value
+        parent, sources = here.node, here.sources
+        if here.rekeyed:
+            exchange = repartition(here.draft, name if given is None else given, kept.key, kept.value, line)
+            parent = here.draft.add(exchange.node(), here.node)
+            sources = frozenset({exchange.source})
+        table = SourceDraft(kept, kept.is_queryable)
+        write = source_table_write(here.draft, name, table, line)
+        node = here.draft.add(DraftNode(name, line, write, output_versioned=kept.is_versioned), parent)
+        place = here.moved(name, node, rekeyed=False, key=kept.key, value=kept.value, sources=sources)
+        return here.draft.handles.table(place, table, kept.store_name if kept.is_queryable else None)
+
+    # ---- grouping -------------------------------------------------------------------------------------------------
+
+    def group_by_key(self, *, key: Any = None, value: Any = None, name: str | None = None) -> KGroupedStream[K, V]:
+        """Group records by their key, to aggregate them."""
+        here = self._place
+        place = replace(here, key=given_serde(key) or here.key, value=given_serde(value) or here.value)
+        return here.draft.handles.grouped_stream(place, name)
+
+    def group_by(
+        self, selector: Callable[[K, V], K2], *, key: Any = None, value: Any = None, name: str | None = None
+    ) -> KGroupedStream[K2, V]:
+        """Group records by `selector(key, value)`, to aggregate them; `key=` says the new key's type."""
+        line = user_line()
+        operator = SelectKey(checked(selector, "key, value", "group_by", line))
+        node_name = self._name("KSTREAM-KEY-SELECT-", name)
+        value_serde = given_serde(value) or self._place.value
+        place = self._place.below(node_name, operator, line, rekeyed=True, key=given_serde(key), value=value_serde)
+        return place.draft.handles.grouped_stream(place, name)
+
+    # ---- joins ----------------------------------------------------------------------------------------------------
+
+    @overload
+    def join(
+        self,
+        other: KStream[K, V2],
+        joiner: Callable[..., V3],
+        *,
+        within: Duration | tuple[Duration, Duration],
+        grace: Duration | None = ...,
+        with_key: bool = ...,
+        key: Any = ...,
+        value: Any = ...,
+        other_value: Any = ...,
+        name: str | None = ...,
+        store_name: str | None = ...,
+        logging: Any = ...,
+    ) -> KStream[K, V3]: ...
+
+    @overload
+    def join(
+        self,
+        other: KTable[K, V2],
+        joiner: Callable[..., V3],
+        *,
+        grace: Duration | None = ...,
+        with_key: bool = ...,
+        key: Any = ...,
+        value: Any = ...,
+        other_value: Any = ...,
+        name: str | None = ...,
+    ) -> KStream[K, V3]: ...
+
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[K2, V2],
+        joiner: Callable[..., V3],
+        *,
+        on: Callable[[K, V], K2],
+        with_key: bool = ...,
+        name: str | None = ...,
+    ) -> KStream[K, V3]: ...
+
+    def join(self, other: Any, joiner: Callable[..., Any], **options: Any) -> KStream[K, Any]:
+        """Join with a stream (`within=`), a table, or a global table (`on=`); only matches come out.
+
+        `joiner(left, right)` makes the result, `joiner(key, left, right)` with `with_key=True`. `within` is how far apart
+        in event time two records may be, the same both ways or as `(before, after)`; `grace` how late they may come. Over
+        a versioned table `grace` delays the stream, so that the table's late changes are seen.
+
+        Example:
+            >>> from penstock import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> orders, payments = builder.stream("orders"), builder.stream("payments")
+            >>> paid = orders.join(payments, lambda order, payment: {**order, **payment}, within="10m", grace="1m")
+        """
+        return stream_joins.join(self, other, joiner, "inner", user_line(), **options)
+
+    def left_join(self, other: Any, joiner: Callable[..., Any], **options: Any) -> KStream[K, Any]:
+        """As `join`, but every left record comes out: without a match the joiner gets None on the right."""
+        return stream_joins.join(self, other, joiner, "left", user_line(), **options)
+
+    def outer_join(self, other: KStream[K, V2], joiner: Callable[..., V3], **options: Any) -> KStream[K, V3]:
+        """As `join` with a stream, but every record of both sides comes out."""
+        return stream_joins.join(self, other, joiner, "outer", user_line(), **options)
+
+    # ---- processors -----------------------------------------------------------------------------------------------
+
+    def process(
+        self, supplier: Supplier, *, stores: Iterable[str] = (), key: Any = None, value: Any = None, name: str | None = None
+    ) -> KStream[Any, Any]:
+        """Run a `Processor`, with the stores it names; it may change keys, values, timestamps and headers."""
+        line = user_line()
+        name = self._place.draft.name("KSTREAM-PROCESSOR-") if name is None else name
+        operator = Processing(checked(supplier, "", "process", line), fixed_key=False)
+        serdes = {"key": given_serde(key), "value": given_serde(value)}
+        return KStream(self._place.below(name, operator, line, rekeyed=True, stores=tuple(stores), **serdes))
+
+    def process_values(
+        self, supplier: Supplier, *, stores: Iterable[str] = (), value: Any = None, name: str | None = None
+    ) -> KStream[K, Any]:
+        """Run a `FixedKeyProcessor`: it may change anything but the key, so nothing is re-keyed afterwards."""
+        line = user_line()
+        name = self._place.draft.name("KSTREAM-PROCESSVALUES-") if name is None else name
+        operator = Processing(checked(supplier, "", "process_values", line), fixed_key=True)
+        return KStream(self._place.below(name, operator, line, stores=tuple(stores), value=given_serde(value)))
+
+    # ---- inside the room ------------------------------------------------------------------------------------------
+
+    def _name(self, prefix: str, given: str | None) -> str:
+        return self._place.draft.name(prefix, given)
+
+    def _repartitioned(self, prefix: str, key: Serde[Any] | None, value: Serde[Any] | None, line: Line) -> KStream[K, V]:
+        """This stream behind an exchange, for a join; two joins of one stream share the exchange."""
+        here = self._place
+        key, value = key or here.key, value or here.value
+        exchange = repartition(here.draft, prefix, key, value, line)
+        node = self._joins.get("")
+        if node is None or here.name != prefix:
+            node = self._joins[""] = here.draft.add(exchange.node(), here.node)
+        place = here.moved(exchange.source, node, rekeyed=False, key=key, value=value, sources=frozenset({exchange.source}))
+        return KStream(place)

@@ -1,0 +1,136 @@
+"""The `Host` a lane gives to one node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import TopologyError
+from penstock.lanes.punctuation import Schedule
+from penstock.processor import Clock, PunctuationType, View
+from penstock.records import NO_TIMESTAMP, Headers, Process, RecordMetadata
+from penstock.state import Register, StoreSpec
+from penstock.topology.nodes import Node, ProcessorNode
+
+if TYPE_CHECKING:
+    from penstock.lanes.lane import Lane
+
+
+class NodeHost:
+    """What one node of a lane may use."""
+
+    __slots__ = ("_lane", "_node", "children")
+
+    def __init__(self, lane: Lane, node: Node) -> None:
+        self._lane = lane
+        self._node = node
+        self.children: dict[str, Process] = {}
+
+    @property
+    def node(self) -> str:
+        """The node's name."""
+        return self._node.name
+
+    def store(self, name: str) -> Any:
+        """A store of the lane, if the node was connected to it."""
+        self._lane.spec(name)
+        return self._lane.store(name)
+
+    def user_store(self, name: str) -> Any:
+        """A store for user code: it must have been connected to the node."""
+        node = self._node
+        if isinstance(node, ProcessorNode) and name not in node.stores and not self._lane.is_global(name):
+            self._lane.spec(name)
+            raise TopologyError(
+                f"{node.name} uses store {name!r} without being connected to it ({node.line}); "
+                f"add it to stores=[...] where the processor is declared"
+            )
+        return self._lane.store(name)
+
+    def spec(self, name: str) -> StoreSpec:
+        """What a store was declared as."""
+        return self._lane.spec(name)
+
+    def child(self, name: str) -> Process:
+        """One child by name."""
+        try:
+            return self.children[name]
+        except KeyError:
+            known = ", ".join(self.children) or "none"
+            raise TopologyError(f"{self.node} has no child {name!r}; its children are: {known}") from None
+
+    def view(self, table: str) -> View:
+        """How to read a table."""
+        return self._lane.view(table)
+
+    def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        """User code failed."""
+        self._lane.fail(self._node, error, key, headers)
+
+    def dropped(self, reason: str) -> None:
+        """A record was skipped."""
+        self._lane.drop(self._node.name, reason)
+
+    def pending(self, store: str, flush: Callable[[dict[Any, Any]], None]) -> dict[Any, Any]:
+        """Changes that wait for the end of the epoch."""
+        return self._lane.pending(store, flush)
+
+    def on_start(self, start: Callable[[], None]) -> None:
+        """When the lane is bound."""
+        self._lane.on_start(start)
+
+    def on_close(self, close: Callable[[], None]) -> None:
+        """When the lane closes."""
+        self._lane.on_close(close)
+
+    def request_commit(self) -> None:
+        """A wish for an early end of the epoch."""
+        self._lane.commit_requested = True
+
+    def register(self, name: str, initial: int) -> Register:
+        """An integer of the lane's state."""
+        return self._lane.register(name, initial)
+
+    def clock(self, name: str) -> Clock:
+        """A stream clock of the lane."""
+        return self._lane.clock(name)
+
+    def schedule(
+        self, interval_ms: int, kind: PunctuationType, punctuate: Callable[[int], None], start_ms: int | None = None
+    ) -> Callable[[], None]:
+        """Have `punctuate` called at every interval, from `start_ms` if it is given."""
+        if interval_ms < 1:
+            raise ValueError(f"{self.node}: the interval of a punctuator must be at least 1 ms")
+        lane = self._lane
+        by_stream_time = kind is PunctuationType.STREAM_TIME
+        now = lane.stream_time if by_stream_time else lane.wall_clock()
+        if start_ms is not None:
+            due = start_ms
+        else:
+            due = 0 if by_stream_time else now + interval_ms
+
+        def guarded(timestamp: int) -> None:
+            try:
+                punctuate(timestamp)
+            except TopologyError:
+                raise
+            except Exception as error:
+                lane.fail(self._node, error, None, ())
+
+        schedule = Schedule(due, interval_ms, guarded)
+        if start_ms is not None and start_ms < now != NO_TIMESTAMP:
+            schedule.advance(now)
+        (lane.stream_time_punctuators if by_stream_time else lane.wall_clock_punctuators).add(schedule)
+        return schedule.cancel
+
+    def metadata(self) -> RecordMetadata | None:
+        """Where the record in hand came from."""
+        return self._lane.metadata
+
+    def stream_time(self) -> int:
+        """The lane's stream time."""
+        return self._lane.stream_time
+
+    def wall_clock(self) -> int:
+        """The host's clock."""
+        return self._lane.wall_clock()

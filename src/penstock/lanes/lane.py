@@ -1,0 +1,249 @@
+"""A lane: the operators of a topology (or of one stage of it) bound to their stores, walked record by record.
+
+A lane knows neither Spark nor Kafka nor threads. It is built from frozen nodes and a `LaneState`, fed with an epoch's
+records in bulk, and drained of rows; the test driver and a Spark task host the same lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from penstock.errors import ProcessingError, TopologyError
+from penstock.lanes.host import NodeHost
+from penstock.lanes.outbox import Row
+from penstock.lanes.position import NOWHERE, Position
+from penstock.lanes.punctuation import Punctuators
+from penstock.lanes.sinks import bind_sink
+from penstock.lanes.sources import Intake
+from penstock.processor import Clock, View
+from penstock.records import NO_TIMESTAMP, Headers, Process, RecordMetadata
+from penstock.state import LaneState, Register, StoreSpec
+from penstock.topology.nodes import Node, ProcessorNode, SinkNode
+
+
+class Lane:
+    """A running instance of some nodes of a topology.
+
+    `partitions` tells a partitioner how many partitions a topic has; `wall_clock` is the host's clock in milliseconds.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        specs: Mapping[str, StoreSpec],
+        state: LaneState,
+        wall_clock: Callable[[], int],
+        partitions: Callable[[str], int] = lambda topic: 1,
+        global_stores: Collection[str] = (),
+    ) -> None:
+        self._global_stores = global_stores
+        self.wall_clock = wall_clock
+        self.stream_time = NO_TIMESTAMP
+        self.position: Position = NOWHERE
+        self.stream_time_punctuators = Punctuators()
+        self.wall_clock_punctuators = Punctuators()
+        self.dropped: dict[tuple[str, str], int] = {}
+        self.commit_requested = False
+        self._rows: list[Row] = []
+        self._state = state
+        self._specs = specs
+        self._nodes = {node.name: node for node in nodes}
+        self._hosts: dict[str, NodeHost] = {}
+        self._views: dict[str, View] = {}
+        self._clocks: dict[str, Clock] = {}
+        self._flushes: dict[str, Callable[[], None]] = {}
+        self._pending: dict[str, dict[Any, Any]] = {}
+        self._starters: list[Callable[[], None]] = []
+        self._closers: list[Callable[[], None]] = []
+        self.intakes: dict[str, Intake] = {}
+        for name in _stores_in_order(nodes):
+            self._state.store(specs[name])
+            self._flushes[name] = _nothing_to_flush
+        self._bind(nodes, partitions)
+
+    def _bind(self, nodes: Sequence[Node], partitions: Callable[[str], int]) -> None:
+        """Bind children before parents, so that each node closes over what it forwards to; then start, parents first."""
+        children: dict[str, list[str]] = {node.name: [] for node in nodes}
+        for node in nodes:
+            self._hosts[node.name] = NodeHost(self, node)
+            for parent in node.parents:
+                children[parent].append(node.name)
+        bound: dict[str, Process] = {}
+        for node in reversed(nodes):
+            below = {name: bound[name] for name in children[node.name]}
+            forward = fan_out(list(below.values()))
+            if isinstance(node, SinkNode):
+                bound[node.name] = bind_sink(node, self, self._rows.append, partitions)
+            elif isinstance(node, ProcessorNode):
+                host = self._hosts[node.name]
+                host.children = below
+                bound[node.name] = node.operator.bind(host, forward)
+            else:
+                bound[node.name] = forward
+                self.intakes[node.name] = Intake(node, forward)
+        for start in reversed(self._starters):
+            start()
+
+    @property
+    def metadata(self) -> RecordMetadata | None:
+        """Where the record in hand came from."""
+        return self.position.metadata()
+
+    def store(self, name: str) -> Any:
+        """A typed store of this lane."""
+        return self._state.store(self.spec(name))
+
+    def spec(self, name: str) -> StoreSpec:
+        """What the store was declared as."""
+        try:
+            return self._specs[name]
+        except KeyError:
+            raise TopologyError(f"there is no store {name!r}; the topology has {', '.join(self._specs) or 'none'}") from None
+
+    def is_global(self, name: str) -> bool:
+        """Whether every node may use the store without being connected to it."""
+        return name in self._global_stores
+
+    def view(self, table: str) -> View:
+        """How to read the table a node produces."""
+        view = self._views.get(table)
+        if view is None:
+            node = self._nodes[table]
+            if not isinstance(node, ProcessorNode):
+                raise TopologyError(f"node {table!r} is not a table")
+            view = self._views[table] = node.operator.view(self._hosts[table])  # type: ignore[attr-defined]
+        return view
+
+    def clock(self, name: str) -> Clock:
+        """A named stream clock, kept in the lane's registers."""
+        clock = self._clocks.get(name)
+        if clock is None:
+            clock = self._clocks[name] = ObservedClock(self._state.registers.register(f"clock {name}", NO_TIMESTAMP))
+        return clock
+
+    def register(self, name: str, initial: int) -> Register:
+        """A named integer of the lane's state."""
+        return self._state.registers.register(name, initial)
+
+    def pending(self, store: str, flush: Callable[[dict[Any, Any]], None]) -> dict[Any, Any]:
+        """The changes of a cached store that wait for the end of the epoch, and who emits them then.
+
+        Nodes that share a store (cogroup) share these; the last of them in the topology emits, as in Kafka Streams.
+        Binding goes from the last node to the first, so that is whoever asks first.
+        """
+        pending = self._pending.get(store)
+        if pending is None:
+            pending = self._pending[store] = {}
+            self._flushes[store] = lambda: flush(pending)
+        return pending
+
+    def on_start(self, start: Callable[[], None]) -> None:
+        """Called once the lane is bound, parents before children."""
+        self._starters.append(start)
+
+    def on_close(self, close: Callable[[], None]) -> None:
+        """Called when the lane is closed."""
+        self._closers.append(close)
+
+    def drop(self, node: str, reason: str) -> None:
+        """Count a record that semantics told a node to skip."""
+        self.dropped[node, reason] = self.dropped.get((node, reason), 0) + 1
+
+    def fail(self, node: Node, error: Exception, key: Any, headers: Headers) -> None:
+        """End the lane with an error that names the node, the user's line and the record."""
+        origin = self.metadata
+        where = "a timer" if origin is None else "{}-{} at offset {}".format(*origin)
+        raise ProcessingError(
+            f"{node.name} failed on the record from {where} (key {key!r}): {type(error).__name__}: {error}\n"
+            f"  the node was declared at {node.line}"
+        ) from error
+
+    def advance_stream_time(self, timestamp: int) -> None:
+        """Take note of a record's event time, and call stream-time punctuators that have become due."""
+        self.stream_time = max(self.stream_time, timestamp)
+        if self.stream_time_punctuators and self.stream_time != NO_TIMESTAMP:
+            self.position = NOWHERE
+            self.stream_time_punctuators.fire(self.stream_time)
+
+    def advance_wall_clock(self) -> None:
+        """Call wall-clock punctuators that have become due."""
+        self.position = NOWHERE
+        self.wall_clock_punctuators.fire(self.wall_clock())
+
+    def flush(self) -> None:
+        """Let cached tables emit: what the end of an epoch does before the commit."""
+        for flush in self._flushes.values():
+            flush()
+
+    def drain(self) -> list[Row]:
+        """Take out the rows sent since the last call."""
+        rows = self._rows.copy()
+        self._rows.clear()
+        return rows
+
+    def close(self) -> None:
+        """Let user processors clean up."""
+        for close in self._closers:
+            close()
+
+
+class ObservedClock:
+    """Stream time as the highest timestamp that came by, kept in a register."""
+
+    __slots__ = ("_register",)
+
+    def __init__(self, register: Register) -> None:
+        self._register = register
+
+    @property
+    def time(self) -> int:
+        """The highest timestamp so far."""
+        return self._register.value
+
+    def observe(self, timestamp: int) -> int:
+        """Note a timestamp."""
+        register = self._register
+        if timestamp > register.value:
+            register.value = timestamp
+            return timestamp
+        return register.value
+
+
+def fan_out(children: Sequence[Process]) -> Process:
+    """One function that hands a record to all children, in order."""
+    if len(children) == 1:
+        return children[0]
+    if not children:
+        return _nowhere
+    if len(children) == 2:
+        first, second = children
+
+        def both(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            first(key, value, timestamp, headers)
+            second(key, value, timestamp, headers)
+
+        return both
+
+    def each(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        for child in children:
+            child(key, value, timestamp, headers)
+
+    return each
+
+
+def _nothing_to_flush() -> None:
+    """What an uncached store does at the end of an epoch."""
+
+
+def _nowhere(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    """Where records go below the last node."""
+
+
+def _stores_in_order(nodes: Iterable[Node]) -> list[str]:
+    """Stores by their first user: the order in which caches are flushed."""
+    names: dict[str, None] = {}
+    for node in nodes:
+        if isinstance(node, ProcessorNode):
+            names.update(dict.fromkeys(node.stores))
+    return list(names)

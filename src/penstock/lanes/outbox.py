@@ -1,0 +1,19 @@
+"""What leaves a lane: one row per record for a topic or an exchange, in the order it was sent."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.records import Headers
+
+
+class Row(NamedTuple):
+    """A record on its way out, as bytes; `exchange` rows go to the next stage instead of Kafka."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
+    partition: int | None = None
+    exchange: bool = False

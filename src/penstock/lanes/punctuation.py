@@ -1,0 +1,54 @@
+"""Punctuators of a lane: who is called when stream time or the wall clock moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.lanes.heap import TimeHeap
+
+
+@dataclass(slots=True)
+class Schedule:
+    """One punctuator; `due` moves on by whole intervals."""
+
+    due: int
+    interval_ms: int
+    punctuate: Callable[[int], None]
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        """Never fire again."""
+        self.cancelled = True
+
+    def advance(self, now: int) -> None:
+        """The next time after `now`; intervals that were missed are not made up for."""
+        missed = (now - self.due) // self.interval_ms if now >= self.due + self.interval_ms else 0
+        self.due += (missed + 1) * self.interval_ms
+
+
+class Punctuators:
+    """The punctuators of one clock."""
+
+    __slots__ = ("_heap",)
+
+    def __init__(self) -> None:
+        self._heap: TimeHeap[Schedule] = TimeHeap(lambda schedule: schedule.due)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, schedule: Schedule) -> None:
+        """Have one more called."""
+        self._heap.push(schedule)
+
+    def fire(self, now: int) -> None:
+        """Call everything that is due, each once."""
+        heap = self._heap
+        while (schedule := heap.peek()) is not None and schedule.due <= now:
+            heap.pop()
+            if not schedule.cancelled:
+                schedule.punctuate(now)
+                if not schedule.cancelled:
+                    schedule.advance(now)
+                    heap.push(schedule)

@@ -1,0 +1,50 @@
+"""The last step of a lane: values to bytes, bytes to the outbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PenstockError
+from penstock.lanes.outbox import Row
+from penstock.records import Headers, Process
+from penstock.topology.nodes import SinkNode
+
+if TYPE_CHECKING:
+    from penstock.lanes.lane import Lane
+
+
+def bind_sink(node: SinkNode, lane: Lane, send: Callable[[Row], None], partitions: Callable[[str], int]) -> Process:
+    """The `process` of a sink."""
+    serialize_key, serialize_value = node.key.serialize, node.value.serialize
+    topic, exchange, partitioner = node.topic, node.internal, node.partitioner
+
+    def send_plain(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        try:
+            send(
+                Row(
+                    topic,  # type: ignore[arg-type]
+                    None if key is None else serialize_key(key),
+                    None if value is None else serialize_value(value),
+                    timestamp,
+                    headers,
+                    None,
+                    exchange,
+                )
+            )
+        except Exception as error:
+            lane.fail(node, error, key, headers)
+
+    def send_routed(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        try:
+            target = topic if isinstance(topic, str) else topic(key, value, lane.metadata)
+            key_bytes = None if key is None else serialize_key(key)
+            value_bytes = None if value is None else serialize_value(value)
+            partition = partitioner(target, key, value, partitions(target)) if partitioner is not None else None
+            send(Row(target, key_bytes, value_bytes, timestamp, headers, partition, exchange))
+        except PenstockError:
+            raise
+        except Exception as error:
+            lane.fail(node, error, key, headers)
+
+    return send_plain if isinstance(topic, str) and partitioner is None else send_routed

@@ -1,0 +1,62 @@
+"""The first step of a lane: bytes to values, and the event time of each record."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from penstock.errors import ProcessingError
+from penstock.records import Headers, Process, Record
+from penstock.topology.nodes import SourceNode
+
+
+class Arrival(NamedTuple):
+    """A record that is ready to enter the lane."""
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Headers
+
+
+class Intake:
+    """Where the records of one source node enter the lane."""
+
+    __slots__ = ("key", "node", "process", "value")
+
+    def __init__(self, node: SourceNode, process: Process) -> None:
+        self.node = node
+        self.process = process
+        self.key = node.key.deserialize
+        self.value = node.value.deserialize
+
+    def decode(
+        self,
+        topic: str,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Headers,
+        partition_time: int,
+    ) -> Arrival | None:
+        """Values and event time of a raw record; None if its extractor says to drop it."""
+        node = self.node
+        try:
+            decoded_key = None if key is None else self.key(key)
+            decoded_value = None if value is None else self.value(value)
+        except Exception as error:
+            raise ProcessingError(
+                f"{node.name} cannot read the record from {topic} at offset {offset}: {error}\n"
+                f"  its serdes are key={node.key!r}, value={node.value!r}, declared at {node.line}"
+            ) from error
+        if node.timestamp is not None:
+            try:
+                timestamp = node.timestamp(Record(decoded_key, decoded_value, timestamp, headers), partition_time)
+            except Exception as error:
+                raise ProcessingError(
+                    f"the timestamp extractor of {node.name} failed on the record from {topic} at offset {offset}: "
+                    f"{type(error).__name__}: {error}\n  the source was declared at {node.line}"
+                ) from error
+        if timestamp < 0:
+            return None
+        return Arrival(decoded_key, decoded_value, timestamp, headers)

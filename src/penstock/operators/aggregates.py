@@ -1,0 +1,90 @@
+"""Aggregates of a grouped stream: one value per key, kept in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import PenstockError
+from penstock.operators.tables import keeper, stored_view
+from penstock.processor import Host, TableOperator, View
+from penstock.records import Headers, Process
+
+NULL_KEY_OR_VALUE = "null key or value"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAggregate(TableOperator):
+    """`aggregator(key, value, aggregate)` over all values of a key, starting with `initializer()`."""
+
+    store: str
+    initializer: Callable[[], Any]
+    aggregator: Callable[[Any, Any, Any], Any]
+    send_old_values: bool
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        initialize, aggregate = self.initializer, self.aggregator
+        dropped, failed = host.dropped, host.failed
+        keep, entry_of = keeper(host, self.store, forward, self.send_old_values), stored_view(host, self.store).get
+        # Without a cache Kafka Streams sends the initial aggregate as the old value of a new key; with one, nothing.
+        initial_is_old = not host.spec(self.store).cached
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                dropped(NULL_KEY_OR_VALUE)
+                return
+            try:
+                entry = entry_of(key)
+                if entry is None:
+                    start = initialize()
+                    old = start if initial_is_old else None
+                    new, time = aggregate(key, value, start), timestamp
+                else:
+                    old = entry[0]
+                    new, time = aggregate(key, value, old), max(timestamp, entry[1])
+                keep(key, new, old, time, headers, timestamp)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process
+
+    def view(self, host: Host) -> View:
+        return stored_view(host, self.store)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReduce(TableOperator):
+    """`reducer(aggregate, value)` over all values of a key, starting with the first."""
+
+    store: str
+    reducer: Callable[[Any, Any], Any]
+    send_old_values: bool
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        reduce, dropped, failed = self.reducer, host.dropped, host.failed
+        keep, entry_of = keeper(host, self.store, forward, self.send_old_values), stored_view(host, self.store).get
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                dropped(NULL_KEY_OR_VALUE)
+                return
+            try:
+                entry = entry_of(key)
+                if entry is None:
+                    old, new, time = None, value, timestamp
+                else:
+                    old = entry[0]
+                    new, time = reduce(old, value), max(timestamp, entry[1])
+                keep(key, new, old, time, headers, timestamp)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process
+
+    def view(self, host: Host) -> View:
+        return stored_view(host, self.store)

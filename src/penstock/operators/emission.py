@@ -1,0 +1,71 @@
+"""When a table's change leaves its node: at once, or (cached) once per key when the epoch is flushed.
+
+Stores are written at once either way. Caching, as in Kafka Streams, is only about what downstream gets to see: the
+last change of a key since the previous flush, in the order of the last writes, against the value before the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.processor import Host
+from penstock.records import Change, Headers, Process, Windowed
+
+Emit = Callable[[Any, Change, int, Headers, int], None]
+"""`emit(key, change, timestamp, headers, record_timestamp)`."""
+
+
+def emitter(host: Host, store: str, forward: Process, send_old_values: bool) -> Emit:
+    """How a node that keeps its table in `store` hands changes on."""
+    if host.spec(store).cached:
+        return _deferred(host, store, forward, send_old_values)
+    return immediate(forward, send_old_values)
+
+
+def immediate(forward: Process, send_old_values: bool) -> Emit:
+    """Every change at once; what a node without a store does."""
+
+    def with_old(key: Any, change: Change, timestamp: int, headers: Headers, record_timestamp: int) -> None:
+        forward(key, change, timestamp, headers)
+
+    def without_old(key: Any, change: Change, timestamp: int, headers: Headers, record_timestamp: int) -> None:
+        forward(key, Change(change.new, None, change.is_latest), timestamp, headers)
+
+    return with_old if send_old_values else without_old
+
+
+def _deferred(host: Host, store: str, forward: Process, send_old_values: bool) -> Emit:
+    def flush(pending: dict[Any, tuple[Any, Any, Any, int, Headers]]) -> None:
+        if not pending:
+            return
+        changes = list(pending.values())
+        pending.clear()  # before forwarding: a change downstream may come round to this very store
+        for key, new, old, timestamp, headers in changes:
+            if new is not None or old is not None:
+                forward(key, Change(new, old if send_old_values else None), timestamp, headers)
+
+    identity = _identity(host.spec(store).key)
+    pending = host.pending(store, flush)
+
+    def emit(key: Any, change: Change, timestamp: int, headers: Headers, record_timestamp: int) -> None:
+        name = key if identity is None else identity(key)
+        earlier = pending.pop(name, None)  # popped and set again: the flush follows the order of the last writes
+        old = change.old if earlier is None else earlier[2]
+        pending[name] = (key, change.new, old, timestamp if change.new is not None else record_timestamp, headers)
+
+    return emit
+
+
+def _identity(serde: Any) -> Callable[[Any], Any] | None:
+    """How to tell keys apart: by themselves where equal keys mean equal bytes, else by their bytes."""
+    if serde.identity:
+        return None
+    serialize = serde.serialize
+
+    def of(key: Any) -> Any:
+        if type(key) is Windowed:
+            return serialize(key.key), key.start, key.end
+        return serialize(key)
+
+    return of

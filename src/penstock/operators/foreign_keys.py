@@ -1,0 +1,340 @@
+"""Table–table joins on a foreign key: the left row subscribes to a right key, the right side answers the left key.
+
+Subscriptions and answers cross an exchange each, so an answer may be overtaken by a newer left row; it carries a
+digest of the row it answers, and one that does not fit the row any more is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from penstock.errors import PenstockError
+from penstock.processor import Host, Operator
+from penstock.records import Change, Headers, Process
+from penstock.serdes import Serde, SerializationError
+from penstock.serdes.enclosing import Enclosing
+from penstock.state import StoreKind, StoreSpec
+
+DIGEST_BYTES = 16
+
+_NO_DIGEST = 0x80
+_HAS_DIGEST = 1
+_HAS_VALUE = 2
+
+
+class Instruction(IntEnum):
+    """What the right side does with a subscription."""
+
+    DELETE_KEY_NO_PROPAGATE = 0
+    DELETE_KEY_AND_PROPAGATE = 1
+    PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE = 2
+    PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE = 3
+
+
+class Subscription(NamedTuple):
+    """A left row's request to hear from a right key; `digest` is None if the left row was deleted."""
+
+    digest: bytes | None
+    instruction: Instruction
+    primary_key: Any
+
+
+class SubscriptionResponse(NamedTuple):
+    """The answer to a subscription: the right value, None if there is none."""
+
+    digest: bytes | None
+    foreign_value: Any
+
+
+class CombinedKey(NamedTuple):
+    """Which left row subscribes to which right key."""
+
+    foreign_key: Any
+    primary_key: Any
+
+
+class SubscriptionSerde(Enclosing[Subscription]):
+    """Subscriptions on their way; `inner` is the left table's key serde.
+
+    A byte with the instruction (and 128 if there is no digest), the digest, the left key.
+    """
+
+    @cached_property
+    def serialize(self) -> Callable[[Subscription], bytes]:
+        write = self.inner.serialize
+
+        def serialize(subscription: Subscription) -> bytes:
+            digest, instruction, primary_key = subscription
+            if digest is None:
+                return bytes((instruction | _NO_DIGEST,)) + write(primary_key)
+            return b"".join((bytes((instruction,)), digest, write(primary_key)))
+
+        return serialize
+
+    @cached_property
+    def deserialize(self) -> Callable[[bytes], Subscription]:
+        read = self.inner.deserialize
+
+        def deserialize(data: bytes) -> Subscription:
+            try:
+                has_digest = data[0] < _NO_DIGEST
+                instruction = Instruction(data[0] & ~_NO_DIGEST)
+            except (IndexError, ValueError):
+                raise SerializationError(f"these {len(data)} bytes are not a subscription") from None
+            digest, rest = _cut_digest(data, has_digest)
+            return Subscription(digest, instruction, read(rest))
+
+        return deserialize
+
+
+class ResponseSerde(Enclosing[SubscriptionResponse]):
+    """Answers on their way; `inner` is the right table's value serde.
+
+    A byte of flags (1: has a digest, 2: has a value), the digest, the value.
+    """
+
+    @cached_property
+    def serialize(self) -> Callable[[SubscriptionResponse], bytes]:
+        write = self.inner.serialize
+
+        def serialize(response: SubscriptionResponse) -> bytes:
+            digest, value = response
+            flags = (0 if digest is None else _HAS_DIGEST) | (0 if value is None else _HAS_VALUE)
+            return b"".join((bytes((flags,)), digest or b"", b"" if value is None else write(value)))
+
+        return serialize
+
+    @cached_property
+    def deserialize(self) -> Callable[[bytes], SubscriptionResponse]:
+        read = self.inner.deserialize
+
+        def deserialize(data: bytes) -> SubscriptionResponse:
+            if not data or data[0] & ~(_HAS_DIGEST | _HAS_VALUE):
+                raise SerializationError(f"these {len(data)} bytes are not the response to a subscription")
+            digest, rest = _cut_digest(data, bool(data[0] & _HAS_DIGEST))
+            return SubscriptionResponse(digest, read(rest) if data[0] & _HAS_VALUE else None)
+
+        return deserialize
+
+
+def subscription_store_spec(name: str) -> StoreSpec:
+    """The store that `SubscriptionReceive` writes and `ForeignTableJoin` scans: digests by combined key.
+
+    A key is the size of the right key in four bytes, the right key, the left key: the left rows of one right key lie
+    together, in the order of the left keys' bytes, and a right key is never taken for the beginning of a longer one.
+    """
+    return StoreSpec(name, StoreKind.RAW)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSend(Operator):
+    """On the left: turns each change of a row into subscriptions and their ends."""
+
+    extractor: Callable[[Any, Any], Any]
+    foreign_key: Serde[Any]
+    value: Serde[Any]
+    left: bool
+    versioned: bool
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        extractor, write, versioned = self.extractor, self.value.serialize, self.versioned
+        instructions = self._left if self.left else self._inner
+        failed, dropped = host.failed, host.dropped
+
+        def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
+            try:
+                new, old, is_latest = change
+                if versioned and not is_latest:
+                    dropped("out of order")
+                    return
+                if new is None and old is None:
+                    return
+                old_key = None if old is None else extractor(key, old)
+                new_key = None if new is None else extractor(key, new)
+                if new is not None and new_key is None and not self.left:
+                    dropped("null foreign key")
+                digest = None if new is None else _digest(write(new))
+                for foreign_key, instruction in instructions(old_key, new_key):
+                    forward(foreign_key, Subscription(digest, instruction, key), timestamp, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, change, timestamp, headers)
+
+        return process
+
+    def _left(self, old_key: Any, new_key: Any) -> list[tuple[Any, Instruction]]:
+        """Every change gets an answer, as every left row is in the result; a null key asks for an answer without a row."""
+        ask = (new_key, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
+        if old_key is not None and self._differ(old_key, new_key):
+            return [(old_key, Instruction.DELETE_KEY_NO_PROPAGATE), ask]
+        return [ask]
+
+    def _inner(self, old_key: Any, new_key: Any) -> list[tuple[Any, Instruction]]:
+        """An answer is needed only where the result may change."""
+        if new_key is None:
+            return [] if old_key is None else [(old_key, Instruction.DELETE_KEY_AND_PROPAGATE)]
+        if old_key is not None and self._differ(old_key, new_key):
+            return [
+                (old_key, Instruction.DELETE_KEY_NO_PROPAGATE),
+                (new_key, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE),
+            ]
+        return [(new_key, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)]
+
+    def _differ(self, one: Any, other: Any) -> bool:
+        write = self.foreign_key.serialize
+        return other is None or write(one) != write(other)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionReceive(Operator):
+    """On the right: remembers who subscribes, and passes each subscription on under its combined key."""
+
+    store: str
+    foreign_key: Serde[Any]
+    primary_key: Serde[Any]
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        put = host.store(self.store).put
+        write_foreign, write_primary = self.foreign_key.serialize, self.primary_key.serialize
+        failed, dropped = host.failed, host.dropped
+
+        def process(key: Any, subscription: Subscription, timestamp: int, headers: Headers) -> None:
+            try:
+                digest, instruction, primary_key = subscription
+                if key is not None:
+                    row = _prefix(write_foreign(key)) + write_primary(primary_key)
+                    put(row, digest if instruction in _SUBSCRIBING else None)
+                elif instruction is not Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE:
+                    dropped("null foreign key")
+                    return
+                forward(CombinedKey(key, primary_key), subscription, timestamp, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, subscription, timestamp, headers)
+
+        return process
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionJoin(Operator):
+    """On the right: answers a subscription with the right row as it is now."""
+
+    foreign_table: str
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        failed = host.failed
+        foreign_get = host.view(self.foreign_table).get
+
+        def process(key: CombinedKey, subscription: Subscription, timestamp: int, headers: Headers) -> None:
+            try:
+                digest, instruction, _ = subscription
+                foreign_key, primary_key = key
+                found = None if foreign_key is None else foreign_get(foreign_key)
+                if instruction is Instruction.DELETE_KEY_NO_PROPAGATE:
+                    return
+                if found is None:
+                    if instruction is not Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE:
+                        forward(primary_key, SubscriptionResponse(digest, None), timestamp, headers)
+                    return
+                value = None if instruction is Instruction.DELETE_KEY_AND_PROPAGATE else found[0]
+                forward(primary_key, SubscriptionResponse(digest, value), max(timestamp, found[1]), headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, subscription, timestamp, headers)
+
+        return process
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTableJoin(Operator):
+    """On the right: tells every subscriber of a row that it has changed."""
+
+    store: str
+    foreign_key: Serde[Any]
+    primary_key: Serde[Any]
+    versioned: bool
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        scan = host.store(self.store).prefix_scan
+        write_foreign, read_primary = self.foreign_key.serialize, self.primary_key.deserialize
+        versioned, failed, dropped = self.versioned, host.failed, host.dropped
+
+        def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
+            try:
+                if key is None:
+                    dropped("null key")
+                    return
+                if versioned and not change[2]:
+                    dropped("out of order")
+                    return
+                value, prefix = change[0], _prefix(write_foreign(key))
+                for row, digest in scan(prefix):
+                    forward(read_primary(row[len(prefix) :]), SubscriptionResponse(digest, value), timestamp, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, change, timestamp, headers)
+
+        return process
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseJoin(Operator):
+    """Back on the left: joins an answer with the row as it is now, if it is still the row that asked. Forwards plain values."""
+
+    primary_table: str
+    value: Serde[Any]
+    joiner: Callable[[Any, Any], Any]
+    left: bool
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        joiner, left, write = self.joiner, self.left, self.value.serialize
+        failed, dropped = host.failed, host.dropped
+        primary_get = host.view(self.primary_table).get
+
+        def process(key: Any, response: SubscriptionResponse, timestamp: int, headers: Headers) -> None:
+            try:
+                digest, foreign = response
+                found = primary_get(key)
+                if digest != (None if found is None else _digest(write(found[0]))):
+                    dropped("stale response")
+                elif foreign is None and (found is None or not left):
+                    forward(key, None, timestamp, headers)
+                else:
+                    forward(key, joiner(None if found is None else found[0], foreign), timestamp, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, response, timestamp, headers)
+
+        return process
+
+
+_SUBSCRIBING = frozenset({Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE})
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=DIGEST_BYTES).digest()
+
+
+def _prefix(foreign_key: bytes) -> bytes:
+    """How the combined keys of a right key begin."""
+    return len(foreign_key).to_bytes(4, "big") + foreign_key
+
+
+def _cut_digest(data: bytes, has_digest: bool) -> tuple[bytes | None, bytes]:
+    """The digest after the first byte, and what follows."""
+    if not has_digest:
+        return None, data[1:]
+    end = 1 + DIGEST_BYTES
+    if len(data) < end:
+        raise SerializationError(f"{len(data)} bytes end within a digest")
+    return data[1:end], data[end:]

@@ -1,0 +1,238 @@
+"""Stream–stream joins: each side keeps its records for as long as they may meet a partner, and looks at the other's.
+
+Two nodes per side: `JoinWindowStore` keeps the side's records, `StreamStreamJoin` behind it looks for partners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from penstock.errors import PenstockError
+from penstock.processor import Host, Operator
+from penstock.records import Headers, Process
+from penstock.serdes import Serde
+from penstock.state import StoreKind, StoreSpec
+from penstock.state.buffers import NEVER, Unjoined, UnjoinedBuffer, serdes_of
+from penstock.timing import JoinWindows
+
+Joiner = Callable[[Any, Any, Any], Any]
+"""`joiner(key, left, right)`."""
+
+NULL = "null key or value"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinWindowStore(Operator):
+    """Keeps a side's records where the other side finds them, after they have looked for partners themselves."""
+
+    store: str
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        """See `Operator.bind`."""
+        put, failed, dropped = host.store(self.store).put, host.failed, host.dropped
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                forward(key, value, timestamp, headers)
+                if key is not None and value is not None and not put(key, value, timestamp):
+                    dropped("expired")
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStreamJoin(Operator):
+    """One side of a stream–stream join: joins a record with all of the other side's within the window.
+
+    In a left join the left side's records, in an outer join both sides', that have met no partner wait in `outer_store`
+    until their window has closed. Both sides share that store, the stream time and the earliest time that waits.
+    """
+
+    kind: Literal["inner", "left", "outer"]
+    left_side: bool
+    left_store: str
+    right_store: str
+    outer_store: str | None
+    windows: JoinWindows
+    joiner: Joiner
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        """See `Operator.bind`."""
+        return self._bind_inner(host, forward) if self.outer_store is None else self._bind_outer(host, forward, self.outer_store)
+
+    def _side(self, host: Host) -> tuple[Callable[..., Any], int, int, Joiner]:
+        """How to read the other side, how far back and ahead of a record, and the joiner as this side calls it."""
+        joiner, windows = self.joiner, self.windows
+        if self.left_side:
+            return host.store(self.right_store).fetch_range, windows.before_ms, windows.after_ms, joiner
+        # Seen from the right, the window is the other way round.
+        return (
+            host.store(self.left_store).fetch_range,
+            windows.after_ms,
+            windows.before_ms,
+            lambda key, this, other: joiner(key, other, this),
+        )
+
+    def _bind_inner(self, host: Host, forward: Process) -> Process:
+        fetch, before, after, join = self._side(host)
+        failed, dropped = host.failed, host.dropped
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                if key is None or value is None:
+                    dropped(NULL)
+                    return
+                for met, other in fetch(key, max(0, timestamp - before), max(0, timestamp + after)):
+                    forward(key, join(key, value, other), max(met, timestamp), headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process
+
+    def _bind_outer(self, host: Host, forward: Process, outer_store: str) -> Process:
+        fetch, before, after, join = self._side(host)
+        failed, dropped = host.failed, host.dropped
+        left_side, right_side = self.left_side, not self.left_side
+        waits = left_side or self.kind == "outer"
+        other_waits = right_side or self.kind == "outer"
+        observe = host.clock(f"{self.left_store}/join").observe
+        unjoined = _Unjoined(self, host, forward, outer_store)
+        key_serde, value_serde = serdes_of(host.spec(self.left_store if left_side else self.right_store))
+        serialize_key, serialize = key_serde.serialize, value_serde.serialize
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                now = observe(timestamp)
+                if key is None or value is None:
+                    if waits and value is not None:
+                        forward(key, join(key, value, None), timestamp, headers)
+                    else:
+                        dropped(NULL)
+                    return
+                if timestamp == now:
+                    unjoined.emit(now, after, headers)
+                until = max(0, timestamp + after)
+                alone = True
+                for met, other in fetch(key, max(0, timestamp - before), until):
+                    alone = False
+                    if other_waits:
+                        unjoined.buffer.met(met, right_side, serialize_key(key))
+                    forward(key, join(key, value, other), max(met, timestamp), headers)
+                if alone and waits:
+                    if until < now:
+                        forward(key, join(key, value, None), timestamp, headers)
+                    else:
+                        unjoined.add(timestamp, left_side, serialize_key(key), serialize(value))
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process
+
+
+class _Unjoined:
+    """The records of a join that wait for a partner, and how they leave without one."""
+
+    def __init__(self, join: StreamStreamJoin, host: Host, forward: Process, store: str) -> None:
+        self.buffer = UnjoinedBuffer(host.store(store))
+        self._forward = forward
+        self._joiner = join.joiner
+        self._windows = join.windows
+        (key, left), (_, right) = serdes_of(host.spec(join.left_store)), serdes_of(host.spec(join.right_store))
+        self._key, self._left, self._right = key.deserialize, left.deserialize, right.deserialize
+        self._earliest = host.register(f"{join.left_store}/earliest_unjoined", NEVER)
+        if self._earliest.value == NEVER:
+            self._earliest.value = self.buffer.earliest()  # a lane may begin with what others have left to it
+
+    def add(self, timestamp: int, is_left: bool, key: bytes, value: bytes) -> None:
+        """Hold a record back."""
+        self._earliest.value = min(self._earliest.value, timestamp)
+        self.buffer.add(timestamp, is_left, key, value)
+
+    def emit(self, now: int, after: int, headers: Headers) -> None:
+        """Emit the records whose window has closed, joined with nothing; `after` is that of the side in hand.
+
+        They go out with the headers of the record that moved the time. `_earliest` follows Kafka Streams step by step:
+        it is where the walk over the buffer stopped, which can be later than the first record that remains; that one
+        then leaves later too.
+        """
+        if self._earliest.value + after + self._windows.grace_ms >= now:
+            return
+        closed, stopped_at = self._closed(now)
+        previous: bytes | None = None
+        for position, timestamp, is_left, key_bytes, value in closed:
+            self._earliest.value = timestamp
+            key = self._key(key_bytes)
+            if is_left:
+                result = self._joiner(key, self._left(value), None)
+            else:
+                result = self._joiner(key, None, self._right(value))
+            self._forward(key, result, timestamp, headers)
+            if previous is not None and previous != position:
+                self.buffer.remove(previous)  # not before all records of the position are out, should one of them fail
+            previous = position
+        if previous is not None:
+            self.buffer.remove(previous)
+        self._earliest.value = stopped_at
+
+    def _closed(self, now: int) -> tuple[list[Unjoined], int]:
+        """The records whose window has closed, and where the walk stopped: at the end, or when neither side has more."""
+        left_closes = now - self._windows.after_ms - self._windows.grace_ms
+        right_closes = now - self._windows.before_ms - self._windows.grace_ms
+        closed: list[Unjoined] = []
+        left_open = right_open = False
+        stopped_at = NEVER
+        for record in self.buffer:
+            stopped_at = record.timestamp
+            if left_open and right_open:
+                break
+            if record.timestamp < (left_closes if record.is_left else right_closes):
+                closed.append(record)
+            elif record.is_left:
+                left_open = True
+            else:
+                right_open = True
+        return closed, stopped_at
+
+
+def join_store_specs(
+    windows: JoinWindows,
+    left_store: str,
+    right_store: str,
+    outer_store: str | None,
+    *,
+    key: Serde[Any],
+    left_value: Serde[Any],
+    right_value: Serde[Any],
+    logged: bool = True,
+    changelog_config: tuple[tuple[str, str], ...] = (),
+) -> tuple[StoreSpec, ...]:
+    """The stores of a stream–stream join: the left side's, the right side's and, unless it is an inner join, the shared one."""
+    # Every record is a row of its own, so there is nothing to compact.
+    by_time = (*(pair for pair in changelog_config if pair[0] != "cleanup.policy"), ("cleanup.policy", "delete"))
+    sides = tuple(
+        StoreSpec(
+            store,
+            StoreKind.WINDOW,
+            key,
+            value,
+            retention_ms=windows.retention_ms,
+            window_size_ms=windows.size_ms,
+            retain_duplicates=True,
+            logged=logged,
+            changelog_config=by_time,
+        )
+        for store, value in ((left_store, left_value), (right_store, right_value))
+    )
+    if outer_store is None:
+        return sides
+    return *sides, StoreSpec(outer_store, StoreKind.RAW, key, logged=logged, changelog_config=changelog_config)

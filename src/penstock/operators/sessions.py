@@ -1,0 +1,111 @@
+"""Aggregation by session windows, as `KStreamSessionWindowAggregate` does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import PenstockError
+from penstock.operators.window_emission import (
+    EXPIRED_WINDOW,
+    NULL_KEY,
+    EmitClosed,
+    last_close_time,
+    no_history,
+    updates,
+)
+from penstock.processor import Host, TableOperator, View
+from penstock.records import NO_HEADERS, Change, Headers, Process, ValueAndTimestamp, Windowed
+from penstock.timing import SessionWindows
+
+
+@dataclass(frozen=True, slots=True)
+class SessionAggregate(TableOperator):
+    """One aggregate per key and session; a record joins all sessions within the gap of it into one.
+
+    A result's timestamp is the end of its session. Of a session that grew, the old window is retracted first.
+    """
+
+    store: str
+    windows: SessionWindows
+    initializer: Callable[[], Any]
+    aggregator: Callable[[Any, Any, Any], Any]
+    merger: Callable[[Any, Any, Any], Any]
+    emit_on_close: bool
+    send_old_values: bool
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        """The node's `process`."""
+        initialize, aggregate, merge = self.initializer, self.aggregator, self.merger
+        gap, lateness = self.windows.gap_ms, self.windows.gap_ms + self.windows.grace_ms
+        store, observe = host.store(self.store), host.clock(host.node).observe
+        find, put, remove, dropped, failed = store.find_sessions, store.put, store.remove, host.dropped, host.failed
+        emit, cached, with_old, _ = updates(host, self.store, forward, self.send_old_values, self.emit_on_close)
+        emit_closed = _closing(host, self.store, forward) if self.emit_on_close else None
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                dropped(NULL_KEY)
+                return
+            try:
+                close_time = observe(timestamp) - lateness
+                start = end = timestamp
+                aggregated = initialize()
+                sessions = list(find(key, timestamp - gap, timestamp + gap))
+                for session, session_value in sessions:
+                    aggregated = merge(key, aggregated, session_value)
+                    start, end = min(start, session.start), max(end, session.end)
+                if end < close_time:
+                    dropped(EXPIRED_WINDOW)
+                else:
+                    # Kafka Streams sends the record's headers along out of a cache only.
+                    sent_headers = headers if cached else NO_HEADERS
+                    old = None
+                    if start != end:
+                        for session, session_value in sessions:
+                            remove(session)
+                            if emit is not None:
+                                change = Change(None, session_value if with_old else None)
+                                emit(session, change, session.end, sent_headers, session.end)
+                    elif sessions and cached:
+                        # The session of this very instant is replaced, not retracted; without a cache nobody says by what.
+                        old = sessions[0][1]
+                    new = aggregate(key, value, aggregated)
+                    session = Windowed(key, start, end)
+                    put(session, new)
+                    if emit is not None:
+                        emit(session, Change(new, old), end, sent_headers, end)
+                if emit_closed is not None:
+                    emit_closed(close_time, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process
+
+    def view(self, host: Host) -> View:
+        """Reads by `Windowed` key; an entry's timestamp is the end of its session."""
+        fetch = host.store(self.store).fetch_session
+
+        def get(windowed: Windowed) -> ValueAndTimestamp | None:
+            value = fetch(windowed.key, windowed.start, windowed.end)
+            return None if value is None else ValueAndTimestamp(value, windowed.end)
+
+        return View(get, no_history, is_versioned=False)
+
+
+def _closing(host: Host, store: str, forward: Process) -> EmitClosed:
+    """A session `[start, end]` closes when the close time is beyond its end; sent on by end, start and key."""
+    find, last_close = host.store(store).find_by_end_range, last_close_time(host, store)
+
+    def emit_closed(close_time: int, headers: Headers) -> None:
+        earliest, latest = max(0, last_close.value), close_time - 1
+        if latest < earliest:
+            return
+        for session, value in find(earliest, latest):
+            forward(session, Change(value), session.end, headers)
+        last_close.value = close_time
+
+    return emit_closed

@@ -1,0 +1,220 @@
+"""Aggregation by sliding windows, as `KStreamSlidingWindowAggregate` does it.
+
+A record at `t` ends one window, `[t - difference, t]`, and opens another right after itself, `[t + 1, t + 1 +
+difference]`, which exists only once another record is in it. Windows are thus made from what is found in windows
+already there; each one's timestamp tells its latest record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import PenstockError
+from penstock.operators.window_emission import (
+    EXPIRED_WINDOW,
+    NULL_KEY_OR_VALUE,
+    Bounds,
+    closed_windows,
+    updates,
+    window_view,
+)
+from penstock.processor import Host, TableOperator, View
+from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp, Windowed
+from penstock.timing import SlidingWindows
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingAggregate(TableOperator):
+    """One aggregate per key and distinct set of records that are at most the time difference apart."""
+
+    store: str
+    windows: SlidingWindows
+    initializer: Callable[[], Any]
+    aggregator: Callable[[Any, Any, Any], Any]
+    emit_on_close: bool
+    send_old_values: bool
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        """The node's `process`."""
+        difference, grace = self.windows.time_difference_ms, self.windows.grace_ms
+        observe, dropped, failed = host.clock(host.node).observe, host.dropped, host.failed
+        windows = _Windows(self, host, forward)
+        emit_closed = closed_windows(host, self.store, forward, _closed_since(difference)) if self.emit_on_close else None
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                dropped(NULL_KEY_OR_VALUE)
+                return
+            try:
+                close_time = observe(timestamp) - grace
+                if timestamp + difference < close_time:
+                    dropped(EXPIRED_WINDOW)
+                elif timestamp < difference:
+                    # As in Kafka Streams, such a record does not make closed windows leave; the next later one does.
+                    windows.add_early(key, value, timestamp, headers, close_time)
+                else:
+                    windows.add(key, value, timestamp, headers, close_time)
+                    if emit_closed is not None:
+                        emit_closed(close_time, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process
+
+    def view(self, host: Host) -> View:
+        """Reads by `Windowed` key."""
+        return window_view(host, self.store)
+
+
+class _Windows:
+    """The windows of a bound node: finds those that a record is in and makes those that it brings about."""
+
+    __slots__ = ("_aggregate", "_difference", "_dropped", "_emit", "_fetch", "_initialize", "_put", "_with_initial", "_with_old")
+
+    def __init__(self, operator: SlidingAggregate, host: Host, forward: Process) -> None:
+        store = host.store(operator.store)
+        self._difference = operator.windows.time_difference_ms
+        self._initialize, self._aggregate = operator.initializer, operator.aggregator
+        self._fetch, self._put, self._dropped = store.entries.fetch_range, store.put, host.dropped
+        self._emit, _, self._with_old, self._with_initial = updates(
+            host, operator.store, forward, operator.send_old_values, operator.emit_on_close
+        )
+
+    def add(self, key: Any, value: Any, timestamp: int, headers: Headers, close_time: int) -> None:
+        """Take in a record whose own window starts at the epoch or later."""
+        difference = self._difference
+        found: list[tuple[int, ValueAndTimestamp]] = []
+        before: ValueAndTimestamp | None = None  # the latest window that ends before the record
+        right: ValueAndTimestamp | None = None  # a window that reaches beyond the record and so holds what follows it
+        previous: int | None = None  # the record before this one, if its right window may be missing
+        has_left = has_right = False
+        # Read first, then write: what a scan sees of writes made meanwhile is open.
+        for start, entry in self._fetch(key, max(0, timestamp - 2 * difference), timestamp + 1, reverse=True):
+            end = start + difference
+            if start > timestamp:
+                has_right = True
+            elif end > timestamp:
+                if right is None:
+                    right = entry
+                found.append((start, entry))
+            elif end == timestamp:
+                has_left = True
+                found.append((start, entry))
+                if entry.timestamp >= timestamp:
+                    break
+                previous = entry.timestamp
+            else:
+                before, previous = entry, entry.timestamp
+                break
+        for start, entry in found:
+            self._update(key, value, timestamp, headers, close_time, start, entry)
+        if has_left and previous is None:
+            return  # a record with this timestamp was here before and has made all windows there are to make
+        if previous is not None and previous + 1 + difference >= timestamp:
+            self._create_previous_right(key, value, timestamp, headers, close_time, previous + 1, found)
+        if not has_left:
+            reaches_back = before is not None and timestamp - difference <= before.timestamp
+            aggregated = before.value if before is not None and reaches_back else self._initialize()
+            self._create(key, value, timestamp, headers, close_time, timestamp - difference, aggregated)
+        if not has_right:
+            self._create_right(key, timestamp, headers, right)
+
+    def add_early(self, key: Any, value: Any, timestamp: int, headers: Headers, close_time: int) -> None:
+        """Take in a record whose own window would start before the epoch: all of these share `[0, difference]`."""
+        found: list[tuple[int, ValueAndTimestamp]] = []
+        shared: ValueAndTimestamp | None = None
+        right: ValueAndTimestamp | None = None
+        has_right = False
+        for start, entry in self._fetch(key, 0, timestamp + 1):
+            if start == 0:
+                shared = entry
+            elif start <= timestamp:
+                right = entry
+                found.append((start, entry))
+            else:
+                has_right = True
+        for start, entry in found:
+            self._update(key, value, timestamp, headers, close_time, start, entry)
+        if not has_right:
+            # With no window in between, whatever the shared one holds besides is after this record, or before it and older.
+            self._create_right(key, timestamp, headers, shared if right is None else right)
+        if shared is not None and shared.timestamp < timestamp:
+            self._create_previous_right(key, value, timestamp, headers, close_time, shared.timestamp + 1, found)
+        if shared is None:
+            self._create(key, value, timestamp, headers, close_time, 0, self._initialize())
+        else:
+            self._update(key, value, timestamp, headers, close_time, 0, shared)
+
+    def _update(
+        self, key: Any, value: Any, timestamp: int, headers: Headers, close_time: int, start: int, entry: ValueAndTimestamp
+    ) -> None:
+        aggregated, latest = entry
+        old = aggregated if self._with_old else None
+        self._add_to(key, value, timestamp, headers, close_time, start, aggregated, max(timestamp, latest), old)
+
+    def _create(
+        self, key: Any, value: Any, timestamp: int, headers: Headers, close_time: int, start: int, aggregated: Any
+    ) -> None:
+        old = aggregated if self._with_initial else None
+        self._add_to(key, value, timestamp, headers, close_time, start, aggregated, timestamp, old)
+
+    def _create_previous_right(
+        self,
+        key: Any,
+        value: Any,
+        timestamp: int,
+        headers: Headers,
+        close_time: int,
+        start: int,
+        found: list[tuple[int, ValueAndTimestamp]],
+    ) -> None:
+        """Make the window that opens after the previous record, now that there is a record to be in it."""
+        if all(start != known for known, _ in found):
+            self._create(key, value, timestamp, headers, close_time, start, self._initialize())
+
+    def _create_right(self, key: Any, timestamp: int, headers: Headers, right: ValueAndTimestamp | None) -> None:
+        """Make the window that opens after the record, if later records are known: it holds what `right` held before."""
+        if right is None or right.timestamp <= timestamp:
+            return
+        aggregated, latest = right
+        start = timestamp + 1
+        self._put(key, aggregated, start, latest)
+        if self._emit is not None:
+            self._emit(Windowed(key, start, start + self._difference), Change(aggregated), latest, headers, timestamp)
+
+    def _add_to(
+        self,
+        key: Any,
+        value: Any,
+        timestamp: int,
+        headers: Headers,
+        close_time: int,
+        start: int,
+        aggregated: Any,
+        latest: int,
+        old: Any,
+    ) -> None:
+        end = start + self._difference
+        if end < close_time:
+            self._dropped(EXPIRED_WINDOW)
+            return
+        new = self._aggregate(key, value, aggregated)
+        self._put(key, new, start, latest)
+        if self._emit is not None:
+            self._emit(Windowed(key, start, end), Change(new, old), latest, headers, timestamp)
+
+
+def _closed_since(difference: int) -> Bounds:
+    """Which starts to look at: a window `[start, end]` closes when the close time is beyond its end."""
+
+    def bounds(last: int, close_time: int) -> tuple[int, int] | None:
+        upper = close_time - difference - 1
+        if upper < 0:
+            return None
+        return (0 if last == NO_TIMESTAMP else max(0, last - difference)), upper
+
+    return bounds

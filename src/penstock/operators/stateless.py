@@ -1,0 +1,225 @@
+"""Operators that look at one record and keep nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import PenstockError
+from penstock.processor import Host, Operator
+from penstock.records import Headers, Process
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Operator):
+    """Keeps records for which the predicate holds (or, negated, does not)."""
+
+    predicate: Callable[[Any, Any], Any]
+    negate: bool = False
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        predicate, negate, failed = self.predicate, self.negate, host.failed
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                if predicate(key, value):
+                    forward(key, value, timestamp, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        def process_negated(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                if not predicate(key, value):
+                    forward(key, value, timestamp, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process_negated if negate else process
+
+
+@dataclass(frozen=True, slots=True)
+class Map(Operator):
+    """Replaces key and value; the mapper returns a `(key, value)` pair."""
+
+    mapper: Callable[[Any, Any], tuple[Any, Any]]
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        mapper, failed = self.mapper, host.failed
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                new_key, new_value = mapper(key, value)
+                forward(new_key, new_value, timestamp, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process
+
+
+@dataclass(frozen=True, slots=True)
+class SelectKey(Operator):
+    """Replaces the key."""
+
+    selector: Callable[[Any, Any], Any]
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        selector, failed = self.selector, host.failed
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                forward(selector(key, value), value, timestamp, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process
+
+
+@dataclass(frozen=True, slots=True)
+class MapValues(Operator):
+    """Replaces the value; `mapper(value)`, or `mapper(key, value)` with `with_key`."""
+
+    mapper: Callable[..., Any]
+    with_key: bool = False
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        mapper, failed = self.mapper, host.failed
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                forward(key, mapper(value), timestamp, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        def process_with_key(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                forward(key, mapper(key, value), timestamp, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process_with_key if self.with_key else process
+
+
+@dataclass(frozen=True, slots=True)
+class FlatMap(Operator):
+    """One record in, any number of `(key, value)` pairs out."""
+
+    mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]]
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        mapper, failed = self.mapper, host.failed
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                for new_key, new_value in mapper(key, value):
+                    forward(new_key, new_value, timestamp, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process
+
+
+@dataclass(frozen=True, slots=True)
+class FlatMapValues(Operator):
+    """One value in, any number of values out."""
+
+    mapper: Callable[..., Iterable[Any]]
+    with_key: bool = False
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        mapper, with_key, failed = self.mapper, self.with_key, host.failed
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                for new_value in mapper(key, value) if with_key else mapper(value):
+                    forward(key, new_value, timestamp, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process
+
+
+@dataclass(frozen=True, slots=True)
+class Peek(Operator):
+    """Shows each record to an action and passes it on; as `foreach`, it is the last stop."""
+
+    action: Callable[[Any, Any], object]
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        action, failed = self.action, host.failed
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                action(key, value)
+                forward(key, value, timestamp, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process
+
+
+@dataclass(frozen=True, slots=True)
+class Branch(Operator):
+    """Sends each record to the child of the first predicate that holds."""
+
+    branches: tuple[tuple[Callable[[Any, Any], Any], str], ...]
+    default: str | None = None
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        branches = [(predicate, host.child(child)) for predicate, child in self.branches]
+        default = host.child(self.default) if self.default is not None else None
+        failed, dropped = host.failed, host.dropped
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                for predicate, child in branches:
+                    if predicate(key, value):
+                        child(key, value, timestamp, headers)
+                        return
+                if default is not None:
+                    default(key, value, timestamp, headers)
+                else:
+                    dropped("no branch")
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process
+
+
+@dataclass(frozen=True, slots=True)
+class PassThrough(Operator):
+    """Joins several streams into one, or names a place; records go through untouched."""
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        return forward
+
+
+@dataclass(frozen=True, slots=True)
+class NewValue(Operator):
+    """A table's changes as a stream: the new value of each."""
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(key, value[0], timestamp, headers)
+
+        return process

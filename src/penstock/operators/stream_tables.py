@@ -1,0 +1,128 @@
+"""Joins of a stream with a table or a global table: each of the stream's records looks up one entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import PenstockError, TopologyError
+from penstock.processor import Host, Operator
+from penstock.records import Headers, Process
+from penstock.serdes import Serde
+from penstock.state import StoreKind, StoreSpec
+from penstock.state.buffers import RecordBuffer, Waiting, serdes_of
+
+NULL = "null join key or value"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTableJoin(Operator):
+    """Joins a stream's records with the table's value of the same key; a versioned table's as of the record's time.
+
+    With `grace_ms` a record waits in `buffer_store` until stream time is so much later, for the table to catch up.
+    """
+
+    table: str
+    joiner: Callable[[Any, Any, Any], Any]
+    left: bool
+    grace_ms: int | None = None
+    buffer_store: str | None = None
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        """See `Operator.bind`."""
+        join = self._joining(host, forward)
+        if self.grace_ms is not None and self.buffer_store is not None:
+            join = self._buffered(host, join, self.grace_ms, self.buffer_store)
+        left, failed, dropped = self.left, host.failed, host.dropped
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                if value is None or (key is None and not left):
+                    dropped(NULL)
+                else:
+                    join(key, value, timestamp, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process
+
+    def _joining(self, host: Host, forward: Process) -> Process:
+        """Look up, join and hand on."""
+        get, get_as_of, is_versioned = host.view(self.table)
+        joiner, left = self.joiner, self.left
+
+        def join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                entry = None
+            else:
+                entry = get_as_of(key, timestamp) if is_versioned else get(key)
+            if entry is not None:
+                forward(key, joiner(key, value, entry.value), timestamp, headers)
+            elif left:
+                forward(key, joiner(key, value, None), timestamp, headers)
+
+        return join
+
+    def _buffered(self, host: Host, join: Process, grace_ms: int, buffer_store: str) -> Process:
+        """Join later, unless the record is late already; a record without a key has nothing to wait for."""
+        if not host.view(self.table).is_versioned:
+            raise TopologyError(f"{host.node}: a table must be versioned to be joined with a grace period")
+        buffer = RecordBuffer(host.store(buffer_store))
+        observe, metadata = host.clock(f"{buffer_store}/buffer").observe, host.metadata
+        key_serde, value_serde = serdes_of(host.spec(buffer_store))
+        serialize_key, deserialize_key = key_serde.serialize, key_serde.deserialize
+        serialize, deserialize = value_serde.serialize, value_serde.deserialize
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                join(key, value, timestamp, headers)
+                return
+            due = observe(timestamp) - grace_ms
+            if timestamp < due:
+                join(key, value, timestamp, headers)
+                return
+            buffer.add(timestamp, serialize_key(key), Waiting(serialize(value), headers, metadata()))
+            if buffer.earliest <= due:
+                for waited_since, waiting_key, record in buffer.take(due):
+                    join(deserialize_key(waiting_key), deserialize(record.value), waited_since, record.headers)
+
+        return process
+
+
+@dataclass(frozen=True, slots=True)
+class StreamGlobalTableJoin(Operator):
+    """Joins a stream's records with the global table's value of the key that the selector names."""
+
+    store: str
+    key_selector: Callable[[Any, Any], Any]
+    joiner: Callable[[Any, Any, Any], Any]
+    left: bool
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        """See `Operator.bind`."""
+        get, select, joiner, left = host.store(self.store).get, self.key_selector, self.joiner, self.left
+        failed, dropped = host.failed, host.dropped
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                selected = None if value is None else select(key, value)
+                if value is None or (selected is None and not left):
+                    dropped(NULL)
+                    return
+                found = None if selected is None else get(selected)
+                if left or found is not None:
+                    forward(key, joiner(key, value, found), timestamp, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process
+
+
+def join_buffer_spec(name: str, *, key: Serde[Any], value: Serde[Any]) -> StoreSpec:
+    """The store of a stream–table join with a grace period; the serdes are the stream's."""
+    return StoreSpec(name, StoreKind.RAW, key, value)

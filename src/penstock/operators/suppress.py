@@ -1,0 +1,111 @@
+"""Suppression: a table whose changes are held back until their window closes, a time has passed or the buffer is full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from penstock.errors import PenstockError, StateError
+from penstock.processor import Host, TableOperator, View
+from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp
+from penstock.serdes import Serde
+from penstock.state import StoreKind, StoreSpec
+from penstock.state.buffers import NEVER, ChangeBuffer, Held, serdes_of
+from penstock.timing import BufferConfig, Suppressed
+
+
+@dataclass(frozen=True, slots=True)
+class Suppress(TableOperator):
+    """Holds back the last change of each key; the parent must send old values.
+
+    Final results wait for `grace_ms` (the windows' own) after the end of their window; others for the emission's time
+    limit after the first change. Changes leave with the timestamp and headers they came with.
+    """
+
+    parent_table: str
+    store: str
+    emission: Suppressed
+    grace_ms: int = 0
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        """See `Operator.bind`."""
+        final, bounds = self.emission.final_results, self.emission.buffer
+        wait = self.grace_ms if self.emission.wait_ms is None else self.emission.wait_ms
+        buffer = ChangeBuffer(host.store(self.store))
+        observe, metadata, failed = host.clock(f"{self.store}/suppress").observe, host.metadata, host.failed
+        key_serde, value_serde = serdes_of(host.spec(self.store))
+        serialize_key, deserialize_key = key_serde.serialize, key_serde.deserialize
+        serialize, deserialize = value_serde.serialize, value_serde.deserialize
+        bounded = bounds.max_records is not None or bounds.max_bytes is not None
+
+        def emit(key_bytes: bytes, held: Held) -> None:
+            if held.new is not None or not final:
+                new = None if held.new is None else deserialize(held.new)
+                old = None if held.old is None else deserialize(held.old)
+                forward(deserialize_key(key_bytes), Change(new, old), held.timestamp, held.headers)
+            buffer.remove(key_bytes, held)
+
+        def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
+            try:
+                expired = observe(timestamp) - wait
+                new = None if change.new is None else serialize(change.new)
+                old = None if change.old is None else serialize(change.old)
+                time = key.end if final else timestamp
+                buffer.put(time, serialize_key(key), new, old, timestamp, headers, metadata())
+                if buffer.earliest <= expired:
+                    for key_bytes, held in buffer.up_to(expired):
+                        emit(key_bytes, held)
+                if bounded and _is_over(buffer, bounds):
+                    if bounds.strict:
+                        failed(_full(host.node, buffer, bounds), key, change, timestamp, headers)
+                        return
+                    for key_bytes, held in buffer.up_to(NEVER):
+                        emit(key_bytes, held)
+                        if not _is_over(buffer, bounds):
+                            return
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, change, timestamp, headers)
+
+        return process
+
+    def view(self, host: Host) -> View:
+        """The table as downstream has seen it: a key that is held back still has its prior value, without a known time."""
+        buffer, parent = ChangeBuffer(host.store(self.store)), host.view(self.parent_table).get
+        key_serde, value_serde = serdes_of(host.spec(self.store))
+        serialize_key, deserialize, node = key_serde.serialize, value_serde.deserialize, host.node
+
+        def get(key: Any) -> ValueAndTimestamp | None:
+            held = buffer.get(serialize_key(key))
+            if held is None:
+                return parent(key)
+            return None if held.prior is None else ValueAndTimestamp(deserialize(held.prior), NO_TIMESTAMP)
+
+        def get_as_of(key: Any, timestamp: int) -> NoReturn:
+            raise StateError(f"{node}: a suppressed table has no versions")
+
+        return View(get, get_as_of, is_versioned=False)
+
+
+def _is_over(buffer: ChangeBuffer, bounds: BufferConfig) -> bool:
+    records, size = buffer.measured
+    return (bounds.max_records is not None and records > bounds.max_records) or (
+        bounds.max_bytes is not None and size > bounds.max_bytes
+    )
+
+
+def _full(node: str, buffer: ChangeBuffer, bounds: BufferConfig) -> StateError:
+    records, size = buffer.measured
+    most_records = "any" if bounds.max_records is None else bounds.max_records
+    most_bytes = "any" if bounds.max_bytes is None else bounds.max_bytes
+    return StateError(
+        f"{node}: the buffer is over its bound, with {records} of {most_records} records and {size} of {most_bytes} bytes: "
+        "give it more room or let it emit early"
+    )
+
+
+def suppress_buffer_spec(name: str, emission: Suppressed, *, key: Serde[Any], value: Serde[Any]) -> StoreSpec:
+    """The store of a suppression; `key` is the serde of the table's whole keys, their windows included."""
+    buffer = emission.buffer
+    return StoreSpec(name, StoreKind.RAW, key, value, logged=buffer.logged, changelog_config=buffer.changelog_config)

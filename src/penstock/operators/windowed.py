@@ -1,0 +1,120 @@
+"""Aggregation by tumbling, hopping and unlimited windows, as `KStreamWindowAggregate` does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import PenstockError, TopologyError
+from penstock.operators.window_emission import (
+    EXPIRED_WINDOW,
+    NULL_KEY,
+    Bounds,
+    EmitClosed,
+    closed_windows,
+    updates,
+    window_view,
+)
+from penstock.processor import Host, TableOperator, View
+from penstock.records import NO_TIMESTAMP, Change, Headers, Process, Windowed
+from penstock.timing import MAX_MS, TimeWindows, UnlimitedWindows
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAggregate(TableOperator):
+    """One aggregate per key and window; a record updates every window its timestamp is in that is not closed yet."""
+
+    store: str
+    windows: TimeWindows | UnlimitedWindows
+    initializer: Callable[[], Any]
+    aggregator: Callable[[Any, Any, Any], Any]
+    emit_on_close: bool
+    send_old_values: bool
+
+    def __post_init__(self) -> None:
+        if self.emit_on_close and isinstance(self.windows, UnlimitedWindows):
+            raise TopologyError("results cannot be emitted on window close: unlimited windows never close")
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        """The node's `process`: one fetch, one aggregator call, one put and one emit per window."""
+        initialize, aggregate, windows = self.initializer, self.aggregator, self.windows
+        windows_for, grace, size = windows.windows_for, windows.grace_ms, _size_ms(windows)
+        tumbling = isinstance(windows, TimeWindows) and windows.advance_ms == windows.size_ms
+        store, observe = host.store(self.store), host.clock(host.node).observe
+        fetch, put, dropped, failed = store.fetch_entry, store.put, host.dropped, host.failed
+        emit, _, with_old, with_initial = updates(host, self.store, forward, self.send_old_values, self.emit_on_close)
+        emit_closed_first, emit_closed_last = self._closing(host, forward)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                dropped(NULL_KEY)
+                return
+            try:
+                close_time = observe(timestamp) - grace
+                if emit_closed_first is not None:
+                    emit_closed_first(close_time, headers)
+                for start in (timestamp - timestamp % size,) if tumbling else windows_for(timestamp):
+                    end = start + size
+                    if end <= close_time:
+                        dropped(EXPIRED_WINDOW)
+                        continue
+                    entry = fetch(key, start)
+                    result_time = timestamp
+                    if entry is None:
+                        aggregated = initialize()
+                        old = aggregated if with_initial else None
+                    else:
+                        aggregated, latest = entry
+                        if latest > timestamp:
+                            result_time = latest
+                        old = aggregated if with_old else None
+                    new = aggregate(key, value, aggregated)
+                    put(key, new, start, result_time)
+                    if emit is not None:
+                        emit(Windowed(key, start, end), Change(new, old), result_time, headers, timestamp)
+                if emit_closed_last is not None:
+                    emit_closed_last(close_time, headers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process
+
+    def view(self, host: Host) -> View:
+        """Reads by `Windowed` key."""
+        return window_view(host, self.store)
+
+    def _closing(self, host: Host, forward: Process) -> tuple[EmitClosed | None, EmitClosed | None]:
+        """What sends closed windows on before a record is taken in, and what does so afterwards: at most one of them.
+
+        It makes a difference when stream time jumps, because the store lets go of what is past its retention as soon as
+        it is given the new window. Kafka Streams' cache still shows the old ones; without a cache they are lost.
+        """
+        if not self.emit_on_close or isinstance(self.windows, UnlimitedWindows):
+            return None, None
+        emit_closed = closed_windows(host, self.store, forward, _closed_since(self.windows))
+        return (emit_closed, None) if host.spec(self.store).cached else (None, emit_closed)
+
+
+def _size_ms(windows: TimeWindows | UnlimitedWindows) -> int:
+    # Kafka Streams' unlimited window ends with time itself, wherever it starts.
+    return windows.size_ms if isinstance(windows, TimeWindows) else MAX_MS - windows.start_ms
+
+
+def _closed_since(windows: TimeWindows) -> Bounds:
+    """Which starts to look at: a window `[start, end)` closes when the close time reaches its end."""
+    size, windows_for = windows.size_ms, windows.windows_for
+
+    def bounds(last: int, close_time: int) -> tuple[int, int] | None:
+        upper = close_time - size
+        if upper < 0:
+            return None
+        if last == NO_TIMESTAMP:
+            return 0, upper
+        seen = max(0, last - size)
+        # Most records close nothing; the same windows at both ends mean that none has ended in between.
+        return None if windows_for(upper) == windows_for(seen) else (seen + 1, upper)
+
+    return bounds

@@ -1,0 +1,63 @@
+"""What a plan is made of: stages between exchanges, as frozen values that print themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What runs between two exchanges of an epoch.
+
+    `sources` are the nodes whose records the stage is fed, `nodes` everything those records can reach. A stage that
+    touches no store needs no particular lane (`is_keyed` is false): it runs wherever its rows are.
+    """
+
+    depth: int
+    sources: tuple[str, ...]
+    nodes: tuple[str, ...]
+    topics: tuple[str, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    stores: tuple[str, ...]
+    sinks: tuple[str, ...]
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether records must be on the lane of their key."""
+        return bool(self.stores)
+
+    def __str__(self) -> str:
+        where = "on lanes, by key" if self.is_keyed else "anywhere"
+        lines = [f"stage {self.depth} ({where})"]
+        for label, names in (
+            ("topics", self.topics),
+            ("from exchanges", self.reads),
+            ("stores", self.stores),
+            ("to exchanges", self.writes),
+            ("to topics", self.sinks),
+        ):
+            if names:
+                lines.append(f"  {label}: {', '.join(names)}")
+        lines.append(f"  nodes: {len(self.nodes)}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a topology runs: its stages in order. `fingerprint` changes with everything that state depends on."""
+
+    stages: tuple[Stage, ...]
+    global_topics: tuple[str, ...]
+    fingerprint: str
+
+    @property
+    def exchanges(self) -> int:
+        """How many times an epoch's records change lanes, at most."""
+        return len(self.stages) - 1
+
+    def __str__(self) -> str:
+        head = [f"plan {self.fingerprint}: {len(self.stages)} stages, {self.exchanges} exchanges"]
+        if self.global_topics:
+            head.append(f"global tables from: {', '.join(self.global_topics)}")
+        return "\n".join([*head, *map(str, self.stages)]) + "\n"

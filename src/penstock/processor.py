@@ -1,0 +1,201 @@
+"""The port between what happens to a record and where it happens: operators, user processors and their host.
+
+Built-in operators and user processors stand on the same port, so a lane (in a Spark task or in the test driver)
+runs both without knowing which is which.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from penstock.records import Headers, Process, Record, RecordMetadata, ValueAndTimestamp
+    from penstock.state import Register, StoreSpec
+
+KIn = TypeVar("KIn", contravariant=True)
+VIn = TypeVar("VIn", contravariant=True)
+KOut = TypeVar("KOut")
+VOut = TypeVar("VOut")
+
+
+class PunctuationType(Enum):
+    """Which clock drives a punctuator."""
+
+    STREAM_TIME = "stream_time"
+    WALL_CLOCK_TIME = "wall_clock_time"
+
+
+class View(NamedTuple):
+    """How a join reads a table: the newest entry of a key, or the one valid as of a time (versioned tables only)."""
+
+    get: Callable[[Any], ValueAndTimestamp | None]
+    get_as_of: Callable[[Any, int], ValueAndTimestamp | None]
+    is_versioned: bool
+
+
+class Clock(Protocol):
+    """Stream time as one place in the topology has observed it."""
+
+    @property
+    def time(self) -> int:
+        """The highest event time observed, -1 before the first."""
+
+    def observe(self, timestamp: int) -> int:
+        """Take note of a record's event time and give back the stream time."""
+
+
+class Host(Protocol):
+    """What a lane offers the node it binds. Names are those of the topology."""
+
+    @property
+    def node(self) -> str:
+        """The name of the node being bound."""
+
+    def store(self, name: str) -> Any:
+        """A typed store of this lane."""
+
+    def user_store(self, name: str) -> Any:
+        """A store for user code, which must have been connected to the node."""
+
+    def spec(self, name: str) -> StoreSpec:
+        """What the store was declared as."""
+
+    def child(self, name: str) -> Process:
+        """One named child of the node."""
+
+    def view(self, table: str) -> View:
+        """How to read the table that the named node produces."""
+
+    def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        """Report that the node's user code failed on a record: raises, unless the handler says to go on without it."""
+
+    def dropped(self, reason: str) -> None:
+        """Count a record that the node skipped by its semantics (null key, late, expired)."""
+
+    def pending(self, store: str, flush: Callable[[dict[Any, Any]], None]) -> dict[Any, Any]:
+        """Changes of a cached store that wait for the end of the epoch; `flush` is given them then, in store order."""
+
+    def on_start(self, start: Callable[[], None]) -> None:
+        """Have `start` called once all nodes are bound, in topological order."""
+
+    def register(self, name: str, initial: int) -> Register:
+        """A named integer of the lane's state; the same name is the same register."""
+
+    def clock(self, name: str) -> Clock:
+        """A named stream clock of the lane; the same name is the same clock."""
+
+    def schedule(
+        self, interval_ms: int, kind: PunctuationType, punctuate: Callable[[int], None], start_ms: int | None = None
+    ) -> Callable[[], None]:
+        """Call `punctuate(timestamp)` at every interval, anchored at `start_ms` if given; returns what cancels it."""
+
+    def on_close(self, close: Callable[[], None]) -> None:
+        """Have `close` called when the lane lets go of the node."""
+
+    def request_commit(self) -> None:
+        """Ask the lane to end the epoch early."""
+
+    def metadata(self) -> RecordMetadata | None:
+        """Where the record in hand came from; None when a timer or a flush is running."""
+
+    def stream_time(self) -> int:
+        """The lane's stream time."""
+
+    def wall_clock(self) -> int:
+        """The current time in epoch milliseconds, as the host tells it."""
+
+
+class Operator(ABC):
+    """What a node does, as a frozen, picklable value; `bind` makes it run."""
+
+    @abstractmethod
+    def bind(self, host: Host, forward: Process) -> Process:
+        """The node's `process`, closed over its host and over `forward`, which hands a record to all children."""
+
+
+class TableOperator(Operator):
+    """An operator whose output is a table: it forwards `Change` values and can be read by key."""
+
+    @abstractmethod
+    def view(self, host: Host) -> View:
+        """How downstream joins read the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellable:
+    """A scheduled punctuator."""
+
+    cancel: Callable[[], None]
+    """Stop it; it does not fire again."""
+
+
+class ProcessorContext(Protocol[KOut, VOut]):
+    """What a `Processor` can do besides computing."""
+
+    def forward(self, record: Record[KOut, VOut], child: str | None = None) -> None:
+        """Hand a record to all children of this processor, or to the named one."""
+
+    def store(self, name: str) -> Any:
+        """A store that was connected to this processor."""
+
+    def schedule(self, interval: Any, kind: PunctuationType, callback: Callable[[int], None], start: Any = None) -> Cancellable:
+        """Call `callback(timestamp_ms)` every `interval` of stream time or of wall-clock time, anchored at `start`."""
+
+    def commit(self) -> None:
+        """Ask for an early end of the epoch; a hint, as in Kafka Streams."""
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        """Topic, partition and offset of the record in hand; None inside a punctuator."""
+
+    def current_stream_time_ms(self) -> int:
+        """The highest event time seen so far, -1 before the first record."""
+
+    def current_system_time_ms(self) -> int:
+        """The wall clock, which a test can move."""
+
+
+class Processor(Generic[KIn, VIn, KOut, VOut]):
+    """User code that sees one record at a time and may keep state.
+
+    Subclass it, override `process`, and pass the class (or a function that makes one) to `KStream.process` or
+    `Topology.add_processor`. `self.context` is set by `init`.
+    """
+
+    context: ProcessorContext[KOut, VOut]
+
+    def init(self, context: ProcessorContext[KOut, VOut]) -> None:
+        """Called once before the first record; override to look up stores and schedule punctuators."""
+        self.context = context
+
+    def process(self, record: Record[KIn, VIn]) -> None:
+        """Called for every record."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Called once when the processor is no longer needed."""
+
+
+class FixedKeyProcessor(Processor[KIn, VIn, Any, VOut]):
+    """A processor that may change anything but the key, so nothing has to be re-keyed after it."""
+
+
+class ValueTransformer(Generic[KIn, VIn, VOut]):
+    """Stateful replacement of a table's values; see `KTable.transform_values`."""
+
+    context: ProcessorContext[Any, Any]
+
+    def init(self, context: ProcessorContext[Any, Any]) -> None:
+        """Called once before the first value."""
+        self.context = context
+
+    def transform(self, key: KIn, value: VIn) -> VOut:
+        """The new value."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Called once when the transformer is no longer needed."""

@@ -1,0 +1,204 @@
+"""Serdes of structured values, JSON and MessagePack: untyped, or of one type that bytes are checked against when read."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, TypeVar, get_args, get_origin, overload
+
+import msgspec
+import msgspec.inspect as shapes
+import orjson
+
+from penstock.errors import SerializationError
+from penstock.serdes.serde import Serde, is_class, type_name
+
+T = TypeVar("T")
+
+Codec = tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
+
+_CACHE = "__msgspec_cache__"
+_CURE = "use a dataclass, a msgspec.Struct, a Pydantic model or a builtin type, or write a Serde"
+
+
+class Document(Serde[T]):
+    """What `Json` and `MsgPack` share: their type, and whatever a codec raises turned into `SerializationError`."""
+
+    def __init__(self, of: Any = Any) -> None:
+        self.of = of
+        self._codec()  # so that a type without a mapping is found when the topology is built, not at the first record
+
+    @abstractmethod
+    def _codec(self) -> Codec:
+        """Encode and decode for `of`; they may raise anything, since validators and `__post_init__` run in them."""
+
+    @cached_property
+    def serialize(self) -> Callable[[T], bytes]:
+        """Encodes, checking that the value is of the class, if the type is one."""
+        encode, name = self._codec()[0], repr(self)
+
+        def serialize(value: T) -> bytes:
+            try:
+                return encode(value)
+            except Exception as error:
+                raise SerializationError(f"{name} cannot write this {type(value).__name__}: {error}") from error
+
+        return serialize
+
+    @cached_property
+    def deserialize(self) -> Callable[[bytes], T]:
+        """Decodes into the type, checking all of it."""
+        decode, name = self._codec()[1], repr(self)
+
+        def deserialize(data: bytes) -> T:
+            try:
+                return decode(data)  # type: ignore[no-any-return]
+            except Exception as error:
+                raise SerializationError(f"{name} cannot read these {len(data)} bytes: {error}") from error
+
+        return deserialize
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()" if self.of is Any else super().__repr__()
+
+
+class Json(Document[T]):
+    """Compact UTF-8 JSON: `Json().serialize({"b": 1, "a": [True]}) == b'{"a":[true],"b":1}'`.
+
+    `Json(Order)` reads and writes a dataclass, `msgspec.Struct`, Pydantic model or any type made of builtins such as
+    `list[int]`; what is read is validated. Equal values have equal bytes: dicts are sorted by key, fields keep the order of
+    their class (Pydantic leaves dicts and sets within a model as they come). NaN and the infinities become null.
+    """
+
+    @overload
+    def __init__(self: Json[Any]) -> None: ...
+    @overload
+    def __init__(self, of: type[T]) -> None: ...
+    @overload
+    def __init__(self: Json[Any], of: Any) -> None: ...
+    def __init__(self, of: Any = Any) -> None:
+        super().__init__(of)
+
+    def _codec(self) -> Codec:
+        if self.of is Any:
+            return _dump_sorted, orjson.loads
+        if _mentions_pydantic(self.of):
+            return _pydantic_codec(self.of)
+        shape = _shape(self.of)
+        if any(_is_pydantic(getattr(node, "cls", None)) for node in _nodes(shape)):
+            return _pydantic_codec(self.of)
+        _refuse_unmapped(self.of, shape)
+        encode = msgspec.json.Encoder(order="deterministic").encode
+        decoder = msgspec.json.Decoder(self.of)
+        _clear_caches(shape)
+        return _instances_only(shape, encode), decoder.decode
+
+
+class MsgPack(Document[T]):
+    r"""MessagePack, as `Json` but smaller and with bytes as they are: `MsgPack().serialize([1, "a"]) == b"\x92\x01\xa1a"`.
+
+    `MsgPack(Order)` takes the same types as `Json(Order)`, except for Pydantic models.
+    """
+
+    @overload
+    def __init__(self: MsgPack[Any]) -> None: ...
+    @overload
+    def __init__(self, of: type[T]) -> None: ...
+    @overload
+    def __init__(self: MsgPack[Any], of: Any) -> None: ...
+    def __init__(self, of: Any = Any) -> None:
+        super().__init__(of)
+
+    def _codec(self) -> Codec:
+        encode = msgspec.msgpack.Encoder(order="deterministic").encode
+        if self.of is Any:
+            return encode, msgspec.msgpack.Decoder().decode
+        shape = _shape(self.of)
+        _refuse_unmapped(self.of, shape)
+        decoder = msgspec.msgpack.Decoder(self.of)
+        _clear_caches(shape)
+        return _instances_only(shape, encode), decoder.decode
+
+
+def _dump_sorted(value: Any) -> bytes:
+    return orjson.dumps(value, None, orjson.OPT_SORT_KEYS)  # by position: keywords cost as much as sorting
+
+
+def _pydantic_codec(of: Any) -> Codec:
+    from pydantic import TypeAdapter  # noqa: PLC0415 - optional: only users of Pydantic have types that lead here
+
+    adapter = TypeAdapter(of)
+
+    def encode(value: Any) -> bytes:
+        # By alias, since that is what validation reads; and not what a field isn't: Pydantic would only warn.
+        return adapter.dump_json(value, by_alias=True, warnings="error")
+
+    return _instances_of(of, encode) if _is_pydantic(of) else encode, adapter.validate_json
+
+
+def _mentions_pydantic(of: Any) -> bool:
+    return _is_pydantic(of) or any(map(_mentions_pydantic, get_args(of)))
+
+
+def _is_pydantic(kind: Any) -> bool:
+    return hasattr(kind, "__pydantic_validator__")
+
+
+def _shape(of: Any) -> shapes.Type:
+    try:
+        shape = shapes.type_info(of)
+    except (TypeError, NameError) as error:
+        raise TypeError(f"{type_name(of)} has no mapping to documents ({error}): {_CURE}") from error
+    _clear_caches(shape)
+    return shape
+
+
+def _clear_caches(shape: shapes.Type) -> None:
+    """Takes back what msgspec leaves on classes: a class of a script or a notebook travels by value, and it can't be pickled."""
+    for node in _nodes(shape):
+        kind = getattr(node, "cls", None)
+        if is_class(kind) and _CACHE in vars(kind):
+            delattr(kind, _CACHE)
+
+
+def _nodes(shape: shapes.Type) -> Iterator[Any]:
+    """The shape and all shapes within it; each once, since types may contain themselves."""
+    pending: list[Any] = [shape]
+    seen: set[int] = set()
+    while pending:
+        node = pending.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        for name in node.__struct_fields__:
+            part = getattr(node, name)
+            parts = part if isinstance(part, tuple) else (part,)
+            pending.extend(each for each in parts if isinstance(each, (shapes.Type, shapes.Field)))
+
+
+def _refuse_unmapped(of: Any, shape: shapes.Type) -> None:
+    """Refuses a type that msgspec would take for custom and fail on at the first record."""
+    for node in _nodes(shape):
+        if isinstance(node, shapes.CustomType):
+            unmapped = type_name(node.cls)
+            where = "" if node is shape else f" within {type_name(of)}"
+            cure = "use Json(...) for Pydantic models" if _is_pydantic(node.cls) else _CURE
+            raise TypeError(f"{unmapped}{where} has no mapping to documents: {cure}")
+
+
+def _instances_only(shape: shapes.Type, encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """Where the type is a class of the user's: msgspec writes whatever it is given, and the readers would find out."""
+    if isinstance(shape, (shapes.DataclassType, shapes.StructType)):
+        return _instances_of(get_origin(shape.cls) or shape.cls, encode)
+    return encode
+
+
+def _instances_of(kind: type, encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    def encode_instance(value: Any) -> bytes:
+        if isinstance(value, kind):
+            return encode(value)
+        raise TypeError(f"expected {kind.__name__}")
+
+    return encode_instance

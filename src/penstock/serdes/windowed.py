@@ -1,0 +1,126 @@
+"""Windowed keys as Kafka Streams writes them to topics: the key's bytes, then the window's times."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from penstock.errors import SerializationError
+from penstock.records import Windowed
+from penstock.serdes.enclosing import Enclosing
+from penstock.serdes.serde import Serde
+
+_LONG_MAX = 2**63 - 1
+_START = struct.Struct(">q")
+_END_AND_START = struct.Struct(">qq")
+
+# A NamedTuple's own constructor takes twice as long as the tuple it makes.
+_new = tuple.__new__
+
+
+class TimeWindowed(Enclosing[Windowed]):
+    """Keys of time and sliding windows: `TimeWindowed(str, 10).serialize(Windowed("a", 0, 10)) == b"a" + bytes(8)`.
+
+    The end isn't written: the reader has to know the window's size. As in Java, no bytes at all are read as None, and an end
+    beyond the last millisecond of a long is that millisecond.
+    """
+
+    def __init__(self, inner: Serde[Any] | type[Any], window_size_ms: int) -> None:
+        super().__init__(inner)
+        if window_size_ms <= 0:
+            raise ValueError(f"a window's size is at least 1 ms, not {window_size_ms}")
+        self.window_size_ms = window_size_ms
+
+    @property
+    def identity(self) -> bool:
+        """As the inner serde, since all windows have one size."""
+        return self.inner.identity
+
+    @cached_property
+    def serialize(self) -> Callable[[Windowed], bytes]:
+        """Writes the key, then the window's start."""
+        write, pack = self.inner.serialize, _START.pack
+
+        def serialize(windowed: Windowed) -> bytes:
+            try:
+                key, start, _ = windowed
+                suffix = pack(start)
+            except (TypeError, ValueError, struct.error) as error:
+                raise _unwritable("TimeWindowed", windowed, error) from error
+            if start < 0:
+                raise SerializationError(f"TimeWindowed writes windows from 0 on, not from {start}")
+            return write(key) + suffix
+
+        return serialize
+
+    @cached_property
+    def deserialize(self) -> Callable[[bytes], Any]:
+        """Reads a `Windowed`, or None from no bytes."""
+        read, unpack, size = self.inner.deserialize, _START.unpack, self.window_size_ms
+
+        def deserialize(data: bytes) -> Any:
+            try:
+                (start,) = unpack(data[-8:])
+            except struct.error as error:
+                return _unreadable("TimeWindowed", 8, data, error)
+            if not 0 <= start < _LONG_MAX:
+                raise SerializationError(f"TimeWindowed reads windows from 0 on, not from {start}")
+            return _new(Windowed, (read(data[:-8]), start, min(start + size, _LONG_MAX)))
+
+        return deserialize
+
+
+class SessionWindowed(Enclosing[Windowed]):
+    """Keys of session windows: `SessionWindowed(str).serialize(Windowed("a", 0, 0)) == b"a" + bytes(16)`.
+
+    The end is written before the start. As in Java, no bytes at all are read as None.
+    """
+
+    @property
+    def identity(self) -> bool:
+        """As the inner serde, since both ends are written."""
+        return self.inner.identity
+
+    @cached_property
+    def serialize(self) -> Callable[[Windowed], bytes]:
+        """Writes the key, then the session's end and start."""
+        write, pack = self.inner.serialize, _END_AND_START.pack
+
+        def serialize(windowed: Windowed) -> bytes:
+            try:
+                key, start, end = windowed
+                suffix = pack(end, start)
+            except (TypeError, ValueError, struct.error) as error:
+                raise _unwritable("SessionWindowed", windowed, error) from error
+            if not 0 <= start <= end:
+                raise SerializationError(f"SessionWindowed writes sessions from 0 on, not {start} to {end}")
+            return write(key) + suffix
+
+        return serialize
+
+    @cached_property
+    def deserialize(self) -> Callable[[bytes], Any]:
+        """Reads a `Windowed`, or None from no bytes."""
+        read, unpack = self.inner.deserialize, _END_AND_START.unpack
+
+        def deserialize(data: bytes) -> Any:
+            try:
+                end, start = unpack(data[-16:])
+            except struct.error as error:
+                return _unreadable("SessionWindowed", 16, data, error)
+            if not 0 <= start <= end:
+                raise SerializationError(f"SessionWindowed reads sessions from 0 on, not {start} to {end}")
+            return _new(Windowed, (read(data[:-16]), start, end))
+
+        return deserialize
+
+
+def _unwritable(name: str, value: Any, error: Exception) -> SerializationError:
+    return SerializationError(f"{name} writes Windowed(key, start, end), not this {type(value).__name__}: {error}")
+
+
+def _unreadable(name: str, size: int, data: bytes, error: Exception) -> None:
+    if data:
+        raise SerializationError(f"{name} reads at least {size} bytes, not {len(data)}") from error

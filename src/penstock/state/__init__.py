@@ -1,0 +1,44 @@
+"""What a lane remembers: typed stores over an epoch's overlay over an engine, with the last epoch's undo."""
+
+from penstock.state.engines.engine import Engine, SpaceBatch
+from penstock.state.engines.factory import EngineFactory, EngineKind
+from penstock.state.engines.memory import MemoryEngine
+from penstock.state.keyvalue import KeyValueReads, KeyValueStore
+from penstock.state.lane import LaneState, LaneView, StoreChanges
+from penstock.state.overlay import Register, Registers
+from penstock.state.raw import OrderedSpace
+from penstock.state.sessions import SessionStore
+from penstock.state.specs import StoreKind, StoreSpec
+from penstock.state.timestamped import TimestampedKeyValueStore
+from penstock.state.versioned import NEWEST, NOT_PUT, VersionedKeyValueStore
+from penstock.state.windows import TimestampedWindowStore, WindowReads, WindowStore
+
+memory_engine = MemoryEngine
+"""A new, empty engine without files."""
+
+__all__ = [
+    "NEWEST",
+    "NOT_PUT",
+    "Engine",
+    "EngineFactory",
+    "EngineKind",
+    "KeyValueReads",
+    "KeyValueStore",
+    "LaneState",
+    "LaneView",
+    "MemoryEngine",
+    "OrderedSpace",
+    "Register",
+    "Registers",
+    "SessionStore",
+    "SpaceBatch",
+    "StoreChanges",
+    "StoreKind",
+    "StoreSpec",
+    "TimestampedKeyValueStore",
+    "TimestampedWindowStore",
+    "VersionedKeyValueStore",
+    "WindowReads",
+    "WindowStore",
+    "memory_engine",
+]

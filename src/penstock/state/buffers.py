@@ -1,0 +1,238 @@
+"""What joins and suppression hold back, in time order over a store's ordered space.
+
+An operator makes its buffer anew whenever it is bound, so what a buffer knows besides its space (the earliest time, how
+much it holds) is read from the space when first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock.errors import StateError
+from penstock.records import Headers, RecordMetadata
+from penstock.serdes import Serde
+from penstock.state.raw import OrderedSpace
+from penstock.state.specs import StoreSpec
+
+NEVER = 2**63 - 1
+"""Later than any event time: the earliest time of an empty buffer."""
+
+_time = Struct(">Q")
+_time_and_side = Struct(">QB")
+_pack, _unpack_from = _time.pack, _time.unpack_from
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def serdes_of(spec: StoreSpec) -> tuple[Serde[Any], Serde[Any]]:
+    """The serdes with which an operator takes keys and values to the bytes that a buffer holds."""
+    if spec.key is None or spec.value is None:
+        raise StateError(f"store {spec.name!r} needs a serde for its keys and one for its values")
+    return spec.key, spec.value
+
+
+class Unjoined(NamedTuple):
+    """One record without a partner; `position` is where its buffer keeps it, together with any others there."""
+
+    position: bytes
+    timestamp: int
+    is_left: bool
+    key: bytes
+    value: bytes
+
+
+_decode_values = msgspec.msgpack.Decoder(list[bytes]).decode
+
+
+class UnjoinedBuffer:
+    """Records of a left or outer stream–stream join that have met no partner yet: by time, right before left, by key.
+
+    Records of the same time, side and key keep the order in which they came, and leave together.
+    """
+
+    def __init__(self, space: OrderedSpace) -> None:
+        self._space = space
+
+    def add(self, timestamp: int, is_left: bool, key: bytes, value: bytes) -> None:
+        """Hold a record back."""
+        position = _time_and_side.pack(timestamp, is_left) + key
+        earlier = self._space.get(position)
+        self._space.put(position, _encode([value] if earlier is None else [*_decode_values(earlier), value]))
+
+    def met(self, timestamp: int, is_left: bool, key: bytes) -> None:
+        """The records of that time, side and key have met a partner: they need not wait any longer."""
+        position = _time_and_side.pack(timestamp, is_left) + key
+        if self._space.get(position) is not None:
+            self._space.delete(position)
+
+    def remove(self, position: bytes) -> None:
+        """Let go of the records at a position."""
+        self._space.delete(position)
+
+    def earliest(self) -> int:
+        """The time of the first record, `NEVER` if there is none."""
+        return _first_time(self._space.scan())
+
+    def __iter__(self) -> Iterator[Unjoined]:
+        for position, values in self._space.scan():
+            timestamp, is_left = _time_and_side.unpack_from(position)
+            for value in _decode_values(values):
+                yield Unjoined(position, timestamp, bool(is_left), position[9:], value)
+
+
+class Waiting(msgspec.Struct, array_like=True, frozen=True):
+    """A stream's record that waits for a table."""
+
+    value: bytes
+    headers: Headers
+    origin: RecordMetadata | None
+
+
+_decode_waiting = msgspec.msgpack.Decoder(list[Waiting]).decode
+
+
+class RecordBuffer:
+    """Records of a stream that wait until the table they join has had time to catch up: by time, key and arrival."""
+
+    def __init__(self, space: OrderedSpace) -> None:
+        self._space = space
+        self._earliest: int | None = None
+
+    @property
+    def earliest(self) -> int:
+        """The time of the first record, `NEVER` if there is none."""
+        if self._earliest is None:
+            self._earliest = _first_time(self._space.scan())
+        return self._earliest
+
+    def add(self, timestamp: int, key: bytes, record: Waiting) -> None:
+        """Hold a record back."""
+        if timestamp < self.earliest:
+            self._earliest = timestamp
+        position = _pack(timestamp) + key
+        earlier = self._space.get(position)
+        self._space.put(position, _encode([record] if earlier is None else [*_decode_waiting(earlier), record]))
+
+    def take(self, until: int) -> Iterator[tuple[int, bytes, Waiting]]:
+        """The records up to a time, in order, with time and key; each is gone when the next one is asked for."""
+        self._earliest = None
+        space = self._space
+        for position, data in space.scan(None, _pack(until + 1)):
+            (timestamp,), key = _unpack_from(position), position[8:]
+            records = _decode_waiting(data)
+            for taken, record in enumerate(records, 1):
+                yield timestamp, key, record
+                space.put(position, _encode(records[taken:]) if taken < len(records) else None)
+
+
+class Held(msgspec.Struct, array_like=True, frozen=True):
+    """A table's change that is held back: `time` is its place in the buffer, `prior` what downstream last got to see."""
+
+    time: int
+    timestamp: int
+    new: bytes | None
+    old: bytes | None
+    prior: bytes | None
+    headers: Headers
+    origin: RecordMetadata | None
+
+    def size(self, key: bytes) -> int:
+        """What it counts for against a bound in bytes: Kafka Streams' estimate, so that buffers fill at the same record."""
+        size = 8 + len(key) + 20 + _length(self.prior) + _length(self.new)  # 20: the context's timestamp, offset, partition
+        if self.old != self.prior:
+            size += _length(self.old)
+        if self.origin is not None:
+            size += len(self.origin.topic)
+        return size + sum(len(name) + _length(value) for name, value in self.headers)
+
+
+_decode_held = msgspec.msgpack.Decoder(Held).decode
+
+_BY_KEY, _BY_TIME, _AFTER_BY_TIME = b"k", b"t", b"u"
+
+
+class ChangeBuffer:
+    """The last change of each key that is held back, by the time it first came in and then by key.
+
+    A later change takes the place of an earlier one and does not go to the end of the queue. The changes are kept by
+    key; entries by time only point to them.
+    """
+
+    def __init__(self, space: OrderedSpace) -> None:
+        self._space = space
+        self._earliest: int | None = None
+        self._measured: tuple[int, int] | None = None
+
+    @property
+    def earliest(self) -> int:
+        """The time of the first change, `NEVER` if there is none."""
+        if self._earliest is None:
+            first = next(self._space.scan(_BY_TIME, _AFTER_BY_TIME), None)
+            self._earliest = NEVER if first is None else _unpack_from(first[0], 1)[0]
+        return self._earliest
+
+    @property
+    def measured(self) -> tuple[int, int]:
+        """How many changes there are, and their bytes; looks at all of them the first time."""
+        if self._measured is None:
+            sizes = [_decode_held(data).size(position[1:]) for position, data in self._space.prefix_scan(_BY_KEY)]
+            self._measured = len(sizes), sum(sizes)
+        return self._measured
+
+    def get(self, key: bytes) -> Held | None:
+        """The change of a key, if one is held back."""
+        data = self._space.get(_BY_KEY + key)
+        return None if data is None else _decode_held(data)
+
+    def put(
+        self,
+        time: int,
+        key: bytes,
+        new: bytes | None,
+        old: bytes | None,
+        timestamp: int,
+        headers: Headers,
+        origin: RecordMetadata | None,
+    ) -> None:
+        """Hold a key's change back, in the place of the one that is held already."""
+        earlier = self.get(key)
+        if earlier is None:
+            change = Held(time, timestamp, new, old, old, headers, origin)
+            if time < self.earliest:
+                self._earliest = time
+            self._space.put(_BY_TIME + _pack(time) + key, b"")
+        else:
+            change = Held(earlier.time, timestamp, new, old, earlier.prior, headers, origin)
+        self._space.put(_BY_KEY + key, _encode(change))
+        if self._measured is not None:
+            count, size = self._measured
+            size += change.size(key)
+            self._measured = (count + 1, size) if earlier is None else (count, size - earlier.size(key))
+
+    def up_to(self, time: int) -> Iterator[tuple[bytes, Held]]:
+        """The changes up to a time, in order, by key; `remove` may be called on the way."""
+        for position, _ in self._space.scan(_BY_TIME, _BY_TIME + _pack(time + 1)):
+            held = self.get(position[9:])
+            assert held is not None, "an entry by time points to one by key"
+            yield position[9:], held
+
+    def remove(self, key: bytes, held: Held) -> None:
+        """Let go of a key's change."""
+        self._earliest = None
+        if self._measured is not None:
+            count, size = self._measured
+            self._measured = count - 1, size - held.size(key)
+        self._space.delete(_BY_TIME + _pack(held.time) + key)
+        self._space.delete(_BY_KEY + key)
+
+
+def _first_time(entries: Iterator[tuple[bytes, bytes]]) -> int:
+    first = next(entries, None)
+    return NEVER if first is None else int(_unpack_from(first[0])[0])
+
+
+def _length(data: bytes | None) -> int:
+    return 0 if data is None else len(data)

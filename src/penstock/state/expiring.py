@@ -1,0 +1,135 @@
+"""Key-value and timestamped stores with a TTL.
+
+An entry is there until the store's time reaches its own time plus the TTL. The store's time is the highest it was
+given: with a put, or by `observe`. A plain store keeps times as a timestamped one does; a put that brings none counts
+as of the store's time. What has expired is not seen from that moment on, and is removed, a share at each commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import TYPE_CHECKING, TypeVar
+
+from penstock.errors import StateError
+from penstock.state.keyvalue import KeyValueStore
+from penstock.state.timestamped import TimestampedKeyValueStore, timestamp_of, value_decoder
+
+if TYPE_CHECKING:
+    from penstock.state.overlay import Space
+    from penstock.state.specs import StoreSpec
+    from penstock.state.store import Lane
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_pack = Struct(">q").pack
+_SHARE = 1000
+
+
+class Expiry:
+    """When entries of a space expire: the store's time, and an index of entries by their time.
+
+    An index entry whose key has a newer time by now is stale, and is skipped when its turn comes.
+    """
+
+    def __init__(self, lane: Lane, spec: StoreSpec, space: Space) -> None:
+        if spec.ttl_ms is None:
+            raise StateError(f"store {spec.name!r} has no TTL")
+        self._ttl = spec.ttl_ms
+        self._space = space
+        self._index = lane.space(f"{spec.name}/expiry")
+        self._observed = lane.registers.register(f"{spec.name}/observed_stream_time", -1)
+
+    @property
+    def time(self) -> int:
+        """The store's time, -1 before the first."""
+        return self._observed.value
+
+    def observe(self, time: int) -> None:
+        """Let the store's time reach `time`."""
+        self._observed.value = max(self._observed.value, time)
+
+    def get(self, key: bytes) -> bytes | None:
+        """A key's value unless it has expired."""
+        raw = self._space.get(key)
+        return raw if raw is not None and timestamp_of(raw) + self._ttl > self._observed.value else None
+
+    def scan(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """The entries within bounds that have not expired."""
+        oldest = self._observed.value - self._ttl
+        return (row for row in self._space.scan(lower, upper, reverse) if timestamp_of(row[1]) > oldest)
+
+    def put(self, key: bytes, raw: bytes | None) -> None:
+        """Set a key's value, which starts with its time."""
+        self._space.put(key, raw)
+        if raw is not None:
+            self._index.put(raw[:8] + key, b"")
+            self.observe(timestamp_of(raw))
+
+    def purge(self) -> None:
+        """Remove some of what has expired, at least as fast as an epoch adds."""
+        due = self._index.scan(None, _pack(max(self._observed.value - self._ttl + 1, 0)))
+        for _, (mark, _) in zip(range(_SHARE + 2 * len(self._space.dirty)), due, strict=False):
+            raw = self._space.get(mark[8:])
+            if raw is not None and raw[:8] == mark[:8]:
+                self._space.put(mark[8:], None)
+            self._index.put(mark, None)
+
+
+class ExpiringKeyValueStore(KeyValueStore[K, V]):
+    """A plain key-value store with a TTL."""
+
+    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
+        super().__init__(lane, spec)
+        self._decode = value_decoder(self._decode)
+        self._expiry = Expiry(lane, spec, self._space)
+
+    def put(self, key: K, value: V | None, timestamp: int | None = None) -> None:
+        """Set a key's value as of `timestamp`, or as of the store's time; None deletes it."""
+        time = max(self._expiry.time, 0) if timestamp is None else timestamp
+        self._expiry.put(self._key_bytes(key), None if value is None else _pack(time) + self._serialize(value))
+
+    def observe(self, time: int) -> None:
+        """Let the store's time reach `time`."""
+        self._expiry.observe(time)
+
+    def before_commit(self) -> None:
+        """See `Store`."""
+        self._expiry.purge()
+
+    def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
+        """See `Store`."""
+        for key, value in zip(keys, values, strict=True):
+            self._expiry.put(key, value)
+
+    def _raw_get(self, key: bytes) -> bytes | None:
+        return self._expiry.get(key)
+
+    def _raw_scan(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        return self._expiry.scan(lower, upper, reverse)
+
+
+class ExpiringTimestampedStore(TimestampedKeyValueStore[K, V]):
+    """A timestamped store with a TTL."""
+
+    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
+        super().__init__(lane, spec)
+        self._expiry = Expiry(lane, spec, self._space)
+
+    def observe(self, time: int) -> None:
+        """Let the store's time reach `time`."""
+        self._expiry.observe(time)
+
+    def before_commit(self) -> None:
+        """See `Store`."""
+        self._expiry.purge()
+
+    def _raw_get(self, key: bytes) -> bytes | None:
+        return self._expiry.get(key)
+
+    def _raw_scan(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        return self._expiry.scan(lower, upper, reverse)
+
+    def _put_raw(self, key: bytes, raw: bytes | None) -> None:
+        self._expiry.put(key, raw)

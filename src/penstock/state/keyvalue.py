@@ -1,0 +1,180 @@
+"""Key-value stores: reading by key, range and prefix in the order of the key's bytes, and the plain store."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from penstock.errors import StateError
+from penstock.state.bounds import after, after_prefix
+from penstock.state.store import plain_log
+
+if TYPE_CHECKING:
+    from penstock.serdes import Serde
+    from penstock.state.overlay import Space
+    from penstock.state.specs import StoreSpec
+    from penstock.state.store import Lane
+
+K = TypeVar("K")
+V = TypeVar("V")
+D = TypeVar("D")
+
+_REQUIRED = object()
+
+
+class KeyValueReads(ABC, Generic[K, V]):
+    """How a key-value store is read, whatever its values are kept as. Ranges are inclusive, None leaves an end open."""
+
+    def __init__(self, key: Serde[K], decode: Callable[[bytes], V]) -> None:
+        self._serialize_key = key.serialize
+        self._deserialize_key = key.deserialize
+        self._decode = decode
+
+    @abstractmethod
+    def _raw_get(self, key: bytes) -> bytes | None:
+        """The bytes of a key that is to be seen."""
+
+    @abstractmethod
+    def _raw_scan(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """The bytes of all keys within bounds, the upper one exclusive, that are to be seen."""
+
+    def get(self, key: K) -> V | None:
+        """The value of a key, None if it has none."""
+        raw = self._raw_get(self._key_bytes(key))
+        return None if raw is None else self._decode(raw)
+
+    def range(self, from_key: K | None, to_key: K | None) -> Iterator[tuple[K, V]]:
+        """Keys and values from one key to another, both included, in the order of the keys' bytes."""
+        return self._between(from_key, to_key, reverse=False)
+
+    def reverse_range(self, from_key: K | None, to_key: K | None) -> Iterator[tuple[K, V]]:
+        """As `range`, from the last to the first."""
+        return self._between(from_key, to_key, reverse=True)
+
+    def all(self) -> Iterator[tuple[K, V]]:
+        """Everything, in the order of the keys' bytes."""
+        return self._typed(self._raw_scan(None, None, False))
+
+    def reverse_all(self) -> Iterator[tuple[K, V]]:
+        """Everything, from the last to the first."""
+        return self._typed(self._raw_scan(None, None, True))
+
+    def prefix_scan(self, prefix: Any, serialize: Callable[[Any], bytes]) -> Iterator[tuple[K, V]]:
+        """Everything whose key's bytes start with those of `prefix`, which `serialize` makes."""
+        start = serialize(prefix)
+        return self._typed(self._raw_scan(start, after_prefix(start), False))
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        """Keys and values, as of a mapping; the same as `all`."""
+        return self.all()
+
+    def __iter__(self) -> Iterator[K]:
+        deserialize = self._deserialize_key
+        return (deserialize(key) for key, _ in self._raw_scan(None, None, False))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._raw_scan(None, None, False))
+
+    def __bool__(self) -> bool:
+        return next(self._raw_scan(None, None, False), None) is not None
+
+    def __contains__(self, key: K) -> bool:
+        return self._raw_get(self._key_bytes(key)) is not None
+
+    def __getitem__(self, key: K) -> V:
+        value = self.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def _between(self, from_key: K | None, to_key: K | None, reverse: bool) -> Iterator[tuple[K, V]]:
+        lower = None if from_key is None else self._serialize_key(from_key)
+        upper = None if to_key is None else after(self._serialize_key(to_key))
+        return self._typed(self._raw_scan(lower, upper, reverse))
+
+    def _typed(self, rows: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[K, V]]:
+        deserialize, decode = self._deserialize_key, self._decode
+        return ((deserialize(key), decode(value)) for key, value in rows)
+
+    def _key_bytes(self, key: K) -> bytes:
+        if key is None:
+            raise StateError("a store has no null key")
+        return self._serialize_key(key)
+
+
+class KeyValueStore(KeyValueReads[K, V]):
+    """A plain key-value store. Values are kept as their serde writes them."""
+
+    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
+        if spec.key is None or spec.value is None:
+            raise StateError(f"store {spec.name!r} needs serdes")
+        super().__init__(spec.key, spec.value.deserialize)
+        self.name = spec.name
+        self._serialize = spec.value.serialize
+        self._space: Space = lane.space(spec.name, plain_log if spec.logged else None)
+
+    def _raw_get(self, key: bytes) -> bytes | None:
+        return self._space.get(key)
+
+    def _raw_scan(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        return self._space.scan(lower, upper, reverse)
+
+    def put(self, key: K, value: V | None, timestamp: int | None = None) -> None:
+        """Set a key's value; None deletes it. The time is for stores with a TTL, the others don't keep it."""
+        self._space.put(self._key_bytes(key), None if value is None else self._serialize(value))
+
+    def put_if_absent(self, key: K, value: V | None) -> V | None:
+        """Set a key's value unless it has one; gives back the one it had."""
+        old = self.get(key)
+        if old is None and value is not None:
+            self.put(key, value)
+        return old
+
+    def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None:
+        """Set many."""
+        for key, value in entries:
+            self.put(key, value)
+
+    def delete(self, key: K) -> V | None:
+        """Delete a key; gives back the value it had."""
+        old = self.get(key)
+        self.put(key, None)
+        return old
+
+    @overload
+    def pop(self, key: K) -> V: ...
+
+    @overload
+    def pop(self, key: K, default: D) -> V | D: ...
+
+    def pop(self, key: K, default: Any = _REQUIRED) -> Any:
+        """Delete a key and give back its value, or `default`; without one, a missing key is a `KeyError`."""
+        old = self.delete(key)
+        if old is not None:
+            return old
+        if default is _REQUIRED:
+            raise KeyError(key)
+        return default
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        if self.delete(key) is None:
+            raise KeyError(key)
+
+    def approximate_num_entries(self) -> int:
+        """How many keys there are, as far as the engine knows without looking at each."""
+        return self._space.count()
+
+    def before_commit(self) -> None:
+        """See `Store`."""
+
+    def discard(self) -> None:
+        """See `Store`."""
+
+    def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
+        """See `Store`."""
+        for key, value in zip(keys, values, strict=True):
+            self._space.put(key, value)

@@ -1,0 +1,217 @@
+"""An epoch's writes, held over the engine until the epoch is committed, and the lane's integers.
+
+Reads see the overlay first. What was read from the engine is remembered, because at commit it is the undo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from sortedcontainers import SortedList
+
+from penstock.errors import StateError
+
+if TYPE_CHECKING:
+    from penstock.state.engines.engine import Engine
+
+Columns = tuple[list[bytes], "list[bytes | None]"]
+"""Keys beside their values; None stands for no value."""
+
+Log = Callable[[list[bytes], "list[bytes | None]"], Columns]
+"""How a store writes its space's rows into its changelog."""
+
+_FIRST_CHUNK = 16
+_LARGEST_CHUNK = 4096
+
+
+@dataclass(slots=True)
+class Register:
+    """An integer that belongs to a lane's state: committed and rolled back with the epoch."""
+
+    value: int
+
+
+class Registers:
+    """A lane's integers by name. The same name is the same register."""
+
+    def __init__(self, saved: dict[str, int]) -> None:
+        self._saved = saved
+        self._open: dict[str, tuple[Register, int]] = {}
+
+    def register(self, name: str, initial: int) -> Register:
+        """The register of that name, which starts as `initial` in a new lane."""
+        found = self._open.get(name)
+        if found is None:
+            found = self._open[name] = (Register(self._saved.get(name, initial)), initial)
+        return found[0]
+
+    def snapshot(self) -> dict[str, int]:
+        """All values as they are now, also those that nobody has asked for since the lane was opened."""
+        return {**self._saved, **{name: register.value for name, (register, _) in self._open.items()}}
+
+    @property
+    def saved(self) -> dict[str, int]:
+        """All values as of the last commit."""
+        return self._saved
+
+    def reset(self, saved: dict[str, int]) -> None:
+        """Take `saved` as committed, and every register back to it."""
+        self._saved = saved
+        for name, (register, initial) in self._open.items():
+            register.value = saved.get(name, initial)
+
+
+class Space:
+    """One named byte map of a lane, with the epoch's writes over it.
+
+    `dirty` and `base` keep their identity from epoch to epoch, so a store may hold on to them.
+    """
+
+    __slots__ = ("_engine", "_order", "base", "dirty", "log", "name", "silent")
+
+    def __init__(self, engine: Engine, name: str, log: Log | None) -> None:
+        self._engine = engine
+        self.name = name
+        self.log = log
+        self.dirty: dict[bytes, bytes | None] = {}
+        self.base: dict[bytes, bytes | None] = {}
+        self.silent: set[bytes] = set()
+        self._order: SortedList | None = None
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key as this epoch sees it."""
+        dirty = self.dirty
+        if key in dirty:
+            return dirty[key]
+        base = self.base
+        if key in base:
+            return base[key]
+        value = base[key] = self._engine.get(self.name, key)
+        return value
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set a key's value; None deletes it."""
+        self.dirty[key] = value
+
+    def expire(self, key: bytes, value: bytes) -> None:
+        """Delete a key, whose value was just scanned, without a word in the changelog."""
+        if key not in self.dirty:
+            self.base[key] = value
+        self.dirty[key] = None
+        self.silent.add(key)
+
+    def scan(
+        self, lower: bytes | None = None, upper: bytes | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Keys from `lower` (inclusive) to `upper` (exclusive) with their values, in byte order or backwards.
+
+        Writing while a scan is under way is allowed; whether the scan comes by what is written ahead of it is open.
+        """
+        if upper is not None and (lower or b"") >= upper:
+            return iter(())
+        stored = self._engine.scan(self.name, lower, upper, reverse)
+        if not self.dirty:
+            return stored
+        written = self._written(lower, upper, reverse)
+        first = next(written, None)
+        if first is None:
+            return stored
+        return self._merge(stored, first, written, reverse)
+
+    def count(self) -> int:
+        """How many keys the space has, as exactly as the engine knows its own."""
+        self._read_old()
+        dirty, base = self.dirty, self.base
+        return self._engine.count(self.name) + sum((dirty[key] is not None) - (base[key] is not None) for key in dirty)
+
+    def changes(self) -> tuple[list[bytes], list[bytes | None], list[bytes | None]]:
+        """What the epoch did, by key: keys ascending, their new values, their old ones."""
+        self._read_old()
+        keys = sorted(self.dirty)
+        return keys, list(map(self.dirty.__getitem__, keys)), list(map(self.base.__getitem__, keys))
+
+    def _read_old(self) -> None:
+        """Have the old value of every key the epoch wrote; most were read before they were written."""
+        base = self.base
+        if not self.dirty.keys() <= base.keys():
+            name, read = self.name, self._engine.get
+            for key in sorted(self.dirty.keys() - base.keys()):
+                base[key] = read(name, key)
+
+    def clear(self) -> None:
+        """Forget the epoch."""
+        self.dirty.clear()
+        self.base.clear()
+        self.silent.clear()
+        self._order = None
+
+    def _sorted(self) -> SortedList:
+        """The epoch's keys in order, made at the first scan and then kept up by what was added since.
+
+        A dict remembers the order of arrival and no key leaves it before the epoch ends, so the newest are at its end.
+        """
+        order = self._order
+        if order is None:
+            order = self._order = SortedList(self.dirty)
+            return order
+        fresh = len(self.dirty) - len(order)
+        if fresh == 1:
+            order.add(next(reversed(self.dirty)))
+        elif fresh:
+            order.update(islice(reversed(self.dirty), fresh))
+        return order
+
+    def _written(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[bytes]:
+        """The epoch's keys within bounds, taken in chunks: most scans are short, and the order may grow meanwhile."""
+        size, inclusive = _FIRST_CHUNK, (True, False)
+        while True:
+            chunk = list(islice(self._sorted().irange(lower, upper, inclusive, reverse), size))
+            yield from chunk
+            if len(chunk) < size:
+                return
+            if reverse:
+                upper, inclusive = chunk[-1], (True, False)
+            else:
+                lower, inclusive = chunk[-1], (False, False)
+            size = min(size * 4, _LARGEST_CHUNK)
+
+    def _merge(
+        self, stored: Iterator[tuple[bytes, bytes]], first: bytes, written: Iterator[bytes], reverse: bool
+    ) -> Iterator[tuple[bytes, bytes]]:
+        dirty = self.dirty
+        mine: bytes | None = first
+        for key, value in stored:
+            while mine is not None and (mine > key if reverse else mine < key):
+                own = dirty[mine]
+                if own is not None:
+                    yield mine, own
+                mine = next(written, None)
+            if mine == key:
+                own = dirty[key]
+                mine = next(written, None)
+                if own is not None:
+                    yield key, own
+            else:
+                yield key, value
+        while mine is not None:
+            own = dirty[mine]
+            if own is not None:
+                yield mine, own
+            mine = next(written, None)
+
+
+class FrozenSpace(Space):
+    """A space that is only read: the old values of the epoch that is not committed yet lie over it."""
+
+    __slots__ = ()
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Refuse."""
+        raise StateError(f"{self.name!r} is read as of a committed epoch and cannot be written")
+
+    def expire(self, key: bytes, value: bytes) -> None:
+        """Refuse."""
+        raise StateError(f"{self.name!r} is read as of a committed epoch and cannot be written")

@@ -1,0 +1,54 @@
+"""A bare byte map of the lane, for operators that bring their own layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from penstock.state.bounds import after_prefix
+from penstock.state.store import plain_log
+
+if TYPE_CHECKING:
+    from penstock.state.specs import StoreSpec
+    from penstock.state.store import Lane
+
+
+class OrderedSpace:
+    """Bytes by bytes, in byte order; committed, undone and logged with the lane's other stores."""
+
+    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
+        self.name = spec.name
+        self._space = lane.space(spec.name, plain_log if spec.logged else None)
+        self.get = self._space.get
+        """The value of a key, None if it has none."""
+        self.put = self._space.put
+        """Set a key's value; None deletes it."""
+
+    def delete(self, key: bytes) -> None:
+        """Delete a key."""
+        self.put(key, None)
+
+    def scan(
+        self, lower: bytes | None = None, upper: bytes | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Keys from `lower` (inclusive) to `upper` (exclusive) with their values, in byte order or backwards."""
+        return self._space.scan(lower, upper, reverse)
+
+    def prefix_scan(self, prefix: bytes, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        """All keys that start with `prefix`."""
+        return self._space.scan(prefix, after_prefix(prefix), reverse)
+
+    def approximate_num_entries(self) -> int:
+        """How many keys there are, as far as the engine knows without looking at each."""
+        return self._space.count()
+
+    def before_commit(self) -> None:
+        """See `Store`."""
+
+    def discard(self) -> None:
+        """See `Store`."""
+
+    def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
+        """See `Store`."""
+        for key, value in zip(keys, values, strict=True):
+            self.put(key, value)

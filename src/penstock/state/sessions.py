@@ -1,0 +1,156 @@
+"""Session stores: aggregates by key and session, kept for the store's retention after the session's end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from penstock.errors import StateError
+from penstock.records import Windowed
+from penstock.state.segments import MAX_TIME, KeyFirst, Occurrence, Retention, TimeFirst
+
+if TYPE_CHECKING:
+    from penstock.state.specs import StoreSpec
+    from penstock.state.store import Lane
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_suffix = Struct(">qq")
+_pack = _suffix.pack
+_unpack = _suffix.unpack
+_SIZE = 16
+_new = tuple.__new__
+
+
+class SessionStore(Generic[K, V]):
+    """A session store. Sessions of a key come by their end, then by their start; both ends are inclusive."""
+
+    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
+        if spec.key is None or spec.value is None:
+            raise StateError(f"store {spec.name!r} needs serdes")
+        self.name = spec.name
+        self._serialize_key = spec.key.serialize
+        self._deserialize_key = spec.key.deserialize
+        self._serialize = spec.value.serialize
+        self._deserialize = spec.value.deserialize
+        self._retention = Retention(lane, spec)
+        self._layout = (
+            TimeFirst(lane, spec, self._retention, _SIZE, before_key=_SIZE)
+            if spec.time_ordered
+            else KeyFirst(lane, spec, self._retention, _SIZE)
+        )
+
+    @property
+    def observed_stream_time(self) -> int:
+        """The latest session end the store was given, -1 before the first."""
+        return self._retention.observed
+
+    def put(self, session: Windowed, aggregate: V | None) -> bool:
+        """Set the aggregate of a key's session; None removes it. False if the session has expired and nothing was done."""
+        key = self._key_bytes(session.key)
+        self._retention.observe(session.end)
+        if self._retention.segment(session.end) < self._retention.floor:
+            return False
+        raw = None if aggregate is None else self._serialize(aggregate)
+        self._layout.put(key, _pack(session.end, session.start), raw)
+        return True
+
+    def remove(self, session: Windowed) -> None:
+        """Remove a key's session."""
+        self.put(session, None)
+
+    def fetch(self, key: K, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+        """All sessions of a key."""
+        return self.find_sessions(key, 0, MAX_TIME, reverse)
+
+    def fetch_keys(self, from_key: K | None, to_key: K | None, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+        """All sessions of the keys between two, both included, None open."""
+        return self.find_sessions_by_keys(from_key, to_key, 0, MAX_TIME, reverse)
+
+    def fetch_session(self, key: K, start: int, end: int) -> V | None:
+        """The aggregate of one session."""
+        if end <= self._retention.horizon:
+            return None
+        raw = self._layout.get(self._key_bytes(key), _pack(end, start))
+        return None if raw is None else self._deserialize(raw)
+
+    def find_sessions(self, key: K, earliest_end: int, latest_start: int, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+        """The sessions of a key that end at or after one time and start at or before another."""
+        earliest = self._earliest(earliest_end)
+        raw_key, deserialize = self._key_bytes(key), self._deserialize
+        rows = self._layout.of_key(
+            raw_key, _pack(earliest, 0), _pack(MAX_TIME, max(latest_start, 0)), self._segments(earliest), reverse
+        )
+        for suffix, raw in rows:
+            end, start = _unpack(suffix)
+            if start <= latest_start:
+                yield _new(Windowed, (key, start, end)), deserialize(raw)
+
+    def find_sessions_by_keys(
+        self, from_key: K | None, to_key: K | None, earliest_end: int, latest_start: int, reverse: bool = False
+    ) -> Iterator[tuple[Windowed, V]]:
+        """As `find_sessions`, of the keys between two, both included, None open; by segment, then by the keys' bytes."""
+        lower = None if from_key is None else self._serialize_key(from_key)
+        upper = None if to_key is None else self._serialize_key(to_key)
+        if lower is not None and upper is not None and lower > upper:
+            return iter(())
+        earliest = self._earliest(earliest_end)
+        rows = self._layout.of_keys(lower, upper, self._segments(earliest), reverse)
+        return self._typed(row for row in rows if _overlaps(row[1], earliest, latest_start))
+
+    def find_by_end_range(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed, V]]:
+        """All sessions that end within the given times, whichever their keys.
+
+        Sees what is past its retention as long as its segment is kept, as Kafka Streams does: this is how sessions are
+        found that close because stream time has moved on.
+        """
+        earliest = max(earliest_end, self._retention.floor * self._retention.interval)
+        latest = min(latest_end, self._retention.observed)
+        if earliest > latest:
+            return iter(())
+        return self._typed(self._layout.of_times(earliest, latest, reverse=False))
+
+    def all(self, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+        """Everything there is."""
+        return self.find_sessions_by_keys(None, None, 0, MAX_TIME, reverse)
+
+    def items(self) -> Iterator[tuple[Windowed, V]]:
+        """Sessions and aggregates, as of a mapping; the same as `all`."""
+        return self.all()
+
+    def before_commit(self) -> None:
+        """See `Store`."""
+        self._layout.purge()
+
+    def discard(self) -> None:
+        """See `Store`."""
+
+    def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
+        """See `Store`."""
+        for row in keys:
+            self._retention.observe(_unpack(row[-_SIZE:])[0])
+        self._layout.restore(keys, values)
+
+    def _earliest(self, earliest_end: int) -> int:
+        return max(earliest_end, self._retention.horizon + 1, 0)
+
+    def _segments(self, earliest: int) -> range:
+        return range(self._retention.segment(earliest), self._retention.segment(self._retention.observed) + 1)
+
+    def _key_bytes(self, key: K) -> bytes:
+        if key is None:
+            raise StateError("a store has no null key")
+        return self._serialize_key(key)
+
+    def _typed(self, rows: Iterable[Occurrence]) -> Iterator[tuple[Windowed, V]]:
+        deserialize_key, deserialize = self._deserialize_key, self._deserialize
+        for key, suffix, raw in rows:
+            end, start = _unpack(suffix)
+            yield _new(Windowed, (deserialize_key(key), start, end)), deserialize(raw)
+
+
+def _overlaps(suffix: bytes, earliest_end: int, latest_start: int) -> bool:
+    end, start = _unpack(suffix)
+    return bool(end >= earliest_end and start <= latest_start)

@@ -1,0 +1,82 @@
+"""What a store is declared as: a frozen, picklable value that a lane turns into a typed store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import StateError
+
+if TYPE_CHECKING:
+    from penstock.serdes import Serde
+
+
+class StoreKind(Enum):
+    """Which typed store a specification asks for."""
+
+    KEY_VALUE = "key_value"
+    TIMESTAMPED = "timestamped"
+    WINDOW = "window"
+    TIMESTAMPED_WINDOW = "timestamped_window"
+    SESSION = "session"
+    VERSIONED = "versioned"
+    RAW = "raw"
+
+
+_WINDOWED = (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW)
+_RETAINING = (*_WINDOWED, StoreKind.SESSION, StoreKind.VERSIONED)
+_EXPIRING = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED)
+
+
+@dataclass(frozen=True)
+class StoreSpec:
+    """One store of a topology.
+
+    `retention_ms` is what window and session stores keep and what a versioned store keeps of its history.
+    `time_ordered` is for window and session stores that are read by time (results emitted when a window closes): they
+    scan by time first, as Kafka Streams' time-ordered stores do. `ttl_ms` is for key-value and timestamped stores.
+    """
+
+    name: str
+    kind: StoreKind
+    key: Serde[Any] | None = None
+    value: Serde[Any] | None = None
+    retention_ms: int | None = None
+    window_size_ms: int | None = None
+    segment_interval_ms: int | None = None
+    retain_duplicates: bool = False
+    time_ordered: bool = False
+    cached: bool = False
+    logged: bool = True
+    ttl_ms: int | None = None
+    changelog_config: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what no store can be."""
+        if not self.name or "/" in self.name:
+            raise StateError(f"a store's name is not empty and has no '/': {self.name!r}")
+        if self.kind is not StoreKind.RAW and (self.key is None or self.value is None):
+            raise StateError(f"store {self.name!r} needs a serde for its keys and one for its values")
+        if self.kind in _RETAINING and (self.retention_ms is None or self.retention_ms < 0):
+            raise StateError(f"store {self.name!r} needs a retention of zero or more milliseconds")
+        if self.kind in _WINDOWED and (self.window_size_ms is None or self.window_size_ms < 0):
+            raise StateError(f"store {self.name!r} needs a window size of zero or more milliseconds")
+        if self.ttl_ms is not None and (self.kind not in _EXPIRING or self.ttl_ms <= 0):
+            raise StateError(f"store {self.name!r}: a TTL is positive and for key-value and timestamped stores only")
+
+    @property
+    def segment_ms(self) -> int:
+        """How much time one segment of the store spans; the defaults are Kafka Streams'."""
+        if self.segment_interval_ms is not None:
+            return self.segment_interval_ms
+        retention = self.retention_ms or 0
+        if self.kind is not StoreKind.VERSIONED:
+            return max(retention // 2, 60_000)
+        if retention <= 60_000:
+            return max(retention // 3, 2_000)
+        if retention <= 300_000:
+            return max(retention // 5, 20_000)
+        if retention <= 3_600_000:
+            return max(retention // 12, 60_000)
+        return max(retention // 24, 300_000)

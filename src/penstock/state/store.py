@@ -1,0 +1,46 @@
+"""What the lane asks of every store, and what every store asks of the lane."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.state.overlay import Register, Space
+
+if TYPE_CHECKING:
+    from penstock.state.overlay import Log
+
+
+class RegisterSource(Protocol):
+    """Where registers come from."""
+
+    def register(self, name: str, initial: int) -> Register:
+        """The register of that name."""
+
+
+class Lane(Protocol):
+    """The part of a lane that a store sees."""
+
+    @property
+    def registers(self) -> RegisterSource:
+        """The lane's integers."""
+
+    def space(self, name: str, log: Log | None = None) -> Space:
+        """A byte map to keep entries in."""
+
+
+class Store(Protocol):
+    """The part of a store that the lane sees."""
+
+    def before_commit(self) -> None:
+        """Write out what is only held as objects, and let go of some of what has expired."""
+
+    def discard(self) -> None:
+        """Forget what is only held as objects."""
+
+    def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
+        """Apply changelog rows, once or again."""
+
+
+def plain_log(keys: list[bytes], values: list[bytes | None]) -> tuple[list[bytes], list[bytes | None]]:
+    """The changelog of a store whose rows are logged as they are kept."""
+    return keys, values

@@ -1,0 +1,42 @@
+"""From a specification to the typed store that answers it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.state.expiring import ExpiringKeyValueStore, ExpiringTimestampedStore
+from penstock.state.keyvalue import KeyValueStore
+from penstock.state.raw import OrderedSpace
+from penstock.state.sessions import SessionStore
+from penstock.state.specs import StoreKind
+from penstock.state.timestamped import CachedByBytesKeyValueStore, CachedKeyValueStore, TimestampedKeyValueStore
+from penstock.state.versioned import VersionedKeyValueStore
+from penstock.state.windows import TimestampedWindowStore, WindowStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.state.specs import StoreSpec
+    from penstock.state.store import Lane, Store
+
+_OPEN: dict[StoreKind, Callable[[Lane, StoreSpec], Store]] = {
+    StoreKind.KEY_VALUE: KeyValueStore,
+    StoreKind.TIMESTAMPED: TimestampedKeyValueStore,
+    StoreKind.WINDOW: WindowStore,
+    StoreKind.TIMESTAMPED_WINDOW: TimestampedWindowStore,
+    StoreKind.SESSION: SessionStore,
+    StoreKind.VERSIONED: VersionedKeyValueStore,
+    StoreKind.RAW: OrderedSpace,
+}
+
+
+def open_store(lane: Lane, spec: StoreSpec) -> Store:
+    """The store of that specification, in a lane."""
+    if spec.ttl_ms is not None:
+        # Objects are not held back where values may expire: a store's time must know every put.
+        if spec.kind is StoreKind.KEY_VALUE:
+            return ExpiringKeyValueStore(lane, spec)
+        return ExpiringTimestampedStore(lane, spec)
+    if spec.kind is StoreKind.TIMESTAMPED and spec.cached and spec.key is not None:
+        return CachedKeyValueStore(lane, spec) if spec.key.identity else CachedByBytesKeyValueStore(lane, spec)
+    return _OPEN[spec.kind](lane, spec)

@@ -1,0 +1,232 @@
+"""Versioned key-value stores: what a key's value was at a time, for as long as history is kept.
+
+The newest version of a key lies by itself; older ones lie in segments by the time at which they ended, which is how
+Kafka Streams does it and what its results for out-of-order updates follow from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
+
+from penstock.errors import StateError
+from penstock.records import VersionedRecord
+from penstock.state.segments import MAX_TIME, Retention
+from penstock.state.store import plain_log
+from penstock.state.timestamped import timestamp_of
+from penstock.state.versions import Row, decode_row, min_timestamp_of, next_timestamp_of
+
+if TYPE_CHECKING:
+    from penstock.state.specs import StoreSpec
+    from penstock.state.store import Lane
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+NEWEST = -1
+"""What `put` gives back when the version is the key's newest: it is valid until further notice."""
+
+NOT_PUT = -(2**63)
+"""What `put` gives back when the version came too late to be kept."""
+
+_pack = Struct(">q").pack
+_LATEST = b"\x00"
+_SEGMENT = b"\x01"
+
+
+class VersionedKeyValueStore(Generic[K, V]):
+    """A versioned key-value store. Its retention is also the grace within which it takes older versions."""
+
+    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
+        if spec.key is None or spec.value is None:
+            raise StateError(f"store {spec.name!r} needs serdes")
+        self.name = spec.name
+        self._serialize_key = spec.key.serialize
+        self._deserialize_key = spec.key.deserialize
+        self._serialize = spec.value.serialize
+        self._deserialize = spec.value.deserialize
+        self._retention = Retention(lane, spec)
+        self._space = lane.space(spec.name, plain_log if spec.logged else None)
+
+    @property
+    def observed_stream_time(self) -> int:
+        """The latest time the store was given, -1 before the first."""
+        return self._retention.observed
+
+    def put(self, key: K, value: V | None, timestamp: int) -> int:
+        """Set what a key's value is from `timestamp` on; None says it has none.
+
+        Gives back until when that is valid: a time, `NEWEST` if nothing newer is known, `NOT_PUT` if it came too late.
+        """
+        raw_key = self._key_bytes(key)
+        if timestamp < self._retention.horizon:
+            return NOT_PUT
+        self._retention.observe(timestamp)
+        valid_to = self._put_raw(raw_key, None if value is None else self._serialize(value), timestamp)
+        return NEWEST if valid_to is None else valid_to
+
+    def delete(self, key: K, timestamp: int) -> VersionedRecord | None:
+        """Say that a key has no value from `timestamp` on; gives back the version that was valid then."""
+        if timestamp < self._retention.horizon:
+            return None
+        old = self.get(key, timestamp)
+        self.put(key, None, timestamp)
+        return old
+
+    @overload
+    def get(self, key: K) -> VersionedRecord | None: ...
+
+    @overload
+    def get(self, key: K, as_of: int) -> VersionedRecord | None: ...
+
+    def get(self, key: K, as_of: int = MAX_TIME) -> VersionedRecord | None:
+        """A key's newest version, or the one valid at a time; None if there was none, or history isn't kept so long."""
+        raw_key = self._key_bytes(key)
+        latest = self._space.get(_LATEST + raw_key)
+        if latest is not None and timestamp_of(latest) <= as_of:
+            return VersionedRecord(self._deserialize(latest[8:]), timestamp_of(latest))
+        if as_of == MAX_TIME or as_of < self._retention.horizon:
+            return None
+        for _, raw in self._rows(raw_key, as_of):
+            if next_timestamp_of(raw) <= as_of:
+                return None
+            if min_timestamp_of(raw) <= as_of:
+                found = decode_row(raw).find(as_of)
+                if found.value is None:
+                    return None
+                return VersionedRecord(self._deserialize(found.value), found.valid_from, found.valid_to)
+        return None
+
+    def history(self, key: K, from_time: int, to_time: int, reverse: bool = False) -> Iterator[VersionedRecord]:
+        """The versions that were valid at some time between two, both included, oldest first or newest first."""
+        raw_key, found = self._key_bytes(key), []
+        latest = self._space.get(_LATEST + raw_key)
+        if latest is not None and timestamp_of(latest) <= to_time:
+            found.append(VersionedRecord(self._deserialize(latest[8:]), timestamp_of(latest)))
+        if to_time >= self._retention.horizon:
+            for _, raw in self._rows(raw_key, 0):
+                row = decode_row(raw)
+                valid_to = row.next_timestamp
+                for valid_from, value in row.versions:
+                    if value is not None and valid_from <= to_time and valid_to > from_time:
+                        found.append(VersionedRecord(self._deserialize(value), valid_from, valid_to))
+                    valid_to = valid_from
+        return iter(found) if reverse else reversed(found)
+
+    def all(self) -> Iterator[tuple[K, VersionedRecord]]:
+        """The newest version of every key, in the order of the keys' bytes."""
+        for row, raw in self._space.scan(_LATEST, _SEGMENT):
+            yield self._deserialize_key(row[1:]), VersionedRecord(self._deserialize(raw[8:]), timestamp_of(raw))
+
+    def items(self) -> Iterator[tuple[K, VersionedRecord]]:
+        """Keys and their newest versions, as of a mapping; the same as `all`."""
+        return self.all()
+
+    def before_commit(self) -> None:
+        """See `Store`."""
+        upper = _SEGMENT + _pack(self._retention.floor)
+        self._retention.purge(self._space, [(_SEGMENT, upper)], logged=True)
+
+    def discard(self) -> None:
+        """See `Store`."""
+
+    def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
+        """See `Store`."""
+        for row, value in zip(keys, values, strict=True):
+            self._space.put(row, value)
+            if value is not None:
+                self._retention.observe(next_timestamp_of(value) if row[:1] == _SEGMENT else timestamp_of(value))
+
+    def _key_bytes(self, key: K) -> bytes:
+        if key is None:
+            raise StateError("a store has no null key")
+        return self._serialize_key(key)
+
+    def _rows(self, key: bytes, since: int) -> Iterator[tuple[int, bytes]]:
+        """A key's segments and rows, newest segment first, down to the one that `since` falls into."""
+        first = max(self._retention.segment(since), self._retention.floor)
+        for segment in range(self._retention.segment(self._retention.observed), first - 1, -1):
+            raw = self._space.get(_SEGMENT + _pack(segment) + key)
+            if raw is not None:
+                yield segment, raw
+
+    def _row(self, key: bytes, segment: int) -> Row | None:
+        raw = self._space.get(_SEGMENT + _pack(segment) + key)
+        return None if raw is None else decode_row(raw)
+
+    def _put_row(self, key: bytes, segment: int, row: Row) -> None:
+        self._space.put(_SEGMENT + _pack(segment) + key, row.encode())
+
+    def _put_raw(self, key: bytes, value: bytes | None, timestamp: int) -> int | None:
+        """Put a version where it belongs; gives back until when it is valid, None for ever."""
+        latest = self._space.get(_LATEST + key)
+        valid_to = None
+        if latest is not None:
+            latest_timestamp = timestamp_of(latest)
+            if timestamp >= latest_timestamp:
+                if timestamp > latest_timestamp:
+                    self._append(key, latest_timestamp, timestamp, latest[8:])
+                self._space.put(_LATEST + key, None if value is None else _pack(timestamp) + value)
+                return None
+            valid_to = latest_timestamp
+        for segment, raw in self._rows(key, timestamp):
+            if next_timestamp_of(raw) <= timestamp:
+                break
+            least = min_timestamp_of(raw)
+            if least <= timestamp:
+                return self._put_within(key, value, timestamp, segment, decode_row(raw))
+            valid_to = least
+        if valid_to is None:
+            self._put_newest(key, value, timestamp)
+        else:
+            self._put_before(key, value, timestamp, valid_to)
+        return valid_to
+
+    def _append(self, key: bytes, valid_from: int, valid_to: int, value: bytes | None) -> None:
+        """Add the newest version there is in the segment in which it ends."""
+        segment = self._retention.segment(valid_to)
+        row = self._row(key, segment)
+        if row is None:
+            row = Row(valid_to, [(valid_from, value)])
+        else:
+            row.insert_newest(valid_from, valid_to, value)
+        self._put_row(key, segment, row)
+
+    def _put_within(self, key: bytes, value: bytes | None, timestamp: int, segment: int, row: Row) -> int:
+        """Put a version into a row that covers its time; the one it cuts short may now end in an older segment."""
+        found = row.find(timestamp)
+        if found.valid_from == timestamp:
+            row.replace(found.place, timestamp, value)
+        elif self._retention.segment(timestamp) != segment:
+            self._append(key, found.valid_from, timestamp, found.value)
+            row.replace(found.place, timestamp, value)
+        else:
+            row.insert(found.place, timestamp, value)
+        self._put_row(key, segment, row)
+        return found.valid_to
+
+    def _put_newest(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        """Put a version that nothing newer is known of; a deletion is kept in a segment, so that it expires."""
+        if value is not None:
+            self._space.put(_LATEST + key, _pack(timestamp) + value)
+            return
+        segment = self._retention.segment(timestamp)
+        row = self._row(key, segment)
+        if row is None:
+            self._put_row(key, segment, Row(timestamp, [(timestamp, None)]))
+        elif row.next_timestamp != timestamp:
+            row.insert_newest(row.next_timestamp, timestamp, None)
+            self._put_row(key, segment, row)
+
+    def _put_before(self, key: bytes, value: bytes | None, timestamp: int, valid_to: int) -> None:
+        """Put a version that is older or newer than all in the segment in which it ends."""
+        segment = self._retention.segment(valid_to)
+        row = self._row(key, segment)
+        if row is None:
+            row = Row(valid_to, [(timestamp, value)])
+        elif row.next_timestamp <= timestamp:
+            row.insert_newest(timestamp, valid_to, value)
+        else:
+            row.insert_oldest(timestamp, value)
+        self._put_row(key, segment, row)

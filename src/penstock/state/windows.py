@@ -1,0 +1,210 @@
+"""Window stores: values by key and window start, kept for the store's retention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from penstock.errors import StateError
+from penstock.records import ValueAndTimestamp, Windowed
+from penstock.state.segments import MAX_TIME, KeyFirst, Layout, Occurrence, Retention, TimeFirst
+from penstock.state.timestamped import entry_decoder, value_decoder
+
+if TYPE_CHECKING:
+    from penstock.state.specs import StoreSpec
+    from penstock.state.store import Lane
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_suffix = Struct(">qi")
+_pack = _suffix.pack
+_unpack = _suffix.unpack
+_pack_time = Struct(">q").pack
+_SIZE = 12
+_LAST_SEQUENCE = 0x7FFFFFFF
+_new = tuple.__new__
+
+
+class WindowReads(Generic[K, V]):
+    """How a window store is read. Times are window starts, inclusive; what has expired is never seen."""
+
+    _serialize_key: Callable[[K], bytes]
+    _deserialize_key: Callable[[bytes], K]
+    _decode: Callable[[bytes], V]
+    _layout: Layout
+    _retention: Retention
+    _spec: StoreSpec
+
+    def fetch(self, key: K, time: int) -> V | None:
+        """The value of a key's window that starts at `time`."""
+        raw = self._fetch_raw(key, time)
+        return None if raw is None else self._decode(raw)
+
+    def fetch_range(self, key: K, from_time: int, to_time: int, reverse: bool = False) -> Iterator[tuple[int, V]]:
+        """Start and value of a key's windows, by start."""
+        lowest, highest = self._limits(from_time, to_time)
+        if lowest > highest:
+            return iter(())
+        decode = self._decode
+        rows = self._layout.of_key(
+            self._key_bytes(key),
+            _pack(lowest, 0),
+            _pack(highest, _LAST_SEQUENCE),
+            self._segments(lowest, highest),
+            reverse,
+        )
+        return ((_unpack(suffix)[0], decode(raw)) for suffix, raw in rows)
+
+    def fetch_keys(
+        self, from_key: K | None, to_key: K | None, from_time: int, to_time: int, reverse: bool = False
+    ) -> Iterator[tuple[Windowed, V]]:
+        """The windows of all keys between two, both included, None open; by segment, then by the keys' bytes."""
+        lowest, highest = self._limits(from_time, to_time)
+        lower = None if from_key is None else self._serialize_key(from_key)
+        upper = None if to_key is None else self._serialize_key(to_key)
+        if lowest > highest or (lower is not None and upper is not None and lower > upper):
+            return iter(())
+        rows = self._layout.of_keys(lower, upper, self._segments(lowest, highest), reverse)
+        return self._typed(row for row in rows if lowest <= _unpack(row[1])[0] <= highest)
+
+    def fetch_all(self, from_time: int, to_time: int, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+        """The windows of all keys that start within the given times."""
+        lowest, highest = self._limits(from_time, to_time)
+        if lowest > highest:
+            return iter(())
+        return self._typed(self._layout.of_times(lowest, highest, reverse))
+
+    def all(self, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+        """Everything there is."""
+        return self.fetch_all(0, MAX_TIME, reverse)
+
+    def items(self) -> Iterator[tuple[Windowed, V]]:
+        """Windowed keys and values, as of a mapping; the same as `all`."""
+        return self.all()
+
+    @property
+    def observed_stream_time(self) -> int:
+        """The latest window start the store was given, -1 before the first."""
+        return self._retention.observed
+
+    def _oldest(self) -> int:
+        """The oldest window start that is still seen; Kafka Streams' time-ordered stores keep one more."""
+        return self._retention.horizon + (0 if self._spec.time_ordered else 1)
+
+    def _limits(self, from_time: int, to_time: int) -> tuple[int, int]:
+        return max(from_time, self._oldest(), 0), min(to_time, self._retention.observed)
+
+    def _segments(self, lowest: int, highest: int) -> range:
+        return range(self._retention.segment(lowest), self._retention.segment(highest) + 1)
+
+    def _fetch_raw(self, key: K, time: int) -> bytes | None:
+        raise NotImplementedError
+
+    def _key_bytes(self, key: K) -> bytes:
+        if key is None:
+            raise StateError("a store has no null key")
+        return self._serialize_key(key)
+
+    def _typed(self, rows: Iterator[Occurrence]) -> Iterator[tuple[Windowed, V]]:
+        deserialize, decode, size = self._deserialize_key, self._decode, self._spec.window_size_ms or 0
+        for key, suffix, raw in rows:
+            start = _unpack(suffix)[0]
+            yield _new(Windowed, (deserialize(key), start, min(start + size, MAX_TIME))), decode(raw)
+
+
+class WindowStore(WindowReads[K, V]):
+    """A window store. With `retain_duplicates` each put adds another value to its key and window."""
+
+    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
+        if spec.key is None or spec.value is None:
+            raise StateError(f"store {spec.name!r} needs serdes")
+        self.name = spec.name
+        self._spec = spec
+        self._serialize_key = spec.key.serialize
+        self._deserialize_key = spec.key.deserialize
+        self._serialize = spec.value.serialize
+        self._decode = spec.value.deserialize
+        self._retention = Retention(lane, spec)
+        self._sequence = lane.registers.register(f"{spec.name}/sequence", 0)
+        self._layout = (
+            TimeFirst(lane, spec, self._retention, _SIZE, before_key=8)
+            if spec.time_ordered
+            else KeyFirst(lane, spec, self._retention, _SIZE)
+        )
+
+    def put(self, key: K, value: V | None, window_start: int) -> bool:
+        """Set the value of a key's window; None deletes it. False if the window has expired and nothing was done."""
+        return self._put_raw(key, None if value is None else self._serialize(value), window_start)
+
+    def before_commit(self) -> None:
+        """See `Store`."""
+        self._layout.purge()
+
+    def discard(self) -> None:
+        """See `Store`."""
+
+    def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
+        """See `Store`."""
+        for row in keys:
+            time, sequence = _unpack(row[-_SIZE:])
+            self._retention.observe(time)
+            self._sequence.value = max(self._sequence.value, sequence)
+        self._layout.restore(keys, values)
+
+    def _put_raw(self, key: K, raw: bytes | None, window_start: int) -> bool:
+        duplicates = self._spec.retain_duplicates
+        if duplicates and raw is None:
+            return False
+        self._retention.observe(window_start)
+        if window_start < self._oldest():
+            return False
+        if duplicates:
+            self._sequence.value = (self._sequence.value + 1) & _LAST_SEQUENCE
+        self._layout.put(self._key_bytes(key), _pack(window_start, self._sequence.value), raw)
+        return True
+
+    def _fetch_raw(self, key: K, time: int) -> bytes | None:
+        if time < self._oldest():
+            return None
+        return self._layout.get(self._key_bytes(key), _pack(time, self._sequence.value))
+
+
+class TimestampedWindowStore(WindowStore[K, V]):
+    """A window store that knows the event time of each value. Reads give plain values; `fetch_entry`, `entries` both."""
+
+    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
+        super().__init__(lane, spec)
+        self._decode_entry = entry_decoder(self._decode)
+        self._decode = value_decoder(self._decode)
+
+    def put(self, key: K, value: V | None, window_start: int, timestamp: int = -1) -> bool:
+        """Set the value of a key's window as of `timestamp`; None deletes it. False if the window has expired."""
+        return self._put_raw(key, None if value is None else _pack_time(timestamp) + self._serialize(value), window_start)
+
+    def fetch_entry(self, key: K, time: int) -> ValueAndTimestamp | None:
+        """The value of a key's window that starts at `time`, with its event time."""
+        raw = self._fetch_raw(key, time)
+        return None if raw is None else self._decode_entry(raw)
+
+    @property
+    def entries(self) -> WindowReads[K, ValueAndTimestamp]:
+        """The same store, read with event times."""
+        return _Entries(self, self._decode_entry)
+
+
+class _Entries(WindowReads[K, ValueAndTimestamp]):
+    """A timestamped window store seen with its times."""
+
+    def __init__(self, store: TimestampedWindowStore[K, Any], decode: Callable[[bytes], ValueAndTimestamp]) -> None:
+        self._store = store
+        self._spec = store._spec
+        self._serialize_key = store._serialize_key
+        self._deserialize_key = store._deserialize_key
+        self._decode = decode
+        self._layout = store._layout
+        self._retention = store._retention
+
+    def _fetch_raw(self, key: K, time: int) -> bytes | None:
+        return self._store._fetch_raw(key, time)

@@ -1,0 +1,199 @@
+"""`TopologyTestDriver`: a topology under test, in this process, with a clock moved by hand.
+
+It hosts one lane with all stages. Each record is an epoch of its own: processed, flushed, committed; what goes to an
+exchange or to a topic that the topology reads comes back in before the next one, as in Kafka Streams' own driver.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from penstock.errors import TopologyError
+from penstock.lanes.lane import Lane
+from penstock.lanes.outbox import Row
+from penstock.lanes.position import At
+from penstock.lanes.sources import Intake
+from penstock.records import Headers, RecordMetadata
+from penstock.serdes import Serde, serde_of
+from penstock.state import LaneState, memory_engine
+from penstock.testing.queues import TopicQueues
+from penstock.testing.topics import InputTopic, OutputTopic
+from penstock.timing import Duration, Instant, duration_ms, instant_ms
+from penstock.topology import SinkNode, SourceNode, Topology
+
+
+class TopologyTestDriver:
+    """Runs a topology without a broker, a JVM or Spark.
+
+    `wall_clock` is where the wall clock starts (default: now); it moves only by `advance_wall_clock`. `caching=False`
+    lets every table emit each of its updates.
+
+    Example:
+        >>> from penstock import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in", value=str).map_values(str.upper).to("out", value=str)
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.input("in").pipe("hello", key="a")
+        ...     driver.output("out").table()
+        {'a': 'HELLO'}
+    """
+
+    def __init__(self, topology: Topology, *, wall_clock: Instant | None = None, caching: bool = True) -> None:
+        self._topology = topology
+        self._now = int(time.time() * 1000) if wall_clock is None else instant_ms(wall_clock)
+        self._state = LaneState(memory_engine())
+        self._epoch = 0
+        self._queues = TopicQueues()
+        self._outputs: defaultdict[str, deque[Row]] = defaultdict(deque)
+        self._produced: set[str] = set()
+        self._global_offsets: defaultdict[str, int] = defaultdict(int)
+        specs = {name: spec if caching else replace(spec, cached=False) for name, spec in topology.stores.items()}
+        self._global_sources = set(topology.global_stores.values())
+        self._lane = Lane(
+            list(topology.nodes.values()),
+            specs,
+            self._state,
+            wall_clock=lambda: self._now,
+            global_stores=topology.global_stores,
+        )
+
+    def __enter__(self) -> TopologyTestDriver:  # noqa: PYI034 - Self is not in Python 3.10
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # ---- topics ---------------------------------------------------------------------------------------------------
+
+    def input(
+        self, topic: str, *, key: Any = None, value: Any = None, start: Instant | None = None, advance: Duration = 0
+    ) -> InputTopic:
+        """A topic to pipe records into, with the serdes of the source that reads it unless others are given.
+
+        Records without a timestamp of their own are stamped `start` (default: the driver's wall clock), and each one
+        moves it by `advance`.
+        """
+        node = self._intake(topic).node
+        start_ms = self._now if start is None else instant_ms(start)
+        return InputTopic(self, topic, _serde(key, node.key), _serde(value, node.value), start_ms, duration_ms(advance))
+
+    def output(self, topic: str, *, key: Any = None, value: Any = None) -> OutputTopic:
+        """A topic to read results from, with the serdes of the sink that writes it unless others are given."""
+        sinks = [node for node in self._topology.nodes.values() if isinstance(node, SinkNode) and not node.internal]
+        fixed = [node for node in sinks if node.topic == topic] or [node for node in sinks if not isinstance(node.topic, str)]
+        if not fixed and (key is None or value is None):
+            known = ", ".join(sorted(str(node.topic) for node in sinks if isinstance(node.topic, str))) or "none"
+            raise TopologyError(f"the topology writes no topic {topic!r}; it writes: {known}")
+        node = fixed[0] if fixed else None
+        return OutputTopic(
+            self._outputs[topic], _serde(key, node.key if node else None), _serde(value, node.value if node else None)
+        )
+
+    def produced_topic_names(self) -> set[str]:
+        """Topics that something was written to; exchanges are not topics."""
+        return set(self._produced)
+
+    # ---- state and time -------------------------------------------------------------------------------------------
+
+    def store(self, name: str) -> Any:
+        """A store, to read or to prepare."""
+        return self._lane.store(name)
+
+    def stores(self) -> Mapping[str, Any]:
+        """All stores by name."""
+        return {name: self._lane.store(name) for name in self._topology.stores}
+
+    def dropped(self) -> Mapping[tuple[str, str], int]:
+        """How many records were skipped, by node and reason."""
+        return self._lane.dropped
+
+    def advance_wall_clock(self, advance: Duration) -> None:
+        """Move the wall clock, and with it everything that waits for it."""
+        self._now += duration_ms(advance)
+        self._lane.advance_wall_clock()
+        self._commit()
+        self._complete()
+
+    def close(self) -> None:
+        """Close processors and stores."""
+        self._lane.close()
+        self._state.close()
+
+    # ---- inside ---------------------------------------------------------------------------------------------------
+
+    def pipe_raw(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+        """Put one raw record into a topic and process all that follows from it."""
+        self._accept(topic, self._intake(topic), key, value, timestamp, headers)
+        self._complete()
+
+    def _intake(self, topic: str) -> Intake:
+        found = self._find_intake(topic)
+        if found is None:
+            sources = [node for node in self._topology.nodes.values() if isinstance(node, SourceNode) and not node.internal]
+            known = ", ".join(sorted(topic for node in sources for topic in node.topics)) or "none"
+            raise TopologyError(f"the topology reads no topic {topic!r}; it reads: {known}")
+        return found
+
+    def _find_intake(self, topic: str) -> Intake | None:
+        by_pattern = None
+        for intake in self._lane.intakes.values():
+            if topic in intake.node.topics:
+                return intake
+            if intake.node.pattern is not None and intake.node.pattern.fullmatch(topic):
+                by_pattern = intake
+        return by_pattern
+
+    def _accept(
+        self, topic: str, intake: Intake, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
+    ) -> None:
+        if intake.node.name in self._global_sources:
+            self._feed_global(topic, intake, key, value, timestamp, headers)
+        else:
+            self._queues.add(topic, intake, key, value, timestamp, headers)
+
+    def _feed_global(
+        self, topic: str, intake: Intake, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
+    ) -> None:
+        offset = self._global_offsets[topic]
+        self._global_offsets[topic] += 1
+        arrival = intake.decode(topic, offset, key, value, timestamp, headers, -1)
+        if arrival is not None:
+            self._lane.position = At(RecordMetadata(topic, 0, offset))
+            intake.process(*arrival)
+
+    def _complete(self) -> None:
+        """Process until nothing waits."""
+        lane = self._lane
+        while (following := self._queues.take()) is not None:
+            intake, arrival, metadata = following
+            lane.position = At(metadata)
+            lane.stream_time = max(lane.stream_time, arrival.timestamp)
+            intake.process(*arrival)
+            lane.advance_stream_time(arrival.timestamp)
+            self._commit()
+
+    def _commit(self) -> None:
+        """End the epoch: caches emit, stores are written, rows go out or come back in."""
+        self._lane.flush()
+        self._epoch += 1
+        self._state.commit(self._epoch)
+        for row in self._lane.drain():
+            if not row.exchange:
+                self._outputs[row.topic].append(row)
+                self._produced.add(row.topic)
+            back = self._find_intake(row.topic)
+            if back is not None:
+                self._accept(row.topic, back, row.key, row.value, row.timestamp, row.headers)
+
+
+def _serde(given: Any, known: Serde[Any] | None) -> Serde[Any]:
+    if given is not None:
+        return serde_of(given)
+    if known is None:
+        raise TopologyError("say key= and value=: the topology does not know the serdes of this topic")
+    return known

@@ -1,0 +1,129 @@
+"""The two ends of a topology under test: topics to pipe records into, topics to read results from."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from penstock.lanes.outbox import Row
+from penstock.records import NO_HEADERS, Headers, Record
+from penstock.serdes import Serde
+from penstock.timing import Duration, Instant, duration_ms, instant_ms
+
+
+class Pipe(Protocol):
+    """What an input topic needs of the driver."""
+
+    def pipe_raw(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+        """Take one raw record."""
+
+
+class InputTopic:
+    """A topic that the topology reads."""
+
+    def __init__(self, pipe: Pipe, topic: str, key: Serde[Any], value: Serde[Any], start_ms: int, advance_ms: int) -> None:
+        self._pipe = pipe
+        self._topic = topic
+        self._key = key
+        self._value = value
+        self._now = start_ms
+        self._advance_ms = advance_ms
+
+    def advance_time(self, advance: Duration) -> None:
+        """Move the time that records without a timestamp get."""
+        self._now += duration_ms(advance)
+
+    def pipe(self, value: Any, *, key: Any = None, timestamp: Instant | None = None, headers: Headers = NO_HEADERS) -> None:
+        """Pipe one record and process all that follows from it."""
+        if timestamp is None:
+            at = self._now
+            self._now += self._advance_ms
+        else:
+            at = instant_ms(timestamp)
+        if at < 0:
+            raise ValueError(f"a record's timestamp must not be negative, got {at}")
+        key_bytes = None if key is None else self._key.serialize(key)
+        value_bytes = None if value is None else self._value.serialize(value)
+        self._pipe.pipe_raw(self._topic, key_bytes, value_bytes, at, tuple(headers))
+
+    def pipe_record(self, record: Record[Any, Any]) -> None:
+        """Pipe one record as it is."""
+        self.pipe(record.value, key=record.key, timestamp=record.timestamp, headers=record.headers)
+
+    def pipe_values(self, values: Iterable[Any], *, start: Instant | None = None, advance: Duration = 0) -> None:
+        """Pipe values without keys, from `start` on, `advance` apart."""
+        self.pipe_pairs(((None, value) for value in values), start=start, advance=advance)
+
+    def pipe_pairs(self, pairs: Iterable[tuple[Any, Any]], *, start: Instant | None = None, advance: Duration = 0) -> None:
+        """Pipe `(key, value)` pairs, from `start` on, `advance` apart."""
+        at = None if start is None else instant_ms(start)
+        for key, value in pairs:
+            self.pipe(value, key=key, timestamp=at)
+            if at is not None:
+                at += duration_ms(advance)
+
+    def pipe_records(self, records: Iterable[Record[Any, Any]]) -> None:
+        """Pipe records as they are."""
+        for record in records:
+            self.pipe_record(record)
+
+
+class OutputTopic:
+    """A topic that the topology writes; reading takes records out."""
+
+    def __init__(self, rows: deque[Row], key: Serde[Any], value: Serde[Any]) -> None:
+        self._rows = rows
+        self._key = key.deserialize
+        self._value = value.deserialize
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing left to read."""
+        return not self._rows
+
+    def read(self) -> Record[Any, Any]:
+        """The next record; raises if there is none."""
+        if not self._rows:
+            raise LookupError("the topic has no more records; is_empty tells beforehand")
+        row = self._rows.popleft()
+        return Record(
+            None if row.key is None else self._key(row.key),
+            None if row.value is None else self._value(row.value),
+            row.timestamp,
+            row.headers,
+        )
+
+    def read_value(self) -> Any:
+        """The next record's value."""
+        return self.read().value
+
+    def read_pair(self) -> tuple[Any, Any]:
+        """The next record's key and value."""
+        record = self.read()
+        return record.key, record.value
+
+    def records(self) -> list[Record[Any, Any]]:
+        """All records that are left."""
+        return [self.read() for _ in range(len(self._rows))]
+
+    def values(self) -> list[Any]:
+        """The values of all records that are left."""
+        return [record.value for record in self.records()]
+
+    def pairs(self) -> list[tuple[Any, Any]]:
+        """Keys and values of all records that are left."""
+        return [(record.key, record.value) for record in self.records()]
+
+    def table(self) -> dict[Any, Any]:
+        """The last value of each key among the records that are left; a null value leaves no entry."""
+        table: dict[Any, Any] = {}
+        for key, value in self.pairs():
+            if value is None:
+                table.pop(key, None)
+            else:
+                table[key] = value
+        return table

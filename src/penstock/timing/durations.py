@@ -1,0 +1,65 @@
+"""Durations and instants as users write them, in whole milliseconds as everything inside counts them."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+
+from penstock.errors import TopologyError
+
+Duration = str | timedelta | int
+"""`"250ms"`, `"30s"`, `"5m"`, `"1h"`, `"7d"`, a `timedelta`, or whole milliseconds."""
+
+Instant = str | datetime | int
+"""An ISO 8601 string with its offset, an aware `datetime`, or epoch milliseconds."""
+
+MAX_MS = 2**63 - 1
+"""The end of time: the largest timestamp Kafka can carry."""
+
+_MILLISECOND = timedelta(milliseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_WRITTEN = re.compile(r"\s*(-?[0-9]+)\s*(ms|s|m|h|d)\s*")
+
+
+def duration_ms(duration: Duration, what: str = "duration") -> int:
+    """A duration in milliseconds; parts of a millisecond are cut off. `what` names it in errors."""
+    if isinstance(duration, str):
+        written = _WRITTEN.fullmatch(duration)
+        if written is None:
+            raise TopologyError(f'{what}: cannot read {duration!r}; write a number and a unit: "250ms", "30s", "5m", "1h", "7d"')
+        milliseconds = int(written[1]) * _UNITS_MS[written[2]]
+    elif isinstance(duration, timedelta):
+        milliseconds = duration // _MILLISECOND
+    elif _is_int(duration):
+        milliseconds = duration
+    else:
+        raise TopologyError(f'{what}: expected a string such as "5m", a timedelta or milliseconds, got {duration!r}')
+    return _within_range(milliseconds, what)
+
+
+def instant_ms(instant: Instant, what: str = "instant") -> int:
+    """A point in time as epoch milliseconds; parts of a millisecond are cut off. `what` names it in errors."""
+    if isinstance(instant, str):
+        try:
+            # Python 3.10 does not read the Z of ISO 8601.
+            instant = datetime.fromisoformat(f"{instant[:-1]}+00:00" if instant[-1:] in {"Z", "z"} else instant)
+        except ValueError:
+            raise TopologyError(f'{what}: cannot read {instant!r}; write ISO 8601: "2024-05-01T12:00:00Z"') from None
+    if isinstance(instant, datetime):
+        if instant.utcoffset() is None:
+            raise TopologyError(f"{what}: {instant.isoformat()} has no time zone; add one, such as Z or tzinfo=timezone.utc")
+        return (instant - _EPOCH) // _MILLISECOND
+    if _is_int(instant):
+        return _within_range(instant, what)
+    raise TopologyError(f"{what}: expected an ISO 8601 string, an aware datetime or epoch milliseconds, got {instant!r}")
+
+
+def _is_int(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)
+
+
+def _within_range(milliseconds: int, what: str) -> int:
+    if not -MAX_MS <= milliseconds <= MAX_MS:
+        raise TopologyError(f"{what}: {milliseconds} ms do not fit into 64 bits")
+    return milliseconds

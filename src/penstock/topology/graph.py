@@ -1,0 +1,240 @@
+"""`Topology`: sources, processors, sinks and stores, added in order; the Processor API's front door.
+
+The DSL writes into it as well. Nodes are frozen; the topology only collects them and checks that they fit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from penstock.errors import TopologyError
+from penstock.operators.processing import Processing, Supplier
+from penstock.serdes import Json, Serde, String, serde_of
+from penstock.state import StoreSpec
+from penstock.topology.describe import describe, mermaid
+from penstock.topology.groups import node_groups
+from penstock.topology.nodes import (
+    Exchange,
+    Node,
+    Partitioner,
+    ProcessorNode,
+    SinkNode,
+    SourceNode,
+    TimestampExtractor,
+    TopicExtractor,
+    user_line,
+)
+
+
+class Topology:
+    """A graph of sources, processors and sinks with the stores they use.
+
+    Example:
+        >>> from penstock import Topology
+        >>> topology = Topology().add_source("in", "lines", value=str).add_sink("out", "copies", "in", value=str)
+        >>> [node.name for node in topology.nodes.values()]
+        ['in', 'out']
+    """
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._stores: dict[str, StoreSpec] = {}
+        self._global_stores: dict[str, str] = {}
+        self._exchanges: dict[str, Exchange] = {}
+        self._copartitioned: list[frozenset[str]] = []
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """All nodes by name, in topological order (the order in which they were added)."""
+        return MappingProxyType(self._nodes)
+
+    @property
+    def stores(self) -> Mapping[str, StoreSpec]:
+        """All stores by name, global ones included."""
+        return MappingProxyType(self._stores)
+
+    @property
+    def global_stores(self) -> Mapping[str, str]:
+        """Names of global stores, each with the source node that feeds it."""
+        return MappingProxyType(self._global_stores)
+
+    @property
+    def exchanges(self) -> Mapping[str, Exchange]:
+        """The re-keying points by topic name."""
+        return MappingProxyType(self._exchanges)
+
+    @property
+    def copartitioned(self) -> tuple[frozenset[str], ...]:
+        """Groups of source nodes whose topics meet in a join or cogroup."""
+        return tuple(self._copartitioned)
+
+    def add_source(
+        self,
+        name: str,
+        *topics: str | re.Pattern[str],
+        key: Any = None,
+        value: Any = None,
+        timestamp: TimestampExtractor | None = None,
+        reset: str | None = None,
+    ) -> Topology:
+        """Add a node that reads topics, or all topics that match one pattern.
+
+        Example:
+            >>> Topology().add_source("clicks", "clicks-eu", "clicks-us", value=dict).nodes["clicks"].topics
+            ('clicks-eu', 'clicks-us')
+        """
+        pattern = topics[0] if len(topics) == 1 and isinstance(topics[0], re.Pattern) else None
+        names = () if pattern else tuple(topic for topic in topics if isinstance(topic, str))
+        line = user_line()
+        if len(names) + (pattern is not None) != len(topics) or not topics:
+            raise TopologyError(f"source {name!r} needs topic names or one pattern ({line})")
+        self.add_node(SourceNode(name, names, pattern, _key(key), _value(value), line, timestamp, reset))
+        return self
+
+    def add_processor(self, name: str, supplier: Supplier, *parents: str, stores: Iterable[str] = ()) -> Topology:
+        """Add a processor below its parents; `supplier` is a class or a function that makes a `Processor`.
+
+        Example:
+            >>> from penstock import Processor
+            >>> class Echo(Processor):
+            ...     def process(self, record):
+            ...         self.context.forward(record)
+            >>> Topology().add_source("in", "lines").add_processor("echo", Echo, "in").nodes["echo"].parents
+            ('in',)
+        """
+        line = user_line()
+        if not parents:
+            raise TopologyError(f"processor {name!r} needs at least one parent ({line})")
+        self.add_node(ProcessorNode(name, parents, Processing(supplier, fixed_key=False), (), line))
+        return self.connect_processor_and_state_stores(name, *stores) if (stores := tuple(stores)) else self
+
+    def add_sink(
+        self,
+        name: str,
+        topic: str | TopicExtractor,
+        *parents: str,
+        key: Any = None,
+        value: Any = None,
+        partitioner: Partitioner | None = None,
+    ) -> Topology:
+        """Add a node that writes its parents' records to a topic, or to the topic a function names per record."""
+        line = user_line()
+        if not parents:
+            raise TopologyError(f"sink {name!r} needs at least one parent ({line})")
+        self.add_node(SinkNode(name, parents, topic, _key(key), _value(value), line, partitioner))
+        return self
+
+    def add_state_store(self, spec: StoreSpec, *processors: str) -> Topology:
+        """Declare a store and connect it to processors."""
+        known = self._stores.get(spec.name)
+        if known is not None and known != spec:
+            raise TopologyError(f"store {spec.name!r} is declared twice ({user_line()}); give one of them another name")
+        self._stores[spec.name] = spec
+        for processor in processors:
+            self.connect_processor_and_state_stores(processor, spec.name)
+        return self
+
+    def add_global_store(
+        self,
+        spec: StoreSpec,
+        topic: str,
+        supplier: Supplier,
+        *,
+        source: str,
+        processor: str,
+        key: Any = None,
+        value: Any = None,
+        timestamp: TimestampExtractor | None = None,
+    ) -> Topology:
+        """Add a store that every lane sees whole, fed from all of `topic` by its own processor."""
+        line = user_line()
+        reader = SourceNode(source, (topic,), None, _key(key), _value(value), line, timestamp)
+        feeder = ProcessorNode(processor, (source,), Processing(supplier, fixed_key=False), (spec.name,), line)
+        self.add_global_nodes(spec, reader, feeder)
+        return self
+
+    def add_read_only_state_store(
+        self,
+        spec: StoreSpec,
+        topic: str,
+        supplier: Supplier,
+        *,
+        source: str,
+        processor: str,
+        key: Any = None,
+        value: Any = None,
+        timestamp: TimestampExtractor | None = None,
+    ) -> Topology:
+        """Add a store that mirrors `topic`, partition by partition; only its own processor may write it."""
+        line = user_line()
+        self.add_node(SourceNode(source, (topic,), None, _key(key), _value(value), line, timestamp))
+        self.add_node(ProcessorNode(processor, (source,), Processing(supplier, fixed_key=False), (), line))
+        return self.add_state_store(spec, processor)
+
+    def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
+        """Let a processor use stores that were declared before."""
+        node = self._nodes.get(processor)
+        if not isinstance(node, ProcessorNode):
+            raise TopologyError(f"there is no processor {processor!r} to connect stores to ({user_line()})")
+        for store in stores:
+            if store not in self._stores:
+                raise TopologyError(f"store {store!r} is not declared ({user_line()}); call add_state_store first")
+        added = tuple(store for store in stores if store not in node.stores and store not in self._global_stores)
+        self._nodes[processor] = ProcessorNode(node.name, node.parents, node.operator, node.stores + added, node.line)
+        return self
+
+    def add_node(self, node: Node) -> None:
+        """Add a node as it is, after checking that its name is new and its parents are there."""
+        if node.name in self._nodes:
+            raise TopologyError(f"node {node.name!r} exists already ({node.line}); give it another name")
+        for parent in node.parents:
+            if isinstance(self._nodes.get(parent), SinkNode) or parent not in self._nodes:
+                raise TopologyError(f"node {node.name!r} has no parent {parent!r} to read from ({node.line})")
+        if isinstance(node, SourceNode):
+            self._check_topics(node)
+        self._nodes[node.name] = node
+
+    def add_exchange(self, exchange: Exchange) -> None:
+        """Note that an internal topic of this name is a re-keying point."""
+        self._exchanges[exchange.topic] = exchange
+
+    def add_global_nodes(self, spec: StoreSpec, source: SourceNode, processor: ProcessorNode) -> None:
+        """Add a global store with the two nodes that keep it."""
+        self.add_node(source)
+        self.add_state_store(spec)
+        self._global_stores[spec.name] = source.name
+        self.add_node(processor)
+
+    def copartition(self, sources: Iterable[str]) -> None:
+        """Note that the topics of these source nodes must have the same number of partitions."""
+        self._copartitioned.append(frozenset(sources))
+
+    def describe(self) -> str:
+        """The topology in Kafka Streams' text form."""
+        return describe(self._nodes, self._global_stores, self.groups())
+
+    def mermaid(self) -> str:
+        """The topology as a Mermaid flow chart."""
+        return mermaid(self._nodes, self._stores, self.groups())
+
+    def groups(self) -> list[list[str]]:
+        """Sub-topologies: names of nodes that are connected by edges or shared stores, exchanges cut."""
+        return node_groups(self._nodes, self._global_stores)
+
+    def _check_topics(self, source: SourceNode) -> None:
+        for other in self._nodes.values():
+            if isinstance(other, SourceNode):
+                both = set(source.topics) & set(other.topics)
+                if both:
+                    raise TopologyError(f"topic {min(both)!r} is read by both {other.name!r} and {source.name!r} ({source.line})")
+
+
+def _key(key: Any) -> Serde[Any]:
+    return String() if key is None else serde_of(key)
+
+
+def _value(value: Any) -> Serde[Any]:
+    return Json() if value is None else serde_of(value)

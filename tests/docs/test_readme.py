@@ -1,0 +1,24 @@
+"""The README's first example and its test, run as they stand."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_readmes_example_and_its_test_pass_as_they_stand(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
+    files = dict(blocks)
+    assert list(files) == ["app.py", "test_app.py"]
+    for name, most in (("app.py", 15), ("test_app.py", 10)):
+        lines = [line for line in files[name].splitlines() if line.strip()]
+        assert len(lines) <= most, f"{name} has {len(lines)} lines"
+        (tmp_path / name).write_text(files[name], encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout

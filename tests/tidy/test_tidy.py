@@ -1,0 +1,46 @@
+"""The house rules, held against every file that git tracks or would track."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from tests.tidy.rules import MODULE_LINES_USUAL, RULES, Rule, SourceFile
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@cache
+def files() -> tuple[SourceFile, ...]:
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True)
+    found = []
+    for name in sorted(filter(None, listed.stdout.split("\0"))):
+        path = ROOT / name
+        if path.is_file():  # git still lists what was deleted and not yet committed
+            try:
+                found.append(SourceFile(PurePosixPath(name), path.read_text(encoding="utf-8")))
+            except UnicodeDecodeError:
+                continue  # not text: nothing here to read
+    return tuple(found)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_house_rule(rule: Rule) -> None:
+    complaints = [complaint for file in files() for complaint in rule(file)]
+    assert not complaints, "\n" + "\n".join(complaints)
+
+
+def test_nine_modules_of_ten_are_usual_in_size() -> None:
+    sizes = {str(file.path): len(file.text.splitlines()) for file in files() if file.is_product and file.path.parts[2] != "dsl"}
+    long = {path: lines for path, lines in sizes.items() if lines > MODULE_LINES_USUAL}
+    assert len(long) * 10 <= len(sizes), (
+        f"{len(long)} of {len(sizes)} modules have more than {MODULE_LINES_USUAL} lines: {long}. Cure: split by subject."
+    )
+
+
+def test_the_rules_see_the_product() -> None:
+    assert any(file.is_product for file in files())

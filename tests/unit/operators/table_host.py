@@ -1,0 +1,210 @@
+"""A lane of table nodes: the real stores in memory, exchanges as a queue, and what the last nodes forward as output."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+from penstock.errors import ProcessingError, StateError
+from penstock.processor import Host, Operator, TableOperator, View
+from penstock.records import NO_HEADERS, Headers, Process, RecordMetadata
+from penstock.serdes import Int64, Serde, String
+from penstock.state import LaneState, StoreKind, StoreSpec, memory_engine
+
+
+class Out(NamedTuple):
+    """A record that left the lane."""
+
+    key: Any
+    value: Any
+    timestamp: int
+
+
+@dataclass(frozen=True)
+class Exchange(Operator):
+    """Takes records out of the lane as bytes and brings them back when the bench delivers them."""
+
+    key: Serde[Any]
+    value: Serde[Any]
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        queue = cast("NodeHost", host).bench.exchanges.setdefault(host.node, deque())
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            row = None if key is None else self.key.serialize(key), self.value.serialize(value)
+            queue.append(lambda: deliver(*row, timestamp, headers))
+
+        def deliver(key: bytes | None, value: bytes, timestamp: int, headers: Headers) -> None:
+            forward(None if key is None else self.key.deserialize(key), self.value.deserialize(value), timestamp, headers)
+
+        return process
+
+
+@dataclass(frozen=True)
+class Refusing(Operator):
+    """A node below that fails in a way that is already somebody's."""
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            raise StateError("refused")
+
+        return process
+
+
+class NodeHost:
+    """What one node of the bench is offered."""
+
+    def __init__(self, bench: Bench, node: str) -> None:
+        self.bench = bench
+        self.node = node
+
+    def store(self, name: str) -> Any:
+        return self.bench.state.store(self.bench.specs[name])
+
+    user_store = store
+
+    def spec(self, name: str) -> StoreSpec:
+        return self.bench.specs[name]
+
+    def view(self, table: str) -> View:
+        return self.bench.view(table)
+
+    def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        self.bench.failures.append((self.node, error, key, value, timestamp, headers))
+        if not self.bench.goes_on:
+            raise ProcessingError(f"{self.node}: {error}") from error
+
+    def dropped(self, reason: str) -> None:
+        self.bench.drops.append((self.node, reason))
+
+    def pending(self, store: str, flush: Callable[[dict[Any, Any]], None]) -> dict[Any, Any]:
+        changes: dict[Any, Any] = {}
+        self.bench.flushes[store] = lambda: flush(changes)
+        return changes
+
+    def on_start(self, start: Callable[[], None]) -> None:
+        self.bench.starts.append(start)
+
+    def on_close(self, close: Callable[[], None]) -> None:
+        self.bench.closes.append(close)
+
+    def metadata(self) -> RecordMetadata | None:
+        return None
+
+    def stream_time(self) -> int:
+        return self.bench.stream_time
+
+
+class Bench:
+    """Nodes in topological order; those without children forward to `out`."""
+
+    def __init__(self, *specs: StoreSpec) -> None:
+        self.specs = {spec.name: spec for spec in specs}
+        self.state = LaneState(memory_engine())
+        self.stream_time = -1
+        self.goes_on = False
+        self.auto_deliver = True
+        self.drops: list[tuple[str, str]] = []
+        self.failures: list[tuple[Any, ...]] = []
+        self.headers: list[Headers] = []
+        self.out: list[Out] = []
+        self.exchanges: dict[str, deque[Callable[[], None]]] = {}
+        self.flushes: dict[str, Callable[[], None]] = {}
+        self.starts: list[Callable[[], None]] = []
+        self.closes: list[Callable[[], None]] = []
+        self._nodes: dict[str, tuple[Operator, tuple[str, ...]]] = {}
+        self._bound: dict[str, Process] = {}
+        self._views: dict[str, View] = {}
+
+    def add(self, name: str, operator: Operator, *parents: str) -> Bench:
+        self._nodes[name] = (operator, parents)
+        return self
+
+    def pipe(self, node: str, key: Any, value: Any, timestamp: int = 0, headers: Headers = NO_HEADERS) -> list[Out]:
+        """Give a node a record; what came out for it."""
+        self._bind()
+        self.stream_time = max(self.stream_time, timestamp)
+        self._bound[node](key, value, timestamp, headers)
+        if self.auto_deliver:
+            self.deliver()
+        return self.take()
+
+    def deliver(self) -> None:
+        """Deliver all that is in exchanges."""
+        while any(self.exchanges.values()):
+            for queue in self.exchanges.values():
+                if queue:
+                    queue.popleft()()
+
+    def flush(self) -> list[Out]:
+        """The end of an epoch; what came out then."""
+        for flush in reversed(self.flushes.values()):  # nodes are bound from the last to the first
+            flush()
+            self.deliver()
+        return self.take()
+
+    def take(self) -> list[Out]:
+        taken, self.out = self.out, []
+        return taken
+
+    def view(self, table: str) -> View:
+        if table not in self._views:
+            operator = cast("TableOperator", self._nodes[table][0])
+            self._views[table] = operator.view(self.host(table))
+        return self._views[table]
+
+    def rows(self, store: str) -> dict[Any, Any]:
+        return dict(self.state.store(self.specs[store]).items())
+
+    def host(self, node: str) -> Host:
+        return cast("Host", NodeHost(self, node))
+
+    def _bind(self) -> None:
+        if self._bound:
+            return
+        for name, (operator, _) in reversed(self._nodes.items()):
+            children = [self._bound[child] for child, (_, parents) in self._nodes.items() if name in parents]
+            self._bound[name] = operator.bind(self.host(name), _fan_out(children) if children else self._collect)
+        for start in reversed(self.starts):
+            start()
+
+    def _collect(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        self.out.append(Out(key, value, timestamp))
+        self.headers.append(headers)
+
+
+def _fan_out(children: list[Process]) -> Process:
+    def forward(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        for child in children:
+            child(key, value, timestamp, headers)
+
+    return forward
+
+
+def table(name: str, value: Serde[Any] | None = None, *, cached: bool = False, key: Serde[Any] | None = None) -> StoreSpec:
+    """A timestamped store of strings by string."""
+    return StoreSpec(
+        name, StoreKind.TIMESTAMPED, String() if key is None else key, String() if value is None else value, cached=cached
+    )
+
+
+def versioned_table(name: str, history_ms: int = 100) -> StoreSpec:
+    """A versioned store of strings by string."""
+    return StoreSpec(name, StoreKind.VERSIONED, String(), String(), retention_ms=history_ms)
+
+
+def number_table(name: str, *, cached: bool = False) -> StoreSpec:
+    """A timestamped store of integers by string."""
+    return table(name, Int64(), cached=cached)
+
+
+def apply(rows: dict[Any, Any], outputs: list[Out]) -> dict[Any, Any]:
+    """A table's content after plain values came out of the lane."""
+    for key, value, _ in outputs:
+        if value is None:
+            rows.pop(key, None)
+        else:
+            rows[key] = value
+    return rows

@@ -1,0 +1,127 @@
+"""What a user may write after `key=` and `value=`."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Annotated, Any, NewType, Optional
+from uuid import UUID
+
+import msgspec
+import pydantic
+import pytest
+
+from penstock.records import Windowed
+from penstock.serdes import (
+    Boolean,
+    Bytes,
+    Float64,
+    Int32,
+    Int64,
+    Json,
+    List,
+    Serde,
+    String,
+    TimeWindowed,
+    UUIDs,
+    Void,
+    serde_of,
+)
+
+UserId = NewType("UserId", str)
+
+
+@dataclass
+class Order:
+    id: int
+
+
+class Click(msgspec.Struct):
+    page: str
+
+
+class Account(pydantic.BaseModel):
+    owner: str
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+@pytest.mark.parametrize(
+    ("kind", "serde"),
+    [
+        (str, String()),
+        (bytes, Bytes()),
+        (int, Int64()),
+        (float, Float64()),
+        (bool, Boolean()),
+        (UUID, UUIDs()),
+        (type(None), Void()),
+        (dict, Json()),
+        (list, Json()),
+        (object, Json()),
+        (Any, Json()),
+        (None, Json()),
+        (list[int], Json(list[int])),
+        (dict[str, Order], Json(dict[str, Order])),
+        (Order, Json(Order)),
+        (Click, Json(Click)),
+        (Account, Json(Account)),
+        (Color, Json(Color)),
+        (str | None, String()),
+        (Optional[Order], Json(Order)),  # noqa: UP045 - the older spelling is what is tested
+        (Order | Color | None, Json(Order | Color | None)),
+        (Annotated[int, msgspec.Meta(gt=0)], Json(Annotated[int, msgspec.Meta(gt=0)])),
+        (UserId, String()),
+        (Int32(), Int32()),
+    ],
+    ids=str,
+)
+def test_serde_of(kind: Any, serde: Any) -> None:
+    assert serde_of(kind) == serde
+
+
+def test_a_serde_is_itself() -> None:
+    serde = Json(Order)
+    assert serde_of(serde) is serde
+
+
+def test_types_with_unhashable_parts() -> None:
+    kind = Annotated[int, {"not": "hashable"}]
+    assert serde_of(kind) == Json(kind)
+    assert hash(serde_of(kind)) == hash(Json(kind))
+
+
+class Unknown:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "cure"),
+    [
+        (Unknown, "Unknown has no mapping to documents: use a dataclass"),
+        (list[Unknown], "Unknown within list"),
+        ("str", "'str' has no mapping"),
+        (7, "7 has no mapping"),
+        ({}, "{} has no mapping"),
+        (len, "use a dataclass"),
+        (Int32, r"write Int32\(...\)"),
+        (List, r"write List\(...\)"),
+        (Serde, "is a serde's class"),
+        (Windowed, r"use TimeWindowed\(key, window_size_ms\) or SessionWindowed\(key\)"),
+        (bytearray, "use bytes"),
+        (memoryview, "use bytes"),
+    ],
+    ids=str,
+)
+def test_anything_else_names_the_cure(kind: Any, cure: Any) -> None:
+    with pytest.raises(TypeError, match=cure):
+        serde_of(kind)
+
+
+def test_inner_serdes_come_from_types_too() -> None:
+    assert List(str) == List(String())
+    assert TimeWindowed(Order, 10) == TimeWindowed(Json(Order), 10)
+    with pytest.raises(TypeError, match="Unknown has no mapping"):
+        List(Unknown)

@@ -1,0 +1,171 @@
+"""Every engine is the same ordered byte map: any key, exact bounds, batches whole or not at all."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import lmdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import StateError
+from penstock.state import Engine, EngineFactory, EngineKind, SpaceBatch
+from penstock.state.engines import lmdb as lmdb_engine
+from tests.unit.state.homes import Home
+
+# Lengths around LMDB's limit, long common starts, and the bytes at either end of the order.
+_tails = st.binary(max_size=3) | st.sampled_from([b"", b"\x00", b"\xff", b"\xff\xff"])
+_starts = st.sampled_from([b"", b"a", b"\xff", b"a" * 479, b"a" * 480, b"a" * 509, b"a" * 511, b"\xff" * 512, b"b" * 3000])
+keys = st.builds(lambda start, tail: start + tail, _starts, _tails)
+bounds = st.none() | keys
+batches = st.lists(st.dictionaries(keys, st.none() | st.binary(max_size=4), max_size=8), max_size=4)
+
+
+def batch_of(space: str, entries: dict[bytes, bytes | None]) -> SpaceBatch:
+    ordered = sorted(entries)
+    return SpaceBatch(space, ordered, [entries[key] for key in ordered])
+
+
+def expected(
+    model: dict[bytes, bytes], lower: bytes | None, upper: bytes | None, reverse: bool
+) -> list[tuple[bytes, bytes]]:
+    within = [key for key in model if (lower is None or key >= lower) and (upper is None or key < upper)]
+    return [(key, model[key]) for key in sorted(within, reverse=reverse)]
+
+
+def check_scans(kind: EngineKind, written: list[dict[bytes, bytes | None]], scans: Any) -> None:
+    with TemporaryDirectory() as directory:
+        engine = EngineFactory(kind, f"{directory}/lane").open()
+        model: dict[bytes, bytes] = {}
+        for entries in written:
+            engine.write([batch_of("space", entries)])
+            for key, value in entries.items():
+                if value is None:
+                    model.pop(key, None)
+                else:
+                    model[key] = value
+            assert {key: engine.get("space", key) for key in entries} == {key: model.get(key) for key in entries}
+        for lower, upper, reverse in scans:
+            assert list(engine.scan("space", lower, upper, reverse)) == expected(model, lower, upper, reverse)
+        if kind is not EngineKind.ROCKSDB:  # which only estimates
+            assert engine.count("space") == len(model)
+        engine.close()
+
+
+scans = st.lists(st.tuples(bounds, bounds, st.booleans()), min_size=1, max_size=6)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(batches, scans)
+def test_lmdb_scans_any_keys_in_exact_order(written: Any, scans: Any) -> None:
+    check_scans(EngineKind.LMDB, written, scans)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(batches, scans)
+def test_rocksdb_scans_any_keys_in_exact_order(written: Any, scans: Any) -> None:
+    check_scans(EngineKind.ROCKSDB, written, scans)
+
+
+@settings(max_examples=100, deadline=None)
+@given(batches, scans)
+def test_memory_scans_any_keys_in_exact_order(written: Any, scans: Any) -> None:
+    check_scans(EngineKind.MEMORY, written, scans)
+
+
+def test_spaces_are_apart_and_absent_ones_are_empty(home: Home) -> None:
+    engine = home.engine()
+    engine.write([batch_of("one", {b"k": b"1", b"": b"empty"}), batch_of("two", {b"k": b"2"})])
+    assert engine.get("one", b"k") == b"1"
+    assert engine.get("two", b"k") == b"2"
+    assert engine.get("two", b"") is None
+    assert engine.get("three", b"k") is None
+    assert list(engine.scan("three", None, None)) == []
+    assert engine.count("three") == 0
+    assert list(engine.scan("one", None, None, reverse=True)) == [(b"k", b"1"), (b"", b"empty")]
+
+
+def test_many_long_keys_with_one_prefix_come_in_order(home: Home) -> None:
+    engine = home.engine()
+    shared = b"p" * 1000
+    long_keys = [shared + str(number).encode() for number in range(200)]
+    engine.write([batch_of("space", {key: key[-3:] for key in [*long_keys, b"p" * 100, b"q"]})])
+    found = [key for key, _ in engine.scan("space", shared + b"1", shared + b"2")]
+    assert found == sorted(key for key in long_keys if key[1000:1001] == b"1")
+    assert [key for key, _ in engine.scan("space", None, None, reverse=True)][:2] == [b"q", shared + b"99"]
+
+
+def test_content_outlives_the_engine(home: Home) -> None:
+    home.engine().write([batch_of("space", {b"k": b"v", b"k" * 600: b"long"})])
+    engine = home.engine()
+    assert list(engine.scan("space", None, None)) == [(b"k", b"v"), (b"k" * 600, b"long")]
+
+
+def test_deleting_what_is_not_there_is_nothing(home: Home) -> None:
+    engine = home.engine()
+    engine.write([batch_of("space", {b"a": None, b"b": b"1", b"": None, b"x" * 600: None})])
+    assert list(engine.scan("space", None, None)) == [(b"b", b"1")]
+
+
+@pytest.mark.parametrize("kind", [EngineKind.LMDB, EngineKind.ROCKSDB])
+def test_a_batch_is_written_whole_or_not_at_all(kind: EngineKind, tmp_path: Path) -> None:
+    engine = EngineFactory(kind, str(tmp_path / "lane")).open()
+    unwritable: Any = {b"a": b"1", b"b": object()}
+    with pytest.raises((TypeError, ValueError)):
+        engine.write([batch_of("new", {b"k": b"v"}), batch_of("space", unwritable)])
+    assert engine.get("new", b"k") is None
+    assert engine.get("space", b"a") is None
+    engine.write([batch_of("new", {b"k": b"v"})])
+    assert engine.get("new", b"k") == b"v"
+    engine.close()
+
+
+@pytest.mark.parametrize("kind", [EngineKind.LMDB, EngineKind.ROCKSDB])
+def test_a_reader_sees_what_was_written_when_it_refreshes(kind: EngineKind, tmp_path: Path) -> None:
+    factory = EngineFactory(kind, str(tmp_path / "lane"))
+    writer = factory.open()
+    writer.write([batch_of("space", {b"k": b"1"})])
+    writer.close()
+    reader = factory.open(read_only=True)
+    assert reader.get("space", b"k") == b"1"
+    reader.refresh()
+    assert list(reader.scan("space", None, None)) == [(b"k", b"1")]
+    reader.close()
+
+
+def test_lmdb_is_not_opened_twice_in_one_process(tmp_path: Path) -> None:
+    factory = EngineFactory(EngineKind.LMDB, str(tmp_path))
+    engine = factory.open()
+    with pytest.raises(lmdb.Error, match="already open"):
+        factory.open()
+    engine.close()
+
+
+def test_lmdb_grows_its_map_as_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lmdb_engine, "_SMALLEST_MAP", 1 << 16)
+    factory = EngineFactory(EngineKind.LMDB, str(tmp_path))
+    engine = factory.open()
+    for number in range(5):
+        engine.write([batch_of("space", {b"%d-%04d" % (number, key): b"v" * 1000 for key in range(300)})])
+    assert engine.count("space") == 1500
+    engine.close()
+    engine = factory.open()
+    assert sum(1 for _ in engine.scan("space", None, None)) == 1500
+    engine.close()
+
+
+def test_a_factory_travels(tmp_path: Path) -> None:
+    factory = EngineFactory(EngineKind.LMDB, str(tmp_path))
+    assert pickle.loads(pickle.dumps(factory)) == factory
+    with pytest.raises(StateError, match="directory"):
+        EngineFactory(EngineKind.ROCKSDB).open()
+
+
+def test_engines_are_what_the_protocol_says(home: Home) -> None:
+    engine: Engine = home.engine()
+    engine.refresh()
+    assert engine.get("space", b"k") is None

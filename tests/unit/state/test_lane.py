@@ -1,0 +1,217 @@
+"""A lane's epochs: committed in one piece, discarded, taken back, read as of the one before, restored."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import StateError
+from penstock.state import LaneState, MemoryEngine, StoreChanges
+from tests.unit.state.homes import Home, key_value, logged, raw, timestamped
+
+
+def test_a_new_lane_has_no_epoch_and_nothing_to_take_back(home: Home) -> None:
+    lane = home.lane()
+    assert lane.epoch == -1
+    with pytest.raises(StateError, match="cannot be taken back"):
+        lane.roll_back()
+
+
+def test_an_epoch_is_there_after_commit_and_after_opening_again(home: Home) -> None:
+    lane = home.lane()
+    store = lane.store(raw())
+    store.put(b"k", b"1")
+    assert logged(lane.commit(7)) == {"raw": {b"k": b"1"}}
+    assert lane.epoch == 7
+    lane = home.lane()
+    assert lane.epoch == 7
+    assert lane.store(raw()).get(b"k") == b"1"
+
+
+def test_an_epoch_without_writes_still_counts(home: Home) -> None:
+    lane = home.lane()
+    lane.store(raw())
+    assert list(lane.commit(3)) == []
+    assert home.lane().epoch == 3
+
+
+def test_epochs_only_go_forward(home: Home) -> None:
+    lane = home.lane()
+    lane.commit(1)
+    with pytest.raises(StateError, match="cannot follow"):
+        lane.commit(1)
+
+
+def test_discard_forgets_the_open_epoch(home: Home) -> None:
+    lane = home.lane()
+    store, table, count = lane.store(raw()), lane.store(timestamped(cached=True)), lane.registers.register("count", 0)
+    store.put(b"k", b"1")
+    table.put("k", {"n": 1}, 5)
+    count.value = 1
+    lane.commit(0)
+    store.put(b"k", b"2")
+    store.put(b"new", b"2")
+    table.put("k", {"n": 2}, 6)
+    count.value = 2
+    lane.discard()
+    assert (store.get(b"k"), store.get(b"new"), table.get("k"), count.value) == (b"1", None, {"n": 1}, 1)
+    assert list(lane.commit(1)) == []
+
+
+def test_roll_back_takes_content_registers_and_epoch_back(home: Home) -> None:
+    lane = home.lane()
+    store, other, count = lane.store(raw()), lane.store(raw("other")), lane.registers.register("count", 10)
+    store.put(b"kept", b"1")
+    store.put(b"changed", b"1")
+    store.put(b"deleted", b"1")
+    lane.commit(0)
+    store.put(b"changed", b"2")
+    store.delete(b"deleted")
+    store.put(b"new", b"2")
+    other.put(b"k" * 700, b"2")
+    count.value = 11
+    lane.commit(5)
+    lane = home.lane()
+    store, other, count = lane.store(raw()), lane.store(raw("other")), lane.registers.register("count", 10)
+    assert count.value == 11
+    lane.roll_back()
+    assert (lane.epoch, count.value) == (0, 10)
+    assert list(store.scan()) == [(b"changed", b"1"), (b"deleted", b"1"), (b"kept", b"1")]
+    assert list(other.scan()) == []
+    with pytest.raises(StateError, match="cannot be taken back"):
+        lane.roll_back()
+    store.put(b"changed", b"3")
+    lane.commit(5)
+    lane.roll_back()
+    assert store.get(b"changed") == b"1"
+
+
+def test_only_the_last_epoch_can_be_taken_back(home: Home) -> None:
+    lane = home.lane()
+    store, other = lane.store(raw()), lane.store(raw("other"))
+    store.put(b"k", b"1")
+    lane.commit(0)
+    other.put(b"k", b"2")
+    lane.commit(1)
+    lane.roll_back()
+    assert (lane.epoch, store.get(b"k"), other.get(b"k")) == (0, b"1", None)
+    with pytest.raises(StateError, match="cannot be taken back"):
+        lane.roll_back()
+
+
+def test_an_open_epoch_is_not_rolled_over(home: Home) -> None:
+    lane = home.lane()
+    lane.commit(0)
+    lane.store(raw()).put(b"k", b"1")
+    with pytest.raises(StateError, match="commit or discard"):
+        lane.roll_back()
+
+
+def test_the_epoch_before_can_be_read_while_the_owner_is_ahead(home: Home) -> None:
+    lane = home.lane()
+    store, table, count = lane.store(raw()), lane.store(timestamped(cached=True)), lane.registers.register("count", 0)
+    store.put(b"a", b"1")
+    store.put(b"b", b"1")
+    table.put("k", [1], 1)
+    count.value = 1
+    lane.commit(0)
+    store.put(b"a", b"2")
+    store.delete(b"b")
+    store.put(b"c", b"2")
+    table.put("k", [2], 2)
+    count.value = 2
+    lane.commit(1)
+    before, now = lane.read_committed(0), lane.read_committed(1)
+    assert (before.epoch, now.epoch) == (0, 1)
+    assert list(before.store(raw()).scan()) == [(b"a", b"1"), (b"b", b"1")]
+    assert list(before.store(raw()).scan(reverse=True)) == [(b"b", b"1"), (b"a", b"1")]
+    assert list(now.store(raw()).scan()) == [(b"a", b"2"), (b"c", b"2")]
+    assert before.store(timestamped(cached=True)).get("k") == [1]
+    assert before.registers.register("count", 0).value == 1
+    assert now.registers.register("count", 0).value == 2
+    with pytest.raises(StateError, match="cannot be read as of epoch 7"):
+        lane.read_committed(7)
+
+
+def test_a_view_is_for_reading_only(home: Home) -> None:
+    lane = home.lane()
+    lane.store(raw()).put(b"k", b"1")
+    lane.commit(0)
+    view = lane.read_committed(0)
+    with pytest.raises(StateError, match="cannot be written"):
+        view.store(raw()).put(b"k", b"2")
+    with pytest.raises(StateError, match="cannot be written"):
+        view.store(timestamped(cached=True)).put("k", 1, 1)
+    with pytest.raises(StateError, match="cannot be committed"):
+        view.commit(1)
+    with pytest.raises(StateError, match="cannot be written"):
+        view.space("raw").expire(b"k", b"1")
+
+
+def test_changelog_rows_are_those_of_logged_stores_and_real_changes(home: Home) -> None:
+    lane = home.lane()
+    store, quiet = lane.store(raw()), lane.store(raw("quiet", logged=False))
+    store.put(b"b", b"1")
+    store.put(b"a", b"1")
+    store.delete(b"never")
+    quiet.put(b"k", b"1")
+    assert list(lane.commit(0)) == [StoreChanges("raw", [b"a", b"b"], [b"1", b"1"])]
+    store.delete(b"a")
+    store.delete(b"never")
+    assert list(lane.commit(1)) == [StoreChanges("raw", [b"a"], [None])]
+    quiet.delete(b"k")
+    store.delete(b"never")
+    assert list(lane.commit(2)) == []
+
+
+def test_restored_rows_can_be_applied_again(home: Home) -> None:
+    lane = home.lane()
+    store, offset = lane.store(raw()), lane.registers.register("offset", 0)
+    store.put(b"stale", b"1")
+    lane.commit(3)
+    rows = [StoreChanges("raw", [b"a", b"stale"], [b"2", None])]
+    for _ in range(2):
+        offset.value = 17
+        lane.restore(rows)
+        assert (lane.epoch, list(store.scan())) == (3, [(b"a", b"2")])
+    lane.restore([], epoch=9)
+    lane = home.lane()
+    assert (lane.epoch, lane.registers.register("offset", 0).value) == (9, 17)
+    with pytest.raises(StateError, match="cannot be taken back"):
+        lane.roll_back()
+    with pytest.raises(StateError, match="not open"):
+        lane.restore(rows)
+
+
+def test_registers_nobody_asked_for_are_kept(home: Home) -> None:
+    lane = home.lane()
+    lane.registers.register("a", 0).value = 4
+    lane.commit(0)
+    lane = home.lane()
+    lane.commit(1)
+    lane = home.lane()
+    assert lane.registers.register("a", 0).value == 4
+    assert lane.registers.register("a", 0) is lane.registers.register("a", 9)
+
+
+def test_a_store_is_opened_once_and_as_one_thing(home: Home) -> None:
+    lane = home.lane()
+    assert lane.store(raw()) is lane.store(raw())
+    with pytest.raises(StateError, match="already open"):
+        lane.store(key_value("raw"))
+
+
+def test_missing_undo_is_not_guessed() -> None:
+    engine = MemoryEngine()
+    lane = LaneState(engine)
+    lane.store(raw()).put(b"k", b"1")
+    lane.commit(0)
+    engine._spaces["/lane"].pop(b"undo/raw")
+    with pytest.raises(StateError, match="missing"):
+        LaneState(engine).roll_back()
+
+
+def test_closing_a_lane_closes_its_engine(home: Home) -> None:
+    lane = home.lane()
+    lane.commit(0)
+    lane.close()
+    assert LaneState(home.engine()).epoch == 0

@@ -143,7 +143,7 @@ def _with_input(drafted: Case, draft: Draft) -> Case:
     times = sorted({step.at for step in steps if not isinstance(step, Advance)})
     settings = Settings(
         caching=draft.chance(0.4),
-        engine="rocksdb" if draft.chance(0.12) else "memory",
+        engine="rocksdb" if draft.chance(0.1) else "mixed",
         wall_clock=dice.choice((0, 0, 1_000, 1_700_000_000_000)),
     )
     return replace(drafted, steps=steps, settings=settings, probe_keys=(*KEYS, "ab", "d", ""), probe_times=tuple(times[:: len(times) // 8 + 1]))

@@ -44,10 +44,10 @@ class Advance:
 
 @dataclass(frozen=True)
 class Settings:
-    """How the case is run. `engine` is the kind of store on the Java side: `memory` or `rocksdb`."""
+    """How the case is run. `engine` is the kind of store on the Java side: `rocksdb`, or `mixed` (see MixedStores.java)."""
 
     caching: bool = False
-    engine: str = "memory"
+    engine: str = "mixed"
     wall_clock: int = 0
 
 

@@ -33,17 +33,17 @@ import org.apache.kafka.streams.state.WindowStore;
 final class Dsl {
     private final StreamsBuilder builder;
     private final Effects effects;
-    private final boolean memory;
+    private final boolean mixed;
     private final Map<String, Object> handles = new HashMap<>();
 
-    Dsl(StreamsBuilder builder, Effects effects, boolean memory) {
+    Dsl(StreamsBuilder builder, Effects effects, boolean mixed) {
         this.builder = builder;
         this.effects = effects;
-        this.memory = memory;
+        this.mixed = mixed;
     }
 
     void add(JsonNode op) {
-        Stage stage = new Stage(op, memory);
+        Stage stage = new Stage(op, mixed);
         Object result = switch (op.path("verb").asText().split("_")[0]) {
             case "builder" -> source(stage);
             case "stream" -> stream(stage);
@@ -91,7 +91,7 @@ final class Dsl {
                 builder.addStateStore(s.storeBuilder());
                 return null;
             case "add_global_store":
-                Stage store = new Stage(s.args.path("global"), memory);
+                Stage store = new Stage(s.args.path("global"), mixed);
                 builder.addGlobalStore(store.storeBuilder(), s.text("topic"), s.consumed(),
                         () -> (org.apache.kafka.streams.processor.api.Processor<Object, Object, Void, Void>)
                                 (Object) Processors.processor("global_put", s.args));

@@ -121,8 +121,8 @@ public final class Oracle {
             }
         }
 
-        private boolean memory() {
-            return spec.path("settings").path("engine").asText().equals("memory");
+        private boolean mixed() {
+            return spec.path("settings").path("engine").asText().equals("mixed");
         }
 
         private Properties properties() {
@@ -134,8 +134,8 @@ public final class Oracle {
             properties.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
             boolean caching = spec.path("settings").path("caching").asBoolean();
             properties.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, caching ? 10 * 1024 * 1024 : 0);
-            properties.put(StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, memory()
-                    ? BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers.class : BuiltInDslStoreSuppliers.RocksDBDslStoreSuppliers.class);
+            properties.put(StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, mixed()
+                    ? MixedStores.class : BuiltInDslStoreSuppliers.RocksDBDslStoreSuppliers.class);
             properties.put(StreamsConfig.ROCKSDB_CONFIG_SETTER_CLASS_CONFIG, SmallStores.class);
             return properties;
         }
@@ -143,12 +143,12 @@ public final class Oracle {
         private Topology topology() {
             if (spec.path("kind").asText().equals("topology")) {
                 Topology topology = new Topology(new TopologyConfig(new StreamsConfig(properties())));
-                Papi papi = new Papi(topology, memory());
+                Papi papi = new Papi(topology, mixed());
                 spec.path("ops").forEach(papi::add);
                 return topology;
             }
             StreamsBuilder builder = new StreamsBuilder(new TopologyConfig(new StreamsConfig(properties())));
-            Dsl dsl = new Dsl(builder, effects, memory());
+            Dsl dsl = new Dsl(builder, effects, mixed());
             spec.path("ops").forEach(dsl::add);
             return builder.build(properties());
         }

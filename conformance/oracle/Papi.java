@@ -8,15 +8,15 @@ import org.apache.kafka.streams.processor.api.ProcessorSupplier;
 /** Builds a topology of the Processor API from the operations of a case. */
 final class Papi {
     private final Topology topology;
-    private final boolean memory;
+    private final boolean mixed;
 
-    Papi(Topology topology, boolean memory) {
+    Papi(Topology topology, boolean mixed) {
         this.topology = topology;
-        this.memory = memory;
+        this.mixed = mixed;
     }
 
     void add(JsonNode op) {
-        Stage s = new Stage(op, memory);
+        Stage s = new Stage(op, mixed);
         String[] parents = s.texts("parents").toArray(String[]::new);
         switch (op.path("verb").asText()) {
             case "topology_add_source" -> source(s);
@@ -60,7 +60,7 @@ final class Papi {
     }
 
     private void global(Stage s) {
-        Stage store = new Stage(s.args.path("global"), memory);
+        Stage store = new Stage(s.args.path("global"), mixed);
         ProcessorSupplier<Object, Object, Void, Void> supplier = () -> voided(Processors.processor("global_put", s.args));
         if (s.has("timestamp")) {
             topology.addGlobalStore(store.storeBuilder(), s.text("name"), Library.timestamp(s.text("timestamp")), reader(s, "key"),
@@ -72,7 +72,7 @@ final class Papi {
     }
 
     private void readOnly(Stage s) {
-        Stage store = new Stage(s.args.path("global"), memory);
+        Stage store = new Stage(s.args.path("global"), mixed);
         topology.addReadOnlyStateStore(store.storeBuilder(), s.text("name"), reader(s, "key"), reader(s, "value"), s.text("topic"),
                 s.text("processor"), () -> voided(Processors.processor("global_put", s.args)));
     }

@@ -32,12 +32,12 @@ import org.apache.kafka.streams.state.Stores;
 final class Stage {
     final JsonNode op;
     final JsonNode args;
-    private final boolean memory;
+    private final boolean mixed;
 
-    Stage(JsonNode op, boolean memory) {
+    Stage(JsonNode op, boolean mixed) {
         this.op = op;
         this.args = op.path("args");
-        this.memory = memory;
+        this.mixed = mixed;
     }
 
     String text(String field) {
@@ -226,15 +226,12 @@ final class Stage {
         Serde<Object> value = serde("value");
         StoreBuilder<?> builder = switch (text("kind")) {
             case "key_value" -> Stores.keyValueStoreBuilder(
-                    memory ? Stores.inMemoryKeyValueStore(name) : Stores.persistentKeyValueStore(name), key, value);
+                    mixed ? Stores.inMemoryKeyValueStore(name) : Stores.persistentKeyValueStore(name), key, value);
             case "timestamped" -> Stores.timestampedKeyValueStoreBuilder(
-                    memory ? Stores.inMemoryKeyValueStore(name) : Stores.persistentTimestampedKeyValueStore(name), key, value);
-            case "window" -> Stores.windowStoreBuilder(memory
-                    ? Stores.inMemoryWindowStore(name, span("retention"), span("size"), flag("duplicates"))
-                    : Stores.persistentWindowStore(name, span("retention"), span("size"), flag("duplicates")), key, value);
-            case "session" -> Stores.sessionStoreBuilder(memory
-                    ? Stores.inMemorySessionStore(name, span("retention"))
-                    : Stores.persistentSessionStore(name, span("retention")), key, value);
+                    mixed ? Stores.inMemoryKeyValueStore(name) : Stores.persistentTimestampedKeyValueStore(name), key, value);
+            case "window" -> Stores.windowStoreBuilder(
+                    Stores.persistentWindowStore(name, span("retention"), span("size"), flag("duplicates")), key, value);
+            case "session" -> Stores.sessionStoreBuilder(Stores.persistentSessionStore(name, span("retention")), key, value);
             case "versioned" -> Stores.versionedKeyValueStoreBuilder(
                     Stores.persistentVersionedKeyValueStore(name, span("history")), key, value);
             default -> throw new IllegalArgumentException("store " + args);

@@ -40,7 +40,7 @@ from penstock.processor import (
     PunctuationType,
     ValueTransformer,
 )
-from penstock.records import Headers, Record, RecordMetadata, ValueAndTimestamp, VersionedRecord, Windowed
+from penstock.records import Headers, Record, RecordContext, RecordMetadata, ValueAndTimestamp, VersionedRecord, Windowed
 from penstock.serdes import (
     Boolean,
     Bytes,
@@ -101,6 +101,7 @@ __all__ = [
     "ProcessorContext",
     "PunctuationType",
     "Record",
+    "RecordContext",
     "RecordMetadata",
     "Serde",
     "SerializationError",

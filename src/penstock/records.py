@@ -59,6 +59,16 @@ class RecordMetadata(NamedTuple):
     offset: int
 
 
+class RecordContext(NamedTuple):
+    """What a function that chooses a record's topic may look at; topic is None for what a timer sends."""
+
+    topic: str | None
+    partition: int
+    offset: int
+    timestamp: int
+    headers: Headers
+
+
 class Change(NamedTuple):
     """What a table's edge carries: the new value, the old one where somebody downstream asked for it.
 

@@ -144,7 +144,6 @@ class StreamsBuilder:
         *,
         key: Any = None,
         value: Any = None,
-        timestamp: TimestampExtractor | None = None,
         store: str | Store | None = None,
         name: str | None = None,
     ) -> GlobalKTable[Any, Any]:
@@ -158,7 +157,7 @@ class StreamsBuilder:
         source_name = draft.name("KSTREAM-SOURCE-", name, "-source")
         name = draft.name("KTABLE-SOURCE-", name)
         spec = kept.table_spec(draft)
-        source = SourceNode(source_name, (topic,), None, spec.key, spec.value, line, timestamp)  # type: ignore[arg-type]
+        source = SourceNode(source_name, (topic,), None, spec.key, spec.value, line)  # type: ignore[arg-type]
         feeder = ProcessorNode(name, (source_name,), TableSource(spec.name, send_old_values=False), (spec.name,), line)
         draft.add(DraftNode(name, line, lambda topology, parents: topology.add_global_nodes(spec, source, feeder)))
         return GlobalKTable(spec.name, kept.store_name)
@@ -177,7 +176,6 @@ class StreamsBuilder:
         *,
         key: Any = None,
         value: Any = None,
-        timestamp: TimestampExtractor | None = None,
         name: str | None = None,
     ) -> StreamsBuilder:
         """Declare a store that every lane sees whole, kept from all of `topic` by a processor of your own."""
@@ -186,7 +184,7 @@ class StreamsBuilder:
         source_name = draft.name("KSTREAM-SOURCE-", name, "-source")
         name = draft.name("KTABLE-SOURCE-", name)
         key_serde, value_serde = given_serde(key) or draft.default_key, given_serde(value) or draft.default_value
-        source = SourceNode(source_name, (topic,), None, key_serde, value_serde, line, timestamp)
+        source = SourceNode(source_name, (topic,), None, key_serde, value_serde, line)
         operator = Processing(checked(supplier, "", "add_global_store", line), fixed_key=False)
         feeder = ProcessorNode(name, (source_name,), operator, (spec.name,), line)
         draft.add(DraftNode(name, line, lambda topology, parents: topology.add_global_nodes(spec, source, feeder)))

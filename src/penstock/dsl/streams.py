@@ -216,11 +216,11 @@ class KStream(Generic[K, V]):
         partitioner: Partitioner | None = None,
         name: str | None = None,
     ) -> None:
-        """Write the stream to a topic, or to the topic that `topic(key, value, metadata)` names for each record."""
+        """Write the stream to a topic, or to the topic that `topic(key, value, context)` names for each record."""
         line = user_line()
         here = self._place
         if not isinstance(topic, str):
-            checked(topic, "key, value, metadata", "to", line)
+            checked(topic, "key, value, context", "to", line)
         sink = self._name("KSTREAM-SINK-", name)
         key_serde = given_serde(key) or here.key or here.draft.default_key
         value_serde = given_serde(value) or here.value or here.draft.default_value

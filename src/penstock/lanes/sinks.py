@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
 from penstock.lanes.outbox import Row
-from penstock.records import Headers, Process
+from penstock.records import Headers, Process, RecordContext
 from penstock.topology.nodes import SinkNode
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def bind_sink(node: SinkNode, lane: Lane, send: Callable[[Row], None], partition
 
     def send_routed(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         try:
-            target = topic if isinstance(topic, str) else topic(key, value, lane.metadata)
+            target = topic if isinstance(topic, str) else topic(key, value, _context(lane, timestamp, headers))
             key_bytes = None if key is None else serialize_key(key)
             value_bytes = None if value is None else serialize_value(value)
             partition = partitioner(target, key, value, partitions(target)) if partitioner is not None else None
@@ -48,3 +48,8 @@ def bind_sink(node: SinkNode, lane: Lane, send: Callable[[Row], None], partition
             lane.fail(node, error, key, headers)
 
     return send_plain if isinstance(topic, str) and partitioner is None else send_routed
+
+
+def _context(lane: Lane, timestamp: int, headers: Headers) -> RecordContext:
+    topic, partition, offset = lane.metadata or (None, -1, -1)
+    return RecordContext(topic, partition, offset, timestamp, headers)

@@ -23,8 +23,6 @@ from penstock.state import StoreKind, StoreSpec
 DIGEST_BYTES = 16
 
 _NO_DIGEST = 0x80
-_HAS_DIGEST = 1
-_HAS_VALUE = 2
 
 
 class Instruction(IntEnum):
@@ -95,7 +93,8 @@ class SubscriptionSerde(Enclosing[Subscription]):
 class ResponseSerde(Enclosing[SubscriptionResponse]):
     """Answers on their way; `inner` is the right table's value serde.
 
-    A byte of flags (1: has a digest, 2: has a value), the digest, the value.
+    A byte that is 128 if there is no digest, else 0; the digest; the value. As in Kafka Streams, no bytes are no value: a right
+    row whose value has none, such as the empty string, joins as if it were not there.
     """
 
     @cached_property
@@ -104,8 +103,8 @@ class ResponseSerde(Enclosing[SubscriptionResponse]):
 
         def serialize(response: SubscriptionResponse) -> bytes:
             digest, value = response
-            flags = (0 if digest is None else _HAS_DIGEST) | (0 if value is None else _HAS_VALUE)
-            return b"".join((bytes((flags,)), digest or b"", b"" if value is None else write(value)))
+            data = b"" if value is None else write(value)
+            return b"\x80" + data if digest is None else b"".join((b"\x00", digest, data))
 
         return serialize
 
@@ -114,10 +113,10 @@ class ResponseSerde(Enclosing[SubscriptionResponse]):
         read = self.inner.deserialize
 
         def deserialize(data: bytes) -> SubscriptionResponse:
-            if not data or data[0] & ~(_HAS_DIGEST | _HAS_VALUE):
+            if data[:1] not in {b"\x00", b"\x80"}:
                 raise SerializationError(f"these {len(data)} bytes are not the response to a subscription")
-            digest, rest = _cut_digest(data, bool(data[0] & _HAS_DIGEST))
-            return SubscriptionResponse(digest, read(rest) if data[0] & _HAS_VALUE else None)
+            digest, rest = _cut_digest(data, has_digest=data[0] == 0)
+            return SubscriptionResponse(digest, read(rest) if rest else None)
 
         return deserialize
 

@@ -67,8 +67,9 @@ class Json(Document[T]):
     """Compact UTF-8 JSON: `Json().serialize({"b": 1, "a": [True]}) == b'{"a":[true],"b":1}'`.
 
     `Json(Order)` reads and writes a dataclass, `msgspec.Struct`, Pydantic model or any type made of builtins such as
-    `list[int]`; what is read is validated. Equal values have equal bytes: dicts are sorted by key, fields keep the order of
-    their class (Pydantic leaves dicts and sets within a model as they come). NaN and the infinities become null.
+    `list[int]`; what is read is validated. Dicts are sorted by key, so that equal ones have equal bytes, and fields keep the
+    order of their class (Pydantic leaves dicts and sets within a model as they come). JSON has no NaN and no infinities: they
+    become null. Untyped, an integer of more than 64 bits is read as a float.
     """
 
     @overload

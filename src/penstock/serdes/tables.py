@@ -43,11 +43,11 @@ class ValueAndTimestampSerde(Enclosing[ValueAndTimestamp]):
     @cached_property
     def deserialize(self) -> Callable[[bytes], ValueAndTimestamp]:
         """Reads the time, then the value."""
-        read, unpack = self.inner.deserialize, _TIMESTAMP.unpack
+        read, unpack = self.inner.deserialize, _TIMESTAMP.unpack_from
 
         def deserialize(data: bytes) -> ValueAndTimestamp:
             try:
-                (timestamp,) = unpack(data[:8])
+                (timestamp,) = unpack(data)
             except struct.error as error:
                 raise SerializationError(f"a value with a timestamp has at least 8 bytes, not {len(data)}") from error
             return _new(ValueAndTimestamp, (read(data[8:]), timestamp))
@@ -86,15 +86,18 @@ class ChangeSerde(Enclosing[Change]):
 
         def deserialize(data: bytes) -> Change:
             flags = data[0] if data else len(_FLAGS)
-            has_new, has_old, is_latest = flags & _HAS_NEW, flags & _HAS_OLD, bool(flags & _IS_LATEST)
-            if flags >= len(_FLAGS) or (len(data) > 1 and not has_new and not has_old):
-                raise SerializationError(f"these {len(data)} bytes are not a table's change")
-            if has_new and has_old:
+            is_latest = flags >= _IS_LATEST
+            values = flags - _IS_LATEST if is_latest else flags
+            if values == _HAS_NEW | _HAS_OLD:
                 end = _end_of_new(data)
                 return _new(Change, (read(data[5:end]), read(data[end:]), is_latest))
-            new = read(data[1:]) if has_new else None
-            old = read(data[1:]) if has_old else None
-            return _new(Change, (new, old, is_latest))
+            if values == _HAS_NEW:
+                return _new(Change, (read(data[1:]), None, is_latest))
+            if values == _HAS_OLD:
+                return _new(Change, (None, read(data[1:]), is_latest))
+            if values == 0 and len(data) == 1:
+                return _new(Change, (None, None, is_latest))
+            raise SerializationError(f"these {len(data)} bytes are not a table's change")
 
         return deserialize
 

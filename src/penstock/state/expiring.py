@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.errors import StateError
 from penstock.state.keyvalue import KeyValueStore
 from penstock.state.timestamped import TimestampedKeyValueStore, timestamp_of, value_decoder
 
@@ -34,9 +33,7 @@ class Expiry:
     """
 
     def __init__(self, lane: Lane, spec: StoreSpec, space: Space) -> None:
-        if spec.ttl_ms is None:
-            raise StateError(f"store {spec.name!r} has no TTL")
-        self._ttl = spec.ttl_ms
+        self._ttl = spec.ttl_ms or 0
         self._space = space
         self._index = lane.space(f"{spec.name}/expiry")
         self._observed = lane.registers.register(f"{spec.name}/observed_stream_time", -1)

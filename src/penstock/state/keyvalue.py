@@ -107,11 +107,10 @@ class KeyValueStore(KeyValueReads[K, V]):
     """A plain key-value store. Values are kept as their serde writes them."""
 
     def __init__(self, lane: Lane, spec: StoreSpec) -> None:
-        if spec.key is None or spec.value is None:
-            raise StateError(f"store {spec.name!r} needs serdes")
-        super().__init__(spec.key, spec.value.deserialize)
+        key, value = spec.serdes
+        super().__init__(key, value.deserialize)
         self.name = spec.name
-        self._serialize = spec.value.serialize
+        self._serialize = value.serialize
         self._space: Space = lane.space(spec.name, plain_log if spec.logged else None)
 
     def _raw_get(self, key: bytes) -> bytes | None:

@@ -52,10 +52,10 @@ class LaneState:
             raise StateError(f"store {spec.name!r} is already open as {known}, not as {spec}")
         return self._stores[spec.name]
 
-    def space(self, name: str, log: Log | None = None) -> Space:
-        """A byte map of this lane for a store to keep its entries in; `log` says how they go into the changelog."""
+    def space(self, name: str, log: Log | None = None, log_all: bool = False) -> Space:
+        """A byte map of this lane for a store to keep its entries in; see `Space` for what goes into the changelog."""
         if name not in self._spaces:
-            self._spaces[name] = self._open_space(name, log)
+            self._spaces[name] = self._open_space(name, log, log_all)
         return self._spaces[name]
 
     def commit(self, epoch: int) -> Sequence[StoreChanges]:
@@ -115,8 +115,8 @@ class LaneState:
         """Close the engine."""
         self._engine.close()
 
-    def _open_space(self, name: str, log: Log | None) -> Space:
-        return Space(self._engine, name, log)
+    def _open_space(self, name: str, log: Log | None, log_all: bool) -> Space:
+        return Space(self._engine, name, log, log_all)
 
     def _refuse_pending(self, what: str) -> None:
         if any(space.dirty for space in self._spaces.values()):
@@ -136,12 +136,12 @@ class LaneState:
             if not space.dirty:
                 continue
             keys, values, old = space.changes()
-            batch.append(SpaceBatch(space.name, keys, values))
-            undo.append((space.name, encode_undo(keys, old)))
-            if space.log is not None:
-                logged = space.log(*_effective(keys, values, old, space.silent))
-                if logged[0]:
-                    rows.append(StoreChanges(space.name, *logged))
+            logged = space.logged(keys, values)
+            if logged is not None:
+                rows.append(StoreChanges(space.name, *logged))
+            if keys:
+                batch.append(SpaceBatch(space.name, keys, values))
+                undo.append((space.name, encode_undo(keys, old)))
         return rows, batch, undo
 
     def _write(self, head: Head, batch: list[SpaceBatch], undo: list[tuple[bytes, bytes]]) -> None:
@@ -178,22 +178,8 @@ class LaneView(LaneState):
         """Refuse."""
         raise StateError("a lane that is read as of a committed epoch cannot be committed")
 
-    def _open_space(self, name: str, log: Log | None) -> Space:
-        space = FrozenSpace(self._engine, name, log)
+    def _open_space(self, name: str, log: Log | None, log_all: bool) -> Space:
+        space = FrozenSpace(self._engine, name, log, log_all)
         if name in self._old:
             space.dirty.update(zip(*self._old[name], strict=True))
         return space
-
-
-def _effective(
-    keys: list[bytes], values: list[bytes | None], old: list[bytes | None], silent: set[bytes]
-) -> tuple[list[bytes], list[bytes | None]]:
-    """The rows worth logging: not what expired by itself, not the deletion of what was not there."""
-    if not silent and None not in values:
-        return keys, values
-    kept = [
-        (key, value)
-        for key, value, before in zip(keys, values, old, strict=True)
-        if (value is not None or before is not None) and key not in silent
-    ]
-    return [key for key, _ in kept], [value for _, value in kept]

@@ -21,7 +21,7 @@ Columns = tuple[list[bytes], "list[bytes | None]"]
 """Keys beside their values; None stands for no value."""
 
 Log = Callable[[list[bytes], "list[bytes | None]"], Columns]
-"""How a store writes its space's rows into its changelog."""
+"""How a store's rows are written into its changelog."""
 
 _FIRST_CHUNK = 16
 _LARGEST_CHUNK = 4096
@@ -67,15 +67,17 @@ class Registers:
 class Space:
     """One named byte map of a lane, with the epoch's writes over it.
 
-    `dirty` and `base` keep their identity from epoch to epoch, so a store may hold on to them.
+    `dirty` and `base` keep their identity from epoch to epoch, so a store may hold on to them. `log` says how the
+    changelog is written, None for not at all; with `log_all` also deletions of what was not there are logged.
     """
 
-    __slots__ = ("_engine", "_order", "base", "dirty", "log", "name", "silent")
+    __slots__ = ("_engine", "_order", "base", "dirty", "log", "log_all", "name", "silent")
 
-    def __init__(self, engine: Engine, name: str, log: Log | None) -> None:
+    def __init__(self, engine: Engine, name: str, log: Log | None, log_all: bool) -> None:
         self._engine = engine
         self.name = name
         self.log = log
+        self.log_all = log_all
         self.dirty: dict[bytes, bytes | None] = {}
         self.base: dict[bytes, bytes | None] = {}
         self.silent: set[bytes] = set()
@@ -128,10 +130,29 @@ class Space:
         return self._engine.count(self.name) + sum((dirty[key] is not None) - (base[key] is not None) for key in dirty)
 
     def changes(self) -> tuple[list[bytes], list[bytes | None], list[bytes | None]]:
-        """What the epoch did, by key: keys ascending, their new values, their old ones."""
+        """What the epoch changed, by key: keys ascending, their new values, their old ones."""
         self._read_old()
-        keys = sorted(self.dirty)
-        return keys, list(map(self.dirty.__getitem__, keys)), list(map(self.base.__getitem__, keys))
+        dirty, base = self.dirty, self.base
+        keys = sorted(dirty)
+        values = list(map(dirty.__getitem__, keys))
+        if None in values:  # what came and went within the epoch, or was never there, is no change
+            keys = [key for key in keys if dirty[key] is not None or base[key] is not None]
+            values = list(map(dirty.__getitem__, keys))
+        return keys, values, list(map(base.__getitem__, keys))
+
+    def logged(self, keys: list[bytes], values: list[bytes | None]) -> Columns | None:
+        """The changelog's rows for the changes; None if there are none."""
+        if self.log is None:
+            return None
+        if self.log_all and len(keys) < len(self.dirty):
+            keys = sorted(self.dirty)
+            values = list(map(self.dirty.__getitem__, keys))
+        silent = self.silent
+        if silent:
+            keys = [key for key in keys if key not in silent]
+            values = list(map(self.dirty.__getitem__, keys))
+        rows = self.log(keys, values)
+        return rows if rows[0] else None
 
     def _read_old(self) -> None:
         """Have the old value of every key the epoch wrote; most were read before they were written."""

@@ -89,7 +89,8 @@ class Layout(ABC):
     """Where occurrences are in a space."""
 
     def __init__(self, lane: Lane, spec: StoreSpec, retention: Retention, suffix_size: int) -> None:
-        self._space = lane.space(spec.name, self.log if spec.logged else None)
+        # A deletion moves the store's time even where nothing was: without it a rebuilt store would be behind.
+        self._space = lane.space(spec.name, self.log if spec.logged else None, log_all=True)
         self._retention = retention
         self._suffix_size = suffix_size
 

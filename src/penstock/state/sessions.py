@@ -28,13 +28,12 @@ class SessionStore(Generic[K, V]):
     """A session store. Sessions of a key come by their end, then by their start; both ends are inclusive."""
 
     def __init__(self, lane: Lane, spec: StoreSpec) -> None:
-        if spec.key is None or spec.value is None:
-            raise StateError(f"store {spec.name!r} needs serdes")
+        key, value = spec.serdes
         self.name = spec.name
-        self._serialize_key = spec.key.serialize
-        self._deserialize_key = spec.key.deserialize
-        self._serialize = spec.value.serialize
-        self._deserialize = spec.value.deserialize
+        self._serialize_key = key.serialize
+        self._deserialize_key = key.deserialize
+        self._serialize = value.serialize
+        self._deserialize = value.deserialize
         self._retention = Retention(lane, spec)
         self._layout = (
             TimeFirst(lane, spec, self._retention, _SIZE, before_key=_SIZE)

@@ -56,14 +56,21 @@ class StoreSpec:
         """Refuse what no store can be."""
         if not self.name or "/" in self.name:
             raise StateError(f"a store's name is not empty and has no '/': {self.name!r}")
-        if self.kind is not StoreKind.RAW and (self.key is None or self.value is None):
-            raise StateError(f"store {self.name!r} needs a serde for its keys and one for its values")
+        if self.kind is not StoreKind.RAW:
+            _ = self.serdes
         if self.kind in _RETAINING and (self.retention_ms is None or self.retention_ms < 0):
             raise StateError(f"store {self.name!r} needs a retention of zero or more milliseconds")
         if self.kind in _WINDOWED and (self.window_size_ms is None or self.window_size_ms < 0):
             raise StateError(f"store {self.name!r} needs a window size of zero or more milliseconds")
         if self.ttl_ms is not None and (self.kind not in _EXPIRING or self.ttl_ms <= 0):
             raise StateError(f"store {self.name!r}: a TTL is positive and for key-value and timestamped stores only")
+
+    @property
+    def serdes(self) -> tuple[Serde[Any], Serde[Any]]:
+        """The serdes of keys and values."""
+        if self.key is None or self.value is None:
+            raise StateError(f"store {self.name!r} needs a serde for its keys and one for its values")
+        return self.key, self.value
 
     @property
     def segment_ms(self) -> int:

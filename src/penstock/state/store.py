@@ -24,7 +24,7 @@ class Lane(Protocol):
     def registers(self) -> RegisterSource:
         """The lane's integers."""
 
-    def space(self, name: str, log: Log | None = None) -> Space:
+    def space(self, name: str, log: Log | None = None, log_all: bool = False) -> Space:
         """A byte map to keep entries in."""
 
 

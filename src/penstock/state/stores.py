@@ -37,6 +37,6 @@ def open_store(lane: Lane, spec: StoreSpec) -> Store:
         if spec.kind is StoreKind.KEY_VALUE:
             return ExpiringKeyValueStore(lane, spec)
         return ExpiringTimestampedStore(lane, spec)
-    if spec.kind is StoreKind.TIMESTAMPED and spec.cached and spec.key is not None:
-        return CachedKeyValueStore(lane, spec) if spec.key.identity else CachedByBytesKeyValueStore(lane, spec)
+    if spec.kind is StoreKind.TIMESTAMPED and spec.cached:
+        return CachedKeyValueStore(lane, spec) if spec.serdes[0].identity else CachedByBytesKeyValueStore(lane, spec)
     return _OPEN[spec.kind](lane, spec)

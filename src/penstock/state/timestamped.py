@@ -49,13 +49,12 @@ class TimestampedKeyValueStore(KeyValueReads[K, V]):
     """
 
     def __init__(self, lane: Lane, spec: StoreSpec) -> None:
-        if spec.key is None or spec.value is None:
-            raise StateError(f"store {spec.name!r} needs serdes")
-        super().__init__(spec.key, value_decoder(spec.value.deserialize))
+        key, value = spec.serdes
+        super().__init__(key, value_decoder(value.deserialize))
         self.name = spec.name
-        self._serialize = spec.value.serialize
-        self._deserialize = spec.value.deserialize
-        self._decode_entry = entry_decoder(spec.value.deserialize)
+        self._serialize = value.serialize
+        self._deserialize = value.deserialize
+        self._decode_entry = entry_decoder(value.deserialize)
         self._space: Space = lane.space(spec.name, plain_log if spec.logged else None)
 
     def _raw_get(self, key: bytes) -> bytes | None:
@@ -143,7 +142,7 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
 
     def entry(self, key: K) -> ValueAndTimestamp | None:
         """The value of a key with its event time."""
-        held = self._objects.get(key, _UNKNOWN)
+        held: ValueAndTimestamp | None = self._objects.get(key, _UNKNOWN)
         if held is not _UNKNOWN:
             return held
         raw = self._space.get(self._key_bytes(key))
@@ -211,7 +210,7 @@ class CachedByBytesKeyValueStore(CachedKeyValueStore[K, V]):
     def entry(self, key: K) -> ValueAndTimestamp | None:
         """The value of a key with its event time."""
         name = self._key_bytes(key)
-        held = self._objects.get(name, _UNKNOWN)
+        held: ValueAndTimestamp | None = self._objects.get(name, _UNKNOWN)
         if held is not _UNKNOWN:
             return held
         raw = self._space.get(name)

@@ -39,13 +39,12 @@ class VersionedKeyValueStore(Generic[K, V]):
     """A versioned key-value store. Its retention is also the grace within which it takes older versions."""
 
     def __init__(self, lane: Lane, spec: StoreSpec) -> None:
-        if spec.key is None or spec.value is None:
-            raise StateError(f"store {spec.name!r} needs serdes")
+        key, value = spec.serdes
         self.name = spec.name
-        self._serialize_key = spec.key.serialize
-        self._deserialize_key = spec.key.deserialize
-        self._serialize = spec.value.serialize
-        self._deserialize = spec.value.deserialize
+        self._serialize_key = key.serialize
+        self._deserialize_key = key.deserialize
+        self._serialize = value.serialize
+        self._deserialize = value.deserialize
         self._retention = Retention(lane, spec)
         self._space = lane.space(spec.name, plain_log if spec.logged else None)
 

@@ -118,14 +118,13 @@ class WindowStore(WindowReads[K, V]):
     """A window store. With `retain_duplicates` each put adds another value to its key and window."""
 
     def __init__(self, lane: Lane, spec: StoreSpec) -> None:
-        if spec.key is None or spec.value is None:
-            raise StateError(f"store {spec.name!r} needs serdes")
+        key, value = spec.serdes
         self.name = spec.name
         self._spec = spec
-        self._serialize_key = spec.key.serialize
-        self._deserialize_key = spec.key.deserialize
-        self._serialize = spec.value.serialize
-        self._decode = spec.value.deserialize
+        self._serialize_key = key.serialize
+        self._deserialize_key = key.deserialize
+        self._serialize = value.serialize
+        self._decode = value.deserialize
         self._retention = Retention(lane, spec)
         self._sequence = lane.registers.register(f"{spec.name}/sequence", 0)
         self._layout = (

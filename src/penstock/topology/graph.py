@@ -147,11 +147,10 @@ class Topology:
         processor: str,
         key: Any = None,
         value: Any = None,
-        timestamp: TimestampExtractor | None = None,
     ) -> Topology:
         """Add a store that every lane sees whole, fed from all of `topic` by its own processor."""
         line = user_line()
-        reader = SourceNode(source, (topic,), None, _key(key), _value(value), line, timestamp)
+        reader = SourceNode(source, (topic,), None, _key(key), _value(value), line)
         feeder = ProcessorNode(processor, (source,), Processing(supplier, fixed_key=False), (spec.name,), line)
         self.add_global_nodes(spec, reader, feeder)
         return self

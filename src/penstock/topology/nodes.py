@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.processor import Operator
-from penstock.records import Record, RecordMetadata
+from penstock.records import Record, RecordContext
 from penstock.serdes import Serde
 
 PACKAGE = str(Path(__file__).parent.parent)
@@ -18,8 +18,8 @@ PACKAGE = str(Path(__file__).parent.parent)
 TimestampExtractor = Callable[[Record[Any, Any], int], int]
 """`extractor(record, partition_time_ms) -> timestamp_ms`; a negative result drops the record."""
 
-TopicExtractor = Callable[[Any, Any, RecordMetadata | None], str]
-"""`extractor(key, value, metadata) -> topic`."""
+TopicExtractor = Callable[[Any, Any, RecordContext], str]
+"""`extractor(key, value, context) -> topic`."""
 
 Partitioner = Callable[[str, Any, Any, int], "int | None"]
 """`partitioner(topic, key, value, partitions) -> partition`, None for Kafka's default."""

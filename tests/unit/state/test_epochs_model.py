@@ -114,8 +114,8 @@ class EpochsOfRocksDb(EpochsOf):
 
 _calm = settings(deadline=None, stateful_step_count=30, suppress_health_check=[HealthCheck.too_slow])
 TestInMemory = EpochsOf.TestCase
-TestInMemory.settings = settings(_calm, max_examples=100)
+TestInMemory.settings = settings(_calm, max_examples=40)
 TestOnLmdb = EpochsOfLmdb.TestCase
-TestOnLmdb.settings = settings(_calm, max_examples=100)
+TestOnLmdb.settings = settings(_calm, max_examples=40)
 TestOnRocksDb = EpochsOfRocksDb.TestCase
-TestOnRocksDb.settings = settings(_calm, max_examples=15)
+TestOnRocksDb.settings = settings(_calm, max_examples=8)

@@ -193,6 +193,15 @@ def test_registers_nobody_asked_for_are_kept(home: Home) -> None:
     assert lane.registers.register("a", 0) is lane.registers.register("a", 9)
 
 
+def test_a_bare_space_is_scanned_by_prefix_and_counted(home: Home) -> None:
+    lane = home.lane()
+    store = lane.store(raw())
+    for key in (b"a", b"ab", b"b"):
+        store.put(key, b"1")
+    assert list(store.prefix_scan(b"a", reverse=True)) == [(b"ab", b"1"), (b"a", b"1")]
+    assert store.approximate_num_entries() == 3
+
+
 def test_a_store_is_opened_once_and_as_one_thing(home: Home) -> None:
     lane = home.lane()
     assert lane.store(raw()) is lane.store(raw())

@@ -20,9 +20,10 @@ class RocksDbEngine:
     def __init__(self, directory: str, read_only: bool = False) -> None:
         self._path = directory
         self._read_only = read_only
+        self._closed = False
         if not read_only:
             Path(directory).parent.mkdir(parents=True, exist_ok=True)
-        self._open()
+        self._database, self._families = self._open()
 
     def get(self, space: str, key: bytes) -> bytes | None:
         """See `Engine.get`."""
@@ -61,7 +62,8 @@ class RocksDbEngine:
         """See `Engine.refresh`; the writer itself is always up to date."""
         if self._read_only:
             self.close()
-            self._open()
+            self._database, self._families = self._open()
+            self._closed = False
 
     def close(self) -> None:
         """See `Engine.close`."""
@@ -71,13 +73,12 @@ class RocksDbEngine:
                 family.close()
             self._database.close()
 
-    def _open(self) -> None:
-        self._closed = False
+    def _open(self) -> tuple[Rdict, dict[str, Rdict]]:
         options = _options()
         known = Rdict.list_cf(self._path, options) if (Path(self._path) / "CURRENT").exists() else []
         access = AccessType.read_only(False) if self._read_only else AccessType.read_write()
-        self._database = Rdict(self._path, options, {name: _options() for name in known}, access)
-        self._families: dict[str, Rdict] = {name: self._database.get_column_family(name) for name in known if name != _DEFAULT}
+        database = Rdict(self._path, options, {name: _options() for name in known}, access)
+        return database, {name: database.get_column_family(name) for name in known if name != _DEFAULT}
 
 
 def _forward(family: Rdict, lower: bytes | None, upper: bytes | None) -> Iterator[tuple[bytes, bytes]]:

@@ -1,0 +1,145 @@
+"""What Kafka Streams says with option objects; Penstock mostly with keyword arguments."""
+
+from __future__ import annotations
+
+from conformance.parity.reasons import CALLED_BY_KAFKA_STREAMS
+from conformance.parity.rules import Missing, Rule, Rules, To
+
+_SOURCE = "penstock.StreamsBuilder.stream"
+_STREAM_JOIN = "penstock.KStream.join"
+_STORE = "penstock.Store"
+_BUFFER = "penstock.timing.BufferConfig"
+_KEPT = ("builder_table", "grouped_count", "table_filter", "stream_to_table")
+
+
+def _options(target: str, *verbs: str, **more: str) -> tuple[Rule, ...]:
+    """An option class: its name and serdes, and what `more` says of parameters of other types."""
+    return (
+        Rule("as withName", To(target, {"String": "name="}, verbs)),
+        Rule("keySerde withKeySerde", To(target, {"Serde": "key="}, verbs)),
+        Rule("valueSerde withValueSerde", To(target, {"Serde": "value="}, verbs)),
+        Rule("otherValueSerde withOtherValueSerde", To(target, {"Serde": "other_value="}, verbs)),
+        Rule("with", To(target, {"Serde": ("key=", "value=", "other_value="), "String": "name=", **more}, verbs)),
+    )
+
+
+_MATERIALIZED = (
+    Rule("as withStoreType", Missing("Store(engine='memory' | 'lmdb' | 'rocksdb'): the engine of one table"), ("DslStoreSuppliers",)),
+    Rule("as", To(_STORE, {"String": "name="}, _KEPT), ("String",)),
+    Rule("as", To(_STORE, {"KeyValueBytesStoreSupplier": "name=, history=, segment_interval="}, ("versioned table",)), ("KeyValueBytesStoreSupplier",)),
+    Rule("as", To(_STORE, {"WindowBytesStoreSupplier": "name=, retention="}, ("windowed_aggregate",)), ("WindowBytesStoreSupplier",)),
+    Rule("as", To(_STORE, {"SessionBytesStoreSupplier": "name=, retention="}, ("sessions_aggregate",))),
+    Rule("with", To(_STORE, {"Serde": ("key=", "value=")}, _KEPT)),
+    Rule("withKeySerde", To(_STORE, {"Serde": "key="}, _KEPT)),
+    Rule("withValueSerde", To(_STORE, {"Serde": "value="}, _KEPT)),
+    Rule("withCachingEnabled", To(_STORE, fixed="caching=True", verbs=_KEPT)),
+    Rule("withCachingDisabled", To(_STORE, fixed="caching=False", verbs=_KEPT)),
+    Rule("withLoggingEnabled", To(_STORE, {"Map": "logging="}, _KEPT)),
+    Rule("withLoggingDisabled", To(_STORE, fixed="logging=False", verbs=_KEPT)),
+    Rule("withRetention", To(_STORE, {"Duration": "retention="}, ("windowed_count", "sessions_count"))),
+)
+
+_STREAM_JOINED = (
+    Rule("with withDslStoreSuppliers", Missing("KStream.join(..., engine=): the engine of the join's stores"), ("DslStoreSuppliers",)),
+    Rule(
+        "with withThisStoreSupplier withOtherStoreSupplier",
+        Missing("KStream.join(..., stores=(Store(...), Store(...))): name and engine of each of the join's two stores"),
+        ("WindowBytesStoreSupplier",),
+    ),
+    # `as` names the stores here, `withName` the nodes.
+    Rule("as withStoreName", To(_STREAM_JOIN, {"String": "store_name="}, ("stream_join_stream",))),
+    *_options(_STREAM_JOIN, "stream_join_stream"),
+    Rule("withLoggingEnabled", To(_STREAM_JOIN, {"Map": "logging="})),
+    Rule("withLoggingDisabled", To(_STREAM_JOIN, fixed="logging=False")),
+)
+
+_BUFFER_CONFIG = (
+    Rule("maxRecords", To("penstock.max_records", {"long": "limit"}, ("suppress:time_limit",))),
+    Rule("maxBytes", To("penstock.max_bytes", {"long": "limit"}, ("suppress:time_limit",))),
+    Rule("unbounded", To("penstock.unbounded", verbs=("suppress:time_limit", "suppress:window_closes"))),
+    Rule("withMaxRecords", To(f"{_BUFFER}.with_max_records", {"long": "limit"}, fixed="self")),
+    Rule("withMaxBytes", To(f"{_BUFFER}.with_max_bytes", {"long": "limit"}, fixed="self")),
+    Rule("withNoBound", To(f"{_BUFFER}.with_no_bound", fixed="self")),
+    Rule("emitEarlyWhenFull", To(f"{_BUFFER}.emit_early_when_full", fixed="self", verbs=("suppress:time_limit",))),
+    Rule("shutDownWhenFull", To(f"{_BUFFER}.shut_down_when_full", fixed="self", verbs=("suppress:window_closes",))),
+    Rule("withLoggingEnabled", To(f"{_BUFFER}.with_logging_enabled", {"Map": "config"}, fixed="self")),
+    Rule("withLoggingDisabled", To(f"{_BUFFER}.with_logging_disabled", fixed="self")),
+)
+
+_CONSUMER = "the stream that `split` returns is passed to it"
+_BRANCHED = (
+    Rule("as withName", To("penstock.KStream.split", {"String": ""}, ("stream_split",), fixed="name=", note="and `split(big=predicate)`")),
+    Rule("withConsumer", To("penstock.KStream.split", {"Consumer": "", "String": ""}, ("stream_split",), fixed="predicates", note=_CONSUMER)),
+    Rule("withFunction", To("penstock.KStream.split", {"Function": "", "String": ""}, ("stream_split",), fixed="predicates", note=_CONSUMER)),
+)
+
+_STRATEGY = "penstock.EmitStrategy"
+_ON_CLOSE = ("emit on close:tumbling", "emit on close:hopping", "emit on close:sliding", "emit on close:session")
+
+OPTIONS: Rules = {
+    "kstream.Named": (Rule("as withName", To("penstock.KStream.map", {"String": "name="}, note="every verb has `name=`")),),
+    "kstream.Consumed": (
+        *_options(_SOURCE, "builder_stream", TimestampExtractor="timestamp=", AutoOffsetReset="reset="),
+        Rule("withTimestampExtractor", To(_SOURCE, {"TimestampExtractor": "timestamp="}, ("builder_stream",))),
+        Rule("withOffsetResetPolicy", To(_SOURCE, {"AutoOffsetReset": "reset="}, ("builder_stream",))),
+    ),
+    "AutoOffsetReset": (
+        Rule("earliest", To(_SOURCE, fixed='reset="earliest"', verbs=("builder_stream",))),
+        Rule("latest", To(_SOURCE, fixed='reset="latest"', verbs=("builder_stream",))),
+        Rule("none", Missing('reset="none": fail where no offset is committed')),
+        Rule("byDuration", Missing("reset=timedelta(hours=1): where no offset is committed, start so long ago")),
+    ),
+    "kstream.Produced": (
+        *_options("penstock.KStream.to", "stream_to", StreamPartitioner="partitioner="),
+        Rule("streamPartitioner withStreamPartitioner", To("penstock.KStream.to", {"StreamPartitioner": "partitioner="}, ("stream_to",))),
+    ),
+    "kstream.Repartitioned": (
+        *_options("penstock.KStream.repartition", "stream_repartition"),
+        Rule("streamPartitioner withStreamPartitioner", To("penstock.KStream.repartition", {"StreamPartitioner": "partitioner="})),
+        Rule(
+            "numberOfPartitions withNumberOfPartitions",
+            To("penstock.KStream.repartition", {"int": "partitions="}, ("stream_repartition",)),
+        ),
+    ),
+    "kstream.Grouped": _options("penstock.KStream.group_by", "stream_group_by", "stream_group_by_key", "table_group_by"),
+    "kstream.Joined": (
+        *_options(_STREAM_JOIN, "stream_join_table", Duration="grace="),
+        Rule("withGracePeriod", To(_STREAM_JOIN, {"Duration": "grace="}, ("stream_join_table:inner+grace", "stream_join_table:left+grace"))),
+    ),
+    "kstream.StreamJoined": _STREAM_JOINED,
+    "kstream.TableJoined": (
+        Rule("as withName", To("penstock.KTable.join", {"String": "name="}, ("table_join_foreign",))),
+        Rule("with withPartitioner withOtherPartitioner", Missing("KTable.join(..., on=, partitioner=, other_partitioner=)")),
+    ),
+    "kstream.Materialized": _MATERIALIZED,
+    "kstream.Materialized.StoreType": (
+        Rule("values valueOf", Missing("Store(engine=): the engine of one table")),
+        Rule("configure keyValueStore windowStore sessionStore", CALLED_BY_KAFKA_STREAMS),
+    ),
+    "kstream.Suppressed": (
+        Rule(
+            "untilTimeLimit",
+            To("penstock.until_time_limit", {"Duration": "limit", "Suppressed.BufferConfig": "buffer"}, ("suppress:time_limit",)),
+        ),
+        Rule("untilWindowCloses", To("penstock.until_window_closes", {"Suppressed.StrictBufferConfig": "buffer"}, ("suppress:window_closes",))),
+        Rule("withName", To("penstock.until_window_closes", {"String": "name="}, ("table_suppress",))),
+    ),
+    "kstream.Suppressed.BufferConfig": _BUFFER_CONFIG,
+    "kstream.Branched": _BRANCHED,
+    "kstream.EmitStrategy": (
+        Rule("onWindowClose", To(f"{_STRATEGY}.ON_WINDOW_CLOSE", verbs=_ON_CLOSE)),
+        Rule("onWindowUpdate", To(f"{_STRATEGY}.ON_WINDOW_UPDATE", verbs=("grouped_windowed_by",))),
+        Rule("type", To(_STRATEGY, fixed="value", note="is its own type")),
+    ),
+    "kstream.EmitStrategy.StrategyType": (
+        Rule("values", To(f"{_STRATEGY}.__members__")),
+        Rule("valueOf forType", To(_STRATEGY, {"String": "value", "EmitStrategy.StrategyType": "value"})),
+    ),
+    "kstream.Printed": (
+        Rule("toFile", To("penstock.KStream.print", {"String": "file="}, ("stream_print",))),
+        Rule("toSysOut", To("penstock.KStream.print")),
+        Rule("withLabel", To("penstock.KStream.print", {"String": "label="}, ("stream_print",))),
+        Rule("withName", To("penstock.KStream.print", {"String": "name="}, ("stream_print",))),
+        Rule("withKeyValueMapper", To("penstock.KStream.print", {"KeyValueMapper": "mapper="}, ("stream_print",))),
+    ),
+}

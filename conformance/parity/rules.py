@@ -1,0 +1,99 @@
+"""How a method of Kafka Streams is judged: said in Penstock by a call, never to be said, or missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+EVERY_CASE = "every case"
+"""Stands where conformance cases exercise something by being run at all."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A public method, static factory or constructor (`new`) of Kafka Streams; types by their simple names."""
+
+    owner: str
+    name: str
+    parameters: tuple[str, ...]
+    returns: str
+    static: bool
+    deprecated: bool
+
+    @property
+    def signature(self) -> str:
+        """As a Java programmer would look it up."""
+        simple = self.owner.rpartition(".")[2]
+        name = f"new {simple}" if self.name == "new" else self.name
+        return f"{name}({', '.join(self.parameters)})"
+
+    @property
+    def is_object_protocol(self) -> bool:
+        """Whether every Java object has it."""
+        return (self.name, self.parameters) in {("equals", ("Object",)), ("hashCode", ()), ("toString", ())}
+
+
+Arguments = Mapping[str, "str | tuple[str, ...]"]
+"""What says in Penstock what a Java parameter of a type says: `predicate`, `name=`, or several of them, `mapper, with_key=True`.
+
+A tuple serves a type that occurs repeatedly, in order.
+"""
+
+
+@dataclass(frozen=True)
+class To:
+    """Said by `target`, a dotted name, with the arguments for the method's parameters; `fixed` ones come with each call."""
+
+    target: str
+    arguments: Arguments = field(default_factory=dict)
+    verbs: tuple[str, ...] = ()
+    fixed: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Never:
+    """Not said in Penstock, for a reason that a user of Kafka Streams would accept."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A capability that Penstock lacks, and the form it could have."""
+
+    suggestion: str
+
+
+Outcome = To | Never | Missing
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An outcome for the methods of these names (several apart by spaces) that have all of these parameter types."""
+
+    names: str
+    outcome: Outcome
+    when: tuple[str, ...] = ()
+
+    def covers(self, method: Method) -> bool:
+        """Whether the rule is about this method."""
+        return method.name in self.names.split() and all(parameter in method.parameters for parameter in self.when)
+
+
+DEPRECATED = Never("deprecated in Kafka Streams 4.3.1")
+OBJECT_PROTOCOL = Never("Java's object protocol (`equals`, `hashCode`, `toString`): Python has its own")
+
+Rules = Mapping[str, tuple[Rule, ...]]
+
+
+def judge(method: Method, rules: Rules) -> Outcome:
+    """The outcome for a method: the first rule of its class that covers it."""
+    if method.is_object_protocol:
+        return OBJECT_PROTOCOL
+    if method.deprecated:
+        return DEPRECATED
+    for rule in rules.get(method.owner, ()):
+        if rule.covers(method):
+            return rule.outcome
+    return Missing("no rule says anything about it")

@@ -1,0 +1,247 @@
+"""`StreamsBuilder`: what a topology may be read from, shared sources, stores for processors, names."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from penstock import (
+    KStream,
+    Processor,
+    Record,
+    Store,
+    StreamsBuilder,
+    TopologyError,
+    key_value_store,
+    session_store,
+    timestamped_key_value_store,
+    timestamped_window_store,
+    versioned_store,
+    window_store,
+)
+from penstock.state import StoreKind
+from penstock.testing import TopologyTestDriver
+from penstock.topology import SourceNode, Topology
+from tests.unit.dsl.running import run
+
+
+def sources(topology: Topology) -> dict[str, tuple[str, ...]]:
+    return {node.name: node.topics for node in topology.nodes.values() if isinstance(node, SourceNode)}
+
+
+class TestSources:
+    def test_streams_of_one_topic_share_the_first_source(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream("in").to("one")
+        builder.stream("in").to("two")
+        topology = builder.build()
+        assert sources(topology) == {"KSTREAM-SOURCE-0000000000": ("in",)}
+        with TopologyTestDriver(topology) as driver:
+            driver.input("in").pipe(1)
+            assert (driver.output("one").values(), driver.output("two").values()) == ([1], [1])
+
+    def test_streams_of_one_pattern_share_the_first_source(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream(re.compile("in-.*")).to("one")
+        builder.stream(re.compile("in-.*")).to("two")
+        builder.stream(re.compile("in-.*", re.IGNORECASE)).to("three")
+        assert list(sources(builder.build())) == ["KSTREAM-SOURCE-0000000000", "KSTREAM-SOURCE-0000000004"]
+
+    def test_a_builder_can_build_twice(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream("in").to("one")
+        builder.stream("in").select_key(lambda key, value: value).group_by_key().count().to_stream().to("two")
+        assert builder.build().describe() == builder.build().describe()
+
+    def test_overlapping_topics_are_refused_with_both_lines(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream(["a", "b"])
+        builder.stream(["b", "c"])
+        with pytest.raises(TopologyError, match=r"topic 'b' is read at .*test_builder.py:\d+.* and at .*test_builder.py:\d+"):
+            builder.build()
+
+    def test_a_topic_is_a_stream_or_a_table_but_not_both(self) -> None:
+        builder = StreamsBuilder()
+        builder.table("in")
+        builder.stream("in")
+        with pytest.raises(TopologyError, match="topic 'in' is read by both"):
+            builder.build()
+
+    def test_several_topics_are_one_stream(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream(["a", "b"]).to("out")
+        assert run(builder, ("b", "k", 1), ("a", "k", 2)) == [("k", 1), ("k", 2)]
+
+    def test_a_pattern_reads_all_topics_that_match_it_whole(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream(re.compile("in-[0-9]")).to("out")
+        assert run(builder, ("in-1", "k", 1), ("in-2", "k", 2)) == [("k", 1), ("k", 2)]
+        with pytest.raises(TopologyError, match="reads no topic 'in-12'"):
+            run(builder, ("in-12", "k", 1))
+
+    def test_a_stream_of_nothing_is_refused(self) -> None:
+        with pytest.raises(TopologyError, match=r"at least one topic \(.*test_builder.py"):
+            StreamsBuilder().stream([])
+
+    def test_reset_is_earliest_or_latest(self) -> None:
+        node = StreamsBuilder().stream("in", reset="latest")._place.draft.write().nodes["KSTREAM-SOURCE-0000000000"]
+        assert isinstance(node, SourceNode)
+        assert node.reset == "latest"
+        with pytest.raises(TopologyError, match=r"reset is 'earliest' or 'latest', not 'newest'.*test_builder.py"):
+            StreamsBuilder().stream("in", reset="newest")
+        with pytest.raises(TopologyError, match="not 'newest'"):
+            StreamsBuilder().table("in", reset="newest")
+
+
+class TestTimestamps:
+    def test_an_extractor_gives_the_event_time(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream("in", timestamp=lambda record, partition_time: record.value["at"]).to("out")
+        with TopologyTestDriver(builder.build()) as driver:
+            driver.input("in").pipe({"at": 42}, timestamp=1)
+            assert driver.output("out").read().timestamp == 42
+
+    def test_an_extractor_knows_the_highest_time_of_its_partition(self) -> None:
+        times: list[int] = []
+
+        def extract(record: Record[Any, Any], partition_time: int) -> int:
+            times.append(partition_time)
+            return record.timestamp
+
+        builder = StreamsBuilder()
+        builder.stream("in", timestamp=extract).to("out")
+        run(builder, ("in", "k", 1, 10), ("in", "k", 1, 5), ("in", "k", 1, 20), ("in", "k", 1, 0))
+        assert times == [-1, 10, 10, 20]
+
+    @pytest.mark.parametrize("verb", ["stream", "table", "global_table"])
+    def test_a_negative_time_drops_the_record(self, verb: str) -> None:
+        builder = StreamsBuilder()
+        source = getattr(builder, verb)("in", timestamp=lambda record, partition_time: record.value)
+        stream = source if isinstance(source, KStream) else builder.stream("other")
+        stream.to("out")
+        with TopologyTestDriver(builder.build()) as driver:
+            driver.input("in").pipe_pairs([("a", -1), ("b", 5)])
+            seen = [store.items() for store in driver.stores().values()] or [driver.output("out").pairs()]
+            assert all(list(items) == [("b", 5)] for items in seen)
+
+    @pytest.mark.parametrize("verb", ["stream", "table"])
+    def test_an_extractor_takes_two_arguments(self, verb: str) -> None:
+        with pytest.raises(TopologyError, match=r"timestamp= calls its function with \(record, partition_time\).*test_builder.py"):
+            getattr(StreamsBuilder(), verb)("in", timestamp=lambda record: 0)
+
+
+class Keeps(Processor[str, int, str, int]):
+    def process(self, record: Record[str, int]) -> None:
+        self.context.store("kept")[record.key] = record.value
+
+
+class Looks(Processor[str, int, str, Any]):
+    def process(self, record: Record[str, int]) -> None:
+        self.context.forward(record.with_value(self.context.store("kept").get(record.key)))
+
+
+class TestStores:
+    def test_a_global_store_is_kept_by_its_own_processor_and_seen_by_all(self) -> None:
+        builder = StreamsBuilder()
+        builder.add_global_store(key_value_store("kept", value=int), "facts", Keeps, value=int)
+        builder.stream("in").process(Looks).to("out")
+        topology = builder.build()
+        assert dict(topology.global_stores) == {"kept": "KSTREAM-SOURCE-0000000000"}
+        assert run(builder, ("in", "a", 0), ("facts", "a", 7), ("in", "a", 0)) == [("a", None), ("a", 7)]
+
+    def test_a_global_stores_supplier_takes_no_arguments(self) -> None:
+        with pytest.raises(TopologyError, match=r"add_global_store calls its function with \(\)"):
+            StreamsBuilder().add_global_store(key_value_store("kept"), "facts", lambda context: Keeps())  # type: ignore[misc, arg-type]
+
+    def test_processors_share_a_declared_store(self) -> None:
+        builder = StreamsBuilder()
+        builder.add_state_store(key_value_store("kept", value=int))
+        stream = builder.stream("in")
+        stream.process(Keeps, stores=["kept"])
+        stream.process(Looks, stores=["kept"]).to("out")
+        assert run(builder, ("in", "a", 3)) == [("a", 3)]
+
+    def test_a_store_that_was_not_declared_is_refused(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream("in").process(Keeps, stores=["kept"])
+        with pytest.raises(TopologyError, match="store 'kept' is not declared"):
+            builder.build()
+
+    def test_two_stores_of_one_name_are_refused(self) -> None:
+        builder = StreamsBuilder()
+        builder.add_state_store(key_value_store("kept", value=int)).add_state_store(key_value_store("kept", value=str))
+        with pytest.raises(TopologyError, match="store 'kept' is declared twice"):
+            builder.build()
+
+    def test_the_same_store_may_be_declared_again(self) -> None:
+        builder = StreamsBuilder()
+        builder.add_state_store(key_value_store("kept", value=int)).add_state_store(key_value_store("kept", value=int))
+        assert list(builder.build().stores) == ["kept"]
+
+    def test_each_kind_of_store_has_its_function(self) -> None:
+        specs = [
+            key_value_store("a", ttl="1s", logging={"b": "2", "a": "1"}),
+            timestamped_key_value_store("a", ttl="1s", logging=False),
+            window_store("a", window_size="1s", retention="5s", retain_duplicates=True),
+            timestamped_window_store("a", window_size="1s", retention="5s"),
+            session_store("a", retention="5s"),
+            versioned_store("a", history="5s", segment_interval="1s"),
+            versioned_store("a", history="5s"),
+            key_value_store("a"),
+        ]
+        assert [(spec.kind, spec.ttl_ms, spec.retention_ms, spec.window_size_ms) for spec in specs] == [
+            (StoreKind.KEY_VALUE, 1000, None, None),
+            (StoreKind.TIMESTAMPED, 1000, None, None),
+            (StoreKind.WINDOW, None, 5000, 1000),
+            (StoreKind.TIMESTAMPED_WINDOW, None, 5000, 1000),
+            (StoreKind.SESSION, None, 5000, None),
+            (StoreKind.VERSIONED, None, 5000, None),
+            (StoreKind.VERSIONED, None, 5000, None),
+            (StoreKind.KEY_VALUE, None, None, None),
+        ]
+        assert [spec.logged for spec in specs[:2]] == [True, False]
+        assert specs[0].changelog_config == (("a", "1"), ("b", "2"))
+        assert specs[2].retain_duplicates
+        assert [spec.segment_interval_ms for spec in specs[5:7]] == [1000, None]
+
+
+class TestGlobalTables:
+    def test_are_not_versioned(self) -> None:
+        with pytest.raises(TopologyError, match=r"a global table cannot be versioned \(.*test_builder.py"):
+            StreamsBuilder().global_table("rates", store=Store(history="1h"))
+
+    def test_have_a_store_to_query_by_its_name_or_by_a_generated_one(self) -> None:
+        builder = StreamsBuilder()
+        assert builder.global_table("rates", store="named").queryable_store_name == "named"
+        assert builder.global_table("prices").queryable_store_name == "prices-STATE-STORE-0000000002"
+
+
+def test_node_names_may_be_given_only_once() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", name="same").to("out", name="same")
+    with pytest.raises(TopologyError, match=r"node 'same' exists already \(.*test_builder.py"):
+        builder.build()
+
+
+def test_a_given_name_still_moves_the_counter() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", name="read").filter(lambda key, value: True, name="keep").peek(lambda key, value: None).to("out")
+    builder.table("facts", name="facts", store="kept").to_stream(name="changes").to("changes", name="write")
+    assert list(builder.build().nodes) == [
+        "read",
+        "keep",
+        "KSTREAM-PEEK-0000000002",
+        "KSTREAM-SINK-0000000003",
+        "facts-source",
+        "facts",
+        "changes",
+        "write",
+    ]
+
+
+def test_a_processors_given_name_does_not_move_the_counter() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").process(Looks, name="look").process_values(Looks, name="again").to("out")
+    assert list(builder.build().nodes)[-1] == "KSTREAM-SINK-0000000001"

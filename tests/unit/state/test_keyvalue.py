@@ -1,0 +1,239 @@
+"""Key-value and timestamped stores on every engine, cached and not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.errors import StateError
+from penstock.records import ValueAndTimestamp
+from penstock.serdes import Int64, Json, String
+from penstock.state import StoreKind, StoreSpec
+from tests.unit.state.homes import Home, key_value, logged, timestamped
+
+
+def test_a_value_is_put_read_and_deleted(home: Home) -> None:
+    store = home.lane().store(key_value())
+    assert store.get("a") is None
+    store.put("a", "1")
+    assert store.get("a") == "1"
+    assert store.delete("a") == "1"
+    assert store.delete("a") is None
+    store.put("a", "2")
+    store.put("a", None)
+    assert store.get("a") is None
+
+
+def test_put_if_absent_and_put_all(home: Home) -> None:
+    store = home.lane().store(key_value())
+    assert store.put_if_absent("a", None) is None
+    assert "a" not in store
+    assert store.put_if_absent("a", "1") is None
+    assert store.put_if_absent("a", "2") == "1"
+    store.put_all([("b", "2"), ("a", None)])
+    assert list(store.items()) == [("b", "2")]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_ranges_are_inclusive_and_ordered_by_bytes(home: Home, committed: bool) -> None:
+    lane = home.lane()
+    store = lane.store(key_value())
+    store.put_all((key, key.upper()) for key in ["b", "", "a", "ab", "ä", "c" * 600])
+    if committed:
+        lane.commit(0)
+    everything = ["", "a", "ab", "b", "c" * 600, "ä"]
+    assert [key for key, _ in store.all()] == everything
+    assert [key for key, _ in store.reverse_all()] == everything[::-1]
+    assert [key for key, _ in store.range("a", "b")] == ["a", "ab", "b"]
+    assert [key for key, _ in store.reverse_range("a", "b")] == ["b", "ab", "a"]
+    assert list(store.range("b", "a")) == []
+    assert [key for key, _ in store.range(None, "a")] == ["", "a"]
+    assert [key for key, _ in store.range("b", None)] == ["b", "c" * 600, "ä"]
+    assert [key for key, _ in store.range("", "")] == [""]
+    assert [key for key, _ in store.prefix_scan("a", str.encode)] == ["a", "ab"]
+    assert [key for key, _ in store.prefix_scan("", str.encode)] == everything
+    assert list(store.prefix_scan(b"\xff\xff", bytes)) == []
+
+
+def test_it_feels_like_a_dict(home: Home) -> None:
+    store = home.lane().store(key_value())
+    assert not store
+    store["a"] = "1"
+    store["b"] = "2"
+    assert store["a"] == "1"
+    assert "a" in store
+    assert "z" not in store
+    assert list(store) == ["a", "b"]
+    assert len(store) == 2
+    assert store
+    assert store.pop("a") == "1"
+    assert store.pop("a", "none") == "none"
+    with pytest.raises(KeyError):
+        store.pop("a")
+    with pytest.raises(KeyError):
+        store["a"]
+    with pytest.raises(KeyError):
+        del store["a"]
+    del store["b"]
+    assert list(store) == []
+
+
+def test_no_store_has_a_null_key(home: Home) -> None:
+    lane = home.lane()
+    for spec in (key_value(), timestamped("plain"), timestamped("cached", cached=True)):
+        with pytest.raises(StateError, match="null key"):
+            lane.store(spec).get(None)
+    with pytest.raises(StateError, match="null key"):
+        lane.store(timestamped("cached", cached=True)).put(None, 1, 1)
+
+
+def test_scans_see_the_epoch_over_what_is_stored(home: Home) -> None:
+    lane = home.lane()
+    store = lane.store(key_value())
+    store.put_all((f"{number:03d}", "old") for number in range(0, 200, 2))
+    lane.commit(0)
+    store.put_all((f"{number:03d}", "new") for number in range(0, 200, 3))
+    store.put_all((f"{number:03d}", None) for number in range(0, 200, 10))
+    expected = {f"{number:03d}": "old" for number in range(0, 200, 2)} | {f"{n:03d}": "new" for n in range(0, 200, 3)}
+    expected = {key: value for key, value in expected.items() if int(key) % 10}
+    assert list(store.all()) == sorted(expected.items())
+    assert list(store.reverse_all()) == sorted(expected.items(), reverse=True)
+    store.put("0005", "late")
+    assert "0005" in dict(store.range("000", "001"))
+
+
+def test_a_scan_outlives_writes_made_on_the_way(home: Home) -> None:
+    lane = home.lane()
+    store = lane.store(key_value())
+    store.put_all((f"{number:03d}", "1") for number in range(50))
+    seen = []
+    for key in store:
+        seen.append(key)
+        store.put(key, None)
+        store.put(f"{key}x", "2")
+        assert f"{key}x" in dict(store.range(key, f"{key}x"))
+    assert [key for key in seen if not key.endswith("x")] == [f"{number:03d}" for number in range(50)]
+    assert list(store)[:2] == ["000x", "001x"]
+
+
+def test_approximate_num_entries_follows_the_epoch(home: Home) -> None:
+    lane = home.lane()
+    store, table = lane.store(key_value()), lane.store(timestamped(cached=True))
+    store.put_all([("a", "1"), ("b", "1"), ("c", None)])
+    table.put("a", 1, 1)
+    assert (store.approximate_num_entries(), table.approximate_num_entries()) == (2, 1)
+    lane.commit(0)
+    store.put_all([("a", "2"), ("b", None), ("c", "1"), ("d", "1")])
+    assert store.approximate_num_entries() == 3
+
+
+@pytest.mark.parametrize("options", [{}, {"cached": True}, {"cached": True, "key": Json()}], ids=str)
+def test_a_timestamped_store_keeps_values_with_their_times(home: Home, options: dict[str, Any]) -> None:
+    lane = home.lane()
+    store = lane.store(timestamped(**options))
+    assert store.entry("a") is None
+    store.put("a", {"n": 1}, 5)
+    assert store.get("a") == {"n": 1}
+    assert store.entry("a") == ValueAndTimestamp({"n": 1}, 5)
+    assert store["a"] == {"n": 1}
+    assert "a" in store
+    assert store.put_if_absent("a", {"n": 2}, 6) == ValueAndTimestamp({"n": 1}, 5)
+    assert store.put_if_absent("b", {"n": 2}, 6) is None
+    assert store.put_if_absent("c", None, 6) is None
+    store.put_all([("d", {"n": 4}, 7), ("e", {"n": 5}, 8)])
+    assert list(store.all()) == [("a", {"n": 1}), ("b", {"n": 2}), ("d", {"n": 4}), ("e", {"n": 5})]
+    assert [key for key, _ in store.reverse_range("b", "d")] == ["d", "b"]
+    assert list(store.entries.range("d", None)) == [("d", ({"n": 4}, 7)), ("e", ({"n": 5}, 8))]
+    assert store.entries.get("d") == ValueAndTimestamp({"n": 4}, 7)
+    assert store.delete("d") == ValueAndTimestamp({"n": 4}, 7)
+    assert store.delete("d") is None
+    store.put("e", None, 9)
+    assert "e" not in store
+    assert len(store) == 2
+    lane.commit(0)
+    store = home.lane().store(timestamped(**options))
+    assert store.entry("b") == ValueAndTimestamp({"n": 2}, 6)
+    assert list(store) == ["a", "b"]
+
+
+def test_timestamped_bytes_are_javas(home: Home) -> None:
+    lane = home.lane()
+    spec = StoreSpec("t", StoreKind.TIMESTAMPED, key=String(), value=Int64(), cached=True)
+    lane.store(spec).put("k", 258, 7)
+    rows = logged(lane.commit(0))
+    assert rows == {"t": {b"k": bytes.fromhex("0000000000000007" + "0000000000000102")}}
+
+
+def test_a_cached_store_makes_bytes_of_a_key_once(home: Home) -> None:
+    class Counting(Json):
+        made = 0
+
+        @property
+        def serialize(self) -> Any:
+            write = Json().serialize
+
+            def counted(value: Any) -> bytes:
+                Counting.made += 1
+                return write(value)
+
+            return counted
+
+    lane = home.lane()
+    store = lane.store(timestamped(value=Counting(), cached=True))
+    for number in range(10):
+        store.put("k", number, number)
+    assert store.get("k") == 9
+    assert Counting.made == 0
+    lane.commit(0)
+    assert Counting.made == 1
+    assert store.get("k") == 9
+
+
+def test_a_cached_store_can_be_settled_any_time(home: Home) -> None:
+    lane = home.lane()
+    store = lane.store(timestamped(cached=True))
+    store.put("a", 1, 1)
+    store.settle()
+    store.put("b", 2, 2)
+    store.put("a", None, 3)
+    store.settle()
+    store.settle()
+    assert list(store.entries.all()) == [("b", (2, 2))]
+    assert logged(lane.commit(0))["table"].keys() == {b"b"}
+
+
+def test_a_specification_that_no_store_can_be_is_refused() -> None:
+    with pytest.raises(StateError, match="name"):
+        key_value("a/b")
+    with pytest.raises(StateError, match="name"):
+        key_value("")
+    with pytest.raises(StateError, match="serde"):
+        StoreSpec("s", StoreKind.KEY_VALUE)
+    with pytest.raises(StateError, match="retention"):
+        StoreSpec("s", StoreKind.SESSION, key=String(), value=String())
+    with pytest.raises(StateError, match="window size"):
+        StoreSpec("s", StoreKind.WINDOW, key=String(), value=String(), retention_ms=1)
+    with pytest.raises(StateError, match="TTL"):
+        key_value(ttl_ms=0)
+    with pytest.raises(StateError, match="TTL"):
+        StoreSpec("s", StoreKind.SESSION, key=String(), value=String(), retention_ms=1, ttl_ms=1)
+
+
+@pytest.mark.parametrize(
+    ("retention", "interval"),
+    [(0, 2_000), (60_000, 20_000), (60_001, 20_000), (300_000, 60_000), (3_600_000, 300_000), (86_400_000, 3_600_000)],
+)
+def test_segments_of_versioned_stores_are_kafka_streams(retention: int, interval: int) -> None:
+    spec = StoreSpec("s", StoreKind.VERSIONED, key=String(), value=String(), retention_ms=retention)
+    assert spec.segment_ms == interval
+
+
+def test_segments_of_window_stores_are_kafka_streams() -> None:
+    def interval(retention: int, **options: Any) -> int:
+        spec = StoreSpec("s", StoreKind.SESSION, key=String(), value=String(), retention_ms=retention, **options)
+        return spec.segment_ms
+
+    assert interval(1) == 60_000
+    assert interval(200_000) == 100_000
+    assert interval(200_000, segment_interval_ms=7) == 7

@@ -20,7 +20,8 @@ class Script:
         self._topics = topics
         self._tables = tables
         self._spans = sorted(spans) or [10]
-        self._clock = dice.choice((0, 0, 7, 1_000, 1_600_000_000_000))
+        # Not later: Kafka Streams' cached window stores walk through every minute since 1970 when they are read whole.
+        self._clock = dice.choice((0, 0, 7, 1_000, 5_000_000))
         self._last = self._clock
         self._nasty = dice.random() < 0.8
 

@@ -39,6 +39,10 @@ LEFT_OUT = (
         "they expire records one by one where RocksDB, the default, expires segments; the default is what Penstock follows",
     ),
     LeftOut(
+        "order of names within one list of describe(), and the identity of a topic extractor",
+        "Kafka Streams takes the first from the iteration order of a hash map, the second is an address in memory",
+    ),
+    LeftOut(
         "order of entries when window and session stores are read whole",
         "it differs between Kafka Streams' own store types; entries are compared sorted",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import queue
 import subprocess
 import threading
@@ -42,12 +43,17 @@ def compile_oracle() -> None:
     stamp.write_text(digest)
 
 
+def _memory_disk() -> list[str]:
+    """State directories in memory where the system has such a place: they are opened and removed thousands of times."""
+    return ["-Djava.io.tmpdir=/dev/shm"] if os.access("/dev/shm", os.W_OK) else []
+
+
 class Oracle:
     """One Java virtual machine that answers cases in order."""
 
     def __init__(self) -> None:
         compile_oracle()
-        command = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-cp", f"{CLASSES}:{JARS}/*", "Oracle"]
+        command = ["java", "-Xmx1g", "-XX:+UseSerialGC", *_memory_disk(), "-cp", f"{CLASSES}:{JARS}/*", "Oracle"]
         self._java = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)

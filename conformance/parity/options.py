@@ -24,10 +24,22 @@ def _options(target: str, *verbs: str, **more: str) -> tuple[Rule, ...]:
 
 
 _MATERIALIZED = (
-    Rule("as withStoreType", Missing("Store(engine='memory' | 'lmdb' | 'rocksdb'): the engine of one table"), ("DslStoreSuppliers",)),
+    Rule(
+        "as withStoreType",
+        Missing("Store(engine='memory' | 'lmdb' | 'rocksdb'): the engine of one table"),
+        ("DslStoreSuppliers",),
+    ),
     Rule("as", To(_STORE, {"String": "name="}, _KEPT), ("String",)),
-    Rule("as", To(_STORE, {"KeyValueBytesStoreSupplier": "name=, history=, segment_interval="}, ("versioned table",)), ("KeyValueBytesStoreSupplier",)),
-    Rule("as", To(_STORE, {"WindowBytesStoreSupplier": "name=, retention="}, ("windowed_aggregate",)), ("WindowBytesStoreSupplier",)),
+    Rule(
+        "as",
+        To(_STORE, {"KeyValueBytesStoreSupplier": "name=, history=, segment_interval="}, ("versioned table",)),
+        ("KeyValueBytesStoreSupplier",),
+    ),
+    Rule(
+        "as",
+        To(_STORE, {"WindowBytesStoreSupplier": "name=, retention="}, ("windowed_aggregate",)),
+        ("WindowBytesStoreSupplier",),
+    ),
     Rule("as", To(_STORE, {"SessionBytesStoreSupplier": "name=, retention="}, ("sessions_aggregate",))),
     Rule("with", To(_STORE, {"Serde": ("key=", "value=")}, _KEPT)),
     Rule("withKeySerde", To(_STORE, {"Serde": "key="}, _KEPT)),
@@ -40,7 +52,11 @@ _MATERIALIZED = (
 )
 
 _STREAM_JOINED = (
-    Rule("with withDslStoreSuppliers", Missing("KStream.join(..., engine=): the engine of the join's stores"), ("DslStoreSuppliers",)),
+    Rule(
+        "with withDslStoreSuppliers",
+        Missing("KStream.join(..., engine=): the engine of the join's stores"),
+        ("DslStoreSuppliers",),
+    ),
     Rule(
         "with withThisStoreSupplier withOtherStoreSupplier",
         Missing("KStream.join(..., stores=(Store(...), Store(...))): name and engine of each of the join's two stores"),
@@ -57,20 +73,29 @@ _BUFFER_CONFIG = (
     Rule("maxRecords", To("penstock.max_records", {"long": "limit"}, ("suppress:time_limit",))),
     Rule("maxBytes", To("penstock.max_bytes", {"long": "limit"}, ("suppress:time_limit",))),
     Rule("unbounded", To("penstock.unbounded", verbs=("suppress:time_limit", "suppress:window_closes"))),
-    Rule("withMaxRecords", To(f"{_BUFFER}.with_max_records", {"long": "limit"}, fixed="self")),
-    Rule("withMaxBytes", To(f"{_BUFFER}.with_max_bytes", {"long": "limit"}, fixed="self")),
-    Rule("withNoBound", To(f"{_BUFFER}.with_no_bound", fixed="self")),
-    Rule("emitEarlyWhenFull", To(f"{_BUFFER}.emit_early_when_full", fixed="self", verbs=("suppress:time_limit",))),
-    Rule("shutDownWhenFull", To(f"{_BUFFER}.shut_down_when_full", fixed="self", verbs=("suppress:window_closes",))),
-    Rule("withLoggingEnabled", To(f"{_BUFFER}.with_logging_enabled", {"Map": "config"}, fixed="self")),
-    Rule("withLoggingDisabled", To(f"{_BUFFER}.with_logging_disabled", fixed="self")),
+    Rule("withMaxRecords", To(f"{_BUFFER}.with_max_records", {"long": "limit"})),
+    Rule("withMaxBytes", To(f"{_BUFFER}.with_max_bytes", {"long": "limit"})),
+    Rule("withNoBound", To(f"{_BUFFER}.with_no_bound")),
+    Rule("emitEarlyWhenFull", To(f"{_BUFFER}.emit_early_when_full", verbs=("suppress:time_limit",))),
+    Rule("shutDownWhenFull", To(f"{_BUFFER}.shut_down_when_full", verbs=("suppress:window_closes",))),
+    Rule("withLoggingEnabled", To(f"{_BUFFER}.with_logging_enabled", {"Map": "config"})),
+    Rule("withLoggingDisabled", To(f"{_BUFFER}.with_logging_disabled")),
 )
 
 _CONSUMER = "the stream that `split` returns is passed to it"
 _BRANCHED = (
-    Rule("as withName", To("penstock.KStream.split", {"String": ""}, ("stream_split",), fixed="name=", note="and `split(big=predicate)`")),
-    Rule("withConsumer", To("penstock.KStream.split", {"Consumer": "", "String": ""}, ("stream_split",), fixed="predicates", note=_CONSUMER)),
-    Rule("withFunction", To("penstock.KStream.split", {"Function": "", "String": ""}, ("stream_split",), fixed="predicates", note=_CONSUMER)),
+    Rule(
+        "as withName",
+        To("penstock.KStream.split", {"String": ""}, ("stream_split",), fixed="name=", note="and `split(big=predicate)`"),
+    ),
+    Rule(
+        "withConsumer",
+        To("penstock.KStream.split", {"Consumer": "", "String": ""}, ("stream_split",), fixed="predicates", note=_CONSUMER),
+    ),
+    Rule(
+        "withFunction",
+        To("penstock.KStream.split", {"Function": "", "String": ""}, ("stream_split",), fixed="predicates", note=_CONSUMER),
+    ),
 )
 
 _STRATEGY = "penstock.EmitStrategy"
@@ -91,11 +116,16 @@ OPTIONS: Rules = {
     ),
     "kstream.Produced": (
         *_options("penstock.KStream.to", "stream_to", StreamPartitioner="partitioner="),
-        Rule("streamPartitioner withStreamPartitioner", To("penstock.KStream.to", {"StreamPartitioner": "partitioner="}, ("stream_to",))),
+        Rule(
+            "streamPartitioner withStreamPartitioner",
+            To("penstock.KStream.to", {"StreamPartitioner": "partitioner="}, ("stream_to",)),
+        ),
     ),
     "kstream.Repartitioned": (
         *_options("penstock.KStream.repartition", "stream_repartition"),
-        Rule("streamPartitioner withStreamPartitioner", To("penstock.KStream.repartition", {"StreamPartitioner": "partitioner="})),
+        Rule(
+            "streamPartitioner withStreamPartitioner", To("penstock.KStream.repartition", {"StreamPartitioner": "partitioner="})
+        ),
         Rule(
             "numberOfPartitions withNumberOfPartitions",
             To("penstock.KStream.repartition", {"int": "partitions="}, ("stream_repartition",)),
@@ -104,7 +134,10 @@ OPTIONS: Rules = {
     "kstream.Grouped": _options("penstock.KStream.group_by", "stream_group_by", "stream_group_by_key", "table_group_by"),
     "kstream.Joined": (
         *_options(_STREAM_JOIN, "stream_join_table", Duration="grace="),
-        Rule("withGracePeriod", To(_STREAM_JOIN, {"Duration": "grace="}, ("stream_join_table:inner+grace", "stream_join_table:left+grace"))),
+        Rule(
+            "withGracePeriod",
+            To(_STREAM_JOIN, {"Duration": "grace="}, ("stream_join_table:inner+grace", "stream_join_table:left+grace")),
+        ),
     ),
     "kstream.StreamJoined": _STREAM_JOINED,
     "kstream.TableJoined": (
@@ -121,7 +154,10 @@ OPTIONS: Rules = {
             "untilTimeLimit",
             To("penstock.until_time_limit", {"Duration": "limit", "Suppressed.BufferConfig": "buffer"}, ("suppress:time_limit",)),
         ),
-        Rule("untilWindowCloses", To("penstock.until_window_closes", {"Suppressed.StrictBufferConfig": "buffer"}, ("suppress:window_closes",))),
+        Rule(
+            "untilWindowCloses",
+            To("penstock.until_window_closes", {"Suppressed.StrictBufferConfig": "buffer"}, ("suppress:window_closes",)),
+        ),
         Rule("withName", To("penstock.until_window_closes", {"String": "name="}, ("table_suppress",))),
     ),
     "kstream.Suppressed.BufferConfig": _BUFFER_CONFIG,
@@ -129,11 +165,10 @@ OPTIONS: Rules = {
     "kstream.EmitStrategy": (
         Rule("onWindowClose", To(f"{_STRATEGY}.ON_WINDOW_CLOSE", verbs=_ON_CLOSE)),
         Rule("onWindowUpdate", To(f"{_STRATEGY}.ON_WINDOW_UPDATE", verbs=("grouped_windowed_by",))),
-        Rule("type", To(_STRATEGY, fixed="value", note="is its own type")),
+        Rule("type", To(_STRATEGY, note="a member is its own type")),
     ),
     "kstream.EmitStrategy.StrategyType": (
-        Rule("values", To(f"{_STRATEGY}.__members__")),
-        Rule("valueOf forType", To(_STRATEGY, {"String": "value", "EmitStrategy.StrategyType": "value"})),
+        Rule("values valueOf forType", To(_STRATEGY, {"String": "", "EmitStrategy.StrategyType": ""})),
     ),
     "kstream.Printed": (
         Rule("toFile", To("penstock.KStream.print", {"String": "file="}, ("stream_print",))),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from enum import Enum
 from typing import Any
 
 from conformance.parity.rules import Arguments, Method, To
@@ -81,11 +82,9 @@ def call(method: Method, to: To) -> str:
     found = resolve(to.target)
     arguments = list(dict.fromkeys(_split(to.fixed) + _arguments(method, to.arguments)))
     shown = to.target.removeprefix("penstock.")
-    if not callable(found):
+    if not callable(found) or (isinstance(found, type) and issubclass(found, Enum)):
         if arguments:
             raise StaleNameError(f"{to.target} takes no arguments, not {', '.join(arguments)}")
-        return shown
-    if isinstance(found, type) and issubclass(found, BaseException):
         return shown
     positional = [argument for argument in arguments if "=" not in argument]
     keywords = [argument for argument in arguments if "=" in argument]

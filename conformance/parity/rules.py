@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -70,7 +71,7 @@ Outcome = To | Never | Missing
 
 @dataclass(frozen=True)
 class Rule:
-    """An outcome for the methods of these names (several apart by spaces) that have all of these parameter types."""
+    """An outcome for the methods of these names (several apart by spaces) that have at least these parameters."""
 
     names: str
     outcome: Outcome
@@ -78,7 +79,7 @@ class Rule:
 
     def covers(self, method: Method) -> bool:
         """Whether the rule is about this method."""
-        return method.name in self.names.split() and all(parameter in method.parameters for parameter in self.when)
+        return method.name in self.names.split() and not Counter(self.when) - Counter(method.parameters)
 
 
 DEPRECATED = Never("deprecated in Kafka Streams 4.3.1")

@@ -27,7 +27,11 @@ def _stream_joins(java: str, python: str, kind: str) -> tuple[Rule, ...]:
     """A stream's joins of one kind: with a stream, a table, a global table; with the key or without."""
     target, arguments = f"penstock.KStream.{python}", {"KeyValueMapper": "on="}
     rules: list[Rule] = []
-    for other, verb in (("KStream", "stream_join_stream"), ("KTable", "stream_join_table"), ("GlobalKTable", "stream_join_global")):
+    for other, verb in (
+        ("KStream", "stream_join_stream"),
+        ("KTable", "stream_join_table"),
+        ("GlobalKTable", "stream_join_global"),
+    ):
         plain = (f"{verb}:{kind}", f"{verb}:{kind}+grace") if other == "KTable" else (f"{verb}:{kind}",)
         with_key = To(target, arguments, (*plain, f"{verb}(with_key)"))
         rules += [Rule(java, with_key, (other, "ValueJoinerWithKey")), Rule(java, To(target, arguments, plain), (other,))]
@@ -45,7 +49,9 @@ def _table_joins(java: str, python: str, kind: str) -> tuple[Rule, ...]:
 
 
 def _aggregations(owner: str, verbs: str) -> tuple[Rule, ...]:
-    return tuple(Rule(name, To(f"penstock.{owner}.{name}", {}, (f"{verbs}_{name}",))) for name in ("count", "reduce", "aggregate"))
+    return tuple(
+        Rule(name, To(f"penstock.{owner}.{name}", {}, (f"{verbs}_{name}",))) for name in ("count", "reduce", "aggregate")
+    )
 
 
 def _windowed_by(owner: str, verb: str) -> tuple[Rule, ...]:
@@ -58,7 +64,9 @@ def _windowed_by(owner: str, verb: str) -> tuple[Rule, ...]:
 
 
 def _emit_strategy(*windows: str) -> Rule:
-    return Rule("emitStrategy", To("penstock.WindowedKStream.emit_strategy", {}, tuple(f"emit on close:{kind}" for kind in windows)))
+    return Rule(
+        "emitStrategy", To("penstock.WindowedKStream.emit_strategy", {}, tuple(f"emit on close:{kind}" for kind in windows))
+    )
 
 
 def _source(java: str, python: str, topic: str, verb: str, **arguments: str) -> Rule:
@@ -109,7 +117,9 @@ _KSTREAM = (
     *_stream_joins("join", "join", "inner"),
     *_stream_joins("leftJoin", "left_join", "left"),
     *_stream_joins("outerJoin", "outer_join", "outer"),
-    Rule("process", To("penstock.KStream.process", {"ProcessorSupplier": "supplier", "String...": "stores="}, ("stream_process",))),
+    Rule(
+        "process", To("penstock.KStream.process", {"ProcessorSupplier": "supplier", "String...": "stores="}, ("stream_process",))
+    ),
     Rule(
         "processValues",
         To(
@@ -143,8 +153,14 @@ _KTABLE = (
 
 _BRANCH = "penstock.KStream.split"
 _BRANCHED_KSTREAM = (
-    Rule("branch", To(_BRANCH, {"Predicate": "predicates", "Branched": ""}, ("stream_split",), note="named: `split(big=predicate)`")),
-    Rule("defaultBranch", To("penstock.otherwise", {"Branched": ""}, ("stream_split",), fixed="key, value", note="the last of `split`")),
+    Rule(
+        "branch",
+        To(_BRANCH, {"Predicate": "predicates", "Branched": ""}, ("stream_split",), note="named: `split(big=predicate)`"),
+    ),
+    Rule(
+        "defaultBranch",
+        To("penstock.otherwise", {"Branched": ""}, ("stream_split",), fixed="key, value", note="the last of `split`"),
+    ),
     Rule("noDefaultBranch", To(_BRANCH, fixed="predicates", verbs=("stream_split",), note="without `otherwise`")),
 )
 
@@ -162,7 +178,9 @@ VERBS: Rules = {
     "kstream.KGroupedTable": (
         Rule("count", To("penstock.KGroupedTable.count", {}, ("regrouped_count",))),
         Rule("reduce", To("penstock.KGroupedTable.reduce", {"Reducer": ("adder", "subtractor")}, ("regrouped_reduce",))),
-        Rule("aggregate", To("penstock.KGroupedTable.aggregate", {"Aggregator": ("adder", "subtractor")}, ("regrouped_aggregate",))),
+        Rule(
+            "aggregate", To("penstock.KGroupedTable.aggregate", {"Aggregator": ("adder", "subtractor")}, ("regrouped_aggregate",))
+        ),
     ),
     "kstream.TimeWindowedKStream": (
         *_aggregations("WindowedKStream", "windowed"),

@@ -16,7 +16,6 @@ _WITHIN = "penstock.KStream.join"
 _STREAM_JOINS = ("stream_join_stream",)
 _TIME = ("windows:tumbling", "windows:hopping")
 _CHANGELOG = Missing("TimeWindowed(inner, size, changelog=True): keys as a windowed store's changelog has them")
-_NO_OVERLAP = CALLED_BY_KAFKA_STREAMS
 
 
 def _sizes(owner: str, **attributes: str) -> tuple[Rule, ...]:
@@ -30,7 +29,7 @@ _WINDOWS: Rules = {
         Rule("ofSizeAndGrace", To("penstock.tumbling", {"Duration": ("size", "grace=")}, _TIME)),
         Rule("advanceBy", To("penstock.hopping", {"Duration": "advance"}, ("windows:hopping",), fixed="size")),
         *_sizes("TimeWindows", size="size_ms", gracePeriodMs="grace_ms"),
-        Rule("windowsFor", To(f"{_TIMING}.TimeWindows.windows_for", {"long": "timestamp"}, _TIME, fixed="self")),
+        Rule("windowsFor", To(f"{_TIMING}.TimeWindows.windows_for", {"long": "timestamp"}, _TIME)),
     ),
     "kstream.SlidingWindows": (
         Rule("ofTimeDifferenceWithNoGrace", To("penstock.sliding", {"Duration": "difference"}, ("windows:sliding",))),
@@ -46,7 +45,7 @@ _WINDOWS: Rules = {
         Rule("of", To("penstock.unlimited", verbs=("windows:unlimited",))),
         Rule("startOn", To("penstock.unlimited", {"Instant": "start"}, ("windows:unlimited",))),
         *_sizes("UnlimitedWindows", size="size_ms", gracePeriodMs="grace_ms"),
-        Rule("windowsFor", To(f"{_TIMING}.UnlimitedWindows.windows_for", {"long": "timestamp"}, ("windows:unlimited",), fixed="self")),
+        Rule("windowsFor", To(f"{_TIMING}.UnlimitedWindows.windows_for", {"long": "timestamp"}, ("windows:unlimited",))),
     ),
     "kstream.JoinWindows": (
         Rule("ofTimeDifferenceWithNoGrace", To(_WITHIN, {"Duration": "within="}, _STREAM_JOINS)),
@@ -57,7 +56,10 @@ _WINDOWS: Rules = {
     ),
     "kstream.Windows": (
         *_sizes("TimeWindows", size="size_ms", gracePeriodMs="grace_ms"),
-        Rule("windowsFor", Missing("windowed_by() of any frozen value with size_ms, grace_ms and windows_for(timestamp): windows of one's own")),
+        Rule(
+            "windowsFor",
+            Missing("windowed_by() of any frozen value with size_ms, grace_ms and windows_for(timestamp): windows of one's own"),
+        ),
     ),
     "kstream.Window": (
         Rule("start startTime", To("penstock.Windowed.start", verbs=("processor:sessions",), note="in milliseconds")),
@@ -76,7 +78,11 @@ def _windowed_serde(python: str, *verbs: str) -> tuple[Rule, ...]:
     """What serializer, deserializer and serde of one kind of windowed keys have in common."""
     return (
         Rule("new", To(python, {"Serde": "inner", "Serializer": "inner", "long": "window_size_ms"}, verbs), ("Serde",)),
-        Rule("new", To(python, {"Serializer": "inner"}, verbs, fixed="window_size_ms" if python.endswith("TimeWindowed") else ""), ("Serializer",)),
+        Rule(
+            "new",
+            To(python, {"Serializer": "inner"}, verbs, fixed="window_size_ms" if python.endswith("TimeWindowed") else ""),
+            ("Serializer",),
+        ),
         Rule("new", To(python, {"Deserializer": "inner", "Long": "window_size_ms"}, verbs), ("Deserializer",)),
         Rule("new configure", BY_CONFIGURATION),
         Rule("serialize", To(f"{python}.serialize", verbs=verbs, arguments={"String": "", "Headers": "", "Windowed": ""})),
@@ -100,7 +106,10 @@ _SERDES: Rules = {
     "kstream.WindowedSerdes.SessionWindowedSerde": _SESSION_KEYS,
     "kstream.WindowedSerdes": (
         Rule("new", STATIC_CLASS),
-        Rule("timeWindowedSerdeFrom", To("penstock.TimeWindowed", {"Class": "inner", "long": "window_size_ms"}, ("windows:tumbling",))),
+        Rule(
+            "timeWindowedSerdeFrom",
+            To("penstock.TimeWindowed", {"Class": "inner", "long": "window_size_ms"}, ("windows:tumbling",)),
+        ),
         Rule("sessionWindowedSerdeFrom", To("penstock.SessionWindowed", {"Class": "inner"}, ("windows:session",))),
     ),
 }
@@ -110,7 +119,7 @@ _FUNCTION = "a function"
 
 def _function(java: str, target: str, argument: str, verb: str) -> tuple[Rule]:
     """A function type: in Python what is passed as `argument` is any callable."""
-    outcome = To(target, {"Object": "", "": ""}, (verb,), fixed=argument, note=_FUNCTION)
+    outcome = To(target, {"Object": ""}, (verb,), fixed=argument, note=_FUNCTION)
     return (Rule(java, outcome),)
 
 
@@ -122,13 +131,17 @@ _FUNCTIONS: Rules = {
         "apply", "penstock.KStream.map_values", "mapper, with_key=True", "stream_map_values(with_key)"
     ),
     "kstream.ValueJoiner": _function("apply", "penstock.KStream.join", "joiner", "stream_join_stream"),
-    "kstream.ValueJoinerWithKey": _function("apply", "penstock.KStream.join", "joiner, with_key=True", "stream_join_stream(with_key)"),
+    "kstream.ValueJoinerWithKey": _function(
+        "apply", "penstock.KStream.join", "joiner, with_key=True", "stream_join_stream(with_key)"
+    ),
     "kstream.ForeachAction": _function("apply", "penstock.KStream.foreach", "action", "stream_foreach"),
     "kstream.Initializer": _function("apply", "penstock.KGroupedStream.aggregate", "initializer", "grouped_aggregate"),
     "kstream.Aggregator": _function("apply", "penstock.KGroupedStream.aggregate", "aggregator", "grouped_aggregate"),
     "kstream.Merger": _function("apply", "penstock.WindowedKStream.aggregate", "merger", "sessions_aggregate"),
     "kstream.Reducer": _function("apply", "penstock.KGroupedStream.reduce", "reducer", "grouped_reduce"),
-    "kstream.ValueTransformerWithKeySupplier": _function("get", "penstock.KTable.transform_values", "supplier", "table_transform_values"),
+    "kstream.ValueTransformerWithKeySupplier": _function(
+        "get", "penstock.KTable.transform_values", "supplier", "table_transform_values"
+    ),
     "kstream.ValueTransformerWithKey": tuple(
         Rule(
             name,
@@ -136,7 +149,6 @@ _FUNCTIONS: Rules = {
                 f"penstock.ValueTransformer.{name}",
                 {"ProcessorContext": "context", "Object": ("key", "value")},
                 ("table_transform_values",),
-                fixed="self",
             ),
         )
         for name in ("init", "transform", "close")

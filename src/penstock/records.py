@@ -15,7 +15,7 @@ V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 
-Headers = tuple[tuple[str, "bytes | None"], ...]
+Headers = tuple[tuple[str, bytes | None], ...]
 """Record headers, in order, repeated names allowed; immutable, so that branches can share them."""
 
 Process = Callable[[Any, Any, int, Headers], None]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.functions import checked
-from penstock.dsl.place import given_serde
+from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import write_exchange
 from penstock.dsl.stores import Store, materialized
-from penstock.dsl.table_drafts import MergeDraft, SourceDraft, source_table_write
+from penstock.dsl.table_drafts import MergeDraft, SourceDraft, TableDraft, source_table_write
 from penstock.errors import TopologyError
 from penstock.operators.foreign_keys import (
     ForeignTableJoin,
@@ -23,6 +23,9 @@ from penstock.operators.foreign_keys import (
     subscription_store_spec,
 )
 from penstock.operators.table_joins import JoinKind, TableJoinMerger, TableJoinSide
+from penstock.processor import Operator
+from penstock.serdes import Serde
+from penstock.state import StoreSpec
 from penstock.topology import Line, ProcessorNode, Topology
 
 if TYPE_CHECKING:
@@ -130,86 +133,114 @@ def _by_foreign_key(
     value: Any,
     given: str | None,
 ) -> KTable[Any, Any]:
+    """Ask the foreign key's lane, look up there, answer to the primary key's lane: eight nodes and two exchanges."""
     here, there = left._place, right._place
-    draft = here.draft
     right._table.send_old_values(force=True)
     left._table.send_old_values(force=True)
-    primary_key, foreign_key = here.key or draft.default_key, there.key or draft.default_key
-    primary_value, foreign_value = here.value or draft.default_value, there.value or draft.default_value
-    subscription, response = SubscriptionSerde(primary_key), ResponseSerde(foreign_value)
-    prefix = "KTABLE-FK-JOIN-"
-
-    def named(kind: str, suffix: str) -> str:
-        return draft.name(kind, given, suffix)
-
-    topic = named(f"{prefix}SUBSCRIPTION-REGISTRATION-", "-subscription-registration") + "-topic"
-    send = named(f"{prefix}SUBSCRIPTION-REGISTRATION-", "-subscription-registration-processor")
-    send_versioned: list[str] = []
-    join_versioned: list[str] = []
-
-    def write_send(topology: Topology, parents: tuple[str, ...]) -> None:
-        operator = SubscriptionSend(extractor, foreign_key, primary_value, is_left, bool(send_versioned))
-        topology.add_node(ProcessorNode(send, parents, operator, (), line))
-
-    send_node = draft.add(DraftNode(send, line, write_send, on_versioned_parent=send_versioned.append), here.node)
-    sink = named("KTABLE-SINK-", "-subscription-registration-sink")
-    source = named("KTABLE-SOURCE-", "-subscription-registration-source")
-
-    def write_subscription(topology: Topology, parents: tuple[str, ...]) -> None:
-        write_exchange(topology, parents, topic, sink, source, foreign_key, subscription, line)
-
-    subscription_node = draft.add(DraftNode(source, line, write_subscription), send_node)
-    draft.copartitioned.append(there.sources | {source})
-    store_name = named(f"{prefix}SUBSCRIPTION-STATE-STORE-", "-subscription-store")
-    receive = named(f"{prefix}SUBSCRIPTION-PROCESSOR-", "-subscription-receive")
-    spec = subscription_store_spec(store_name)
-
-    def write_receive(topology: Topology, parents: tuple[str, ...]) -> None:
-        operator = SubscriptionReceive(store_name, foreign_key, primary_key)
-        topology.add_node(ProcessorNode(receive, parents, operator, (), line))
-        topology.add_state_store(spec, receive)
-
-    receive_node = draft.add(DraftNode(receive, line, write_receive), subscription_node)
-    foreign_stores = right._table.view_stores()
-    lookup = named(f"{prefix}SUBSCRIPTION-PROCESSOR-", "-subscription-join-foreign")
-
-    def write_lookup(topology: Topology, parents: tuple[str, ...]) -> None:
-        topology.add_node(ProcessorNode(lookup, parents, SubscriptionJoin(there.name), (), line))
-        topology.connect_processor_and_state_stores(lookup, *foreign_stores)
-
-    lookup_node = draft.add(DraftNode(lookup, line, write_lookup), receive_node)
-    foreign = named(f"{prefix}SUBSCRIPTION-PROCESSOR-", "-foreign-join-subscription")
-
-    def write_foreign(topology: Topology, parents: tuple[str, ...]) -> None:
-        operator = ForeignTableJoin(store_name, foreign_key, primary_key, bool(join_versioned))
-        topology.add_node(ProcessorNode(foreign, parents, operator, (), line))
-        topology.add_state_store(spec, foreign)
-
-    foreign_node = draft.add(DraftNode(foreign, line, write_foreign, on_versioned_parent=join_versioned.append), there.node)
-    response_topic = named(f"{prefix}SUBSCRIPTION-RESPONSE-", "-subscription-response") + "-topic"
-    response_sink = named("KTABLE-SINK-", "-subscription-response-sink")
-    response_source = named("KTABLE-SOURCE-", "-subscription-response-source")
-
-    def write_response(topology: Topology, parents: tuple[str, ...]) -> None:
-        write_exchange(topology, parents, response_topic, response_sink, response_source, primary_key, response, line)
-
-    response_node = draft.add(DraftNode(response_source, line, write_response), lookup_node, foreign_node)
-    sources = here.sources | {response_source}
-    draft.copartitioned.append(sources)
-    primary_stores = left._table.view_stores()
-    resolve = named(f"{prefix}SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-", "-subscription-response-resolver")
-
-    def write_resolve(topology: Topology, parents: tuple[str, ...]) -> None:
-        operator = ResponseJoin(here.name, primary_value, joiner, is_left)
-        topology.add_node(ProcessorNode(resolve, parents, operator, (), line))
-        topology.connect_processor_and_state_stores(resolve, *primary_stores)
-
-    resolve_node = draft.add(DraftNode(resolve, line, write_resolve), response_node)
-    result = named(f"{prefix}OUTPUT-", "-result")
-    kept = materialized(draft, store, f"{prefix}OUTPUT-")
+    join = _ForeignKeyJoin(here, there, line, given)
+    subscription = join.subscribe(extractor, is_left)
+    answers = join.look_up(subscription, right._table)
+    response = join.respond(answers)
+    resolved = join.resolve(response, left._table, joiner, is_left)
+    result = join.named("OUTPUT-", "-result")
+    kept = materialized(here.draft, store, f"{_FK}OUTPUT-")
     kept.key, kept.value = kept.key or here.key, kept.value or given_serde(value)
     table = SourceDraft(kept, kept.is_queryable)
-    node = DraftNode(result, line, source_table_write(draft, result, table, line), output_versioned=kept.is_versioned)
-    draft.add(node, resolve_node)
-    place = here.moved(result, node, value=kept.value, sources=sources)
-    return draft.handles.table(place, table, kept.store_name if kept.is_queryable else None)
+    write = source_table_write(here.draft, result, table, line)
+    node = here.draft.add(DraftNode(result, line, write, output_versioned=kept.is_versioned), resolved)
+    place = here.moved(result, node, value=kept.value, sources=here.sources | {response.name})
+    return here.draft.handles.table(place, table, kept.store_name if kept.is_queryable else None)
+
+
+_FK = "KTABLE-FK-JOIN-"
+
+
+class _ForeignKeyJoin:
+    """The steps of a foreign-key join, in the order in which Kafka Streams names them."""
+
+    def __init__(self, here: Place, there: Place, line: Line, given: str | None) -> None:
+        self.draft = draft = here.draft
+        self.here, self.there, self.line, self.given = here, there, line, given
+        self.primary_key, self.foreign_key = here.key or draft.default_key, there.key or draft.default_key
+        self.primary_value, self.foreign_value = here.value or draft.default_value, there.value or draft.default_value
+
+    def named(self, kind: str, suffix: str, prefix: str = _FK) -> str:
+        """The next generated name, or the given one with its suffix."""
+        return self.draft.name(prefix + kind, self.given, suffix)
+
+    def subscribe(self, extractor: Callable[[Any, Any], Any], is_left: bool) -> DraftNode:
+        """Send each entry's foreign key to the lane of that key."""
+        topic = self.named("SUBSCRIPTION-REGISTRATION-", "-subscription-registration") + "-topic"
+        send = self.named("SUBSCRIPTION-REGISTRATION-", "-subscription-registration-processor")
+        versioned: list[str] = []
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            operator = SubscriptionSend(extractor, self.foreign_key, self.primary_value, is_left, bool(versioned))
+            topology.add_node(ProcessorNode(send, parents, operator, (), self.line))
+
+        node = DraftNode(send, self.line, write, on_versioned_parent=versioned.append)
+        self.draft.add(node, self.here.node)
+        exchange = self._exchange("subscription-registration", topic, self.foreign_key, SubscriptionSerde(self.primary_key))
+        self.draft.copartitioned.append(self.there.sources | {exchange.name})
+        return self.draft.add(exchange, node)
+
+    def look_up(self, subscription: DraftNode, foreign: TableDraft) -> tuple[DraftNode, DraftNode]:
+        """Remember subscriptions; answer a new one from the foreign table, and all of them when the table changes."""
+        store = self.named("SUBSCRIPTION-STATE-STORE-", "-subscription-store")
+        receive = self.named("SUBSCRIPTION-PROCESSOR-", "-subscription-receive")
+        spec = subscription_store_spec(store)
+        receiver = SubscriptionReceive(store, self.foreign_key, self.primary_key)
+        received = self._node(receive, lambda: receiver, subscription, spec=spec)
+        foreign_stores = foreign.view_stores()
+        lookup = self.named("SUBSCRIPTION-PROCESSOR-", "-subscription-join-foreign")
+        looked_up = self._node(lookup, lambda: SubscriptionJoin(self.there.name), received, stores=foreign_stores)
+        change = self.named("SUBSCRIPTION-PROCESSOR-", "-foreign-join-subscription")
+        versioned: list[str] = []
+        changed = self._node(
+            change,
+            lambda: ForeignTableJoin(store, self.foreign_key, self.primary_key, bool(versioned)),
+            self.there.node,
+            spec=spec,
+        )
+        changed.on_versioned_parent = versioned.append
+        return looked_up, changed
+
+    def respond(self, answers: tuple[DraftNode, DraftNode]) -> DraftNode:
+        """Send the answers back to the lane of the primary key."""
+        topic = self.named("SUBSCRIPTION-RESPONSE-", "-subscription-response") + "-topic"
+        exchange = self._exchange("subscription-response", topic, self.primary_key, ResponseSerde(self.foreign_value))
+        self.draft.copartitioned.append(self.here.sources | {exchange.name})
+        return self.draft.add(exchange, *answers)
+
+    def resolve(self, response: DraftNode, primary: TableDraft, joiner: Callable[[Any, Any], Any], is_left: bool) -> DraftNode:
+        """Join an answer with the entry that asked, unless the entry has changed since."""
+        stores = primary.view_stores()
+        resolve = self.named("SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-", "-subscription-response-resolver")
+        operator = ResponseJoin(self.here.name, self.primary_value, joiner, is_left)
+        return self._node(resolve, lambda: operator, response, stores=stores)
+
+    def _exchange(self, what: str, topic: str, key: Serde[Any], value: Serde[Any]) -> DraftNode:
+        sink = self.named("KTABLE-SINK-", f"-{what}-sink", prefix="")
+        source = self.named("KTABLE-SOURCE-", f"-{what}-source", prefix="")
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            write_exchange(topology, parents, topic, sink, source, key, value, self.line)
+
+        return DraftNode(source, self.line, write)
+
+    def _node(
+        self,
+        name: str,
+        operator: Callable[[], Operator],
+        parent: DraftNode,
+        *,
+        spec: StoreSpec | None = None,
+        stores: Sequence[str] = (),
+    ) -> DraftNode:
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            topology.add_node(ProcessorNode(name, parents, operator(), (), self.line))
+            if spec is not None:
+                topology.add_state_store(spec, name)
+            topology.connect_processor_and_state_stores(name, *stores)
+
+        return self.draft.add(DraftNode(name, self.line, write), parent)

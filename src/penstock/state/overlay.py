@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sortedcontainers import SortedList
 
 from penstock.errors import StateError
+from penstock.state.bounds import after
 
 if TYPE_CHECKING:
     from penstock.state.engines.engine import Engine
@@ -25,6 +26,7 @@ Log = Callable[[list[bytes], "list[bytes | None]"], Columns]
 
 _FIRST_CHUNK = 16
 _LARGEST_CHUNK = 4096
+_WORTH_SKIPPING = 8
 
 
 @dataclass(slots=True)
@@ -71,7 +73,7 @@ class Space:
     changelog is written, None for not at all; with `log_all` also deletions of what was not there are logged.
     """
 
-    __slots__ = ("_engine", "_order", "base", "dirty", "log", "log_all", "name", "silent")
+    __slots__ = ("_dead", "_engine", "_front", "_order", "base", "dirty", "log", "log_all", "name", "silent")
 
     def __init__(self, engine: Engine, name: str, log: Log | None, log_all: bool) -> None:
         self._engine = engine
@@ -81,7 +83,11 @@ class Space:
         self.dirty: dict[bytes, bytes | None] = {}
         self.base: dict[bytes, bytes | None] = {}
         self.silent: set[bytes] = set()
-        self._order: SortedList | None = None
+        # For scans, and empty before the first: written keys in order, those left out of it because they are deleted,
+        # and where a scan from a certain key may start because all that the engine has before is deleted.
+        self._order = SortedList()
+        self._dead: set[bytes] = set()
+        self._front: dict[bytes | None, bytes] = {}
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key as this epoch sees it."""
@@ -96,7 +102,16 @@ class Space:
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set a key's value; None deletes it."""
+        if self._dead and value is not None and key in self._dead:
+            self._dead.discard(key)
+            self._order.add(key)
         self.dirty[key] = value
+
+    def bulk(self) -> dict[bytes, bytes | None]:
+        """The dict to write many keys into, at once and with nothing in between."""
+        self._order.update(self._dead)
+        self._dead.clear()
+        return self.dirty
 
     def expire(self, key: bytes, value: bytes) -> None:
         """Delete a key, whose value was just scanned, without a word in the changelog."""
@@ -114,14 +129,14 @@ class Space:
         """
         if upper is not None and (lower or b"") >= upper:
             return iter(())
-        stored = self._engine.scan(self.name, lower, upper, reverse)
         if not self.dirty:
-            return stored
-        written = self._written(lower, upper, reverse)
-        first = next(written, None)
-        if first is None:
-            return stored
-        return self._merge(stored, first, written, reverse)
+            return self._engine.scan(self.name, lower, upper, reverse)
+        start = lower if reverse else self._front.get(lower, lower)
+        if upper is not None and (start or b"") >= upper:
+            stored: Iterator[tuple[bytes, bytes]] = iter(())
+        else:
+            stored = self._engine.scan(self.name, start, upper, reverse)
+        return self._merge(lower, stored, self._written(lower, upper, reverse), reverse)
 
     def count(self) -> int:
         """How many keys the space has, as exactly as the engine knows its own."""
@@ -167,43 +182,58 @@ class Space:
         self.dirty.clear()
         self.base.clear()
         self.silent.clear()
-        self._order = None
+        self._order.clear()
+        self._dead.clear()
+        self._front.clear()
 
     def _sorted(self) -> SortedList:
-        """The epoch's keys in order, made at the first scan and then kept up by what was added since.
+        """The keys that the epoch wrote, in order, with what was added since the last scan.
 
         A dict remembers the order of arrival and no key leaves it before the epoch ends, so the newest are at its end.
         """
-        order = self._order
-        if order is None:
-            order = self._order = SortedList(self.dirty)
-            return order
-        fresh = len(self.dirty) - len(order)
+        order, dirty = self._order, self.dirty
+        fresh = len(dirty) - len(order) - len(self._dead)
         if fresh == 1:
-            order.add(next(reversed(self.dirty)))
+            key = next(reversed(dirty))
+            if dirty[key] is None:
+                self._dead.add(key)
+            else:
+                order.add(key)
         elif fresh:
-            order.update(islice(reversed(self.dirty), fresh))
+            keys = list(islice(reversed(dirty), fresh))
+            order.update(key for key in keys if dirty[key] is not None)
+            self._dead.update(key for key in keys if dirty[key] is None)
         return order
 
     def _written(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[bytes]:
-        """The epoch's keys within bounds, taken in chunks: most scans are short, and the order may grow meanwhile."""
-        size, inclusive = _FIRST_CHUNK, (True, False)
+        """The keys within bounds that the epoch gave a value.
+
+        Taken in chunks, because most scans are short and the order may change meanwhile. Keys that turn out to be
+        deleted leave the order, so that who takes entries off one end does not pass all that were there before.
+        """
+        dirty, size, inclusive = self.dirty, _FIRST_CHUNK, (True, False)
         while True:
-            chunk = list(islice(self._sorted().irange(lower, upper, inclusive, reverse), size))
+            order = self._sorted()
+            chunk = list(islice(order.irange(lower, upper, inclusive, reverse), size))
+            for key in chunk:
+                if dirty[key] is None:
+                    order.discard(key)
+                    self._dead.add(key)
             yield from chunk
             if len(chunk) < size:
                 return
             if reverse:
-                upper, inclusive = chunk[-1], (True, False)
+                upper = chunk[-1]
             else:
                 lower, inclusive = chunk[-1], (False, False)
             size = min(size * 4, _LARGEST_CHUNK)
 
     def _merge(
-        self, stored: Iterator[tuple[bytes, bytes]], first: bytes, written: Iterator[bytes], reverse: bool
+        self, lower: bytes | None, stored: Iterator[tuple[bytes, bytes]], written: Iterator[bytes], reverse: bool
     ) -> Iterator[tuple[bytes, bytes]]:
         dirty = self.dirty
-        mine: bytes | None = first
+        deleted, last = 0, b""
+        mine = next(written, None)
         for key, value in stored:
             while mine is not None and (mine > key if reverse else mine < key):
                 own = dirty[mine]
@@ -211,12 +241,17 @@ class Space:
                     yield mine, own
                 mine = next(written, None)
             if mine == key:
-                own = dirty[key]
                 mine = next(written, None)
-                if own is not None:
-                    yield key, own
-            else:
-                yield key, value
+            own = dirty.get(key, value)
+            if own is None:
+                deleted, last = deleted + (deleted >= 0), key
+                continue
+            if deleted > _WORTH_SKIPPING and not reverse:
+                self._front[lower] = after(last)
+            deleted = -1  # from here on they are not the first ones
+            yield key, own
+        if deleted > _WORTH_SKIPPING and not reverse:
+            self._front[lower] = after(last)
         while mine is not None:
             own = dirty[mine]
             if own is not None:

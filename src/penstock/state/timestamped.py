@@ -172,7 +172,7 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         """Make bytes of what is held as objects; nothing that is read changes."""
         objects = self._objects
         if objects:
-            written, name, serialize = self._space.dirty, self._name_bytes, self._serialize
+            written, name, serialize = self._space.bulk(), self._name_bytes, self._serialize
             for key, held in objects.items():
                 written[name(key)] = None if held is None else _pack(held[1]) + serialize(held[0])
             objects.clear()

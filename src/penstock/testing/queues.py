@@ -13,6 +13,7 @@ from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata
 class Raw(NamedTuple):
     """A record as it lies in a topic."""
 
+    topic: str
     offset: int
     key: bytes | None
     value: bytes | None
@@ -21,19 +22,18 @@ class Raw(NamedTuple):
 
 
 class TopicQueue:
-    """The waiting records of one topic; only the head is decoded, for its event time may depend on those before."""
+    """The waiting records of one topic, or of all topics of a pattern; only the head is decoded, for its event time may depend on those before."""
 
-    def __init__(self, topic: str, intake: Intake) -> None:
-        self.topic = topic
+    def __init__(self, intake: Intake) -> None:
         self.intake = intake
         self._offset = 0
         self._waiting: deque[Raw] = deque()
-        self._head: tuple[Arrival, int] | None = None
+        self._head: tuple[Arrival, RecordMetadata] | None = None
         self._partition_time = NO_TIMESTAMP
 
-    def add(self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+    def add(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
         """One more record at the end."""
-        self._waiting.append(Raw(self._offset, key, value, timestamp, headers))
+        self._waiting.append(Raw(topic, self._offset, key, value, timestamp, headers))
         self._offset += 1
         self._decode_head()
 
@@ -50,18 +50,18 @@ class TopicQueue:
     def take(self) -> tuple[Arrival, RecordMetadata]:
         """The next record."""
         assert self._head is not None
-        arrival, offset = self._head
+        arrival, metadata = self._head
         self._head = None
         self._partition_time = max(self._partition_time, arrival.timestamp)
         self._decode_head()
-        return arrival, RecordMetadata(self.topic, 0, offset)
+        return arrival, metadata
 
     def _decode_head(self) -> None:
         while self._head is None and self._waiting:
             raw = self._waiting.popleft()
-            arrival = self.intake.decode(self.topic, *raw, self._partition_time)
+            arrival = self.intake.decode(*raw, self._partition_time)
             if arrival is not None:
-                self._head = (arrival, raw.offset)
+                self._head = (arrival, RecordMetadata(raw.topic, 0, raw.offset))
 
 
 class TopicQueues:
@@ -73,11 +73,12 @@ class TopicQueues:
 
     def add(self, topic: str, intake: Intake, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
         """A record for a topic that `intake` reads."""
-        queue = self._queues.get(intake.node.name if intake.node.pattern else topic)
+        name = intake.node.name if intake.node.pattern else topic
+        queue = self._queues.get(name)
         if queue is None:
-            queue = self._queues[intake.node.name if intake.node.pattern else topic] = TopicQueue(topic, intake)
+            queue = self._queues[name] = TopicQueue(intake)
         was_empty = queue.is_empty
-        queue.add(key, value, timestamp, headers)
+        queue.add(topic, key, value, timestamp, headers)
         if was_empty and not queue.is_empty:
             self._ready.push(queue)
 

@@ -61,13 +61,10 @@ class TestFilter:
         with pytest.raises(TopologyError, match=rf"{verb} calls its function with \(key, value\).*test_tables.py"):
             getattr(StreamsBuilder().table("in"), verb)(lambda value: True)
 
-    def test_over_a_versioned_table_forwards_only_what_became_the_latest(self) -> None:
+    def test_over_a_versioned_table_sends_all_tombstones(self) -> None:
         builder = StreamsBuilder()
-        table = builder.table("in", store=Store("history", history="1h"))
-        table.filter(big).group_by(lambda key, value: (key, value)).count().to_stream().to("out")
-        got = run(builder, ("in", "a", 5, 10), ("in", "a", 0, 5), ("in", "a", 7, 20))
-        assert got[0] == ("a", 1)
-        assert ("a", 0) not in got[:2]
+        builder.table("in", store=Store("history", history="1h")).filter(big).to_stream().to("out")
+        assert run(builder, ("in", "a", 1, 10), ("in", "a", 2, 20)) == [("a", None), ("a", 2)]
 
 
 class TestMapValues:
@@ -263,6 +260,15 @@ class TestGroupBy:
             store="lists",
         )
         assert self.last(builder, "lists") == {"x": [], "y": [5]}
+
+    def test_of_a_versioned_table_passes_over_what_did_not_become_the_latest(self) -> None:
+        for history, expected in ((None, [1, 2]), ("1h", [1])):
+            builder = StreamsBuilder()
+            table = builder.table("in", store=Store("kept", history=history))
+            sums = table.group_by(lambda key, value: ("all", value), value=int).reduce(lambda a, b: b, lambda a, b: a)
+            sums.to_stream().to("out")
+            got = run(builder, ("in", "a", 1, 10), ("in", "a", 2, 5), caching=False)
+            assert list(dict.fromkeys(value for _, value in got)) == expected
 
     def test_named_groups_share_their_exchange(self) -> None:
         builder = StreamsBuilder()

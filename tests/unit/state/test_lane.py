@@ -202,6 +202,33 @@ def test_a_bare_space_is_scanned_by_prefix_and_counted(home: Home) -> None:
     assert store.approximate_num_entries() == 3
 
 
+def test_a_queue_is_taken_from_its_front_without_passing_what_is_gone(home: Home) -> None:
+    lane = home.lane()
+    store = lane.store(raw())
+    for number in range(0, 400, 2):
+        store.put(b"%04d" % number, b"old")
+    lane.commit(0)
+    taken = []
+    for number in range(1, 400, 2):
+        store.put(b"%04d" % number, b"new")
+        for _ in range(2):
+            key, _ = next(store.scan())
+            taken.append(key)
+            store.delete(key)
+            assert store.get(key) is None
+        if number == 199:
+            store.put(b"0000", b"again")
+            assert next(store.scan()) == (b"0000", b"again")
+            assert next(store.scan(b"0000", b"0001")) == (b"0000", b"again")
+            store.delete(b"0000")
+    assert taken == [b"%04d" % number for number in range(400)]
+    assert list(store.scan()) == []
+    assert list(store.scan(reverse=True)) == []
+    assert list(store.scan(None, b"0100")) == []
+    lane.discard()
+    assert len(list(store.scan())) == 200
+
+
 def test_a_store_is_opened_once_and_as_one_thing(home: Home) -> None:
     lane = home.lane()
     assert lane.store(raw()) is lane.store(raw())

@@ -1,0 +1,12 @@
+"""The whole mapping from Kafka Streams to Penstock, put together; each part is a module that reads like a list."""
+
+from __future__ import annotations
+
+from conformance.parity.driver import DRIVER
+from conformance.parity.options import OPTIONS
+from conformance.parity.processors import PROCESSORS
+from conformance.parity.rules import Rules
+from conformance.parity.verbs import VERBS
+from conformance.parity.windows import WINDOWS
+
+MAPPING: Rules = {**VERBS, **OPTIONS, **WINDOWS, **PROCESSORS, **DRIVER}

@@ -2,6 +2,8 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.lang.reflect.Field;
+import java.lang.reflect.Method;
 import java.util.HexFormat;
 import java.util.Map;
 import java.util.TreeMap;
@@ -9,6 +11,7 @@ import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.TopologyTestDriver;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.processor.StateStore;
+import org.apache.kafka.streams.processor.internals.InternalProcessorContext;
 import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.SessionStore;
@@ -16,6 +19,8 @@ import org.apache.kafka.streams.state.ValueAndTimestamp;
 import org.apache.kafka.streams.state.VersionedKeyValueStore;
 import org.apache.kafka.streams.state.VersionedRecord;
 import org.apache.kafka.streams.state.WindowStore;
+import org.apache.kafka.streams.state.internals.ThreadCache;
+import org.apache.kafka.streams.state.internals.WrappedStateStore;
 
 /** What is in the stores of a driver, through their public read methods. */
 @SuppressWarnings("unchecked")
@@ -37,6 +42,7 @@ final class Contents {
                 continue;
             }
             try {
+                forgetCached(entry.getValue());
                 read(entry.getValue(), content);
             } catch (UnsupportedOperationException | ClassCastException | IllegalArgumentException error) {
                 // A join's store whose window has no length gives windows that Kafka Streams itself refuses to name.
@@ -45,6 +51,41 @@ final class Contents {
             }
         }
         return stores;
+    }
+
+    /**
+     * Empties the record cache above a window or session store. All of it was flushed by the last commit, but the cache
+     * goes on showing what the store itself has expired.
+     */
+    private static void forgetCached(StateStore store) {
+        StateStore layer = store;
+        while (layer instanceof WrappedStateStore<?, ?, ?> wrapper) {
+            if (layer.getClass().getSimpleName().matches("Caching(Window|Session)Store|TimeOrderedCachingWindowStore")) {
+                try {
+                    Field context = field(layer.getClass(), "internalContext", "context");
+                    String name = (String) field(layer.getClass(), "cacheName").get(layer);
+                    ThreadCache cache = ((InternalProcessorContext<?, ?>) context.get(layer)).cache();
+                    Method clear = ThreadCache.class.getDeclaredMethod("clear", String.class);
+                    clear.setAccessible(true);
+                    clear.invoke(cache, name);
+                } catch (ReflectiveOperationException error) {
+                    throw new IllegalStateException(error);
+                }
+            }
+            layer = wrapper.wrapped();
+        }
+    }
+
+    private static Field field(Class<?> owner, String... names) throws NoSuchFieldException {
+        for (String name : names) {
+            for (Field field : owner.getDeclaredFields()) {
+                if (field.getName().equals(name)) {
+                    field.setAccessible(true);
+                    return field;
+                }
+            }
+        }
+        throw new NoSuchFieldException(String.join(" or ", names));
     }
 
     private void read(StateStore store, ObjectNode content) {

@@ -303,12 +303,16 @@ final class Dsl {
         return (Materialized<Object, Long, S>) (Materialized<?, ?, ?>) s.<S>materialized();
     }
 
+    /** Without a store, the overload without Materialized: it numbers the nodes that follow differently. */
     private Object grouped(Stage s) {
         KGroupedStream<Object, Object> in = input(s, 0);
+        boolean bare = !s.has("store") && !s.has("name");
         return switch (verb(s)) {
-            case "count" -> in.count(s.named(), counted(s));
-            case "reduce" -> in.reduce(Library.reducer(s.text("fn")), s.named(), s.materialized());
-            case "aggregate" -> in.aggregate(initializer(s), Library.aggregator(s.text("fn")), s.named(), s.materialized());
+            case "count" -> s.has("store") ? in.count(s.named(), counted(s)) : in.count(s.named());
+            case "reduce" -> bare ? in.reduce(Library.reducer(s.text("fn")))
+                    : in.reduce(Library.reducer(s.text("fn")), s.named(), s.materialized());
+            case "aggregate" -> bare ? in.aggregate(initializer(s), Library.aggregator(s.text("fn")))
+                    : in.aggregate(initializer(s), Library.aggregator(s.text("fn")), s.named(), s.materialized());
             case "cogroup" -> in.cogroup(Library.aggregator(s.text("fn")));
             case "windowed_by" -> emitting(by(in, Stage.windows(s.args.path("windows"))), s);
             default -> throw new IllegalArgumentException("grouped verb " + s.op);
@@ -333,33 +337,51 @@ final class Dsl {
 
     private Object windowed(Stage s) {
         Object handle = input(s, 0);
-        if (handle instanceof TimeWindowedCogroupedKStream<?, ?> cogrouped) {
-            return ((TimeWindowedCogroupedKStream<Object, Object>) cogrouped)
-                    .aggregate(initializer(s), s.named(), s.<WindowStore<Bytes, byte[]>>materialized());
+        Materialized<Object, Object, WindowStore<Bytes, byte[]>> store = s.has("store") ? s.materialized() : null;
+        if (handle instanceof TimeWindowedCogroupedKStream<?, ?>) {
+            TimeWindowedCogroupedKStream<Object, Object> in = (TimeWindowedCogroupedKStream<Object, Object>) handle;
+            return store == null ? in.aggregate(initializer(s), s.named()) : in.aggregate(initializer(s), s.named(), store);
         }
         TimeWindowedKStream<Object, Object> in = (TimeWindowedKStream<Object, Object>) handle;
-        return switch (verb(s)) {
-            case "count" -> in.count(s.named(), counted(s));
-            case "reduce" -> in.reduce(Library.reducer(s.text("fn")), s.named(), s.materialized());
-            case "aggregate" -> in.aggregate(initializer(s), Library.aggregator(s.text("fn")), s.named(), s.materialized());
-            default -> throw new IllegalArgumentException("windowed verb " + s.op);
-        };
+        switch (verb(s)) {
+            case "count":
+                return store == null ? in.count(s.named()) : in.count(s.named(), counted(s));
+            case "reduce":
+                var reducer = Library.reducer(s.text("fn"));
+                return store == null ? in.reduce(reducer, s.named()) : in.reduce(reducer, s.named(), store);
+            case "aggregate":
+                var aggregator = Library.aggregator(s.text("fn"));
+                return store == null ? in.aggregate(initializer(s), aggregator, s.named())
+                        : in.aggregate(initializer(s), aggregator, s.named(), store);
+            default:
+                throw new IllegalArgumentException("windowed verb " + s.op);
+        }
     }
 
     private Object sessions(Stage s) {
         Object handle = input(s, 0);
-        if (handle instanceof SessionWindowedCogroupedKStream<?, ?> cogrouped) {
-            return ((SessionWindowedCogroupedKStream<Object, Object>) cogrouped).aggregate(initializer(s),
-                    Library.merger(s.text("merger")), s.named(), s.<SessionStore<Bytes, byte[]>>materialized());
+        Materialized<Object, Object, SessionStore<Bytes, byte[]>> store = s.has("store") ? s.materialized() : null;
+        if (handle instanceof SessionWindowedCogroupedKStream<?, ?>) {
+            SessionWindowedCogroupedKStream<Object, Object> in = (SessionWindowedCogroupedKStream<Object, Object>) handle;
+            var merger = Library.merger(s.text("merger"));
+            return store == null ? in.aggregate(initializer(s), merger, s.named())
+                    : in.aggregate(initializer(s), merger, s.named(), store);
         }
         SessionWindowedKStream<Object, Object> in = (SessionWindowedKStream<Object, Object>) handle;
-        return switch (verb(s)) {
-            case "count" -> in.count(s.named(), counted(s));
-            case "reduce" -> in.reduce(Library.reducer(s.text("fn")), s.named(), s.materialized());
-            case "aggregate" -> in.aggregate(initializer(s), Library.aggregator(s.text("fn")), Library.merger(s.text("merger")),
-                    s.named(), s.materialized());
-            default -> throw new IllegalArgumentException("session verb " + s.op);
-        };
+        switch (verb(s)) {
+            case "count":
+                return store == null ? in.count(s.named()) : in.count(s.named(), counted(s));
+            case "reduce":
+                var reducer = Library.reducer(s.text("fn"));
+                return store == null ? in.reduce(reducer, s.named()) : in.reduce(reducer, s.named(), store);
+            case "aggregate":
+                var aggregator = Library.aggregator(s.text("fn"));
+                var merger = Library.merger(s.text("merger"));
+                return store == null ? in.aggregate(initializer(s), aggregator, merger, s.named())
+                        : in.aggregate(initializer(s), aggregator, merger, s.named(), store);
+            default:
+                throw new IllegalArgumentException("session verb " + s.op);
+        }
     }
 
     private Object cogrouped(Stage s) {
@@ -368,7 +390,8 @@ final class Dsl {
             case "cogroup":
                 return in.cogroup(this.<KGroupedStream<Object, Object>>input(s, 1), Library.aggregator(s.text("fn")));
             case "aggregate":
-                return in.aggregate(initializer(s), s.named(), s.materialized());
+                return s.has("store") ? in.aggregate(initializer(s), s.named(), s.materialized())
+                        : in.aggregate(initializer(s), s.named());
             case "windowed_by":
                 Object windows = Stage.windows(s.args.path("windows"));
                 if (windows instanceof SessionWindows sessions) {
@@ -382,12 +405,22 @@ final class Dsl {
 
     private Object regrouped(Stage s) {
         KGroupedTable<Object, Object> in = input(s, 0);
-        return switch (verb(s)) {
-            case "count" -> in.count(s.named(), counted(s));
-            case "reduce" -> in.reduce(Library.reducer(s.text("fn")), Library.reducer(s.text("subtract")), s.named(), s.materialized());
-            case "aggregate" -> in.aggregate(initializer(s), Library.aggregator(s.text("fn")), Library.aggregator(s.text("subtract")),
-                    s.named(), s.materialized());
-            default -> throw new IllegalArgumentException("regrouped verb " + s.op);
-        };
+        Materialized<Object, Object, KeyValueStore<Bytes, byte[]>> store = s.has("store") ? s.materialized() : null;
+        switch (verb(s)) {
+            case "count":
+                return store == null ? in.count(s.named()) : in.count(s.named(), counted(s));
+            case "reduce":
+                var add = Library.reducer(s.text("fn"));
+                var subtract = Library.reducer(s.text("subtract"));
+                return store == null && !s.has("name") ? in.reduce(add, subtract)
+                        : in.reduce(add, subtract, s.named(), s.materialized());
+            case "aggregate":
+                var adder = Library.aggregator(s.text("fn"));
+                var subtractor = Library.aggregator(s.text("subtract"));
+                return store == null ? in.aggregate(initializer(s), adder, subtractor, s.named())
+                        : in.aggregate(initializer(s), adder, subtractor, s.named(), store);
+            default:
+                throw new IllegalArgumentException("regrouped verb " + s.op);
+        }
     }
 }

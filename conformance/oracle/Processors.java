@@ -109,7 +109,9 @@ final class Processors {
         }
 
         String where() {
-            String source = context().recordMetadata().map(m -> m.topic() + "/" + m.partition() + "/" + m.offset()).orElse("-");
+            // Below a timer there is no record: metadata is then either absent or says null/-1/-1.
+            String source = context().recordMetadata().filter(m -> m.topic() != null)
+                    .map(m -> m.topic() + "/" + m.partition() + "/" + m.offset()).orElse("-");
             return source + "|" + context().currentStreamTimeMs() + "|" + context().currentSystemTimeMs();
         }
 

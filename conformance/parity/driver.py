@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.parity.reasons import JAVA_CLIENT
-from conformance.parity.rules import EVERY_CASE, Missing, Rule, Rules, To
+from conformance.parity.rules import EVERY_CASE, Arguments, Missing, Rule, Rules, To
 
 _DRIVER = "penstock.testing.TopologyTestDriver"
 _INPUT = "penstock.testing.InputTopic"
@@ -32,7 +32,7 @@ _TEST_DRIVER = (
     Rule(
         "getStateStore getKeyValueStore getTimestampedKeyValueStore getVersionedKeyValueStore getWindowStore "
         "getTimestampedWindowStore getSessionStore",
-        To(f"{_DRIVER}.store", {"String": "name"}, _ALWAYS),
+        To(f"{_DRIVER}.store", {"String": "name"}),
     ),
     Rule("getAllStateStores", To(f"{_DRIVER}.stores", verbs=_ALWAYS)),
     Rule("producedTopicNames", To(f"{_DRIVER}.produced_topic_names", verbs=_ALWAYS)),
@@ -51,22 +51,24 @@ _INPUT_TOPIC = (
     Rule("pipeRecordList", To(f"{_INPUT}.pipe_records", {"List": "records"})),
 )
 
-_OUTPUT_TOPIC = tuple(
-    Rule(java, To(f"{_OUTPUT}.{python}", verbs=_ALWAYS if python == "records" else ()))
-    for java, python in {
-        "getQueueSize": "__len__",
-        "isEmpty": "is_empty",
-        "readKeyValue": "read_pair",
-        "readKeyValuesToList": "pairs",
-        "readKeyValuesToMap": "table",
-        "readRecord": "read",
-        "readRecordsToList": "records",
-        "readValue": "read_value",
-        "readValuesToList": "values",
-    }.items()
+_OUTPUT_TOPIC = (
+    Rule("getQueueSize", To(f"{_OUTPUT}.__len__", note="`len(topic)`", bare=True)),
+    *(
+        Rule(java, To(f"{_OUTPUT}.{python}", verbs=_ALWAYS if python == "records" else ()))
+        for java, python in {
+            "isEmpty": "is_empty",
+            "readKeyValue": "read_pair",
+            "readKeyValuesToList": "pairs",
+            "readKeyValuesToMap": "table",
+            "readRecord": "read",
+            "readRecordsToList": "records",
+            "readValue": "read_value",
+            "readValuesToList": "values",
+        }.items()
+    ),
 )
 
-_RECORD = {"Object": ("key", "value"), "Instant": "timestamp", "Long": "timestamp", "Headers": "headers"}
+_RECORD: Arguments = {"Object": ("key", "value"), "Instant": "timestamp", "Long": "timestamp", "Headers": "headers"}
 _UNTIMED = "at the input topic's time"
 _TEST_RECORD = (
     Rule("new", JAVA_CLIENT, ("ConsumerRecord",)),

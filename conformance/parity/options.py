@@ -26,7 +26,7 @@ def _options(target: str, *verbs: str, **more: str) -> tuple[Rule, ...]:
 _MATERIALIZED = (
     Rule(
         "as withStoreType",
-        Missing("Store(engine='memory' | 'lmdb' | 'rocksdb'): the engine of one table"),
+        Missing("Store(engine='memory'): the engine of one table"),
         ("DslStoreSuppliers",),
     ),
     Rule("as", To(_STORE, {"String": "name="}, _KEPT), ("String",)),
@@ -82,20 +82,12 @@ _BUFFER_CONFIG = (
     Rule("withLoggingDisabled", To(f"{_BUFFER}.with_logging_disabled")),
 )
 
-_CONSUMER = "the stream that `split` returns is passed to it"
+_SPLIT = "penstock.KStream.split"
+_PASSED = "whose streams it is called with"
 _BRANCHED = (
-    Rule(
-        "as withName",
-        To("penstock.KStream.split", {"String": ""}, ("stream_split",), fixed="name=", note="and `split(big=predicate)`"),
-    ),
-    Rule(
-        "withConsumer",
-        To("penstock.KStream.split", {"Consumer": "", "String": ""}, ("stream_split",), fixed="predicates", note=_CONSUMER),
-    ),
-    Rule(
-        "withFunction",
-        To("penstock.KStream.split", {"Function": "", "String": ""}, ("stream_split",), fixed="predicates", note=_CONSUMER),
-    ),
+    Rule("as withName", To(_SPLIT, {"String": "named"}, ("stream_split",), note="`split(big=predicate)`")),
+    Rule("withConsumer", To(_SPLIT, {"Consumer": "predicates", "String": "named"}, ("stream_split",), note=_PASSED)),
+    Rule("withFunction", To(_SPLIT, {"Function": "predicates", "String": "named"}, ("stream_split",), note=_PASSED)),
 )
 
 _STRATEGY = "penstock.EmitStrategy"

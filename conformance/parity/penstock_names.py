@@ -82,7 +82,7 @@ def call(method: Method, to: To) -> str:
     found = resolve(to.target)
     arguments = list(dict.fromkeys(_split(to.fixed) + _arguments(method, to.arguments)))
     shown = to.target.removeprefix("penstock.")
-    if not callable(found) or (isinstance(found, type) and issubclass(found, Enum)):
+    if to.bare or not callable(found) or (isinstance(found, type) and issubclass(found, Enum)):
         if arguments:
             raise StaleNameError(f"{to.target} takes no arguments, not {', '.join(arguments)}")
         return shown
@@ -105,7 +105,8 @@ def _checked(target: str, found: Any, positional: list[str], keywords: list[str]
         if keyword not in options or options[keyword].kind is inspect.Parameter.POSITIONAL_ONLY:
             raise StaleNameError(f"{target} has no keyword argument {keyword!r}")
     order = [name for name in known if name in positional]
-    return [f"*{name}" if known[name].kind is inspect.Parameter.VAR_POSITIONAL else name for name in order]
+    # A parameter as text opens with its stars: `*predicates: Any`.
+    return [str(known[name]).partition(name)[0] + name for name in order]
 
 
 def _arguments(method: Method, own: Arguments) -> list[str]:

@@ -10,7 +10,7 @@ from conformance.parity.reasons import (
     STATIC_CLASS,
     UNSEEN_CACHE,
 )
-from conformance.parity.rules import EVERY_CASE, Missing, Rule, Rules, To
+from conformance.parity.rules import EVERY_CASE, Arguments, Missing, Rule, Rules, To
 
 _CONTEXT = "penstock.ProcessorContext"
 _TIMERS = ("processor:stream_timer", "processor:wall_timer")
@@ -114,15 +114,15 @@ _PROCESSORS: Rules = {
 _EXTRACTOR = "penstock.StreamsBuilder.stream"
 
 
-def _extractor(note: str) -> tuple[Rule, ...]:
+def _extractor(note: str, *verbs: str) -> tuple[Rule, ...]:
     said = {"ConsumerRecord": "", "long": ""}
-    return (Rule("new extract onInvalidTimestamp", To(_EXTRACTOR, said, ("builder_stream",), fixed="timestamp=", note=note)),)
+    return (Rule("new extract onInvalidTimestamp", To(_EXTRACTOR, said, verbs, fixed="timestamp=", note=note)),)
 
 
 _ROUTING: Rules = {
-    "processor.TimestampExtractor": _extractor("a function of `(record, partition_time)`"),
+    "processor.TimestampExtractor": _extractor("a function of `(record, partition_time)`", "builder_stream"),
     "processor.FailOnInvalidTimestamp": _extractor("a function that raises"),
-    "processor.LogAndSkipOnInvalidTimestamp": _extractor("a negative result drops the record"),
+    "processor.LogAndSkipOnInvalidTimestamp": _extractor("a negative result drops the record", "builder_stream"),
     "processor.UsePartitionTimeOnInvalidTimestamp": _extractor("a function that returns `partition_time`"),
     "processor.WallclockTimestampExtractor": _extractor("a function that returns the time of day"),
     "processor.TopicNameExtractor": (
@@ -149,7 +149,7 @@ _ROUTING: Rules = {
     ),
 }
 
-_ADD_SOURCE = {
+_ADD_SOURCE: Arguments = {
     "String...": "topics",
     "Pattern": "topics",
     "String": "name",
@@ -157,14 +157,14 @@ _ADD_SOURCE = {
     "TimestampExtractor": "timestamp=",
     "Deserializer": ("key=", "value="),
 }
-_ADD_SINK = {
+_ADD_SINK: Arguments = {
     "String": ("name", "topic"),
     "TopicNameExtractor": "topic",
     "String...": "parents",
     "Serializer": ("key=", "value="),
     "StreamPartitioner": "partitioner=",
 }
-_FILLED_STORE = {
+_FILLED_STORE: Arguments = {
     "StoreBuilder": "spec",
     "String": ("source=", "topic", "processor="),
     "TimestampExtractor": "timestamp=",
@@ -172,10 +172,19 @@ _FILLED_STORE = {
     "ProcessorSupplier": "supplier",
 }
 
+_GLOBAL_EXTRACTOR = To(
+    "penstock.Topology.add_global_store",
+    {**_FILLED_STORE, "TimestampExtractor": ""},
+    ("topology_add_global_store",),
+    note="without the extractor, which Kafka Streams ignores",
+)
+
 _TOPOLOGY = (
     Rule("new", RUNTIME, ("TopologyConfig",)),
     Rule("new", To("penstock.Topology", verbs=("topology_add_source",))),
+    Rule("addSource", To("penstock.Topology.add_source", _ADD_SOURCE), ("AutoOffsetReset",)),
     Rule("addSource", To("penstock.Topology.add_source", _ADD_SOURCE, ("topology_add_source",))),
+    Rule("addSink", To("penstock.Topology.add_sink", _ADD_SINK), ("StreamPartitioner",)),
     Rule("addSink", To("penstock.Topology.add_sink", _ADD_SINK, ("topology_add_sink",))),
     Rule(
         "addProcessor",
@@ -193,7 +202,9 @@ _TOPOLOGY = (
             ("topology_add_state_store",),
         ),
     ),
+    Rule("addGlobalStore", _GLOBAL_EXTRACTOR, ("TimestampExtractor",)),
     Rule("addGlobalStore", To("penstock.Topology.add_global_store", _FILLED_STORE, ("topology_add_global_store",))),
+    Rule("addReadOnlyStateStore", To("penstock.Topology.add_read_only_state_store", _FILLED_STORE), ("TimestampExtractor",)),
     Rule(
         "addReadOnlyStateStore",
         To("penstock.Topology.add_read_only_state_store", _FILLED_STORE, ("topology_add_read_only_store",)),
@@ -237,7 +248,7 @@ _DESCRIPTION: Rules = {
     ),
 }
 
-_WINDOWED_STORE = {"String": "name", "Duration": ("retention=", "window_size="), "boolean": "retain_duplicates="}
+_WINDOWED_STORE: Arguments = {"String": "name", "Duration": ("retention=", "window_size="), "boolean": "retain_duplicates="}
 _ENGINE = "the engine is the application's choice"
 
 

@@ -43,13 +43,17 @@ A tuple serves a type that occurs repeatedly, in order.
 
 @dataclass(frozen=True)
 class To:
-    """Said by `target`, a dotted name, with the arguments for the method's parameters; `fixed` ones come with each call."""
+    """Said by `target`, a dotted name, with the arguments for the method's parameters; `fixed` ones come with each call.
+
+    `bare` is for what is passed on by name rather than called.
+    """
 
     target: str
     arguments: Arguments = field(default_factory=dict)
     verbs: tuple[str, ...] = ()
     fixed: str = ""
     note: str = ""
+    bare: bool = False
 
 
 @dataclass(frozen=True)

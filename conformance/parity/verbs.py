@@ -32,9 +32,14 @@ def _stream_joins(java: str, python: str, kind: str) -> tuple[Rule, ...]:
         ("KTable", "stream_join_table"),
         ("GlobalKTable", "stream_join_global"),
     ):
-        plain = (f"{verb}:{kind}", f"{verb}:{kind}+grace") if other == "KTable" else (f"{verb}:{kind}",)
-        with_key = To(target, arguments, (*plain, f"{verb}(with_key)"))
-        rules += [Rule(java, with_key, (other, "ValueJoinerWithKey")), Rule(java, To(target, arguments, plain), (other,))]
+        plain, keyed = (f"{verb}:{kind}",), ("ValueJoinerWithKey",)
+        graced = (f"{verb}:{kind}+grace",)
+        rules += [
+            Rule(java, To(target, arguments, (*plain, *graced, f"{verb}(with_key)")), (other, "Joined", *keyed)),
+            Rule(java, To(target, arguments, (*plain, *graced)), (other, "Joined")),
+            Rule(java, To(target, arguments, (*plain, f"{verb}(with_key)")), (other, *keyed)),
+            Rule(java, To(target, arguments, plain), (other,)),
+        ]
     return tuple(rules)
 
 
@@ -80,8 +85,8 @@ _BUILDER = (
     _source("stream", "stream", "Collection", "builder_stream_topics"),
     _source("stream", "stream", "Pattern", "builder_stream_pattern"),
     _source("table", "table", "String", "builder_table"),
-    # A global table is always read from the beginning: Kafka Streams refuses a reset policy here.
-    _source("globalTable", "global_table", "String", "builder_global_table", Consumed="key=, value=, timestamp=, name="),
+    # A global topic is always read from its beginning, and Kafka Streams ignores a timestamp extractor here.
+    _source("globalTable", "global_table", "String", "builder_global_table", Consumed="key=, value=, name="),
     Rule("addStateStore", To("penstock.StreamsBuilder.add_state_store", {"StoreBuilder": "spec"}, ("builder_add_state_store",))),
     Rule(
         "addGlobalStore",
@@ -91,7 +96,7 @@ _BUILDER = (
                 "StoreBuilder": "spec",
                 "String": "topic",
                 "ProcessorSupplier": "supplier",
-                "Consumed": "key=, value=, timestamp=, name=",
+                "Consumed": "key=, value=, name=",
             },
             ("builder_add_global_store",),
         ),
@@ -151,17 +156,16 @@ _KTABLE = (
     Rule("queryableStoreName", To("penstock.KTable.queryable_store_name")),
 )
 
-_BRANCH = "penstock.KStream.split"
+_SPLIT = "penstock.KStream.split"
 _BRANCHED_KSTREAM = (
     Rule(
         "branch",
-        To(_BRANCH, {"Predicate": "predicates", "Branched": ""}, ("stream_split",), note="named: `split(big=predicate)`"),
+        To(_SPLIT, {"Predicate": "named", "Branched": ""}, ("stream_split",), note="`split(big=predicate)`"),
+        ("Branched",),
     ),
-    Rule(
-        "defaultBranch",
-        To("penstock.otherwise", {"Branched": ""}, ("stream_split",), fixed="key, value", note="the last of `split`"),
-    ),
-    Rule("noDefaultBranch", To(_BRANCH, fixed="predicates", verbs=("stream_split",), note="without `otherwise`")),
+    Rule("branch", To(_SPLIT, {"Predicate": "predicates"}, ("stream_split",))),
+    Rule("defaultBranch", To("penstock.otherwise", {"Branched": ""}, ("stream_split",), note="the last of `split`", bare=True)),
+    Rule("noDefaultBranch", To(_SPLIT, fixed="predicates", verbs=("stream_split",), note="without `otherwise`")),
 )
 
 VERBS: Rules = {

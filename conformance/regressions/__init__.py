@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.regressions import joins, streams, windows
 from conformance.spec import Case
+
+_ROOMS = (
+    streams.stateless,
+    streams.doors,
+    streams.processors,
+    streams.topology,
+    windows.plain,
+    windows.windowed,
+    windows.suppressed,
+    joins.stream_stream,
+    joins.stream_table,
+    joins.table_table,
+    joins.tables,
+)
 
 
 def regressions() -> Iterator[Case]:
     """All fixed cases."""
-    return iter(())
+    for room in _ROOMS:
+        yield from room()

@@ -40,7 +40,16 @@ from penstock.processor import (
     PunctuationType,
     ValueTransformer,
 )
-from penstock.records import Headers, Record, RecordContext, RecordMetadata, ValueAndTimestamp, VersionedRecord, Windowed
+from penstock.records import (
+    Headers,
+    Record,
+    RecordContext,
+    RecordMetadata,
+    SourceRecord,
+    ValueAndTimestamp,
+    VersionedRecord,
+    Windowed,
+)
 from penstock.serdes import (
     Boolean,
     Bytes,
@@ -106,6 +115,7 @@ __all__ = [
     "Serde",
     "SerializationError",
     "SessionWindowed",
+    "SourceRecord",
     "StateError",
     "Store",
     "StreamsBuilder",

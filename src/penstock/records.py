@@ -51,6 +51,19 @@ class Record(Generic[K, V]):
         return replace(self, headers=headers)
 
 
+@dataclass(frozen=True, slots=True)
+class SourceRecord(Record[K, V]):
+    """A record as it was read: what a timestamp extractor sees.
+
+    `partition_time` is the highest event time its partition has shown before it, -1 if it is the first.
+    """
+
+    topic: str = ""
+    partition: int = 0
+    offset: int = -1
+    partition_time: int = NO_TIMESTAMP
+
+
 class RecordMetadata(NamedTuple):
     """Where the record in hand was read from."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from penstock.dsl.draft import Draft, DraftNode
@@ -20,7 +21,7 @@ from penstock.operators.tables import TableSource
 from penstock.serdes import Json, serde_of
 from penstock.state import StoreSpec
 from penstock.topology import ProcessorNode, SourceNode, Topology, user_line
-from penstock.topology.nodes import TimestampExtractor
+from penstock.topology.nodes import TimestampExtractor, offset_reset
 
 
 class HandleFactory:
@@ -66,16 +67,17 @@ class StreamsBuilder:
         key: Any = None,
         value: Any = None,
         timestamp: TimestampExtractor | None = None,
-        reset: str | None = None,
+        reset: str | timedelta | None = None,
         name: str | None = None,
     ) -> KStream[Any, Any]:
         """Read a topic, several topics, or all topics that match a pattern, as a stream of records.
 
-        `timestamp(record, partition_time)` gives a record's event time in milliseconds; a negative one drops the record.
+        `timestamp(record)` gives a record's event time in milliseconds; a negative one drops the record. `reset` says where to
+        start without a committed offset: `"earliest"`, `"latest"`, `"none"` (fail), or a duration back from now.
         """
         line = user_line()
         if timestamp is not None:
-            checked(timestamp, "record, partition_time", "timestamp=", line)
+            checked(timestamp, "record", "timestamp=", line)
         pattern = topic if isinstance(topic, re.Pattern) else None
         topics = () if isinstance(topic, re.Pattern) else (topic,) if isinstance(topic, str) else tuple(topic)
         if not topics and pattern is None:
@@ -90,7 +92,7 @@ class StreamsBuilder:
             value_serde or self._draft.default_value,
             line,
             timestamp,
-            _reset(reset),
+            offset_reset(reset),
         )
         equal = topics if pattern is None else (f"pattern {pattern.pattern} {pattern.flags}",)
         node = DraftNode(name, line, lambda topology, parents: topology.add_node(source), topics=equal)
@@ -104,14 +106,14 @@ class StreamsBuilder:
         key: Any = None,
         value: Any = None,
         timestamp: TimestampExtractor | None = None,
-        reset: str | None = None,
+        reset: str | timedelta | None = None,
         store: str | Store | None = None,
         name: str | None = None,
     ) -> KTable[Any, Any]:
         """Read a topic as a table: the last value of each key, a null value deletes it."""
         line = user_line()
         if timestamp is not None:
-            checked(timestamp, "record, partition_time", "timestamp=", line)
+            checked(timestamp, "record", "timestamp=", line)
         draft = self._draft
         kept = materialized(draft, store, f"{topic}-")
         kept.key, kept.value = given_serde(key) or kept.key, given_serde(value) or kept.value
@@ -126,7 +128,7 @@ class StreamsBuilder:
             kept.value or draft.default_value,
             line,
             timestamp,
-            _reset(reset),
+            offset_reset(reset),
         )
         write_table = source_table_write(draft, name, table, line)
 
@@ -193,12 +195,6 @@ class StreamsBuilder:
     def build(self) -> Topology:
         """The topology as declared so far."""
         return self._draft.write()
-
-
-def _reset(reset: str | None) -> str | None:
-    if reset not in (None, "earliest", "latest"):
-        raise TopologyError(f"reset is 'earliest' or 'latest', not {reset!r} ({user_line()})")
-    return reset
 
 
 def _ignore(_: object) -> None:

@@ -84,7 +84,8 @@ class Materialized:
             retention_ms=self._retention_ms(windows.retention_ms),
             window_size_ms=windows.size_ms,
             time_ordered=on_close,
-            cached=self.options.caching and not on_close,
+            # Kafka Streams switches the cache off for windows that emit on close, except for these.
+            cached=self.options.caching and not (on_close and isinstance(windows, SlidingWindows)),
             **self._common(draft),
         )
 
@@ -173,11 +174,12 @@ def timestamped_window_store(
     retention: Duration,
     key: Any = str,
     value: Any = dict,
+    retain_duplicates: bool = False,
     logging: bool | Mapping[str, str] = True,
 ) -> StoreSpec:
     """A window store whose values carry an event time, as windowed tables keep them."""
     sizes = {"window_size_ms": duration_ms(window_size), "retention_ms": duration_ms(retention)}
-    return _spec(StoreKind.TIMESTAMPED_WINDOW, name, key, value, logging, **sizes)
+    return _spec(StoreKind.TIMESTAMPED_WINDOW, name, key, value, logging, retain_duplicates=retain_duplicates, **sizes)
 
 
 def session_store(

@@ -40,8 +40,9 @@ def bind_sink(node: SinkNode, lane: Lane, send: Callable[[Row], None], partition
             target = topic if isinstance(topic, str) else topic(key, value, _context(lane, timestamp, headers))
             key_bytes = None if key is None else serialize_key(key)
             value_bytes = None if value is None else serialize_value(value)
-            partition = partitioner(target, key, value, partitions(target)) if partitioner is not None else None
-            send(Row(target, key_bytes, value_bytes, timestamp, headers, partition, exchange))
+            chosen = partitioner(target, key, value, partitions(target)) if partitioner is not None else None
+            for partition in (chosen,) if chosen is None or isinstance(chosen, int) else chosen:
+                send(Row(target, key_bytes, value_bytes, timestamp, headers, partition, exchange))
         except PenstockError:
             raise
         except Exception as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from penstock.errors import ProcessingError
-from penstock.records import Headers, Process, Record
+from penstock.records import Headers, Process, SourceRecord
 from penstock.topology.nodes import SourceNode
 
 
@@ -51,12 +51,18 @@ class Intake:
             ) from error
         if node.timestamp is not None:
             try:
-                timestamp = node.timestamp(Record(decoded_key, decoded_value, timestamp, headers), partition_time)
+                record = SourceRecord(decoded_key, decoded_value, timestamp, headers, topic, 0, offset, partition_time)
+                timestamp = node.timestamp(record)
             except Exception as error:
                 raise ProcessingError(
                     f"the timestamp extractor of {node.name} failed on the record from {topic} at offset {offset}: "
                     f"{type(error).__name__}: {error}\n  the source was declared at {node.line}"
                 ) from error
+        elif timestamp < 0:
+            raise ProcessingError(
+                f"the record from {topic} at offset {offset} has the timestamp {timestamp}; "
+                f"give {node.name} a timestamp= function that says what to do with such records ({node.line})"
+            )
         if timestamp < 0:
             return None
         return Arrival(decoded_key, decoded_value, timestamp, headers)

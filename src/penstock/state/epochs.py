@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from penstock.errors import StateError
+
 META = "/lane"
 """The space of the lane itself; a store's name has no slash."""
 
@@ -35,7 +37,12 @@ def encode_head(head: Head) -> bytes:
 
 def decode_head(data: bytes | None) -> Head:
     """The head from its bytes; that of a new lane from none."""
-    return Head() if data is None else _decode_head(data)
+    if data is None:
+        return Head()
+    head = _decode_head(data)
+    if head.format != _FORMAT:
+        raise StateError(f"the lane is written in format {head.format}, and this is format {_FORMAT}: rebuild it")
+    return head
 
 
 def undo_key(space: str) -> bytes:

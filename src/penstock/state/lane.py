@@ -174,6 +174,9 @@ class LaneView(LaneState):
         """The typed store, as it was."""
         return super().store(replace(spec, cached=False))
 
+    def discard(self) -> None:
+        """Nothing: a view has no open epoch."""
+
     def commit(self, epoch: int) -> Sequence[StoreChanges]:
         """Refuse."""
         raise StateError("a lane that is read as of a committed epoch cannot be committed")

@@ -36,6 +36,7 @@ class Retention:
         self._retention = spec.retention_ms or 0
         self._interval = spec.segment_ms
         self._observed = lane.registers.register(f"{spec.name}/observed_stream_time", -1)
+        self._floor = lane.registers.register(f"{spec.name}/first_segment", 0)
         self._purged = lane.registers.register(f"{spec.name}/purged_segments", 0)
 
     @property
@@ -51,7 +52,7 @@ class Retention:
     @property
     def floor(self) -> int:
         """The first segment that is kept."""
-        return self.segment(self._observed.value - self._retention)
+        return self._floor.value
 
     @property
     def interval(self) -> int:
@@ -59,9 +60,14 @@ class Retention:
         return self._interval
 
     def observe(self, time: int) -> None:
-        """Let the store's time reach `time`."""
+        """Let the store's time reach `time`; segments stay until the next `advance`, as in Kafka Streams."""
         if time > self._observed.value:  # noqa: PLR1730 # at every put: no call
             self._observed.value = time
+
+    def advance(self, time: int) -> None:
+        """Let the store's time reach `time`, and let go of the segments that are past the retention then."""
+        self.observe(time)
+        self._floor.value = self.segment(self._observed.value - self._retention)
 
     def segment(self, time: int) -> int:
         """The segment that a time falls into."""
@@ -95,12 +101,12 @@ class Layout(ABC):
         self._suffix_size = suffix_size
 
     @abstractmethod
-    def put(self, key: bytes, suffix: bytes, value: bytes | None) -> None:
-        """Set an occurrence; None deletes it."""
+    def put(self, segment: int, key: bytes, suffix: bytes, value: bytes | None) -> None:
+        """Set an occurrence, whose time falls into that segment; None deletes it."""
 
     @abstractmethod
-    def get(self, key: bytes, suffix: bytes) -> bytes | None:
-        """The value of an occurrence."""
+    def get(self, segment: int, key: bytes, suffix: bytes) -> bytes | None:
+        """The value of an occurrence, whose time falls into that segment."""
 
     @abstractmethod
     def of_key(self, key: bytes, lower: bytes, upper: bytes, times: range, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
@@ -127,20 +133,21 @@ class Layout(ABC):
         size = self._suffix_size
         floor = self._retention.floor
         for row, value in zip(keys, values, strict=True):
-            if self._retention.segment(_unpack_from(row, len(row) - size)[0]) >= floor:
-                self.put(row[:-size], row[-size:], value)
+            segment = self._retention.segment(_unpack_from(row, len(row) - size)[0])
+            if segment >= floor:
+                self.put(segment, row[:-size], row[-size:], value)
 
 
 class KeyFirst(Layout):
     """Segment, key, suffix: the layout of Kafka Streams' default stores."""
 
-    def put(self, key: bytes, suffix: bytes, value: bytes | None) -> None:
+    def put(self, segment: int, key: bytes, suffix: bytes, value: bytes | None) -> None:
         """See `Layout`."""
-        self._space.put(_pack(self._retention.segment(_unpack_from(suffix)[0])) + key + suffix, value)
+        self._space.put(_pack(segment) + key + suffix, value)
 
-    def get(self, key: bytes, suffix: bytes) -> bytes | None:
+    def get(self, segment: int, key: bytes, suffix: bytes) -> bytes | None:
         """See `Layout`."""
-        return self._space.get(_pack(self._retention.segment(_unpack_from(suffix)[0])) + key + suffix)
+        return self._space.get(_pack(segment) + key + suffix)
 
     def of_key(self, key: bytes, lower: bytes, upper: bytes, times: range, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         """See `Layout`."""
@@ -176,27 +183,26 @@ class TimeFirst(Layout):
         super().__init__(lane, spec, retention, suffix_size)
         self._before_key = before_key
 
-    def put(self, key: bytes, suffix: bytes, value: bytes | None) -> None:
+    def put(self, segment: int, key: bytes, suffix: bytes, value: bytes | None) -> None:
         """See `Layout`."""
         self._space.put(self._main(key, suffix), value)
-        segment = self._retention.segment(_unpack_from(suffix)[0])
         self._space.put(self._INDEX + _pack(segment) + key + suffix, None if value is None else b"")
 
-    def get(self, key: bytes, suffix: bytes) -> bytes | None:
+    def get(self, segment: int, key: bytes, suffix: bytes) -> bytes | None:
         """See `Layout`."""
         return self._space.get(self._main(key, suffix))
 
     def of_key(self, key: bytes, lower: bytes, upper: bytes, times: range, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         """See `Layout`."""
         for suffix, _ in _of_key(self._space, self._INDEX, key, lower, upper, times, reverse):
-            value = self.get(key, suffix)
+            value = self._space.get(self._main(key, suffix))
             if value is not None:
                 yield suffix, value
 
     def of_keys(self, from_key: bytes | None, to_key: bytes | None, times: range, reverse: bool) -> Iterator[Occurrence]:
         """See `Layout`."""
         for key, suffix, _ in _of_keys(self._space, self._INDEX, self._suffix_size, from_key, to_key, times, reverse):
-            value = self.get(key, suffix)
+            value = self._space.get(self._main(key, suffix))
             if value is not None:
                 yield key, suffix, value
 

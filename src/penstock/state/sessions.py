@@ -48,17 +48,13 @@ class SessionStore(Generic[K, V]):
 
     def put(self, session: Windowed, aggregate: V | None) -> bool:
         """Set the aggregate of a key's session; None removes it. False if the session has expired and nothing was done."""
-        key = self._key_bytes(session.key)
-        self._retention.observe(session.end)
-        if self._retention.segment(session.end) < self._retention.floor:
-            return False
-        raw = None if aggregate is None else self._serialize(aggregate)
-        self._layout.put(key, _pack(session.end, session.start), raw)
-        return True
+        self._retention.advance(session.end)
+        return self._put_raw(session, None if aggregate is None else self._serialize(aggregate))
 
     def remove(self, session: Windowed) -> None:
         """Remove a key's session."""
-        self.put(session, None)
+        self._retention.observe(session.end)
+        self._put_raw(session, None)
 
     def fetch(self, key: K, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
         """All sessions of a key."""
@@ -72,7 +68,7 @@ class SessionStore(Generic[K, V]):
         """The aggregate of one session."""
         if end <= self._retention.horizon:
             return None
-        raw = self._layout.get(self._key_bytes(key), _pack(end, start))
+        raw = self._layout.get(self._retention.segment(end), self._key_bytes(key), _pack(end, start))
         return None if raw is None else self._deserialize(raw)
 
     def find_sessions(self, key: K, earliest_end: int, latest_start: int, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
@@ -129,8 +125,15 @@ class SessionStore(Generic[K, V]):
     def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
         """See `Store`."""
         for row in keys:
-            self._retention.observe(_unpack(row[-_SIZE:])[0])
+            self._retention.advance(_unpack(row[-_SIZE:])[0])
         self._layout.restore(keys, values)
+
+    def _put_raw(self, session: Windowed, raw: bytes | None) -> bool:
+        segment, key = self._retention.segment(session.end), self._key_bytes(session.key)
+        if segment < self._retention.floor:
+            return False
+        self._layout.put(segment, key, _pack(session.end, session.start), raw)
+        return True
 
     def _earliest(self, earliest_end: int) -> int:
         return max(earliest_end, self._retention.horizon + 1, 0)

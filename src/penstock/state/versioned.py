@@ -61,7 +61,7 @@ class VersionedKeyValueStore(Generic[K, V]):
         raw_key = self._key_bytes(key)
         if timestamp < self._retention.horizon:
             return NOT_PUT
-        self._retention.observe(timestamp)
+        self._retention.advance(timestamp)
         valid_to = self._put_raw(raw_key, None if value is None else self._serialize(value), timestamp)
         return NEWEST if valid_to is None else valid_to
 
@@ -135,7 +135,7 @@ class VersionedKeyValueStore(Generic[K, V]):
         for row, value in zip(keys, values, strict=True):
             self._space.put(row, value)
             if value is not None:
-                self._retention.observe(next_timestamp_of(value) if row[:1] == _SEGMENT else timestamp_of(value))
+                self._retention.advance(next_timestamp_of(value) if row[:1] == _SEGMENT else timestamp_of(value))
 
     def _key_bytes(self, key: K) -> bytes:
         if key is None:

@@ -36,6 +36,8 @@ class WindowReads(Generic[K, V]):
     _layout: Layout
     _retention: Retention
     _spec: StoreSpec
+    _reach: int
+    """How far back from the observed time windows are still seen."""
 
     def fetch(self, key: K, time: int) -> V | None:
         """The value of a key's window that starts at `time`."""
@@ -89,12 +91,9 @@ class WindowReads(Generic[K, V]):
         """The latest window start the store was given, -1 before the first."""
         return self._retention.observed
 
-    def _oldest(self) -> int:
-        """The oldest window start that is still seen; Kafka Streams' time-ordered stores keep one more."""
-        return self._retention.horizon + (0 if self._spec.time_ordered else 1)
-
     def _limits(self, from_time: int, to_time: int) -> tuple[int, int]:
-        return max(from_time, self._oldest(), 0), min(to_time, self._retention.observed)
+        observed = self._retention.observed
+        return max(from_time, observed - self._reach, 0), min(to_time, observed)
 
     def _segments(self, lowest: int, highest: int) -> range:
         return range(self._retention.segment(lowest), self._retention.segment(highest) + 1)
@@ -126,6 +125,10 @@ class WindowStore(WindowReads[K, V]):
         self._serialize = value.serialize
         self._decode = value.deserialize
         self._retention = Retention(lane, spec)
+        self._reach = (spec.retention_ms or 0) - (0 if spec.time_ordered else 1)  # as far as Kafka Streams' stores reach
+        self._duplicates = spec.retain_duplicates
+        self._interval = spec.segment_ms
+        self._observed = lane.registers.register(f"{spec.name}/observed_stream_time", -1)
         self._sequence = lane.registers.register(f"{spec.name}/sequence", 0)
         self._layout = (
             TimeFirst(lane, spec, self._retention, _SIZE, before_key=8)
@@ -148,26 +151,29 @@ class WindowStore(WindowReads[K, V]):
         """See `Store`."""
         for row in keys:
             time, sequence = _unpack(row[-_SIZE:])
-            self._retention.observe(time)
+            self._retention.advance(time)
             self._sequence.value = max(self._sequence.value, sequence)
         self._layout.restore(keys, values)
 
     def _put_raw(self, key: K, raw: bytes | None, window_start: int) -> bool:
-        duplicates = self._spec.retain_duplicates
-        if duplicates and raw is None:
-            return False
-        self._retention.observe(window_start)
-        if window_start < self._oldest():
-            return False
-        if duplicates:
+        observed = self._observed.value
+        if self._duplicates:
+            if raw is None:
+                return False
             self._sequence.value = (self._sequence.value + 1) & _LAST_SEQUENCE
-        self._layout.put(self._key_bytes(key), _pack(window_start, self._sequence.value), raw)
+        if window_start > observed:
+            self._retention.advance(window_start)
+        elif window_start < observed - self._reach:
+            return False
+        segment = window_start // self._interval if window_start > 0 else 0
+        self._layout.put(segment, self._key_bytes(key), _pack(window_start, self._sequence.value), raw)
         return True
 
     def _fetch_raw(self, key: K, time: int) -> bytes | None:
-        if time < self._oldest():
+        if time < self._observed.value - self._reach:
             return None
-        return self._layout.get(self._key_bytes(key), _pack(time, self._sequence.value))
+        segment = time // self._interval if time > 0 else 0
+        return self._layout.get(segment, self._key_bytes(key), _pack(time, self._sequence.value))
 
 
 class TimestampedWindowStore(WindowStore[K, V]):
@@ -204,6 +210,7 @@ class _Entries(WindowReads[K, ValueAndTimestamp]):
         self._decode = decode
         self._layout = store._layout
         self._retention = store._retention
+        self._reach = store._reach
 
     def _fetch_raw(self, key: K, time: int) -> bytes | None:
         return self._store._fetch_raw(key, time)

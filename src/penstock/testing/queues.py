@@ -22,7 +22,10 @@ class Raw(NamedTuple):
 
 
 class TopicQueue:
-    """The waiting records of one topic, or of all topics of a pattern; only the head is decoded, for its event time may depend on those before."""
+    """The waiting records of one topic, or of all topics of a pattern.
+
+    Only the head is decoded, for its event time may depend on those before.
+    """
 
     def __init__(self, intake: Intake) -> None:
         self.intake = intake

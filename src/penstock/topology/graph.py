@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -25,6 +26,7 @@ from penstock.topology.nodes import (
     SourceNode,
     TimestampExtractor,
     TopicExtractor,
+    offset_reset,
     user_line,
 )
 
@@ -78,7 +80,7 @@ class Topology:
         key: Any = None,
         value: Any = None,
         timestamp: TimestampExtractor | None = None,
-        reset: str | None = None,
+        reset: str | timedelta | None = None,
     ) -> Topology:
         """Add a node that reads topics, or all topics that match one pattern.
 
@@ -91,7 +93,7 @@ class Topology:
         line = user_line()
         if len(names) + (pattern is not None) != len(topics) or not topics:
             raise TopologyError(f"source {name!r} needs topic names or one pattern ({line})")
-        self.add_node(SourceNode(name, names, pattern, _key(key), _value(value), line, timestamp, reset))
+        self.add_node(SourceNode(name, names, pattern, _key(key), _value(value), line, timestamp, offset_reset(reset)))
         return self
 
     def add_processor(self, name: str, supplier: Supplier, *parents: str, stores: Iterable[str] = ()) -> Topology:

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from penstock.errors import TopologyError
 from penstock.processor import Operator
-from penstock.records import Record, RecordContext
+from penstock.records import RecordContext, SourceRecord
 from penstock.serdes import Serde
+from penstock.timing import duration_ms
 
 PACKAGE = str(Path(__file__).parent.parent)
 
-TimestampExtractor = Callable[[Record[Any, Any], int], int]
-"""`extractor(record, partition_time_ms) -> timestamp_ms`; a negative result drops the record."""
+TimestampExtractor = Callable[[SourceRecord[Any, Any]], int]
+"""`extractor(record) -> timestamp_ms`; a negative result drops the record."""
 
 TopicExtractor = Callable[[Any, Any, RecordContext], str]
 """`extractor(key, value, context) -> topic`."""
 
-Partitioner = Callable[[str, Any, Any, int], "int | None"]
-"""`partitioner(topic, key, value, partitions) -> partition`, None for Kafka's default."""
+Partitioner = Callable[[str, Any, Any, int], "int | Collection[int] | None"]
+"""`partitioner(topic, key, value, partitions)`: a partition, several (none drops the record), or None for Kafka's default."""
 
 
 class Line(NamedTuple):
@@ -44,6 +47,18 @@ def user_line() -> Line:
     return Line(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
+def offset_reset(reset: str | timedelta | None) -> str | int | None:
+    """Where to start without a committed offset: a policy's name, or milliseconds back from now."""
+    if reset is None or reset in ("earliest", "latest", "none"):
+        return None if reset is None else str(reset)
+    try:
+        return duration_ms(reset)
+    except (TopologyError, TypeError, ValueError):
+        raise TopologyError(
+            f"reset is 'earliest', 'latest', 'none' or a duration back from now, not {reset!r} ({user_line()})"
+        ) from None
+
+
 @dataclass(frozen=True, slots=True)
 class SourceNode:
     """Reads topics. `internal` sources read an exchange (Kafka Streams' repartition topic) of the topology itself."""
@@ -55,7 +70,7 @@ class SourceNode:
     value: Serde[Any]
     line: Line
     timestamp: TimestampExtractor | None = None
-    reset: str | None = None
+    reset: str | int | None = None
     internal: bool = False
 
     @property

@@ -206,6 +206,15 @@ class TestOnClose:
         assert lane.pipe("k", "c", 4) == []
         assert lane.drops == ["expired window"]
 
+    def test_when_stream_time_jumps_a_cache_still_shows_what_the_store_lets_go_of(self) -> None:
+        cached, uncached = (bench(tumbling(10), emit_on_close=True, cached=cached) for cached in (True, False))
+        for lane in (cached, uncached):
+            assert lane.pipe("k", "a", 3) == []
+        assert cached.pipe("k", "b", 100) == [Result("k", 0, 10, "a", None, 3)]
+        assert uncached.pipe("k", "b", 100) == []
+        for lane in (cached, uncached):
+            assert lane.pipe("k", "c", 110) == [Result("k", 100, 110, "b", None, 100)]
+
     def test_nothing_leaves_twice_after_the_node_was_bound_again(self) -> None:
         lane = bench(tumbling(10), emit_on_close=True, retention_ms=EVER)
         lane.pipe("k", "a", 3)

@@ -59,6 +59,21 @@ class EpochsOf(RuleBasedStateMachine):
         assert list(self.store.prefix_scan(prefix)) == expected
         assert list(self.store.scan(prefix, after_prefix(prefix), reverse=True)) == expected[::-1]
 
+    @rule(lower=bounds, reverse=st.booleans(), times=st.integers(1, 12))
+    def take_off_one_end(self, lower: bytes | None, reverse: bool, times: int) -> None:
+        for _ in range(times):
+            within = sorted(key for key in self.now if lower is None or key >= lower)
+            first = next(self.store.scan(lower, None, reverse), None)
+            assert first == ((within[-1 if reverse else 0], self.now[within[-1 if reverse else 0]]) if within else None)
+            if first is not None:
+                self.store.delete(first[0])
+                del self.now[first[0]]
+
+    @rule(number=st.integers(10, 30))
+    def put_many(self, number: int) -> None:
+        for key in range(number):
+            self.put(b"many-%02d" % key, b"1")
+
     @rule()
     def commit(self) -> None:
         epoch = self.lane.epoch + 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import StateError
-from penstock.state import LaneState, MemoryEngine, StoreChanges
+from penstock.state import LaneState, MemoryEngine, SpaceBatch, StoreChanges
+from penstock.state.epochs import Head, encode_head
 from tests.unit.state.homes import Home, key_value, logged, raw, timestamped
 
 
@@ -145,6 +146,8 @@ def test_a_view_is_for_reading_only(home: Home) -> None:
         view.commit(1)
     with pytest.raises(StateError, match="cannot be written"):
         view.space("raw").expire(b"k", b"1")
+    view.discard()
+    assert view.store(raw()).get(b"k") == b"1"
 
 
 def test_changelog_rows_are_those_of_logged_stores_and_real_changes(home: Home) -> None:
@@ -244,6 +247,13 @@ def test_missing_undo_is_not_guessed() -> None:
     engine._spaces["/lane"].pop(b"undo/raw")
     with pytest.raises(StateError, match="missing"):
         LaneState(engine).roll_back()
+
+
+def test_a_lane_in_another_format_is_refused() -> None:
+    engine = MemoryEngine()
+    engine.write([SpaceBatch("/lane", [b"head"], [encode_head(Head(format=2))])])
+    with pytest.raises(StateError, match="format 2"):
+        LaneState(engine)
 
 
 def test_closing_a_lane_closes_its_engine(home: Home) -> None:

@@ -93,6 +93,16 @@ def test_what_is_past_its_retention_is_only_found_by_its_end_while_its_segment_i
     assert not store.put(Windowed("late", 0, 10), "v")
 
 
+def test_a_removal_moves_time_but_lets_go_of_no_segment(home: Home) -> None:
+    store = home.lane().store(session(retention_ms=100, time_ordered=True))
+    store.put(Windowed("k", 0, 50), "old")
+    store.remove(Windowed("k", 0, 2 * MINUTE))
+    assert list(store.fetch("k")) == []
+    assert found(store.find_by_end_range(0, MINUTE)) == [("k", 0, 50)]
+    store.put(Windowed("k", 2 * MINUTE, 2 * MINUTE), "new")
+    assert list(store.find_by_end_range(0, MINUTE)) == []
+
+
 @BOTH
 def test_expired_sessions_are_removed(home: Home, time_ordered: bool) -> None:
     lane = home.lane()

@@ -21,6 +21,7 @@ class RocksDbEngine:
         self._path = directory
         self._read_only = read_only
         self._closed = False
+        self._options = _options()
         if not read_only:
             Path(directory).parent.mkdir(parents=True, exist_ok=True)
         self._database, self._families = self._open()
@@ -48,7 +49,7 @@ class RocksDbEngine:
         writes = WriteBatch(raw_mode=True)
         for name, keys, values in batch:
             if name not in self._families:
-                self._families[name] = self._database.create_column_family(name, _options())
+                self._families[name] = self._database.create_column_family(name, self._options)
             family = self._database.get_column_family_handle(name)
             put, delete = writes.put, writes.delete
             for key, value in zip(keys, values, strict=True):
@@ -74,10 +75,9 @@ class RocksDbEngine:
             self._database.close()
 
     def _open(self) -> tuple[Rdict, dict[str, Rdict]]:
-        options = _options()
-        known = Rdict.list_cf(self._path, options) if (Path(self._path) / "CURRENT").exists() else []
+        known = Rdict.list_cf(self._path, self._options) if (Path(self._path) / "CURRENT").exists() else []
         access = AccessType.read_only(False) if self._read_only else AccessType.read_write()
-        database = Rdict(self._path, options, {name: _options() for name in known}, access)
+        database = Rdict(self._path, self._options, dict.fromkeys(known, self._options), access)
         return database, {name: database.get_column_family(name) for name in known if name != _DEFAULT}
 
 

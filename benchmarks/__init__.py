@@ -1,0 +1,1 @@
+"""Measurements: each prints its figures last and writes reports/<name>.json."""

@@ -1,0 +1,69 @@
+"""Builds a lane for a topology and Arrow batches to walk through it; what the lanes' tests share."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from penstock import Topology
+from penstock.lanes.epoch import RECORDS
+from penstock.lanes.lane import Lane
+from penstock.lanes.outbox import Row
+from penstock.records import Headers
+from penstock.state import LaneState, memory_engine
+
+
+class Raw(NamedTuple):
+    """A record as it lies in a partition."""
+
+    topic: str
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers | None = None
+    partition: int = 0
+    source: str | None = None
+
+
+def lane_of(topology: Topology, now: int = 0) -> Lane:
+    """A lane with all nodes of a topology, on stores in memory."""
+    nodes = list(topology.nodes.values())
+    return Lane(nodes, topology.stores, LaneState(memory_engine()), lambda: now, global_stores=topology.global_stores)
+
+
+def batch(records: Iterable[Raw]) -> pa.RecordBatch:
+    """Records as an epoch brings them; the source is named after the topic unless it is given."""
+    rows: list[dict[str, Any]] = [
+        {
+            "source": record.source or record.topic,
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "key": record.key,
+            "value": record.value,
+            "headers": None if record.headers is None else [{"name": name, "value": data} for name, data in record.headers],
+        }
+        for record in records
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=RECORDS)
+
+
+def shuffled(records: Sequence[Raw], seed: int) -> list[pa.RecordBatch]:
+    """The same records in another order, in blocks of any size."""
+    random_order = random.Random(seed)
+    mixed = random_order.sample(records, len(records))
+    batches = []
+    while mixed:
+        size = random_order.randint(1, len(mixed))
+        batches.append(batch(mixed[:size]))
+        mixed = mixed[size:]
+    return batches
+
+
+def values(rows: Iterable[Row]) -> list[bytes | None]:
+    return [row.value for row in rows]

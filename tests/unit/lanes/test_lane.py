@@ -1,0 +1,221 @@
+"""A lane: order of starting and closing, stores, clocks, errors, and that everything it needs travels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from penstock import (
+    Processor,
+    ProcessingError,
+    PunctuationType,
+    Record,
+    StreamsBuilder,
+    Topology,
+    TopologyError,
+    key_value_store,
+    otherwise,
+    tumbling,
+    until_window_closes,
+)
+from penstock.lanes.epoch import walk
+from penstock.lanes.lane import Lane, fan_out
+from penstock.operators.stateless import PassThrough
+from penstock.state import LaneState, memory_engine
+from penstock.topology import Line, ProcessorNode
+from tests.golden.topologies import TOPOLOGIES
+from tests.unit.lanes.feeding import Raw, batch, lane_of, values
+
+
+class Silent(Processor[Any, Any, Any, Any]):
+    def process(self, record: Record[Any, Any]) -> None:
+        self.context.forward(record)
+
+
+class TestTravelling:
+    @pytest.mark.parametrize("name", TOPOLOGIES)
+    def test_the_nodes_and_stores_of_a_topology_come_back_as_they_were(self, name: str) -> None:
+        topology = TOPOLOGIES[name]()
+        nodes, stores = cloudpickle.loads(cloudpickle.dumps((list(topology.nodes.values()), dict(topology.stores))))
+        assert [node.name for node in nodes] == list(topology.nodes)
+        assert [node.line for node in nodes] == [node.line for node in topology.nodes.values()]
+        assert stores == dict(topology.stores)
+        Lane(nodes, stores, LaneState(memory_engine()), lambda: 0, global_stores=topology.global_stores)
+
+    def test_lambdas_and_classes_travel_and_still_run(self) -> None:
+        suffix = "!"
+
+        class Shout(Processor[str, str, str, str]):
+            def process(self, record: Record[str, str]) -> None:
+                self.context.forward(record.with_value(record.value + suffix))
+
+        builder = StreamsBuilder()
+        short, rest = builder.stream("in", value=str, name="in").split(lambda key, value: len(value) < 3, otherwise)
+        short.merge(rest.map_values(lambda value: value[:2])).process(Shout, value=str).to("out", key=str)
+        counted = rest.group_by(lambda key, value: value[0]).windowed_by(tumbling(10)).count()
+        counted.suppress(until_window_closes()).to_stream(lambda key, value: key.key).to("counts", value=int)
+        topology = builder.build()
+        nodes, stores = cloudpickle.loads(cloudpickle.dumps((list(topology.nodes.values()), dict(topology.stores))))
+        lane = Lane(nodes, stores, LaneState(memory_engine()), lambda: 0)
+        walk(lane, [batch([Raw("in", 0, 1, b"k", b"ab"), Raw("in", 1, 2, b"k", b"abc")])])
+        assert [(row.topic, row.value) for row in lane.drain() if row.topic == "out"] == [("out", b"ab!"), ("out", b"ab!")]
+
+
+class TestOrder:
+    def ordered(self, events: list[str]) -> Topology:
+        def processor(name: str) -> Callable[[], Processor[Any, Any, Any, Any]]:
+            class Named(Silent):
+                def init(self, context: Any) -> None:
+                    super().init(context)
+                    events.append(f"init {name}")
+
+                def process(self, record: Record[Any, Any]) -> None:
+                    events.append(name)
+                    super().process(record)
+
+                def close(self) -> None:
+                    events.append(f"close {name}")
+
+            return Named
+
+        topology = Topology().add_source("in", "in", value=bytes)
+        for name, parent in (("a", "in"), ("b", "a"), ("c", "in"), ("d", "in")):
+            topology.add_processor(name, processor(name), parent)
+        return topology
+
+    def test_processors_start_in_topological_order_and_children_are_called_in_it(self) -> None:
+        events: list[str] = []
+        lane = lane_of(self.ordered(events))
+        assert events == ["init a", "init b", "init c", "init d"]
+        events.clear()
+        walk(lane, [batch([Raw("in", 0, 1, None, b"x")])])
+        assert events == ["a", "b", "c", "d"]
+
+    def test_every_processor_is_closed_once(self) -> None:
+        events: list[str] = []
+        lane = lane_of(self.ordered(events))
+        events.clear()
+        lane.close()
+        assert sorted(events) == ["close a", "close b", "close c", "close d"]
+
+    @pytest.mark.parametrize("children", range(4))
+    def test_a_record_goes_to_all_children_in_order(self, children: int) -> None:
+        seen: list[tuple[int, Any]] = []
+        processes = [lambda *record, number=number: seen.append((number, record)) for number in range(children)]
+        fan_out(processes)("k", "v", 1, ())
+        assert seen == [(number, ("k", "v", 1, ())) for number in range(children)]
+
+
+class TestStores:
+    def test_an_unknown_store_is_refused_with_those_that_exist(self) -> None:
+        topology = Topology().add_state_store(key_value_store("one")).add_state_store(key_value_store("two"))
+        with pytest.raises(TopologyError, match="there is no store 'three'; the topology has one, two"):
+            lane_of(topology).store("three")
+        with pytest.raises(TopologyError, match="there is no store 'three'; the topology has none"):
+            lane_of(Topology()).spec("three")
+
+    def test_only_tables_can_be_read_by_others(self) -> None:
+        lane = lane_of(Topology().add_source("in", "in"))
+        with pytest.raises(TopologyError, match="node 'in' is not a table"):
+            lane.view("in")
+
+    def test_an_operator_may_use_any_store_of_the_lane(self) -> None:
+        class Writes(PassThrough):
+            def bind(self, host: Any, forward: Any) -> Any:
+                store = host.store("kept")
+                assert host.spec("kept").name == "kept"
+                return lambda key, value, timestamp, headers: store.put(key, value)
+
+        topology = Topology().add_source("in", "in", value=str).add_state_store(key_value_store("kept", value=str))
+        topology.add_node(ProcessorNode("write", ("in",), Writes(), (), Line("app.py", 1, "main")))
+        lane = lane_of(topology)
+        walk(lane, [batch([Raw("in", 0, 1, b"k", b"v")])])
+        assert lane.store("kept")["k"] == "v"
+
+
+class TestClocks:
+    def test_a_clock_never_goes_back_and_the_same_name_is_the_same_clock(self) -> None:
+        lane = lane_of(Topology())
+        clock = lane.clock("join")
+        assert clock.time == -1
+        assert [clock.observe(time) for time in (5, 3, 9)] == [5, 5, 9]
+        assert lane.clock("join").time == 9
+        assert lane.clock("other").time == -1
+
+    def test_a_clock_lives_in_the_lanes_state(self) -> None:
+        state = LaneState(memory_engine())
+        first = Lane([], {}, state, lambda: 0)
+        first.clock("join").observe(9)
+        assert Lane([], {}, state, lambda: 0).clock("join").time == 9
+        first.register("count", 5).value += 1
+        assert Lane([], {}, state, lambda: 0).register("count", 5).value == 6
+
+    def test_stream_time_never_goes_back(self) -> None:
+        lane = lane_of(Topology())
+        lane.advance_stream_time(10)
+        lane.advance_stream_time(5)
+        assert lane.stream_time == 10
+
+
+def test_skipped_records_are_counted_by_node_and_reason() -> None:
+    lane = lane_of(Topology())
+    lane.drop("node", "late")
+    lane.drop("node", "late")
+    lane.drop("node", "null key")
+    assert lane.dropped == {("node", "late"): 2, ("node", "null key"): 1}
+
+
+def test_rows_are_taken_out_once_and_tell_topics_from_exchanges() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", value=str, name="in")
+    stream.to("out", partitioner=lambda topic, key, value, partitions: partitions - 1)
+    stream.repartition(name="by-key").to("again")
+    topology = builder.build()
+    lane = Lane(list(topology.nodes.values()), {}, LaneState(memory_engine()), lambda: 0, lambda topic: {"out": 7}[topic])
+    walk(lane, [batch([Raw("in", 0, 1, b"k", b"v")])])
+    rows = lane.drain()
+    assert [(row.topic, row.partition, row.exchange) for row in rows] == [("out", 6, False), ("by-key-repartition", None, True)]
+    assert values(rows) == [b"v", b"v"]
+    assert lane.drain() == []
+
+
+def test_a_failure_names_the_node_the_users_line_and_the_record() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", value=int, name="in").map_values(lambda value: 1 // value, name="divide").to("out")
+    lane = lane_of(builder.build())
+    zero = (0).to_bytes(8, "big")
+    with pytest.raises(ProcessingError) as caught:
+        walk(lane, [batch([Raw("in", 41, 1, b"k", zero, partition=3)])])
+    message = str(caught.value)
+    assert message.startswith("divide failed on the record from in-3 at offset 41 (key 'k'): ZeroDivisionError")
+    assert "test_lane.py" in message
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_a_processor_may_ask_for_an_early_commit() -> None:
+    class Impatient(Silent):
+        def process(self, record: Record[Any, Any]) -> None:
+            self.context.commit()
+
+    lane = lane_of(Topology().add_source("in", "in", value=bytes).add_processor("p", Impatient, "in"))
+    assert not lane.commit_requested
+    walk(lane, [batch([Raw("in", 0, 1, None, b"x")])])
+    assert lane.commit_requested
+
+
+def test_wall_clock_punctuators_wait_for_the_wall_clock() -> None:
+    fired: list[int] = []
+
+    class Waiting(Silent):
+        def init(self, context: Any) -> None:
+            context.schedule(10, PunctuationType.WALL_CLOCK_TIME, fired.append)
+
+    now = [100]
+    topology = Topology().add_source("in", "in").add_processor("p", Waiting, "in")
+    lane = Lane(list(topology.nodes.values()), {}, LaneState(memory_engine()), lambda: now[0])
+    for now[0] in (105, 110, 112, 145, 150):
+        lane.advance_wall_clock()
+    assert fired == [110, 145, 150]

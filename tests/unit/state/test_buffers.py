@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import StateError
+from penstock.records import Headers, RecordMetadata
+from penstock.serdes import String
+from penstock.state import LaneState, OrderedSpace, StoreKind, StoreSpec, memory_engine
+from penstock.state.buffers import NEVER, ChangeBuffer, RecordBuffer, UnjoinedBuffer, Waiting, serdes_of
+
+HEADERS: Headers = (("a", b"\x00"), ("a", None), ("ü", b""))
+ORIGIN = RecordMetadata("topic", 3, 2**40)
+
+
+@pytest.fixture
+def lane() -> LaneState:
+    return LaneState(memory_engine())
+
+
+@pytest.fixture
+def space(lane: LaneState) -> OrderedSpace:
+    opened: OrderedSpace = lane.store(StoreSpec("buffer", StoreKind.RAW))
+    return opened
+
+
+def waiting(value: bytes) -> Waiting:
+    return Waiting(value, HEADERS, ORIGIN)
+
+
+def test_a_buffer_needs_serdes():
+    with pytest.raises(StateError, match="'b' needs a serde"):
+        serdes_of(StoreSpec("b", StoreKind.RAW, String()))
+    assert serdes_of(StoreSpec("b", StoreKind.RAW, String(), String())) == (String(), String())
+
+
+class TestUnjoined:
+    def test_order_is_time_then_right_before_left_then_key_then_arrival(self, space):
+        buffer = UnjoinedBuffer(space)
+        buffer.add(300, False, b"a", b"1")
+        buffer.add(2, True, b"a", b"2")
+        buffer.add(2, False, b"b", b"3")
+        buffer.add(2, False, b"a", b"5")
+        buffer.add(2, False, b"a", b"4")
+        rows = [(row.timestamp, row.is_left, row.key, row.value) for row in buffer]
+        assert rows == [
+            (2, False, b"a", b"5"),
+            (2, False, b"a", b"4"),
+            (2, False, b"b", b"3"),
+            (2, True, b"a", b"2"),
+            (300, False, b"a", b"1"),
+        ]
+        assert buffer.earliest() == 2
+
+    def test_what_met_a_partner_is_gone_with_its_duplicates(self, space, lane):
+        buffer = UnjoinedBuffer(space)
+        buffer.add(1, True, b"a", b"1")
+        buffer.add(1, True, b"a", b"2")
+        buffer.met(1, False, b"a")
+        buffer.met(1, True, b"b")
+        assert len(list(buffer)) == 2
+        buffer.met(1, True, b"a")
+        assert list(buffer) == []
+        assert buffer.earliest() == NEVER
+        assert [len(changes.keys) for changes in lane.commit(1)] == []  # nothing of it is logged either
+
+
+class TestRecordBuffer:
+    def test_records_leave_by_time_key_and_arrival(self, space):
+        buffer = RecordBuffer(space)
+        for timestamp, key, value in ((3, b"b", b"1"), (3, b"a", b"2"), (3, b"a", b"3"), (1, b"c", b"4"), (4, b"a", b"5")):
+            buffer.add(timestamp, key, waiting(value))
+        assert buffer.earliest == 1
+        assert list(buffer.take(3)) == [
+            (1, b"c", waiting(b"4")),
+            (3, b"a", waiting(b"2")),
+            (3, b"a", waiting(b"3")),
+            (3, b"b", waiting(b"1")),
+        ]
+        assert buffer.earliest == 4
+        assert len(list(buffer.take(NEVER))) == 1
+        assert buffer.earliest == NEVER
+
+    def test_a_record_is_there_until_the_next_one_is_asked_for(self, space):
+        buffer = RecordBuffer(space)
+        for value in (b"1", b"2"):
+            buffer.add(0, b"a", waiting(value))
+        for expected in (b"1", b"1"):
+            assert next(buffer.take(0))[2].value == expected
+        taken = buffer.take(0)
+        next(taken)
+        assert next(taken)[2].value == b"2"
+        taken.close()
+        assert [record.value for _, _, record in RecordBuffer(space).take(0)] == [b"2"]
+
+
+class TestChangeBuffer:
+    def put(self, buffer: ChangeBuffer, time: int, key: bytes, new: bytes | None, old: bytes | None = None) -> None:
+        buffer.put(time, key, new, old, time + 1, HEADERS, ORIGIN)
+
+    def test_a_change_is_kept_with_all_it_came_with(self, space):
+        buffer = ChangeBuffer(space)
+        assert buffer.get(b"a") is None
+        self.put(buffer, 5, b"a", b"1", b"0")
+        self.put(buffer, 9, b"a", b"2", b"1")
+        held = buffer.get(b"a")
+        assert held is not None
+        assert (held.time, held.timestamp, held.new, held.old, held.prior) == (5, 10, b"2", b"1", b"0")
+        assert (held.headers, held.origin) == (HEADERS, ORIGIN)
+
+    def test_a_change_without_origin_counts_less(self, space):
+        buffer = ChangeBuffer(space)
+        buffer.put(5, b"a", b"1", None, 6, (), None)
+        assert buffer.measured == (1, 8 + 1 + 1 + 20)
+
+    def test_entries_by_key_do_not_mix_with_those_by_time(self, space):
+        buffer = ChangeBuffer(space)
+        for key in (b"", b"\xff\xff", b"t", b"k"):
+            self.put(buffer, NEVER - 1, key, b"v")
+        assert [key for key, _ in buffer.up_to(NEVER)] == [b"", b"k", b"t", b"\xff\xff"]
+        assert buffer.measured[0] == 4
+
+    def test_what_was_removed_leaves_nothing_behind(self, space):
+        buffer = ChangeBuffer(space)
+        for number, key in enumerate((b"a", b"b", b"c")):
+            self.put(buffer, number, key, b"v")
+        assert buffer.measured[0] == 3
+        for key, held in buffer.up_to(1):
+            buffer.remove(key, held)
+        assert (buffer.earliest, buffer.measured) == (2, (1, 8 + 1 + 1 + 20 + 5 + 4))
+        for key, held in buffer.up_to(NEVER):
+            buffer.remove(key, held)
+        assert (buffer.earliest, buffer.measured) == (NEVER, (0, 0))
+        assert list(space.scan()) == []
+
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["put", "put", "put", "expire", "rebind", "measure"]),
+                st.integers(0, 20),
+                st.sampled_from([b"a", b"b", b"ab"]),
+                st.none() | st.binary(max_size=3),
+                st.none() | st.binary(max_size=3),
+            )
+        )
+    )
+    def test_a_buffer_made_anew_knows_what_the_old_one_knew(self, steps):
+        space: OrderedSpace = LaneState(memory_engine()).store(StoreSpec("buffer", StoreKind.RAW))
+        buffer = ChangeBuffer(space)
+        for step, time, key, new, old in steps:
+            if step == "put":
+                self.put(buffer, time, key, new, old)
+            elif step == "expire":
+                for expired, held in buffer.up_to(time):
+                    buffer.remove(expired, held)
+                assert buffer.earliest > time
+            elif step == "rebind":
+                buffer = ChangeBuffer(space)
+            fresh = ChangeBuffer(space)
+            assert buffer.earliest == fresh.earliest
+            if step == "measure":
+                assert buffer.measured == fresh.measured

@@ -1,12 +1,11 @@
-"""`python -m conformance run | mutants`: the doors of the conformance tests."""
+"""`python -m conformance run | mutants | parity`: the doors of the conformance tests."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
-from conformance import mutants, session
+from conformance import mutants, parity, session
 from conformance.oracle_process import OracleError
 
 
@@ -24,7 +23,12 @@ def main(arguments: list[str] | None = None) -> int:
     mutant = doors.add_parser("mutants", help="planted bugs, each of which must be caught")
     mutant.add_argument("--seed", type=int, default=1)
     mutant.add_argument("--only", help="one mutant by name")
-    options = parser.parse_args(arguments)
+    doors.add_parser("parity", help="Kafka Streams' public methods: mapped, or never with a reason", add_help=False)
+    options, rest = parser.parse_known_args(arguments)
+    if options.door == "parity":
+        return parity.main(rest)
+    if rest:
+        parser.error(f"unknown arguments: {' '.join(rest)}")
     try:
         if options.door == "mutants":
             return mutants.main(options.seed, options.only)
@@ -37,5 +41,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
     sys.exit(main())

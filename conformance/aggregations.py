@@ -48,7 +48,9 @@ def group(draft: Draft, source: Handle, *, by_key: bool | None = None, named: bo
         keyed = replace(keyed, key_known=False, value_known=False)
         key = keyed.key if explicit else draft.key_serde(keyed)
         value = keyed.value if explicit else draft.value_serde(keyed)
-    known = replace(keyed, kind="grouped", key_known=keyed.key_known or key is not None, value_known=keyed.value_known or value is not None)
+    known = replace(
+        keyed, kind="grouped", key_known=keyed.key_known or key is not None, value_known=keyed.value_known or value is not None
+    )
     verb = "stream_group_by_key" if same_key else "stream_group_by"
     return replace(known, id=draft.add(verb, (source,), fn=fn, key=key, value=value, name=name))
 
@@ -105,7 +107,9 @@ def windowed(draft: Draft, kind: str, how: str, *, on_close: bool | None = None,
     if kind == "session" and how == "aggregate":
         functions["merger"] = _merger(functions)
     spare = spec["size"] + spec.get("grace", 0) if kind != "unlimited" else None
-    store = draft.store(grouped, value, known=_inherits(grouped, how) and not explicit, spare=spare if kind != "sliding" else spare and spare * 2)
+    store = draft.store(
+        grouped, value, known=_inherits(grouped, how) and not explicit, spare=spare if kind != "sliding" else spare and spare * 2
+    )
     verb = f"sessions_{how}" if kind == "session" else f"windowed_{how}"
     result = replace(_result(grouped, value, store, how), key=windowed_key(grouped.key, spec), windows=spec)
     return draft.step(verb, (by,), result, **functions, store=store, name=draft.name())

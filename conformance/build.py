@@ -75,16 +75,17 @@ class Dsl:
 
     def _builder(self, verb: str, op: Op) -> Any:
         args, builder = op.args, self.builder
-        consumed = given(args, "name", key=serde, value=serde, timestamp=functions.TIMESTAMPS.__getitem__)
-        reset = given(args, "reset")
+        consumed = given(args, "name", key=serde, value=serde)
+        # Of global stores Kafka Streams accepts a timestamp extractor and takes no notice of it; Penstock has none there.
+        own = given(args, "reset", timestamp=functions.TIMESTAMPS.__getitem__)
         if verb == "stream":
-            return builder.stream(args["topic"], **consumed, **reset)
+            return builder.stream(args["topic"], **consumed, **own)
         if verb == "stream_topics":
-            return builder.stream(args["topics"], **consumed, **reset)
+            return builder.stream(args["topics"], **consumed, **own)
         if verb == "stream_pattern":
-            return builder.stream(re.compile(args["pattern"]), **consumed, **reset)
+            return builder.stream(re.compile(args["pattern"]), **consumed, **own)
         if verb == "table":
-            return builder.table(args["topic"], store=store(args), **consumed, **reset)
+            return builder.table(args["topic"], store=store(args), **consumed, **own)
         if verb == "global_table":
             return builder.global_table(args["topic"], store=store(args), **consumed)
         if verb == "add_state_store":
@@ -102,10 +103,16 @@ class Dsl:
         if verb in {"filter", "filter_not"}:
             return getattr(stream, verb)(functions.PREDICATES[fn], **name)
         if verb in {"map", "flat_map", "select_key"}:
-            table: dict[str, dict[str, Any]] = {"map": functions.MAPPERS, "flat_map": functions.FLAT_MAPPERS, "select_key": functions.KEY_SELECTORS}
+            table: dict[str, dict[str, Any]] = {
+                "map": functions.MAPPERS,
+                "flat_map": functions.FLAT_MAPPERS,
+                "select_key": functions.KEY_SELECTORS,
+            }
             return getattr(stream, verb)(table[verb][fn], **name)
         if verb == "map_values":
-            return stream.map_values((functions.VALUE_MAPPERS_WITH_KEY if keyed else functions.VALUE_MAPPERS)[fn], with_key=keyed, **name)
+            return stream.map_values(
+                (functions.VALUE_MAPPERS_WITH_KEY if keyed else functions.VALUE_MAPPERS)[fn], with_key=keyed, **name
+            )
         if verb == "flat_map_values":
             mappers: Any = functions.FLAT_VALUE_MAPPERS_WITH_KEY if keyed else functions.FLAT_VALUE_MAPPERS
             return stream.flat_map_values(mappers[fn], with_key=keyed, **name)
@@ -122,7 +129,7 @@ class Dsl:
             return stream.repartition(**serdes, **given(args, "partitions"), **name)
         if verb in {"to", "to_dynamic"}:
             topic = functions.topic_extractor(fn, args["topic"]) if verb == "to_dynamic" else args["topic"]
-            partitioner = {"partitioner": lambda *_: 0} if args.get("partitioner") else {}
+            partitioner: dict[str, Any] = {"partitioner": lambda *_: 0} if args.get("partitioner") else {}
             return stream.to(topic, **serdes, **partitioner, **name)
         if verb == "to_table":
             return stream.to_table(store=store(args), **name)
@@ -137,7 +144,7 @@ class Dsl:
     def _table(self, verb: str, op: Op, table: KTable[Any, Any], *others: Any) -> Any:
         args = op.args
         name = given(args, "name")
-        kept = {"store": store(args)}
+        kept: dict[str, Any] = {"store": store(args)}
         fn = args.get("fn", "")
         keyed = args.get("with_key", False)
         if verb in {"filter", "filter_not"}:
@@ -213,7 +220,7 @@ def _join_verb(kind: str) -> str:
 
 def _stream_join(verb: str, args: dict[str, Any], stream: KStream[Any, Any], other: Any) -> Any:
     keyed = args.get("with_key", False)
-    joiner: Any = (functions.JOINERS_WITH_KEY if keyed else functions.JOINERS)[args["fn"]]  # type: ignore[index]
+    joiner: Any = (functions.JOINERS_WITH_KEY if keyed else functions.JOINERS)[args["fn"]]
     options: dict[str, Any] = {"with_key": keyed, **given(args, "name")}
     if verb == "join_global":
         options["on"] = functions.KEY_SELECTORS[args["on"]]

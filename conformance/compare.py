@@ -22,7 +22,11 @@ class Difference:
     text: str
 
     def __str__(self) -> str:
-        return f"case {self.case}: {self.kind} of {self.where}\n{self.text}" if self.where else f"case {self.case}: {self.kind}\n{self.text}"
+        return (
+            f"case {self.case}: {self.kind} of {self.where}\n{self.text}"
+            if self.where
+            else f"case {self.case}: {self.kind}\n{self.text}"
+        )
 
 
 def differences(expected: Result, actual: Result) -> list[Difference]:
@@ -112,7 +116,9 @@ def _rows(expected: list[Any], actual: list[Any], show: Any) -> str | None:
     """The first row that differs, with the one before it."""
     if expected == actual:
         return None
-    at = next((i for i, (one, two) in enumerate(zip(expected, actual, strict=False)) if one != two), min(len(expected), len(actual)))
+    at = next(
+        (i for i, (one, two) in enumerate(zip(expected, actual, strict=False)) if one != two), min(len(expected), len(actual))
+    )
     lines = [f"  first difference at {at} of {len(expected)} (Kafka Streams) and {len(actual)} (Penstock)"]
     if at:
         lines.append(f"  both before:   {show(expected[at - 1])}")

@@ -206,7 +206,9 @@ class Draft:
         args = self.consumed("string", "string")
         store = {"name": self.fresh("store")} if self.chance(0.5) else None
         handle = Handle("", "global")
-        return self.step("builder_global_table", (), handle, topic=self.topic("string", "string", table=True), store=store, **args)
+        return self.step(
+            "builder_global_table", (), handle, topic=self.topic("string", "string", table=True), store=store, **args
+        )
 
     # -- what an operation may start from
 

@@ -170,10 +170,10 @@ FOREIGN_KEYS_WITH_KEY: dict[str, Callable[[Any, Any], Any]] = {
     "fk_either": lambda k, v: head(k) if mix(k, v) % 2 == 0 else head(v),
 }
 
-TIMESTAMPS: dict[str, Callable[[Any, int], int]] = {
-    "shift": lambda record, _partition_time: record.timestamp + 3,
-    "stuck_x": lambda record, partition_time: partition_time if is_x(record.value) else record.timestamp,
-    "negative_x": lambda record, _partition_time: -1 if is_x(record.value) else record.timestamp,
+TIMESTAMPS: dict[str, Callable[[Any], int]] = {
+    "shift": lambda record: record.timestamp + 3,
+    "stuck_x": lambda record: record.partition_time if is_x(record.value) else record.timestamp,
+    "negative_x": lambda record: -1 if is_x(record.value) else record.timestamp,
 }
 
 

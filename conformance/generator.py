@@ -19,7 +19,7 @@ from conformance.spec import Advance, Case, Op, Settings, durations
 Operator = Callable[[Draft], object]
 
 STREAM_PROCESSORS = tuple(topologies.PROCESSORS)
-FIXED = ("fixed_tag", "fixed_retime", "fixed_counting")
+FIXED = ("fixed_tag", "fixed_retime", "fixed_scatter", "fixed_counting")
 TRANSFORMERS = ("value_tag", "value_counting")
 
 _STATELESS = ("filter", "filter_not", "select_key", "map", "map_values", "flat_map", "flat_map_values")
@@ -146,7 +146,13 @@ def _with_input(drafted: Case, draft: Draft) -> Case:
         engine="rocksdb" if draft.chance(0.1) else "mixed",
         wall_clock=dice.choice((0, 0, 1_000, 1_700_000_000_000)),
     )
-    return replace(drafted, steps=steps, settings=settings, probe_keys=(*KEYS, "ab", "d", ""), probe_times=tuple(times[:: len(times) // 8 + 1]))
+    return replace(
+        drafted,
+        steps=steps,
+        settings=settings,
+        probe_keys=(*KEYS, "ab", "d", ""),
+        probe_times=tuple(times[:: len(times) // 8 + 1]),
+    )
 
 
 def _by_wall_clock(op: Op) -> bool:

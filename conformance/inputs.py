@@ -46,7 +46,7 @@ class Script:
         others: Sequence[str] = [topic for topic in self._topics if topic not in self._tables] or tables
         topic = dice.choice(tables) if tables and dice.random() < (0.7 if early else 0.4) else dice.choice(others)
         key, value = self._topics[topic]
-        headers = ()
+        headers: tuple[tuple[str, str | None], ...] = ()
         if dice.random() < 0.15:
             headers = tuple((dice.choice(("h", "i")), dice.choice(("1", "", None))) for _ in range(dice.choice((1, 2))))
         nulls = (0.04, 0.15 if topic in self._tables else 0.08) if self._nasty else (0.0, 0.05)

@@ -51,7 +51,7 @@ def store(args: Args) -> Store | None:
     if "store" not in args:
         return None
     spec: Args = args["store"]
-    logging = {"logging": {"segment.bytes": "1048576"} if spec["logging"] else False} if "logging" in spec else {}
+    logging: Args = {"logging": {"segment.bytes": "1048576"} if spec["logging"] else False} if "logging" in spec else {}
     return Store(**given(spec, "name", "caching", "retention", "history", key=serde, value=serde), **logging)
 
 

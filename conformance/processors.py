@@ -168,7 +168,12 @@ class Ranges(_Stateful):
         else:
             store.put_if_absent(key + "0", head(record.value))
             store.put(key, head(record.value))
-        scans = (store.range("a", "b"), store.reverse_range("a", None), store.prefix_scan("b", String().serialize), store.reverse_all())
+        scans = (
+            store.range("a", "b"),
+            store.reverse_range("a", None),
+            store.prefix_scan("b", String().serialize),
+            store.reverse_all(),
+        )
         seen = (f"{''.join(k + v for k, v in scan)}{number}" for number, scan in enumerate(scans, start=1))
         self.forward(record, "".join(seen))
 
@@ -219,6 +224,16 @@ class FixedTag(FixedKeyProcessor[Any, Any, Any]):
         self.context.forward(changed)
 
 
+class FixedScatter(FixedKeyProcessor[Any, Any, Any]):
+    """Forwards each record three times, later, as it is and later again: one record updates windows out of order."""
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """See the class."""
+        for mark, later in (("1", 10), ("2", 0), ("3", 10)):
+            changed = record.with_value(clip(show(record.value) + mark))
+            self.context.forward(changed.with_timestamp(record.timestamp + later))
+
+
 class FixedCounting(FixedKeyProcessor[Any, Any, Any]):
     """Numbers the records of each key."""
 
@@ -267,6 +282,7 @@ def supplier(name: Text, args: dict[Text, Any]) -> Callable[[], Any]:
         "global_put": lambda: GlobalPut(store),
         "fixed_tag": lambda: FixedTag(retime=False),
         "fixed_retime": lambda: FixedTag(retime=True),
+        "fixed_scatter": FixedScatter,
         "fixed_counting": lambda: FixedCounting(store),
         "value_tag": lambda: Transformer(None),
         "value_counting": lambda: Transformer(store),

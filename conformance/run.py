@@ -33,7 +33,7 @@ def run(case: Case) -> Result:
             outputs: dict[str, list[Any]] = {}
             settings = case.settings
             with TopologyTestDriver(topology, wall_clock=settings.wall_clock, caching=settings.caching) as driver:
-                for step, one in enumerate(case.steps):  # noqa: B007 - the failure names it
+                for step, one in enumerate(case.steps):
                     _take(case, driver, one)
                     _drain(driver, step, outputs)
                 result["stores"] = {name: _content(case, kept) for name, kept in driver.stores().items()}

@@ -39,7 +39,9 @@ def compare_all(oracle: Oracle, cases: list[Case], tally: Tally, show: int) -> N
         found = differences(expected, run(case))
         tally.cases += 1
         tally.failed_on_both += "error" in expected and not found
-        tally.silent += "error" not in expected and not any(expected["outputs"].values()) and not any(expected["effects"].values())
+        tally.silent += (
+            "error" not in expected and not any(expected["outputs"].values()) and not any(expected["effects"].values())
+        )
         tally.verbs.update({feature: 0 for op in case.ops for feature in features(op)})
         tally.verbs.update(exercised(case, expected))
         for difference in found:

@@ -34,7 +34,9 @@ def _without(case: Case, op: Op) -> Case | None:
     if any(name.split(".")[0] == op.id for other in kept for name in other.inputs):
         return None
     named = {op.args.get("name")} if op.verb.startswith("topology_") or op.verb.endswith("_state_store") else set()
-    needed = {name for other in kept for field in ("parents", "stores", "children", "processors") for name in other.args.get(field, ())}
+    needed = {
+        name for other in kept for field in ("parents", "stores", "children", "processors") for name in other.args.get(field, ())
+    }
     needed |= {other.args.get("processor") for other in kept}
     if named & needed:
         return None

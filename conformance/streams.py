@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from conformance.draft import Draft, Handle
+from conformance.spec import Args
 
 VALUE_TYPES = {"length": "long", "half": "double", "utf8": "bytes"}
 
@@ -13,7 +14,9 @@ def stateless(draft: Draft, verb: str) -> None:
     """filter, map and the like."""
     source = draft.some_stream()
     if verb in {"filter", "filter_not"}:
-        fn = draft.choice(("any", "value", "most", "not_x") if verb == "filter" else ("even", "fine") if draft.chance(0.1) else ("even",))
+        fn = draft.choice(
+            ("any", "value", "most", "not_x") if verb == "filter" else ("even", "fine") if draft.chance(0.1) else ("even",)
+        )
         draft.step(f"stream_{verb}", (source,), source, fn=fn, name=draft.name())
     elif verb == "select_key":
         fn = draft.choice(("by_head", "by_key_head", "by_value", "by_key", "by_length", "null_x_key"))
@@ -101,7 +104,7 @@ def to_table(draft: Draft) -> None:
     )
 
 
-STORES_OF = {
+STORES_OF: dict[str, Args] = {
     "counting": {"kind": "key_value", "value": "long"},
     "stream_timer": {"kind": "key_value", "value": "string"},
     "wall_timer": {"kind": "key_value", "value": "string"},
@@ -134,16 +137,12 @@ def process(draft: Draft, processor: str) -> None:
     store = declare_store(draft, processor)
     text_keys = processor in {"stream_timer", "wall_timer"}
     changes_value = processor not in {"add_header", "retime"}
-    result = Handle(
-        "", "stream", "string" if text_keys else source.key, "string" if changes_value else source.value
-    )
+    result = Handle("", "stream", "string" if text_keys else source.key, "string" if changes_value else source.value)
     interval = draft.choice((1, 5, 10, 50)) if text_keys else None
     if processor == "wall_timer":
         interval = draft.choice((1, 10, 1000))
     stores = [store] if store else None
-    draft.step(
-        "stream_process", (source,), result, fn=processor, uses=store, stores=stores, interval=interval, name=draft.name()
-    )
+    draft.step("stream_process", (source,), result, fn=processor, uses=store, stores=stores, interval=interval, name=draft.name())
 
 
 def process_values(draft: Draft, processor: str) -> None:

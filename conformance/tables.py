@@ -26,7 +26,7 @@ def _store(draft: Draft, source: Handle, value: str, *, history: bool = True) ->
 
 
 def table_filter(draft: Draft, verb: str) -> None:
-    """filter or filter_not of a table."""
+    """Filter or filter_not of a table."""
     source = draft.some_table()
     fn = draft.choice(("any", "most", "not_x") if verb == "filter" else ("even",))
     store = _store(draft, source, source.value)
@@ -91,7 +91,11 @@ def suppress_limit(draft: Draft) -> None:
 
 def suppress_close(draft: Draft) -> None:
     """Only the final result of each window."""
-    fits = [handle for handle in draft.handles if handle.kind == "table" and handle.carried and handle.windows and "size" in handle.windows]
+    fits = [
+        handle
+        for handle in draft.handles
+        if handle.kind == "table" and handle.carried and handle.windows and "size" in handle.windows
+    ]
     if fits and draft.chance(0.5):
         source = draft.choice(fits)
     else:
@@ -136,5 +140,13 @@ def join_foreign(draft: Draft, kind: str) -> None:
     result = Handle("", "table", left.key, key_known=left.key_known or "key" in named, value_known="value" in named)
     fn = draft.choice(("pair", "pair", "pair_null_x"))
     draft.step(
-        "table_join_foreign", (left, right), result, kind=kind, fn=fn, on=on, with_key=keyed or None, store=store, name=draft.name()
+        "table_join_foreign",
+        (left, right),
+        result,
+        kind=kind,
+        fn=fn,
+        on=on,
+        with_key=keyed or None,
+        store=store,
+        name=draft.name(),
     )

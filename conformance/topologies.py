@@ -53,7 +53,15 @@ def _global(draft: Draft, nodes: list[str], *, read_only: bool) -> str:
     verb = "topology_add_read_only_store" if read_only else "topology_add_global_store"
     source, filler = draft.fresh("filling"), draft.fresh("filler")
     draft.add(
-        verb, (), name=source, topic=topic, processor=filler, uses=store, key="string", value="string", **{"global": {"args": spec}}
+        verb,
+        (),
+        name=source,
+        topic=topic,
+        processor=filler,
+        uses=store,
+        key="string",
+        value="string",
+        **{"global": {"args": spec}},
     )
     name = draft.fresh("processor")
     draft.add("topology_add_processor", (), name=name, fn="lookup", parents=_parents(draft, nodes), uses=store)
@@ -71,7 +79,9 @@ def _sink(draft: Draft, parents: list[str]) -> None:
 
 def _router(draft: Draft, nodes: list[str]) -> list[str]:
     children = [draft.fresh("child"), draft.fresh("child")]
-    draft.add("topology_add_processor", (), name=(name := draft.fresh("router")), fn="router", parents=[nodes[-1]], children=children)
+    draft.add(
+        "topology_add_processor", (), name=(name := draft.fresh("router")), fn="router", parents=[nodes[-1]], children=children
+    )
     for child in children:
         draft.add("topology_add_processor", (), name=child, fn=draft.choice(("add_header", "retime", "metadata")), parents=[name])
     return children
@@ -96,5 +106,3 @@ def compose(draft: Draft, focus: str) -> None:
     inner = [node for node in nodes if node in used and node not in sources]
     if inner and draft.chance(0.3):
         _sink(draft, [draft.choice(inner)])
-
-

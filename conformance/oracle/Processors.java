@@ -74,6 +74,15 @@ final class Processors {
                             .withTimestamp(record.timestamp() + 2).withHeaders(headers));
                 }
             };
+            case "fixed_scatter" -> new ContextualFixedKeyProcessor<>() {
+                @Override
+                public void process(FixedKeyRecord<Object, Object> record) {
+                    String text = Library.show(record.value());
+                    context().forward(record.withValue(Library.clip(text + "1")).withTimestamp(record.timestamp() + 10));
+                    context().forward(record.withValue(Library.clip(text + "2")).withTimestamp(record.timestamp()));
+                    context().forward(record.withValue(Library.clip(text + "3")).withTimestamp(record.timestamp() + 10));
+                }
+            };
             case "fixed_counting" -> new FixedCounting(args.path("uses").asText());
             default -> throw new IllegalArgumentException("fixed-key processor " + name);
         };

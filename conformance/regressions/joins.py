@@ -11,7 +11,8 @@ from conformance.spec import Case
 BOTH: list[Step] = [
     ("left", "a", "1", 10), ("right", "a", "A", 15), ("right", "a", "B", 16), ("left", "a", "2", 5), ("left", "b", "3", 12),
     ("left", None, "n", 12), ("right", "b", None, 14), ("left", "a", None, 14), ("right", "b", "C", 40), 1000,
-    ("left", "a", "4", 60), 1000, ("left", "a", "5", 61), ("right", "c", "D", 62), ("left", "c", "6", 30), 1001, ("left", "z", "7", 200),
+    ("left", "a", "4", 60), 1000, ("left", "a", "5", 61), ("right", "c", "D", 62), ("left", "c", "6", 30), 1001,
+    ("left", "z", "7", 200),
 ]  # fmt: skip
 
 
@@ -22,7 +23,11 @@ def stream_stream() -> Iterator[Case]:
         for name, args in (("", {"within": [5, 5], "grace": 20}), (" with an asymmetric window", {"within": [0, 10]})):
             join = ("j", "stream_join_stream", "l", "r", {"kind": kind, "fn": "pair", **args})
             yield fixed(f"{kind} join of streams{name}", [*sides, join, out("j")], [*BOTH])
-    own = [stream("l", "left"), ("j", "stream_join_stream", "l", "l", {"kind": "inner", "fn": "pair", "within": [5, 5]}), out("j")]
+    own = [
+        stream("l", "left"),
+        ("j", "stream_join_stream", "l", "l", {"kind": "inner", "fn": "pair", "within": [5, 5]}),
+        out("j"),
+    ]
     yield fixed("a stream joined with itself", own, [step for step in BOTH if isinstance(step, int) or step[0] == "left"])
 
 
@@ -38,10 +43,18 @@ def stream_table() -> Iterator[Case]:
         yield fixed(f"{kind} join with grace over a versioned table", [stream("l", "left"), versioned, graced, out("j")], steps)
         lookup = ("g", "builder_global_table", {"topic": "right", "store": {"name": "all"}})
         by = ("j", "stream_join_global", "l", "g", {"kind": kind, "fn": "pair", "on": "null_x_key"})
-        yield fixed(f"{kind} join with a global table", [stream("l", "left"), lookup, by, out("j")], [*BOTH, ("left", "a", "x", 7)])
+        yield fixed(
+            f"{kind} join with a global table", [stream("l", "left"), lookup, by, out("j")], [*BOTH, ("left", "a", "x", 7)]
+        )
     out_of_order = [sides[0], table("r", "right", store={"name": "kept", "history": 100})]
     join = ("j", "stream_join_table", "l", "r", {"kind": "left", "fn": "pair"})
-    steps = [("right", "a", "new", 20), ("right", "a", "old", 10), ("left", "a", "1", 12), ("left", "a", "2", 25), ("left", "a", "3", 5)]
+    steps = [
+        ("right", "a", "new", 20),
+        ("right", "a", "old", 10),
+        ("left", "a", "1", 12),
+        ("left", "a", "2", 25),
+        ("left", "a", "3", 5),
+    ]
     yield fixed("a versioned table is read as of the stream's time", [*out_of_order, join, out("j")], steps)
 
 
@@ -64,8 +77,12 @@ def table_table() -> Iterator[Case]:
         join = ("j", "table_join_foreign", "l", "r", {"kind": kind, "fn": "pair", "on": "fk_head", "store": {"name": "joined"}})
         yield fixed(f"{kind} join by foreign key", [*sides, join, *out_table("j")], [*UPDATES])
     either = {"kind": "left", "fn": "pair", "on": "fk_either", "with_key": True}
-    yield fixed("a foreign key of key and value", [*sides, ("j", "table_join_foreign", "l", "r", either), *out_table("j")], [*UPDATES])
-    versioned = [table(name, topic, store={"name": f"{topic}-kept", "history": 100}) for name, topic in (("l", "left"), ("r", "right"))]
+    yield fixed(
+        "a foreign key of key and value", [*sides, ("j", "table_join_foreign", "l", "r", either), *out_table("j")], [*UPDATES]
+    )
+    versioned = [
+        table(name, topic, store={"name": f"{topic}-kept", "history": 100}) for name, topic in (("l", "left"), ("r", "right"))
+    ]
     join = ("j", "table_join_table", "l", "r", {"kind": "outer", "fn": "pair"})
     yield fixed("versioned tables ignore what is out of order", [*versioned, join, *out_table("j")], [*UPDATES])
 

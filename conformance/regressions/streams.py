@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from conformance.regressions.writing import fixed, out, out_table, stream, table
+from conformance.regressions.writing import Step, fixed, out, out_table, stream, table
 from conformance.spec import Case
 
-MIXED = [("in", "a", "a", 1), ("in", "b", "xb", 3, ("h", "1")), ("in", None, "c", 2), ("in", "a", None, 2), ("in", "c", "", 9)]
+MIXED: list[Step] = [
+    ("in", "a", "a", 1),
+    ("in", "b", "xb", 3, ("h", "1")),
+    ("in", None, "c", 2),
+    ("in", "a", None, 2),
+    ("in", "c", "", 9),
+]
 
 
-def _one(name: str, verb: str, /, **args: object) -> Case:
+def _one(name: str, verb: str, /, **args: Any) -> Case:
     return fixed(name, [stream(), ("n", verb, "s", args), out("n")], MIXED)
 
 
@@ -63,12 +70,12 @@ def doors() -> Iterator[Case]:
     yield fixed("numbers are sorted as their bytes", long_keys, steps, topics={"in": ("long", "double")})
 
 
-def _processing(name: str, fn: str, kind: dict[str, object] | None, steps: list[object], **args: object) -> Case:
-    ops: list[object] = [stream()]
+def _processing(name: str, fn: str, kind: dict[str, Any] | None, steps: list[Any], **args: Any) -> Case:
+    ops: list[Any] = [stream()]
     if kind is not None:
         ops.append(("d", "builder_add_state_store", {"name": "kept", "key": "string", "value": "string", **kind}))
         args |= {"uses": "kept", "stores": ["kept"]}
-    return fixed(name, [*ops, ("n", "stream_process", "s", {"fn": fn, **args}), out("n")], steps)  # type: ignore[list-item,arg-type]
+    return fixed(name, [*ops, ("n", "stream_process", "s", {"fn": fn, **args}), out("n")], steps)
 
 
 def processors() -> Iterator[Case]:
@@ -76,7 +83,9 @@ def processors() -> Iterator[Case]:
     plain = {"kind": "key_value"}
     yield _processing("a processor counts", "counting", {**plain, "value": "long"}, [*MIXED])
     yield _processing("stream-time timers", "stream_timer", plain, [*MIXED, ("in", "b", "b", 47)], interval=10)
-    yield _processing("wall-clock timers, cancelled", "wall_timer", plain, [*MIXED, 25, 10, ("in", "b", "c", 9), 10, 50], interval=10)
+    yield _processing(
+        "wall-clock timers, cancelled", "wall_timer", plain, [*MIXED, 25, 10, ("in", "b", "c", 9), 10, 50], interval=10
+    )
     yield _processing("window store of a processor", "windowing", {"kind": "window", "retention": 60, "size": 10}, [*MIXED])
     expiring = [("in", "a", "a", 0), ("in", "a", "b", 60), ("in", "a", "c", 1), ("in", "a", "d", 130_000), ("in", "a", "e", 10)]
     yield _processing("a window store expires", "windowing", {"kind": "window", "retention": 60, "size": 10}, [*expiring])
@@ -93,7 +102,9 @@ def processors() -> Iterator[Case]:
     yield fixed("process_values keeps the key", [*values, ("c", "grouped_count", "g"), *out_table("c", value="long")], MIXED)
     kept = ("d", "builder_add_state_store", {"name": "kept", "kind": "key_value", "key": "string", "value": "long"})
     transform = {"fn": "value_counting", "uses": "kept", "stores": ["kept"], "store": {"name": "result"}}
-    yield fixed("transform_values with a store", [table(), kept, ("n", "table_transform_values", "t", transform), *out_table("n")], MIXED)
+    yield fixed(
+        "transform_values with a store", [table(), kept, ("n", "table_transform_values", "t", transform), *out_table("n")], MIXED
+    )
     spec = {"args": {"name": "all", "kind": "key_value", "key": "string", "value": "string"}}
     fill = ("g", "builder_add_global_store", {"topic": "fill", "uses": "all", "key": "string", "value": "string", "global": spec})
     lookup = [stream(), fill, ("n", "stream_process", "s", {"fn": "lookup", "uses": "all"}), out("n")]

@@ -9,7 +9,9 @@ from conformance.regressions.writing import fixed, out_table, stream
 from conformance.spec import Case
 
 GROUPED = [stream(key="string", value="string"), ("g", "stream_group_by_key", "s")]
-EDGES = [("in", "a", value, at) for value, at in (("1", 0), ("2", 9), ("3", 10), ("4", 5), ("5", 15), ("6", 9), ("7", 14), ("8", 16))]
+EDGES = [
+    ("in", "a", value, at) for value, at in (("1", 0), ("2", 9), ("3", 10), ("4", 5), ("5", 15), ("6", 9), ("7", 14), ("8", 16))
+]
 LATE = [("in", "a", "9", 4), ("in", "b", "10", 30), ("in", "a", "11", 20), ("in", "a", "12", 19), ("in", "a", "13", 61)]
 
 
@@ -40,25 +42,45 @@ def windowed() -> Iterator[Case]:
         windows = {"type": kind, "size": 10, "grace": 5}
         yield _windowed(f"{kind} windows emit on close", windows, emit="close", steps=waiting)
     yield _windowed("hopping windows with a cache", {"type": "hopping", "size": 10, "advance": 4, "grace": 3}, caching=True)
+    scattered = [GROUPED[0], ("p", "stream_process_values", "s", {"fn": "fixed_scatter"}), ("g", "stream_group_by_key", "p")]
+    by = ("w", "grouped_windowed_by", "g", {"windows": {"type": "tumbling", "size": 10, "grace": 20}})
+    reduced = ("t", "windowed_reduce", "w", {"fn": "glue"})
+    name = "a cache emits in the order of the last writes"
+    yield fixed(name, [*scattered, by, reduced, *out_table("t", key="time:string:10")], EDGES, caching=True)
 
 
 def plain() -> Iterator[Case]:
     """Aggregations without windows."""
-    steps = [("in", "a", "1", 5), ("in", "b", "x", 1), ("in", "a", "2", 3), ("in", "a", None, 9), ("in", None, "3", 9), ("in", "b", "x", 7)]
+    steps = [
+        ("in", "a", "1", 5),
+        ("in", "b", "x", 1),
+        ("in", "a", "2", 3),
+        ("in", "a", None, 9),
+        ("in", None, "3", 9),
+        ("in", "b", "x", 7),
+    ]
     count = [*GROUPED, ("t", "grouped_count", "g", {"store": {"name": "n"}}), *out_table("t", value="long")]
     yield fixed("count skips nulls", count, steps)
     reduce = [*GROUPED, ("t", "grouped_reduce", "g", {"fn": "null_on_x"}), *out_table("t")]
     yield fixed("reduce to null deletes", reduce, steps)
     drop = [*GROUPED, ("t", "grouped_aggregate", "g", {"fn": "drop_x", "init": "empty"}), *out_table("t")]
     yield fixed("aggregate to null deletes", drop, steps)
-    by = [stream(), ("g", "stream_group_by", "s", {"fn": "null_x_key"}), ("t", "grouped_count", "g"), *out_table("t", value="long")]
+    by = [
+        stream(),
+        ("g", "stream_group_by", "s", {"fn": "null_x_key"}),
+        ("t", "grouped_count", "g"),
+        *out_table("t", value="long"),
+    ]
     yield fixed("group_by drops null keys", by, steps)
     both = [stream(), stream("r", "in2"), ("g", "stream_group_by_key", "s"), ("h", "stream_group_by_key", "r")]
     both += [("c", "grouped_cogroup", "g", {"fn": "concat"}), ("d", "cogrouped_cogroup", "c", "h", {"fn": "minus"})]
     second = [*steps, ("in2", "a", "z", 4), ("in", "a", "4", 6)]
     yield fixed("cogroup of two streams", [*both, ("t", "cogrouped_aggregate", "d", {"init": "empty"}), *out_table("t")], second)
     windows = {"windows": {"type": "session", "size": 3, "grace": 5}}
-    sessions = [("w", "cogrouped_windowed_by", "d", windows), ("t", "sessions_aggregate", "w", {"init": "empty", "merger": "merge"})]
+    sessions = [
+        ("w", "cogrouped_windowed_by", "d", windows),
+        ("t", "sessions_aggregate", "w", {"init": "empty", "merger": "merge"}),
+    ]
     yield fixed("cogroup in sessions", [*both, *sessions, *out_table("t", key="session:string")], second)
 
 
@@ -67,14 +89,23 @@ def suppressed() -> Iterator[Case]:
     windows = [*GROUPED, ("w", "grouped_windowed_by", "g", {"windows": {"type": "tumbling", "size": 10, "grace": 5}})]
     windows += [("c", "windowed_count", "w", {"store": {"value": "long", "key": "string"}})]
     close = ("t", "table_suppress", "c", {"until": "window_closes"})
-    tied = [("in", key, "1", at) for key, at in (("b", 3), ("a", 7), ("c", 1), ("b", 14), ("a", 15), ("a", 24), ("a", 25), ("a", 60))]
+    tied = [
+        ("in", key, "1", at) for key, at in (("b", 3), ("a", 7), ("c", 1), ("b", 14), ("a", 15), ("a", 24), ("a", 25), ("a", 60))
+    ]
     yield fixed("suppress until the window closes", [*windows, close, *out_table("t", value="long")], tied)
     gap = {"windows": {"type": "session", "size": 5, "grace": 3}}
     sessions = [*GROUPED, ("w", "grouped_windowed_by", "g", gap), ("c", "sessions_count", "w")]
     yield fixed("suppress merged sessions", [*sessions, close, *out_table("t", value="long")], [*tied, ("in", "a", "1", 90)])
     full = {"until": "time_limit", "limit": 10, "buffer": {"records": 2, "full": "emit"}}
     table: list[Any] = [("c", "builder_table", {"topic": "in", "store": {"name": "kept", "caching": False}})]
-    steps = [("in", "a", "1", 1), ("in", "b", "1", 0), ("in", "a", "2", 2), ("in", "c", "1", 3), ("in", "b", None, 4), ("in", "c", "2", 30)]
+    steps = [
+        ("in", "a", "1", 1),
+        ("in", "b", "1", 0),
+        ("in", "a", "2", 2),
+        ("in", "c", "1", 3),
+        ("in", "b", None, 4),
+        ("in", "c", "2", 30),
+    ]
     yield fixed("suppress emits early when full", [*table, ("t", "table_suppress", "c", full), *out_table("t")], steps)
     limit = {"until": "time_limit", "limit": 2}
     yield fixed("suppress until a time limit", [*table, ("t", "table_suppress", "c", limit), *out_table("t")], steps)

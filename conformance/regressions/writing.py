@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from conformance.spec import Advance, Case, Op, Pipe, Settings
@@ -12,8 +13,8 @@ Step = tuple[Any, ...] | int
 
 def fixed(
     name: str,
-    ops: list[tuple[Any, ...]],
-    steps: list[Step],
+    ops: Sequence[tuple[Any, ...]],
+    steps: Sequence[Step],
     *,
     caching: bool = False,
     kind: str = "dsl",
@@ -23,7 +24,7 @@ def fixed(
 
     A step that is a number advances the wall clock. Topics hold text unless said otherwise.
     """
-    pipes = [Advance(step) if isinstance(step, int) else Pipe(*step[:4], tuple(step[4:])) for step in steps]
+    pipes = [Advance(step) if isinstance(step, int) else _pipe(*step) for step in steps]
     read = {step.topic: TEXT for step in pipes if isinstance(step, Pipe)} | (topics or {})
     times = tuple(sorted({step.at for step in pipes if isinstance(step, Pipe)}))
     return Case(
@@ -36,6 +37,10 @@ def fixed(
         probe_keys=("a", "b", "c"),
         probe_times=times,
     )
+
+
+def _pipe(topic: str, key: Any, value: Any, at: int, *headers: tuple[str, str | None]) -> Pipe:
+    return Pipe(topic, key, value, at, headers)
 
 
 def _op(name: str, verb: str, *rest: Any) -> Op:

@@ -87,9 +87,10 @@ class DerivedDraft:
 
 @dataclass(eq=False, slots=True)
 class SuppressDraft:
-    """A suppressed table: it passes on what its parent knows."""
+    """A suppressed table: it passes on what its parent knows, less what it holds back."""
 
     parent: TableDraft
+    buffer: str
     sends_old_values: bool = False
 
     def send_old_values(self, force: bool) -> bool:
@@ -98,8 +99,8 @@ class SuppressDraft:
         return self.sends_old_values
 
     def view_stores(self) -> list[str]:
-        """Those of the parent."""
-        return self.parent.view_stores()
+        """Its buffer, and those of the parent."""
+        return [self.buffer, *self.parent.view_stores()]
 
 
 @dataclass(eq=False, slots=True)

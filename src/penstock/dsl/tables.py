@@ -158,7 +158,7 @@ class KTable(Generic[K, V]):
 
         node = DraftNode(name, line, write, output_versioned=False, refuses_versioned=True)
         place = self._place.moved(name, draft.add(node, self._place.node))
-        return KTable(place, SuppressDraft(self._table), None)
+        return KTable(place, SuppressDraft(self._table, store), None)
 
     def group_by(
         self, selector: Callable[[K, V], tuple[K2, V2]], *, key: Any = None, value: Any = None, name: str | None = None

@@ -40,8 +40,9 @@ class SessionAggregate(TableOperator):
         initialize, aggregate, merge = self.initializer, self.aggregator, self.merger
         gap, lateness = self.windows.gap_ms, self.windows.gap_ms + self.windows.grace_ms
         store, observe = host.store(self.store), host.clock(host.node).observe
-        find, put, remove, dropped, failed = store.find_sessions, store.put, store.remove, host.dropped, host.failed
+        put, remove, dropped, failed = store.put, store.remove, host.dropped, host.failed
         emit, cached, with_old, _ = updates(host, self.store, forward, self.send_old_values, self.emit_on_close)
+        find = store.find_kept_sessions if cached else store.find_sessions
         emit_closed = _closing(host, self.store, forward) if self.emit_on_close else None
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

@@ -51,8 +51,8 @@ class StreamTableJoin(Operator):
 
     def _joining(self, host: Host, forward: Process) -> Process:
         """Look up, join and hand on."""
-        get, get_as_of, is_versioned = host.view(self.table)
-        joiner, left = self.joiner, self.left
+        view, joiner, left = host.view(self.table), self.joiner, self.left
+        get, get_as_of, is_versioned = view.get, view.get_as_of, view.is_versioned
 
         def join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None:

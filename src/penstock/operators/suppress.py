@@ -60,9 +60,9 @@ class Suppress(TableOperator):
                         failed(_full(host.node, buffer, bounds), key, change, timestamp, headers)
                         return
                     for key_bytes, held in buffer.up_to(NEVER):
-                        emit(key_bytes, held)
                         if not _is_over(buffer, bounds):
-                            return
+                            break
+                        emit(key_bytes, held)
             except PenstockError:
                 raise
             except Exception as error:

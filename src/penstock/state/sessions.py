@@ -73,7 +73,17 @@ class SessionStore(Generic[K, V]):
 
     def find_sessions(self, key: K, earliest_end: int, latest_start: int, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
         """The sessions of a key that end at or after one time and start at or before another."""
-        earliest = self._earliest(earliest_end)
+        return self._find(key, self._earliest(earliest_end), latest_start, reverse)
+
+    def find_kept_sessions(self, key: K, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, V]]:
+        """As `find_sessions`, but sees what is past its retention as long as its segment is kept.
+
+        This is how a cached table looks for sessions to merge: Kafka Streams' record cache shows expired ones too.
+        """
+        kept = self._retention.floor * self._retention.interval
+        return self._find(key, max(earliest_end, kept, 0), latest_start, reverse=False)
+
+    def _find(self, key: K, earliest: int, latest_start: int, reverse: bool) -> Iterator[tuple[Windowed, V]]:
         raw_key, deserialize = self._key_bytes(key), self._deserialize
         rows = self._layout.of_key(
             raw_key, _pack(earliest, 0), _pack(MAX_TIME, max(latest_start, 0)), self._segments(earliest), reverse

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from penstock import (
+    ProcessingError,
     Processor,
     Record,
+    SourceRecord,
     Store,
     StreamsBuilder,
     TopologyError,
@@ -23,7 +26,7 @@ from penstock import (
 from penstock.state import StoreKind
 from penstock.testing import TopologyTestDriver
 from penstock.topology import SourceNode, Topology
-from tests.unit.dsl.running import run
+from tests.unit.dsl.running import HEADERS, run
 
 
 def sources(topology: Topology) -> dict[str, tuple[str, ...]]:
@@ -84,49 +87,76 @@ class TestSources:
         with pytest.raises(TopologyError, match=r"at least one topic \(.*test_builder.py"):
             StreamsBuilder().stream([])
 
-    def test_reset_is_earliest_or_latest(self) -> None:
-        node = StreamsBuilder().stream("in", reset="latest")._place.draft.write().nodes["KSTREAM-SOURCE-0000000000"]
-        assert isinstance(node, SourceNode)
-        assert node.reset == "latest"
-        with pytest.raises(TopologyError, match=r"reset is 'earliest' or 'latest', not 'newest'.*test_builder.py"):
-            StreamsBuilder().stream("in", reset="newest")
-        with pytest.raises(TopologyError, match="not 'newest'"):
-            StreamsBuilder().table("in", reset="newest")
+    @pytest.mark.parametrize(
+        ("reset", "kept"),
+        [
+            ("earliest", "earliest"),
+            ("latest", "latest"),
+            ("none", "none"),
+            ("1h", 3_600_000),
+            (timedelta(seconds=1), 1000),
+            (None, None),
+        ],
+    )
+    def test_reset_says_where_to_start(self, reset: Any, kept: Any) -> None:
+        builder = StreamsBuilder()
+        builder.stream("in", reset=reset)
+        builder.table("facts", reset=reset)
+        nodes = [node for node in builder.build().nodes.values() if isinstance(node, SourceNode)]
+        assert [node.reset for node in nodes] == [kept, kept]
+
+    @pytest.mark.parametrize("verb", ["stream", "table"])
+    @pytest.mark.parametrize("reset", ["newest", object()])
+    def test_any_other_reset_is_refused_with_the_users_line(self, verb: str, reset: Any) -> None:
+        with pytest.raises(TopologyError, match=r"reset is 'earliest', 'latest', 'none' or a duration .*test_builder.py"):
+            getattr(StreamsBuilder(), verb)("in", reset=reset)
 
 
 class TestTimestamps:
     def test_an_extractor_gives_the_event_time(self) -> None:
         builder = StreamsBuilder()
-        builder.stream("in", timestamp=lambda record, partition_time: record.value["at"]).to("out")
+        builder.stream("in", timestamp=lambda record: record.value["at"]).to("out")
         with TopologyTestDriver(builder.build()) as driver:
             driver.input("in").pipe({"at": 42}, timestamp=1)
             assert driver.output("out").read().timestamp == 42
 
-    def test_an_extractor_knows_the_highest_time_of_its_partition(self) -> None:
-        times: list[int] = []
+    def test_an_extractor_sees_the_record_its_place_and_the_highest_time_of_its_partition(self) -> None:
+        seen: list[SourceRecord[Any, Any]] = []
 
-        def extract(record: Record[Any, Any], partition_time: int) -> int:
-            times.append(partition_time)
+        def extract(record: SourceRecord[Any, Any]) -> int:
+            seen.append(record)
             return record.timestamp
 
         builder = StreamsBuilder()
         builder.stream("in", timestamp=extract).to("out")
         run(builder, ("in", "k", 1, 10), ("in", "k", 1, 5), ("in", "k", 1, 20), ("in", "k", 1, 0))
-        assert times == [-1, 10, 10, 20]
+        assert [record.partition_time for record in seen] == [-1, 10, 10, 20]
+        assert seen[1] == SourceRecord("k", 1, 5, HEADERS, "in", 0, 1, 10)
 
     def test_a_negative_time_drops_the_record(self) -> None:
         builder = StreamsBuilder()
-        builder.stream("in", timestamp=lambda record, partition_time: record.value).to("out")
-        builder.table("facts", timestamp=lambda record, partition_time: record.value).to_stream().to("changes")
+        builder.stream("in", timestamp=lambda record: record.value).to("out")
+        builder.table("facts", timestamp=lambda record: record.value).to_stream().to("changes")
         with TopologyTestDriver(builder.build()) as driver:
             driver.input("in").pipe_pairs([("a", -1), ("b", 5)])
             driver.input("facts").pipe_pairs([("a", -1), ("b", 5)])
             assert driver.output("out").pairs() == driver.output("changes").pairs() == [("b", 5)]
 
+    def test_a_negative_time_without_an_extractor_is_an_error(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream("in", name="events").to("out")
+        with (
+            TopologyTestDriver(builder.build()) as driver,
+            pytest.raises(
+                ProcessingError, match=r"from in at offset 0 has the timestamp -1; give events a timestamp= .*test_builder"
+            ),
+        ):
+            driver.pipe_raw("in", None, b"1", -1, ())
+
     @pytest.mark.parametrize("verb", ["stream", "table"])
-    def test_an_extractor_takes_two_arguments(self, verb: str) -> None:
-        with pytest.raises(TopologyError, match=r"timestamp= calls its function with \(record, partition_time\).*test_builder.py"):
-            getattr(StreamsBuilder(), verb)("in", timestamp=lambda record: 0)
+    def test_an_extractor_takes_one_argument(self, verb: str) -> None:
+        with pytest.raises(TopologyError, match=r"timestamp= calls its function with \(record\).*test_builder.py"):
+            getattr(StreamsBuilder(), verb)("in", timestamp=lambda record, partition_time: 0)
 
 
 class Keeps(Processor[str, int, str, int]):

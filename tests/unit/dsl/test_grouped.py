@@ -132,7 +132,11 @@ class TestWindows:
     def test_tumbling_windows_divide_time(self) -> None:
         builder = StreamsBuilder()
         grouped(builder).windowed_by(tumbling(10)).count().to_stream().to("out")
-        assert windows_of(builder, ("in", "a", 1, 0), ("in", "a", 1, 9), ("in", "a", 1, 10)) == [(0, 10, 1), (0, 10, 2), (10, 20, 1)]
+        assert windows_of(builder, ("in", "a", 1, 0), ("in", "a", 1, 9), ("in", "a", 1, 10)) == [
+            (0, 10, 1),
+            (0, 10, 2),
+            (10, 20, 1),
+        ]
 
     def test_hopping_windows_overlap(self) -> None:
         builder = StreamsBuilder()
@@ -194,7 +198,12 @@ class TestWindows:
 
     @pytest.mark.parametrize(
         ("windows", "serde"),
-        [(tumbling(10), TimeWindowed), (hopping(10, 5), TimeWindowed), (sliding(10), TimeWindowed), (session(10), SessionWindowed)],
+        [
+            (tumbling(10), TimeWindowed),
+            (hopping(10, 5), TimeWindowed),
+            (sliding(10), TimeWindowed),
+            (session(10), SessionWindowed),
+        ],
     )
     def test_the_serde_of_windowed_keys_follows_from_the_windows(self, windows: Any, serde: type) -> None:
         builder = StreamsBuilder()
@@ -247,7 +256,9 @@ class TestCogroup:
     def test_the_same_stream_again_replaces_its_aggregator(self) -> None:
         builder = StreamsBuilder()
         left = grouped(builder, "left")
-        left.cogroup(append).cogroup(left, lambda key, value, values: [*values, value * 100]).aggregate(list).to_stream().to("out")
+        left.cogroup(append).cogroup(left, lambda key, value, values: [*values, value * 100]).aggregate(list).to_stream().to(
+            "out"
+        )
         assert run(builder, ("left", "a", 1)) == [("a", [100])]
 
     def test_may_be_windowed(self) -> None:

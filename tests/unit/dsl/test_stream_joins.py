@@ -131,7 +131,13 @@ class TestTables:
         facts = builder.table("facts", store=Store("facts", history=100))
         builder.stream("in").join(facts, both, grace=10, name="look").to("out")
         assert "look-Buffer" in builder.build().stores
-        records = (("facts", "a", "new", 20), ("in", "a", 1, 25), ("facts", "a", "old", 24), ("in", "a", 2, 40), ("in", "a", 3, 60))
+        records = (
+            ("facts", "a", "new", 20),
+            ("in", "a", 1, 25),
+            ("facts", "a", "old", 24),
+            ("in", "a", 2, 40),
+            ("in", "a", 3, 60),
+        )
         assert run(builder, *records) == [("a", [1, "old"]), ("a", [2, "old"])]
 
     def test_grace_needs_a_history(self) -> None:

@@ -55,7 +55,9 @@ def test_a_verb_does_what_it_says_and_keeps_time_and_headers(verb: str) -> None:
     assert all(record.headers == HEADERS for record in got)
 
 
-@pytest.mark.parametrize("verb", ["filter", "filter_not", "select_key", "map", "flat_map", "peek", "foreach", "group_by", "print"])
+@pytest.mark.parametrize(
+    "verb", ["filter", "filter_not", "select_key", "map", "flat_map", "peek", "foreach", "group_by", "print"]
+)
 @pytest.mark.parametrize("function", [lambda value: value, lambda key, value, more: value])
 def test_a_function_of_the_wrong_arity_is_refused_with_the_users_line(verb: str, function: Callable[..., Any]) -> None:
     stream = StreamsBuilder().stream("in")
@@ -169,6 +171,10 @@ class TestSplit:
             StreamsBuilder().stream("in").split(otherwise, lambda key, value: True)
 
 
+def test_otherwise_holds_for_every_record() -> None:
+    assert otherwise("k", None)
+
+
 class TestTo:
     def test_a_function_may_choose_the_topic_of_each_record(self) -> None:
         seen: list[RecordContext] = []
@@ -204,8 +210,13 @@ class TestTo:
 
     def test_a_partitioner_is_asked_with_the_number_of_partitions(self) -> None:
         asked: list[tuple[Any, ...]] = []
+
+        def partition(*arguments: Any) -> int:
+            asked.append(arguments)
+            return 0
+
         builder = StreamsBuilder()
-        builder.stream("in").to("out", partitioner=lambda *arguments: asked.append(arguments) or 0)
+        builder.stream("in").to("out", partitioner=partition)
         assert run(builder, ("in", "a", 1)) == [("a", 1)]
         assert asked == [("out", "a", 1, 1)]
 

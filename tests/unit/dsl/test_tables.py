@@ -169,6 +169,13 @@ class TestSuppress:
             topic.pipe(3, key="b", timestamp=30)
             assert {key: value for key, value in driver.store("sizes").items() if value} == {"3": 1}
 
+    def test_a_derived_table_may_be_asked_for_old_values_below_a_suppression(self) -> None:
+        builder = StreamsBuilder()
+        held = builder.table("in").filter(big).suppress(until_time_limit(0)).map_values(lambda value: value)
+        held.left_join(builder.table("other"), lambda one, two: [one, two]).to_stream().to("out")
+        got = run(builder, ("in", "a", 2), ("in", "a", 1))
+        assert got == [("a", [2, None]), ("a", None)]
+
     def test_a_suppressed_table_can_be_joined(self) -> None:
         builder = StreamsBuilder()
         held = builder.table("in").suppress(until_time_limit(0))
@@ -338,7 +345,11 @@ class TestJoins:
         on: Any = (lambda key, value: value["of"]) if with_key else (lambda value: value["of"])
         left.join(right, lambda one, two: [one["n"], two], on=on, with_key=with_key, store="joined").to_stream().to("out")
         got = run(
-            builder, ("left", "1", {"of": "a", "n": 1}), ("right", "a", "A"), ("left", "2", {"of": "a", "n": 2}), ("right", "a", "B")
+            builder,
+            ("left", "1", {"of": "a", "n": 1}),
+            ("right", "a", "A"),
+            ("left", "2", {"of": "a", "n": 2}),
+            ("right", "a", "B"),
         )
         assert got == [("1", [1, "A"]), ("2", [2, "A"]), ("1", [1, "B"]), ("2", [2, "B"])]
 

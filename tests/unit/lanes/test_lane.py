@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
+import cloudpickle  # type: ignore[import-untyped]
 import pytest
 
 from penstock import (
-    Processor,
     ProcessingError,
+    Processor,
     PunctuationType,
     Record,
     StreamsBuilder,

@@ -111,10 +111,18 @@ class MemoryHost:
     def child(self, name: str) -> Process:
         raise NotImplementedError
 
-    def on_flush(self, store: str, flush: Callable[[], None]) -> None:
+    def user_store(self, name: str) -> Any:
         raise NotImplementedError
 
-    def schedule(self, interval_ms: int, kind: Any, punctuate: Callable[[int], None]) -> Callable[[], None]:
+    def pending(self, store: str, flush: Callable[[dict[Any, Any]], None]) -> dict[Any, Any]:
+        raise NotImplementedError
+
+    def on_start(self, start: Callable[[], None]) -> None:
+        raise NotImplementedError
+
+    def schedule(
+        self, interval_ms: int, kind: Any, punctuate: Callable[[int], None], start_ms: int | None = None
+    ) -> Callable[[], None]:
         raise NotImplementedError
 
     def on_close(self, close: Callable[[], None]) -> None:

@@ -77,7 +77,10 @@ class TestAggregate:
     def test_an_initializer_that_fails_names_the_node(self) -> None:
         builder = StreamsBuilder()
         builder.stream("in").group_by_key().aggregate(lambda: 1 // 0, total, value=int, name="sum")
-        with TopologyTestDriver(builder.build()) as driver, pytest.raises(ProcessingError, match="sum failed.*ZeroDivisionError"):
+        with (
+            TopologyTestDriver(builder.build()) as driver,
+            pytest.raises(ProcessingError, match=r"sum failed.*ZeroDivisionError"),
+        ):
             driver.input("in").pipe(1, key="a")
 
 

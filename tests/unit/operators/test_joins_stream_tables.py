@@ -52,7 +52,7 @@ def rebind(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_a_record_joins_the_tables_value_of_now_whatever_its_time(left):
+def test_a_record_joins_the_tables_value_of_now_whatever_its_time(left: bool) -> None:
     join = TableJoin(left)
     assert join.stream("a", "s", 5) == ([("a", "s+None", 5)] if left else [])
     join.put("a", "t", 100)
@@ -61,7 +61,7 @@ def test_a_record_joins_the_tables_value_of_now_whatever_its_time(left):
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_null_values_are_dropped_and_null_keys_only_by_an_inner_join(left):
+def test_null_values_are_dropped_and_null_keys_only_by_an_inner_join(left: bool) -> None:
     join = TableJoin(left)
     assert join.stream("a", None, 0) == join.stream(None, None, 0) == []
     assert join.stream(None, "s", 0) == ([(None, "s+None", 0)] if left else [])
@@ -69,7 +69,7 @@ def test_null_values_are_dropped_and_null_keys_only_by_an_inner_join(left):
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_a_versioned_table_is_read_as_of_the_records_time(left):
+def test_a_versioned_table_is_read_as_of_the_records_time(left: bool) -> None:
     join = TableJoin(left, versioned=True)
     join.put("a", "t10", 10)
     join.put("a", "t20", 20)
@@ -79,7 +79,7 @@ def test_a_versioned_table_is_read_as_of_the_records_time(left):
     assert join.stream("a", "s", 25) == [("a", "s+t20", 25)]
 
 
-def test_with_a_grace_period_records_wait_for_the_table(rebind):
+def test_with_a_grace_period_records_wait_for_the_table(rebind: bool) -> None:
     join = TableJoin(left=True, grace=5, rebind=rebind)
     join.put("a", "t0", 0)
     assert join.stream("a", "s3", 3) == join.stream("b", "s3b", 3) == join.stream("a", "s3c", 3) == []
@@ -91,7 +91,7 @@ def test_with_a_grace_period_records_wait_for_the_table(rebind):
 
 
 @pytest.mark.parametrize(("timestamp", "waits"), [(94, False), (95, True), (96, True)])
-def test_a_record_waits_unless_it_is_later_than_the_grace_period(timestamp, waits):
+def test_a_record_waits_unless_it_is_later_than_the_grace_period(timestamp: int, waits: bool) -> None:
     join = TableJoin(left=True, grace=5)
     join.stream("x", "moves the time", 100)
     out = join.stream("a", "s", timestamp)
@@ -101,7 +101,7 @@ def test_a_record_waits_unless_it_is_later_than_the_grace_period(timestamp, wait
         assert (out == []) is waits
 
 
-def test_without_grace_a_buffered_record_leaves_at_once(rebind):
+def test_without_grace_a_buffered_record_leaves_at_once(rebind: bool) -> None:
     join = TableJoin(left=False, grace=0, rebind=rebind)
     join.put("a", "t", 0)
     assert join.stream("a", "1", 5) == [("a", "1+t", 5)]
@@ -109,7 +109,7 @@ def test_without_grace_a_buffered_record_leaves_at_once(rebind):
     assert join.stream("a", "late", 4) == [("a", "late+t", 4)]
 
 
-def test_records_leave_the_buffer_with_their_own_headers():
+def test_records_leave_the_buffer_with_their_own_headers() -> None:
     join = TableJoin(left=True, grace=5)
     join.pipe("stream", "a", "1", 0, (("h", b"1"), ("h", None)))
     join.origin = None
@@ -118,7 +118,7 @@ def test_records_leave_the_buffer_with_their_own_headers():
     assert join.headers == [(("h", b"1"), ("h", None)), (("h", b"2"),)]
 
 
-def test_nulls_do_not_wait():
+def test_nulls_do_not_wait() -> None:
     join = TableJoin(left=True, grace=5)
     assert join.stream(None, "s", 0) == [(None, "s+None", 0)]
     assert join.stream("a", None, 100) == []
@@ -126,14 +126,14 @@ def test_nulls_do_not_wait():
     assert join.drops == ["null join key or value"]
 
 
-def test_only_a_versioned_table_can_be_joined_with_a_grace_period():
+def test_only_a_versioned_table_can_be_joined_with_a_grace_period() -> None:
     join = TableJoin(left=True, grace=5)
     join.views["table"] = View(join.table.get, join._as_of, False)
     with pytest.raises(TopologyError, match="versioned"):
         join.stream("a", "s", 0)
 
 
-def test_what_failed_to_leave_the_buffer_leaves_again(rebind):
+def test_what_failed_to_leave_the_buffer_leaves_again(rebind: bool) -> None:
     join = TableJoin(left=False, grace=5, rebind=rebind)
     join.go_on = True
     join.put("a", "t", 0)
@@ -148,7 +148,7 @@ def test_what_failed_to_leave_the_buffer_leaves_again(rebind):
     assert join.stream("b", "again", 6) == [("a", "2+t", 0)]
 
 
-def test_errors_of_the_joiner_are_the_nodes_own_and_those_of_downstream_are_not():
+def test_errors_of_the_joiner_are_the_nodes_own_and_those_of_downstream_are_not() -> None:
     join = TableJoin(left=True)
     broken = StreamTableJoin("table", lambda key, value, found: found.missing, True).bind(join, join._collect)
     with pytest.raises(ProcessingError, match="missing"):
@@ -159,7 +159,7 @@ def test_errors_of_the_joiner_are_the_nodes_own_and_those_of_downstream_are_not(
     assert len(join.failures) == 1
 
 
-def test_the_store_of_a_join_with_a_grace_period():
+def test_the_store_of_a_join_with_a_grace_period() -> None:
     spec = join_buffer_spec("b", key=String(), value=String())
     assert (spec.name, spec.kind, spec.cached, spec.logged) == ("b", StoreKind.RAW, False, True)
 
@@ -178,7 +178,7 @@ class GlobalJoin(MemoryHost):
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_a_record_joins_the_global_tables_value_of_the_key_it_names(left):
+def test_a_record_joins_the_global_tables_value_of_the_key_it_names(left: bool) -> None:
     join = GlobalJoin(left)
     assert join.stream("a", "x1") == [("a", "x1+X", 7)]
     assert join.stream(None, "x1") == [(None, "x1+X", 7)]
@@ -187,14 +187,14 @@ def test_a_record_joins_the_global_tables_value_of_the_key_it_names(left):
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_a_record_that_names_no_key_is_dropped_by_an_inner_join(left):
+def test_a_record_that_names_no_key_is_dropped_by_an_inner_join(left: bool) -> None:
     join = GlobalJoin(left)
     assert join.stream("a", "none") == ([("a", "none+None", 7)] if left else [])
     assert join.stream("a", None) == []
     assert len(join.drops) == (1 if left else 2)
 
 
-def test_errors_of_a_global_join():
+def test_errors_of_a_global_join() -> None:
     join = GlobalJoin(left=True, joiner=lambda key, value, found: found.missing)
     with pytest.raises(ProcessingError, match="missing"):
         join.stream("a", "x1")

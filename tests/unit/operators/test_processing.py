@@ -95,7 +95,7 @@ class TestFixedKeys:
         assert self.ran(lambda self, record: self.context.forward(record.with_value(2))) == [("k", 2)]
 
     def test_an_equal_key_is_the_same_key(self) -> None:
-        assert self.ran(lambda self, record: self.context.forward(record.with_key("".join(["k"])))) == [("k", 1)]
+        assert self.ran(lambda self, record: self.context.forward(record.with_key(str(record.key)))) == [("k", 1)]
 
     def test_another_key_is_refused(self) -> None:
         with pytest.raises(ProcessingError, match=r"p: a FixedKeyProcessor must not change the key; use process\(\) instead"):
@@ -109,9 +109,8 @@ class TestFailures:
 
         builder = StreamsBuilder()
         builder.stream("in").process(processor(fail), name="p")
-        with TopologyTestDriver(builder.build()) as driver:
-            with pytest.raises(ProcessingError) as caught:
-                driver.input("in").pipe(1, key="k")
+        with TopologyTestDriver(builder.build()) as driver, pytest.raises(ProcessingError) as caught:
+            driver.input("in").pipe(1, key="k")
         assert str(caught.value).startswith("p failed on the record from in-0 at offset 0 (key 'k'): RuntimeError: no\n")
         assert f"{__file__}:" in str(caught.value)
         assert caught.value.code == "processing"
@@ -120,11 +119,10 @@ class TestFailures:
         builder = StreamsBuilder()
         passing = processor(lambda self, record: self.context.forward(record))
         builder.stream("in").process(passing, name="above").map_values(lambda value: 1 / value, name="below").to("out")
-        with TopologyTestDriver(builder.build()) as driver:
-            with pytest.raises(ProcessingError) as caught:
-                driver.input("in").pipe(0)
+        with TopologyTestDriver(builder.build()) as driver, pytest.raises(ProcessingError) as caught:
+            driver.input("in").pipe(0)
         assert str(caught.value).startswith("below failed")
-        assert "above" not in str(caught.value)
+        assert str(caught.value).count("failed") == 1
 
     def test_a_supplier_makes_processors(self) -> None:
         with pytest.raises(TopologyError, match="p: the supplier made a dict; it must make a Processor"):
@@ -143,7 +141,9 @@ class TestStores:
         made = topology(self.look("kept")).add_state_store(key_value_store("kept"))
         with (
             TopologyTestDriver(made) as driver,
-            pytest.raises(TopologyError, match=r"p uses store 'kept' without being connected to it \(.*test_processing.py.*stores="),
+            pytest.raises(
+                TopologyError, match=r"p uses store 'kept' without being connected to it \(.*test_processing.py.*stores="
+            ),
         ):
             driver.input("in").pipe(1, key="k")
 
@@ -257,7 +257,9 @@ class TestPunctuators:
 
         with (
             TopologyTestDriver(topology(Failing)) as driver,
-            pytest.raises(ProcessingError, match=r"(?s)p failed on the record from a timer.*RuntimeError: no.*test_processing.py"),
+            pytest.raises(
+                ProcessingError, match=r"(?s)p failed on the record from a timer.*RuntimeError: no.*test_processing.py"
+            ),
         ):
             driver.input("in").pipe("x")
 
@@ -284,5 +286,5 @@ class TestPunctuators:
 def test_a_value_transformer_without_transform_fails_at_its_first_value() -> None:
     builder = StreamsBuilder()
     builder.table("in").transform_values(ValueTransformer, name="t").to_stream().to("out")
-    with TopologyTestDriver(builder.build()) as driver, pytest.raises(ProcessingError, match="t failed.*NotImplementedError"):
+    with TopologyTestDriver(builder.build()) as driver, pytest.raises(ProcessingError, match=r"t failed.*NotImplementedError"):
         driver.input("in").pipe(1, key="k")

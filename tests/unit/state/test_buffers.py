@@ -1,4 +1,8 @@
+"""Buffers in time order: what leaves them, when, and that they know themselves again."""
+
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -29,14 +33,14 @@ def waiting(value: bytes) -> Waiting:
     return Waiting(value, HEADERS, ORIGIN)
 
 
-def test_a_buffer_needs_serdes():
+def test_a_buffer_needs_serdes() -> None:
     with pytest.raises(StateError, match="'b' needs a serde"):
         serdes_of(StoreSpec("b", StoreKind.RAW, String()))
     assert serdes_of(StoreSpec("b", StoreKind.RAW, String(), String())) == (String(), String())
 
 
 class TestUnjoined:
-    def test_order_is_time_then_right_before_left_then_key_then_arrival(self, space):
+    def test_order_is_time_then_right_before_left_then_key_then_arrival(self, space: OrderedSpace) -> None:
         buffer = UnjoinedBuffer(space)
         buffer.add(300, False, b"a", b"1")
         buffer.add(2, True, b"a", b"2")
@@ -53,7 +57,7 @@ class TestUnjoined:
         ]
         assert buffer.earliest() == 2
 
-    def test_what_met_a_partner_is_gone_with_its_duplicates(self, space, lane):
+    def test_what_met_a_partner_is_gone_with_its_duplicates(self, space: OrderedSpace, lane: LaneState) -> None:
         buffer = UnjoinedBuffer(space)
         buffer.add(1, True, b"a", b"1")
         buffer.add(1, True, b"a", b"2")
@@ -67,7 +71,7 @@ class TestUnjoined:
 
 
 class TestRecordBuffer:
-    def test_records_leave_by_time_key_and_arrival(self, space):
+    def test_records_leave_by_time_key_and_arrival(self, space: OrderedSpace) -> None:
         buffer = RecordBuffer(space)
         for timestamp, key, value in ((3, b"b", b"1"), (3, b"a", b"2"), (3, b"a", b"3"), (1, b"c", b"4"), (4, b"a", b"5")):
             buffer.add(timestamp, key, waiting(value))
@@ -82,7 +86,7 @@ class TestRecordBuffer:
         assert len(list(buffer.take(NEVER))) == 1
         assert buffer.earliest == NEVER
 
-    def test_a_record_is_there_until_the_next_one_is_asked_for(self, space):
+    def test_a_record_is_there_until_the_next_one_is_asked_for(self, space: OrderedSpace) -> None:
         buffer = RecordBuffer(space)
         for value in (b"1", b"2"):
             buffer.add(0, b"a", waiting(value))
@@ -91,7 +95,7 @@ class TestRecordBuffer:
         taken = buffer.take(0)
         next(taken)
         assert next(taken)[2].value == b"2"
-        taken.close()
+        del taken
         assert [record.value for _, _, record in RecordBuffer(space).take(0)] == [b"2"]
 
 
@@ -99,7 +103,7 @@ class TestChangeBuffer:
     def put(self, buffer: ChangeBuffer, time: int, key: bytes, new: bytes | None, old: bytes | None = None) -> None:
         buffer.put(time, key, new, old, time + 1, HEADERS, ORIGIN)
 
-    def test_a_change_is_kept_with_all_it_came_with(self, space):
+    def test_a_change_is_kept_with_all_it_came_with(self, space: OrderedSpace) -> None:
         buffer = ChangeBuffer(space)
         assert buffer.get(b"a") is None
         self.put(buffer, 5, b"a", b"1", b"0")
@@ -109,19 +113,19 @@ class TestChangeBuffer:
         assert (held.time, held.timestamp, held.new, held.old, held.prior) == (5, 10, b"2", b"1", b"0")
         assert (held.headers, held.origin) == (HEADERS, ORIGIN)
 
-    def test_a_change_without_origin_counts_less(self, space):
+    def test_a_change_without_origin_counts_less(self, space: OrderedSpace) -> None:
         buffer = ChangeBuffer(space)
         buffer.put(5, b"a", b"1", None, 6, (), None)
         assert buffer.measured == (1, 8 + 1 + 1 + 20)
 
-    def test_entries_by_key_do_not_mix_with_those_by_time(self, space):
+    def test_entries_by_key_do_not_mix_with_those_by_time(self, space: OrderedSpace) -> None:
         buffer = ChangeBuffer(space)
         for key in (b"", b"\xff\xff", b"t", b"k"):
             self.put(buffer, NEVER - 1, key, b"v")
         assert [key for key, _ in buffer.up_to(NEVER)] == [b"", b"k", b"t", b"\xff\xff"]
         assert buffer.measured[0] == 4
 
-    def test_what_was_removed_leaves_nothing_behind(self, space):
+    def test_what_was_removed_leaves_nothing_behind(self, space: OrderedSpace) -> None:
         buffer = ChangeBuffer(space)
         for number, key in enumerate((b"a", b"b", b"c")):
             self.put(buffer, number, key, b"v")
@@ -145,7 +149,7 @@ class TestChangeBuffer:
             )
         )
     )
-    def test_a_buffer_made_anew_knows_what_the_old_one_knew(self, steps):
+    def test_a_buffer_made_anew_knows_what_the_old_one_knew(self, steps: Any) -> None:
         space: OrderedSpace = LaneState(memory_engine()).store(StoreSpec("buffer", StoreKind.RAW))
         buffer = ChangeBuffer(space)
         for step, time, key, new, old in steps:

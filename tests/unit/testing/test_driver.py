@@ -29,13 +29,19 @@ def copying() -> Topology:
 class TestTopics:
     def test_an_unknown_input_is_refused_with_those_that_exist(self) -> None:
         topology = copying().add_source("more", "b", "a")
-        with TopologyTestDriver(topology) as driver, pytest.raises(TopologyError, match="reads no topic 'typo'; it reads: a, b, in"):
+        with (
+            TopologyTestDriver(topology) as driver,
+            pytest.raises(TopologyError, match="reads no topic 'typo'; it reads: a, b, in"),
+        ):
             driver.input("typo")
         with TopologyTestDriver(Topology()) as driver, pytest.raises(TopologyError, match="it reads: none"):
             driver.input("typo")
 
     def test_an_unknown_output_is_refused_with_those_that_exist(self) -> None:
-        with TopologyTestDriver(copying()) as driver, pytest.raises(TopologyError, match="writes no topic 'typo'; it writes: out"):
+        with (
+            TopologyTestDriver(copying()) as driver,
+            pytest.raises(TopologyError, match="writes no topic 'typo'; it writes: out"),
+        ):
             driver.output("typo")
         with TopologyTestDriver(Topology()) as driver, pytest.raises(TopologyError, match="it writes: none"):
             driver.output("typo", key=str)
@@ -62,6 +68,13 @@ class TestTopics:
             driver.input("in").pipe(2)
             assert driver.produced_topic_names() == {"out"}
 
+    def test_a_record_for_several_partitions_is_written_several_times(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream("in").to("out", partitioner=lambda topic, key, value, partitions: range(value))
+        with TopologyTestDriver(builder.build()) as driver:
+            driver.input("in").pipe_values([0, 2])
+            assert driver.output("out").values() == [2, 2]
+
     def test_offsets_count_along_each_topic(self) -> None:
         seen: list[RecordMetadata | None] = []
 
@@ -79,16 +92,20 @@ class TestTopics:
         builder = StreamsBuilder()
         builder.stream("in", value=int, name="numbers").to("out")
         with TopologyTestDriver(builder.build()) as driver:
-            with pytest.raises(ProcessingError, match=r"(?s)numbers cannot read the record from in at offset 0.*test_driver.py") as caught:
+            with pytest.raises(
+                ProcessingError, match=r"(?s)numbers cannot read the record from in at offset 0.*test_driver.py"
+            ) as caught:
                 driver.input("in", value=bytes).pipe(b"no number")
             assert isinstance(caught.value.__cause__, SerializationError)
 
     def test_an_extractor_that_fails_names_the_source_and_the_record(self) -> None:
         builder = StreamsBuilder()
-        builder.stream("in", timestamp=lambda record, partition_time: record.value["at"], name="events").to("out")
+        builder.stream("in", timestamp=lambda record: record.value["at"], name="events").to("out")
         with (
             TopologyTestDriver(builder.build()) as driver,
-            pytest.raises(ProcessingError, match=r"(?s)timestamp extractor of events failed .*in at offset 0: KeyError.*test_driver.py"),
+            pytest.raises(
+                ProcessingError, match=r"(?s)timestamp extractor of events failed .*in at offset 0: KeyError.*test_driver.py"
+            ),
         ):
             driver.input("in").pipe({})
 

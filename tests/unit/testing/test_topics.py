@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,9 @@ def times(driver: TopologyTestDriver) -> list[int]:
 
 
 class TestInput:
-    def test_records_are_stamped_with_the_wall_clock_as_it_was_when_the_topic_was_opened(self, driver: TopologyTestDriver) -> None:
+    def test_records_are_stamped_with_the_wall_clock_as_it_was_when_the_topic_was_opened(
+        self, driver: TopologyTestDriver
+    ) -> None:
         topic = driver.input("in")
         topic.pipe("x")
         driver.advance_wall_clock(500)
@@ -66,7 +69,7 @@ class TestInput:
         ]
 
     def test_records_are_piped_as_they_are(self, driver: TopologyTestDriver) -> None:
-        records = [Record("a", "x", 5, (("h", b"1"),)), Record(None, None, 3)]
+        records: list[Record[Any, Any]] = [Record("a", "x", 5, (("h", b"1"),)), Record(None, None, 3)]
         driver.input("in").pipe_records(records)
         assert driver.output("out").records() == records
 

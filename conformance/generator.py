@@ -26,6 +26,8 @@ _STATELESS = ("filter", "filter_not", "select_key", "map", "map_values", "flat_m
 
 OPERATORS: dict[str, Operator] = {
     **{f"stream_{verb}": partial(streams.stateless, verb=verb) for verb in _STATELESS},
+    "stream_map_values_with_key": partial(streams.stateless, verb="map_values", keyed=True),
+    "stream_flat_map_values_with_key": partial(streams.stateless, verb="flat_map_values", keyed=True),
     "peek": streams.peek,
     "merge": streams.merge,
     "split": streams.split,
@@ -53,7 +55,8 @@ OPERATORS: dict[str, Operator] = {
     **{f"cogroup_{kind}": partial(aggregations.cogroup, kind=kind) for kind in aggregations.WINDOWS},
     **{f"regroup_{how}": partial(aggregations.regroup, how=how) for how in aggregations.AGGREGATIONS},
     **{f"table_{verb}": partial(tables.table_filter, verb=verb) for verb in ("filter", "filter_not")},
-    "table_map_values": tables.map_values,
+    "table_map_values": partial(tables.map_values, keyed=False),
+    "table_map_values_with_key": partial(tables.map_values, keyed=True),
     **{f"transform_{name}": partial(tables.transform_values, transformer=name) for name in TRANSFORMERS},
     "to_stream": tables.to_stream,
     "suppress_limit": tables.suppress_limit,

@@ -33,10 +33,9 @@ def table_filter(draft: Draft, verb: str) -> None:
     draft.step(f"table_{verb}", (source,), _kept(source, store, draft), fn=fn, store=store, name=draft.name())
 
 
-def map_values(draft: Draft) -> None:
-    """map_values of a table."""
+def map_values(draft: Draft, *, keyed: bool) -> None:
+    """The values of a table, mapped with or without their keys."""
     source = draft.some_table()
-    keyed = draft.chance(0.4)
     plain = ("tag_null", "null_x", "length", "utf8") if draft.chance(0.4) else ("tag_null", "null_x")
     fn = draft.choice(("keyed", "keyed_null_x") if keyed else plain)
     value = VALUE_TYPES.get(fn, "string")

@@ -120,7 +120,7 @@ final class Processors {
         String where() {
             // Below a timer there is no record: metadata is then either absent or says null/-1/-1.
             String source = context().recordMetadata().filter(m -> m.topic() != null)
-                    .map(m -> m.topic() + "/" + m.partition() + "/" + m.offset()).orElse("-");
+                    .map(m -> m.topic().replaceFirst("^app-", "") + "/" + m.partition() + "/" + m.offset()).orElse("-");
             return source + "|" + context().currentStreamTimeMs() + "|" + context().currentSystemTimeMs();
         }
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from penstock.records import Headers, Process, Record, RecordMetadata, ValueAndTimestamp
@@ -79,6 +80,9 @@ class Host(Protocol):
     def pending(self, store: str, flush: Callable[[dict[Any, Any]], None]) -> dict[Any, Any]:
         """Changes of a cached store that wait for the end of the epoch; `flush` is given them then, in store order."""
 
+    def on_flush(self, store: str, flush: Callable[[], None]) -> None:
+        """Have `flush` called when the epoch ends, in store order; of several nodes with one store the last is asked."""
+
     def on_start(self, start: Callable[[], None]) -> None:
         """Have `start` called once all nodes are bound, in topological order."""
 
@@ -102,6 +106,9 @@ class Host(Protocol):
     def metadata(self) -> RecordMetadata | None:
         """Where the record in hand came from; None when a timer or a flush is running."""
 
+    def at(self, origin: RecordMetadata | None) -> AbstractContextManager[None]:
+        """While a record that was held back goes on, let `metadata` tell where that one came from."""
+
     def stream_time(self) -> int:
         """The lane's stream time."""
 
@@ -111,6 +118,9 @@ class Host(Protocol):
 
 class Operator(ABC):
     """What a node does, as a frozen, picklable value; `bind` makes it run."""
+
+    runs_user_objects: ClassVar[bool] = False
+    """Whether a processor of the user's runs here, which may ask for the time at any record and schedule punctuators."""
 
     @abstractmethod
     def bind(self, host: Host, forward: Process) -> Process:

@@ -48,7 +48,7 @@ class Record(Generic[K, V]):
 
     def with_headers(self, headers: Headers) -> Record[K, V]:
         """This record with other headers; headers are a tuple of `(name, bytes or None)` pairs."""
-        return replace(self, headers=headers)
+        return replace(self, headers=tuple(headers))
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,4 +42,6 @@ def test_a_topology_describes_itself_as_kafka_streams_does(name: str) -> None:
 
 
 def test_every_golden_file_has_its_topology() -> None:
-    assert {file.name for file in HERE.glob("*.txt")} == {f"{name}.{form}.txt" for name in TOPOLOGIES for form in (*FORMS, "kafka")}
+    assert {file.name for file in HERE.glob("*.txt")} == {
+        f"{name}.{form}.txt" for name in TOPOLOGIES for form in (*FORMS, "kafka")
+    }

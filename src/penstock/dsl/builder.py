@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 from penstock.dsl.draft import Draft, DraftNode
-from penstock.dsl.functions import checked
 from penstock.dsl.grouped import KGroupedStream, KGroupedTable
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.stores import Store, materialized
@@ -21,6 +20,7 @@ from penstock.operators.tables import TableSource
 from penstock.serdes import Json, serde_of
 from penstock.state import StoreSpec
 from penstock.topology import ProcessorNode, SourceNode, Topology, user_line
+from penstock.topology.functions import checked
 from penstock.topology.nodes import TimestampExtractor, offset_reset
 
 
@@ -79,7 +79,7 @@ class StreamsBuilder:
         if timestamp is not None:
             checked(timestamp, "record", "timestamp=", line)
         pattern = topic if isinstance(topic, re.Pattern) else None
-        topics = () if isinstance(topic, re.Pattern) else (topic,) if isinstance(topic, str) else tuple(topic)
+        topics = () if isinstance(topic, re.Pattern) else (topic,) if isinstance(topic, str) else tuple(dict.fromkeys(topic))
         if not topics and pattern is None:
             raise TopologyError(f"stream needs at least one topic ({line})")
         name = self._draft.name("KSTREAM-SOURCE-", name)
@@ -94,8 +94,8 @@ class StreamsBuilder:
             timestamp,
             offset_reset(reset),
         )
-        equal = topics if pattern is None else (f"pattern {pattern.pattern} {pattern.flags}",)
-        node = DraftNode(name, line, lambda topology, parents: topology.add_node(source), topics=equal)
+        equal = frozenset(topics if pattern is None else (f"pattern {pattern.pattern} {pattern.flags}",))
+        node = DraftNode(name, line, lambda topology, parents: topology.add_node(source), topics=equal, reset=source.reset)
         self._draft.add(node)
         return KStream(Place(self._draft, node, name, key_serde, value_serde, frozenset({name})))
 

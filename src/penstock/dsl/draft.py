@@ -43,7 +43,8 @@ class DraftNode:
     """For a repartition: whether records without a key stop here. None for all other nodes."""
     on_versioned_parent: Callable[[str], None] | None = None
     refuses_versioned: bool = False
-    topics: tuple[str, ...] | None = None
+    topics: frozenset[str] | None = None
+    reset: str | int | None = None
     written: bool = False
 
 
@@ -122,19 +123,16 @@ class Draft:
         """Streams of the same topics share one source node, the first; overlapping ones are refused."""
         seen: dict[str, DraftNode] = {}
         for node in list(self.root.children):
-            for topic in node.topics or ():
+            for topic in sorted(node.topics or ()):
                 main = seen.setdefault(topic, node)
                 if main is node:
                     continue
-                if main.topics != node.topics:
-                    raise TopologyError(
-                        f"topic {topic!r} is read at {main.line} and at {node.line} together with other topics; "
-                        "read exactly the same topics in both places, or each topic once"
-                    )
+                _check_same_source(topic, main, node)
                 self.root.children.remove(node)
                 for child in node.children:
-                    child.parents[child.parents.index(node)] = main
-                    main.children.append(child)
+                    child.parents = list(dict.fromkeys(main if parent is node else parent for parent in child.parents))
+                    if child not in main.children:
+                        main.children.append(child)
                 node.children = []
                 break
 
@@ -166,6 +164,16 @@ class Draft:
         if node.output_versioned is not None:
             return node.output_versioned
         return node is not self.root and all(self._is_versioned(parent) for parent in node.parents)
+
+
+def _check_same_source(topic: str, main: DraftNode, node: DraftNode) -> None:
+    if main.topics != node.topics:
+        raise TopologyError(
+            f"topic {topic!r} is read at {main.line} and at {node.line} together with other topics; "
+            "read exactly the same topics in both places, or each topic once"
+        )
+    if main.reset != node.reset:
+        raise TopologyError(f"topic {topic!r} is read with different reset= at {main.line} and at {node.line}")
 
 
 def window_grace_ms(node: DraftNode, chain: Sequence[str] = ()) -> int:

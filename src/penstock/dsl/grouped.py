@@ -8,7 +8,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.dsl.draft import Draft, DraftNode
-from penstock.dsl.functions import checked
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import SUFFIX, repartition, write_exchange
 from penstock.dsl.stores import Materialized, Store, materialized
@@ -24,6 +23,7 @@ from penstock.serdes import ChangeSerde, Int64, Serde, SessionWindowed, TimeWind
 from penstock.state import StoreSpec
 from penstock.timing import MAX_MS, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from penstock.topology import Line, ProcessorNode, Topology, user_line
+from penstock.topology.functions import checked
 
 if TYPE_CHECKING:
     from penstock.dsl.tables import KTable
@@ -224,7 +224,7 @@ class WindowedKStream(Generic[K, V]):
     def count(self, *, store: str | Store | None = None, name: str | None = None) -> KTable[Any, int]:
         """How many records each key has had in each window."""
         line, place = user_line(), self._group.place
-        if isinstance(store, Store) and store.name is None:
+        if isinstance(store, Store) and store.name is None and not isinstance(self._windows, SlidingWindows):
             place.draft.store_name("KSTREAM-AGGREGATE-")  # as for the plain count
         kept = _kept(place.draft, store, "KSTREAM-AGGREGATE-", place.key, Int64())
         return self._build("KSTREAM-AGGREGATE-", name, kept, _zero, _one_more, _sum_of_counts, line)

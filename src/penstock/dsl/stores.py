@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.errors import TopologyError
 from penstock.serdes import Serde, serde_of
 from penstock.state import StoreKind, StoreSpec
 from penstock.timing import Duration, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, duration_ms
+from penstock.topology import user_line
 
 if TYPE_CHECKING:
     from penstock.dsl.draft import Draft
@@ -104,7 +106,10 @@ class Materialized:
             return least_ms
         retention_ms = duration_ms(self.options.retention)
         if retention_ms < least_ms:
-            raise ValueError(f"store {self.store_name!r} must keep its windows for at least {least_ms} ms, not {retention_ms} ms")
+            raise TopologyError(
+                f"store {self.store_name!r} must keep its windows for at least {least_ms} ms, "
+                f"not {retention_ms} ms ({user_line()})"
+            )
         return retention_ms
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.dsl.draft import DraftNode
-from penstock.dsl.functions import checked
 from penstock.dsl.place import Place, given_serde
 from penstock.errors import TopologyError
 from penstock.operators.joins import JoinWindowStore, StreamStreamJoin, join_store_specs
@@ -16,6 +15,7 @@ from penstock.operators.stream_tables import StreamGlobalTableJoin, StreamTableJ
 from penstock.state import StoreKind
 from penstock.timing import Duration, JoinWindows, duration_ms, join_windows
 from penstock.topology import Line, ProcessorNode, Topology
+from penstock.topology.functions import checked
 
 if TYPE_CHECKING:
     from penstock.dsl.streams import KStream

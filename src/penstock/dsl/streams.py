@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.dsl import stream_joins
 from penstock.dsl.draft import DraftNode
-from penstock.dsl.functions import checked
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import repartition
 from penstock.dsl.stores import Store, materialized
@@ -19,6 +18,7 @@ from penstock.operators.processing import Processing, Supplier
 from penstock.operators.stateless import Branch, Filter, FlatMap, FlatMapValues, Map, MapValues, PassThrough, Peek, SelectKey
 from penstock.serdes import Serde
 from penstock.topology import Line, ProcessorNode, SinkNode, Topology, user_line
+from penstock.topology.functions import checked
 from penstock.topology.nodes import Partitioner, TopicExtractor
 
 if TYPE_CHECKING:
@@ -198,6 +198,8 @@ class KStream(Generic[K, V]):
         """
         line = user_line()
         here = self._place
+        if partitioner is not None:
+            checked(partitioner, "topic, key, value, partitions", "partitioner=", line)
         prefix = name if name is not None else here.draft.name("KSTREAM-REPARTITION-")
         key, value = given_serde(key) or here.key, given_serde(value) or here.value
         exchange = repartition(here.draft, prefix, key, value, line, partitions, partitioner)
@@ -221,6 +223,8 @@ class KStream(Generic[K, V]):
         here = self._place
         if not isinstance(topic, str):
             checked(topic, "key, value, context", "to", line)
+        if partitioner is not None:
+            checked(partitioner, "topic, key, value, partitions", "partitioner=", line)
         sink = self._name("KSTREAM-SINK-", name)
         key_serde = given_serde(key) or here.key or here.draft.default_key
         value_serde = given_serde(value) or here.value or here.draft.default_value

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.dsl.draft import DraftNode
-from penstock.dsl.functions import checked
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import write_exchange
 from penstock.dsl.stores import Store, materialized
@@ -27,6 +26,7 @@ from penstock.processor import Operator
 from penstock.serdes import Serde
 from penstock.state import StoreSpec
 from penstock.topology import Line, ProcessorNode, Topology
+from penstock.topology.functions import checked
 
 if TYPE_CHECKING:
     from penstock.dsl.tables import KTable

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.dsl import table_joins
 from penstock.dsl.draft import DraftNode, window_grace_ms
-from penstock.dsl.functions import checked
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.stores import Materialized, Store, materialized
 from penstock.dsl.table_drafts import DerivedDraft, SuppressDraft, TableDraft
@@ -19,6 +18,7 @@ from penstock.processor import TableOperator, ValueTransformer
 from penstock.serdes import Serde
 from penstock.timing import Suppressed
 from penstock.topology import Line, ProcessorNode, Topology, user_line
+from penstock.topology.functions import checked
 
 if TYPE_CHECKING:
     from penstock.dsl.grouped import KGroupedTable

@@ -23,6 +23,10 @@ class ProcessingError(PenstockError):
     code = "processing"
 
 
+ATTRIBUTED = (ProcessingError, TopologyError)
+"""Errors that already name the node they belong to; what a node lets pass untouched."""
+
+
 class SerializationError(PenstockError, ValueError):
     """Bytes that are not what the serde expects, or a value the serde cannot write."""
 

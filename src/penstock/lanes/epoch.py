@@ -30,7 +30,11 @@ RECORDS = pa.schema(
         pa.field("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))),
     ]
 )
-"""Records on their way into a lane; `source` is the node that reads them."""
+"""Records on their way into a lane; `source` is the node that reads them.
+
+`timestamp` is the event time: whoever reads the topic has applied the source's extractor, because the order in which records
+are merged depends on it.
+"""
 
 
 def walk(lane: Lane, batches: Iterable[pa.RecordBatch]) -> None:
@@ -85,21 +89,27 @@ def _walk_run(lane: Lane, position: Rows, intake: Intake, records: pa.Table, fir
     keys, values, timestamps, headers = _decoded(intake, records)
     process = intake.process
     rows = range(first, first + len(keys))
-    if not lane.stream_time_punctuators:
+    lane.position = position
+    if not lane.has_processors:  # then nobody asks for the time, and no punctuator can be waiting
         for position.row, key, value, timestamp, header in zip(rows, keys, values, timestamps, headers, strict=False):
             process(key, value, timestamp, header)
         lane.stream_time = max(lane.stream_time, *timestamps)
         return
     for position.row, key, value, timestamp, header in zip(rows, keys, values, timestamps, headers, strict=False):
         lane.position = position
+        lane.stream_time = max(lane.stream_time, timestamp)
         process(key, value, timestamp, header)
-        lane.advance_stream_time(timestamp)
+        lane.punctuate()
 
 
 def _decoded(intake: Intake, records: pa.Table) -> tuple[list[Any], list[Any], list[int], Iterable[Headers]]:
-    keys = _column(intake.key, records.column("key"))
-    values = _column(intake.value, records.column("value"))
     timestamps: list[int] = records.column("timestamp").to_pylist()
+    try:
+        keys = _column(intake.key, records.column("key"))
+        values = _column(intake.value, records.column("value"))
+    except Exception:
+        _name_the_culprit(intake, records)
+        raise
     column = records.column("headers")
     headers: Iterable[Headers] = (
         repeat(NO_HEADERS)
@@ -107,6 +117,12 @@ def _decoded(intake: Intake, records: pa.Table) -> tuple[list[Any], list[Any], l
         else [tuple((item["name"], item["value"]) for item in row or ()) for row in column.to_pylist()]
     )
     return keys, values, timestamps, headers
+
+
+def _name_the_culprit(intake: Intake, records: pa.Table) -> None:
+    """Decode one by one, for an error that says which record it was."""
+    for row in records.to_pylist():
+        intake.decode(row["topic"], row["offset"], row["key"], row["value"], 0, NO_HEADERS, 0)
 
 
 def _column(deserialize: Any, column: pa.ChunkedArray) -> list[Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import TopologyError
+from penstock.errors import ATTRIBUTED, ProcessingError, TopologyError
 from penstock.lanes.punctuation import Schedule
 from penstock.processor import Clock, PunctuationType, View
 from penstock.records import NO_TIMESTAMP, Headers, Process, RecordMetadata
@@ -32,8 +33,7 @@ class NodeHost:
         return self._node.name
 
     def store(self, name: str) -> Any:
-        """A store of the lane, if the node was connected to it."""
-        self._lane.spec(name)
+        """A store of the lane."""
         return self._lane.store(name)
 
     def user_store(self, name: str) -> Any:
@@ -75,9 +75,24 @@ class NodeHost:
         """Changes that wait for the end of the epoch."""
         return self._lane.pending(store, flush)
 
+    def on_flush(self, store: str, flush: Callable[[], None]) -> None:
+        """When the epoch ends."""
+        self._lane.on_flush(store, flush)
+
     def on_start(self, start: Callable[[], None]) -> None:
         """When the lane is bound."""
-        self._lane.on_start(start)
+
+        def attributed() -> None:
+            try:
+                start()
+            except ATTRIBUTED:
+                raise
+            except Exception as error:
+                raise ProcessingError(
+                    f"{self.node} failed to start: {type(error).__name__}: {error}\n  the node was declared at {self._node.line}"
+                ) from error
+
+        self._lane.on_start(attributed)
 
     def on_close(self, close: Callable[[], None]) -> None:
         """When the lane closes."""
@@ -112,7 +127,7 @@ class NodeHost:
         def guarded(timestamp: int) -> None:
             try:
                 punctuate(timestamp)
-            except TopologyError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 lane.fail(self._node, error, None, ())
@@ -126,6 +141,10 @@ class NodeHost:
     def metadata(self) -> RecordMetadata | None:
         """Where the record in hand came from."""
         return self._lane.metadata
+
+    def at(self, origin: RecordMetadata | None) -> AbstractContextManager[None]:
+        """While a record that was held back goes on."""
+        return self._lane.at(origin)
 
     def stream_time(self) -> int:
         """The lane's stream time."""

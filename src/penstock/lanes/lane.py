@@ -6,13 +6,14 @@ records in bulk, and drained of rows; the test driver and a Spark task host the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from penstock.errors import ProcessingError, TopologyError
 from penstock.lanes.host import NodeHost
 from penstock.lanes.outbox import Row
-from penstock.lanes.position import NOWHERE, Position
+from penstock.lanes.position import NOWHERE, At, Position
 from penstock.lanes.punctuation import Punctuators
 from penstock.lanes.sinks import bind_sink
 from penstock.lanes.sources import Intake
@@ -45,6 +46,7 @@ class Lane:
         self.wall_clock_punctuators = Punctuators()
         self.dropped: dict[tuple[str, str], int] = {}
         self.commit_requested = False
+        self.has_processors = any(isinstance(node, ProcessorNode) and node.operator.runs_user_objects for node in nodes)
         self._rows: list[Row] = []
         self._state = state
         self._specs = specs
@@ -90,6 +92,16 @@ class Lane:
         """Where the record in hand came from."""
         return self.position.metadata()
 
+    @contextmanager
+    def at(self, origin: RecordMetadata | None) -> Iterator[None]:
+        """Be where a record that was held back came from."""
+        before = self.position
+        self.position = NOWHERE if origin is None else At(origin)
+        try:
+            yield
+        finally:
+            self.position = before
+
     def store(self, name: str) -> Any:
         """A typed store of this lane."""
         return self._state.store(self.spec(name))
@@ -129,14 +141,20 @@ class Lane:
     def pending(self, store: str, flush: Callable[[dict[Any, Any]], None]) -> dict[Any, Any]:
         """The changes of a cached store that wait for the end of the epoch, and who emits them then.
 
-        Nodes that share a store (cogroup) share these; the last of them in the topology emits, as in Kafka Streams.
-        Binding goes from the last node to the first, so that is whoever asks first.
+        Nodes that share a store (cogroup) share these.
         """
-        pending = self._pending.get(store)
-        if pending is None:
-            pending = self._pending[store] = {}
-            self._flushes[store] = lambda: flush(pending)
+        pending = self._pending.setdefault(store, {})
+        self.on_flush(store, lambda: flush(pending))
         return pending
+
+    def on_flush(self, store: str, flush: Callable[[], None]) -> None:
+        """Call `flush` when the epoch ends.
+
+        Of nodes that share a store the last one in the topology emits, as in Kafka Streams. Binding goes from the last node
+        to the first, so that is whoever asks first.
+        """
+        if self._flushes[store] is _nothing_to_flush:
+            self._flushes[store] = flush
 
     def on_start(self, start: Callable[[], None]) -> None:
         """Called once the lane is bound, parents before children."""
@@ -159,9 +177,8 @@ class Lane:
             f"  the node was declared at {node.line}"
         ) from error
 
-    def advance_stream_time(self, timestamp: int) -> None:
-        """Take note of a record's event time, and call stream-time punctuators that have become due."""
-        self.stream_time = max(self.stream_time, timestamp)
+    def punctuate(self) -> None:
+        """Call stream-time punctuators that have become due."""
         if self.stream_time_punctuators and self.stream_time != NO_TIMESTAMP:
             self.position = NOWHERE
             self.stream_time_punctuators.fire(self.stream_time)
@@ -183,9 +200,15 @@ class Lane:
         return rows
 
     def close(self) -> None:
-        """Let user processors clean up."""
-        for close in self._closers:
-            close()
+        """Let user processors clean up, parents first; all of them, whichever fails."""
+        failures: list[Exception] = []
+        for close in reversed(self._closers):
+            try:
+                close()
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
 
 class ObservedClock:

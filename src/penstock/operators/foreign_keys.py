@@ -13,7 +13,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from penstock.errors import PenstockError
+from penstock.errors import ATTRIBUTED
 from penstock.processor import Host, Operator
 from penstock.records import Change, Headers, Process
 from penstock.serdes import Serde, SerializationError
@@ -160,7 +160,7 @@ class SubscriptionSend(Operator):
                 digest = None if new is None else _digest(write(new))
                 for foreign_key, instruction in instructions(old_key, new_key):
                     forward(foreign_key, Subscription(digest, instruction, key), timestamp, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, change, timestamp, headers)
@@ -213,7 +213,7 @@ class SubscriptionReceive(Operator):
                     dropped("null foreign key")
                     return
                 forward(CombinedKey(key, primary_key), subscription, timestamp, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, subscription, timestamp, headers)
@@ -244,7 +244,7 @@ class SubscriptionJoin(Operator):
                     return
                 value = None if instruction is Instruction.DELETE_KEY_AND_PROPAGATE else found[0]
                 forward(primary_key, SubscriptionResponse(digest, value), max(timestamp, found[1]), headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, subscription, timestamp, headers)
@@ -277,7 +277,7 @@ class ForeignTableJoin(Operator):
                 value, prefix = change[0], _prefix(write_foreign(key))
                 for row, digest in scan(prefix):
                     forward(read_primary(row[len(prefix) :]), SubscriptionResponse(digest, value), timestamp, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, change, timestamp, headers)
@@ -309,7 +309,7 @@ class ResponseJoin(Operator):
                     forward(key, None, timestamp, headers)
                 else:
                     forward(key, joiner(None if found is None else found[0], foreign), timestamp, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, response, timestamp, headers)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from penstock.errors import PenstockError
+from penstock.errors import ATTRIBUTED
 from penstock.processor import Host, Operator
 from penstock.records import Headers, Process
 from penstock.serdes import Serde
@@ -38,7 +38,7 @@ class JoinWindowStore(Operator):
                 forward(key, value, timestamp, headers)
                 if key is not None and value is not None and not put(key, value, timestamp):
                     dropped("expired")
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)
@@ -90,7 +90,7 @@ class StreamStreamJoin(Operator):
                     return
                 for met, other in fetch(key, max(0, timestamp - before), max(0, timestamp + after)):
                     forward(key, join(key, value, other), max(met, timestamp), headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)
@@ -131,7 +131,7 @@ class StreamStreamJoin(Operator):
                         forward(key, join(key, value, None), timestamp, headers)
                     else:
                         unjoined.add(timestamp, left_side, serialize_key(key), serialize(value))
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)

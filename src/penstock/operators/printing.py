@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import PenstockError
+from penstock.errors import ATTRIBUTED
 from penstock.processor import Host, Operator
 from penstock.records import Headers, Process
 
@@ -34,7 +34,7 @@ class Print(Operator):
                 else:
                     with path.open("a", encoding="utf-8") as file:
                         file.write(line)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)

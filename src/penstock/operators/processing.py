@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from penstock.errors import PenstockError, TopologyError
+from penstock.errors import ATTRIBUTED, TopologyError
 from penstock.processor import Cancellable, Host, Operator, Processor, PunctuationType
 from penstock.records import Headers, Process, Record, RecordMetadata
 from penstock.timing import duration_ms, instant_ms
@@ -18,6 +18,8 @@ Supplier = Callable[[], Processor[Any, Any, Any, Any]]
 @dataclass(frozen=True, slots=True)
 class Processing(Operator):
     """Runs a user's processor."""
+
+    runs_user_objects: ClassVar[bool] = True
 
     supplier: Supplier
     fixed_key: bool
@@ -36,7 +38,7 @@ class Processing(Operator):
                 if fixed_key:
                     context.fixed_key = key
                 run(Record(key, value, timestamp, headers))
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import PenstockError
+from penstock.errors import ATTRIBUTED
 from penstock.operators.window_emission import (
     EXPIRED_WINDOW,
     NULL_KEY,
@@ -42,7 +42,7 @@ class SessionAggregate(TableOperator):
         store, observe = host.store(self.store), host.clock(host.node).observe
         put, remove, dropped, failed = store.put, store.remove, host.dropped, host.failed
         emit, cached, with_old, _ = updates(host, self.store, forward, self.send_old_values, self.emit_on_close)
-        find = store.find_kept_sessions if cached else store.find_sessions
+        find, fetch = store.find_kept_sessions if cached else store.find_sessions, store.fetch_session
         emit_closed = _closing(host, self.store, forward) if self.emit_on_close else None
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -65,21 +65,24 @@ class SessionAggregate(TableOperator):
                     old = None
                     if start != end:
                         for session, session_value in sessions:
+                            # Out of a cache only what the store itself still shows is retracted.
+                            shown = session_value if not cached else fetch(key, session.start, session.end)
                             remove(session)
                             if emit is not None:
-                                change = Change(None, session_value if with_old else None)
+                                change = Change(None, shown if with_old else None)
                                 emit(session, change, session.end, sent_headers, session.end)
                     elif sessions and cached:
                         # The session of this very instant is replaced, not retracted; without a cache nobody says by what.
                         old = sessions[0][1]
                     new = aggregate(key, value, aggregated)
                     session = Windowed(key, start, end)
-                    put(session, new)
+                    if not cached or new is not None or old is not None:
+                        put(session, new)  # a cache swallows the deletion of what was never there, and its time
                     if emit is not None:
                         emit(session, Change(new, old), end, sent_headers, end)
                 if emit_closed is not None:
                     emit_closed(close_time, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import PenstockError
+from penstock.errors import ATTRIBUTED
 from penstock.operators.window_emission import (
     EXPIRED_WINDOW,
     NULL_KEY_OR_VALUE,
@@ -58,7 +58,7 @@ class SlidingAggregate(TableOperator):
                     windows.add(key, value, timestamp, headers, close_time)
                     if emit_closed is not None:
                         emit_closed(close_time, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)
@@ -73,14 +73,25 @@ class SlidingAggregate(TableOperator):
 class _Windows:
     """The windows of a bound node: finds those that a record is in and makes those that it brings about."""
 
-    __slots__ = ("_aggregate", "_difference", "_dropped", "_emit", "_fetch", "_initialize", "_put", "_with_initial", "_with_old")
+    __slots__ = (
+        "_aggregate",
+        "_cached",
+        "_difference",
+        "_dropped",
+        "_emit",
+        "_fetch",
+        "_initialize",
+        "_put",
+        "_with_initial",
+        "_with_old",
+    )
 
     def __init__(self, operator: SlidingAggregate, host: Host, forward: Process) -> None:
         store = host.store(operator.store)
         self._difference = operator.windows.time_difference_ms
         self._initialize, self._aggregate = operator.initializer, operator.aggregator
         self._fetch, self._put, self._dropped = store.entries.fetch_range, store.put, host.dropped
-        self._emit, _, self._with_old, self._with_initial = updates(
+        self._emit, self._cached, self._with_old, self._with_initial = updates(
             host, operator.store, forward, operator.send_old_values, operator.emit_on_close
         )
 
@@ -203,6 +214,8 @@ class _Windows:
             self._dropped(EXPIRED_WINDOW)
             return
         new = self._aggregate(key, value, aggregated)
+        if self._cached and new is None and old is None:
+            return  # a cache swallows the deletion of what was never there; the store does not see its time
         self._put(key, new, start, latest)
         if self._emit is not None:
             self._emit(Windowed(key, start, end), Change(new, old), latest, headers, timestamp)

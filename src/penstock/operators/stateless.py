@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import PenstockError
+from penstock.errors import ATTRIBUTED
 from penstock.processor import Host, Operator
 from penstock.records import Headers, Process
 
@@ -25,7 +25,7 @@ class Filter(Operator):
             try:
                 if predicate(key, value):
                     forward(key, value, timestamp, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)
@@ -34,7 +34,7 @@ class Filter(Operator):
             try:
                 if not predicate(key, value):
                     forward(key, value, timestamp, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)
@@ -55,7 +55,7 @@ class Map(Operator):
             try:
                 new_key, new_value = mapper(key, value)
                 forward(new_key, new_value, timestamp, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)
@@ -75,7 +75,7 @@ class SelectKey(Operator):
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 forward(selector(key, value), value, timestamp, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)
@@ -96,7 +96,7 @@ class MapValues(Operator):
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 forward(key, mapper(value), timestamp, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)
@@ -104,7 +104,7 @@ class MapValues(Operator):
         def process_with_key(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 forward(key, mapper(key, value), timestamp, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)
@@ -125,7 +125,7 @@ class FlatMap(Operator):
             try:
                 for new_key, new_value in mapper(key, value):
                     forward(new_key, new_value, timestamp, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)
@@ -147,7 +147,7 @@ class FlatMapValues(Operator):
             try:
                 for new_value in mapper(key, value) if with_key else mapper(value):
                     forward(key, new_value, timestamp, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)
@@ -168,7 +168,7 @@ class Peek(Operator):
             try:
                 action(key, value)
                 forward(key, value, timestamp, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)
@@ -198,7 +198,7 @@ class Branch(Operator):
                     default(key, value, timestamp, headers)
                 else:
                     dropped("no branch")
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)

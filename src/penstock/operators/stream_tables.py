@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import PenstockError, TopologyError
+from penstock.errors import ATTRIBUTED, TopologyError
 from penstock.processor import Host, Operator
 from penstock.records import Headers, Process
 from penstock.serdes import Serde
@@ -42,7 +42,7 @@ class StreamTableJoin(Operator):
                     dropped(NULL)
                 else:
                     join(key, value, timestamp, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)
@@ -115,7 +115,7 @@ class StreamGlobalTableJoin(Operator):
                 found = None if selected is None else get(selected)
                 if left or found is not None:
                     forward(key, joiner(key, value, found), timestamp, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)

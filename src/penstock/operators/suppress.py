@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from penstock.errors import PenstockError, StateError
+from penstock.errors import ATTRIBUTED, StateError
 from penstock.processor import Host, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp
 from penstock.serdes import Serde
@@ -63,7 +63,7 @@ class Suppress(TableOperator):
                         if not _is_over(buffer, bounds):
                             break
                         emit(key_bytes, held)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, change, timestamp, headers)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import PenstockError
+from penstock.errors import ATTRIBUTED
 from penstock.operators.tables import keeper, stored_view
 from penstock.processor import Host, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process
@@ -43,7 +43,7 @@ class TableAggregate(TableOperator):
                     aggregate = adder(key, new, initializer() if aggregate is None else aggregate)
                     result_timestamp = max(timestamp, before_timestamp)
                 keep(key, aggregate, before, result_timestamp, headers, timestamp)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, change, timestamp, headers)
@@ -85,7 +85,7 @@ class TableReduce(TableOperator):
                         aggregate = adder(aggregate, new)
                         result_timestamp = max(timestamp, before_timestamp)
                 keep(key, aggregate, before, result_timestamp, headers, timestamp)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, change, timestamp, headers)

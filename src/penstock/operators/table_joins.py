@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from penstock.errors import PenstockError
+from penstock.errors import ATTRIBUTED
 from penstock.operators.tables import dated, keeper, old_value_reader, stored_view, unversioned
 from penstock.processor import Host, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp
@@ -54,7 +54,7 @@ class TableJoinSide(TableOperator):
                 joined = join(new, other) if joins_alone or new is not None else None
                 joined_old = join(old, other) if send_old_values and (joins_alone or old is not None) else None
                 forward(key, Change(joined, joined_old, is_latest), max(timestamp, other_timestamp), headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, change, timestamp, headers)
@@ -118,7 +118,7 @@ class TableJoinMerger(TableOperator):
             try:
                 old = change[1] if old_value is None else old_value(key)
                 keep(key, change[0], old, timestamp, headers, timestamp)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, change, timestamp, headers)

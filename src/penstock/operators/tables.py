@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
-from penstock.errors import PenstockError, StateError, TopologyError
+from penstock.errors import ATTRIBUTED, StateError, TopologyError
 from penstock.operators.emission import emitter
 from penstock.operators.processing import Context
 from penstock.processor import Host, Operator, TableOperator, ValueTransformer, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp
-from penstock.state import NEWEST, NOT_PUT, StoreKind
+from penstock.state import NEWEST, NOT_PUT, CachedKeyValueStore, StoreKind
 
 Keep = Callable[[Any, Any, Any, int, Headers, int], None]
 """`keep(key, new, old, timestamp, headers, record_timestamp)`: write a table's new value to its store and hand the change on."""
@@ -22,7 +22,10 @@ Keep = Callable[[Any, Any, Any, int, Headers, int], None]
 
 def keeper(host: Host, store: str, forward: Process, send_old_values: bool) -> Keep:
     """How a table kept in `store` takes a new value."""
-    put = host.store(store).put
+    kept = host.store(store)
+    if isinstance(kept, CachedKeyValueStore):
+        return _holder(host, kept, forward, send_old_values)
+    put = kept.put
     emit = emitter(host, store, forward, send_old_values)
 
     def keep(key: Any, new: Any, old: Any, timestamp: int, headers: Headers, record_timestamp: int) -> None:
@@ -37,12 +40,26 @@ def keeper(host: Host, store: str, forward: Process, send_old_values: bool) -> K
     return keep_version if is_versioned(host, store) else keep
 
 
+def _holder(host: Host, kept: CachedKeyValueStore[Any, Any], forward: Process, send_old_values: bool) -> Keep:
+    """How a table with a cache takes a new value: the store holds it, and hands it on when the epoch ends."""
+    host.on_flush(kept.name, lambda: kept.flush(forward, send_old_values))
+    hold = kept.hold
+
+    def keep(key: Any, new: Any, old: Any, timestamp: int, headers: Headers, record_timestamp: int) -> None:
+        hold(key, new, timestamp, headers, record_timestamp)
+
+    return keep
+
+
 def old_value_reader(host: Host, store: str | None, send_old_values: bool) -> Callable[[Any], Any] | None:
     """How to read the value that an update replaces; None if the table is not kept, or nobody asks.
 
-    Deferred emission asks even when old values are not sent: it swallows the deletion of what was never there.
+    Deferred emission asks even when old values are not sent: it swallows the deletion of what was never there. A store with
+    a cache of its own needs no telling.
     """
-    if store is None or not (send_old_values or host.spec(store).cached):
+    if store is None or isinstance(host.store(store), CachedKeyValueStore):
+        return None
+    if not (send_old_values or host.spec(store).cached):
         return None
     entry = stored_view(host, store).get
 
@@ -118,7 +135,7 @@ class TableSource(TableOperator):
                 else:
                     old = None if old_value is None else old_value(key)
                     keep(key, value, old, timestamp, headers, timestamp)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)
@@ -168,7 +185,7 @@ class TableFilter(TableOperator):
                     forward(key, Change(new, old, is_latest), timestamp, headers)
                 else:
                     keep(key, new, old, timestamp, headers, timestamp)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, change, timestamp, headers)
@@ -216,7 +233,7 @@ class TableMapValues(TableOperator):
                     forward(key, Change(new, old, is_latest), timestamp, headers)
                 else:
                     keep(key, new, old, timestamp, headers, timestamp)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, change, timestamp, headers)
@@ -237,6 +254,8 @@ class TableMapValues(TableOperator):
 @dataclass(frozen=True, slots=True)
 class TableTransformValues(TableOperator):
     """Replaces each row's value by a user's `ValueTransformer`, which may use stores and is asked about deletions too."""
+
+    runs_user_objects: ClassVar[bool] = True
 
     parent_table: str
     supplier: Callable[[], ValueTransformer[Any, Any, Any]]
@@ -259,7 +278,7 @@ class TableTransformValues(TableOperator):
                     forward(key, Change(new, old, is_latest), timestamp, headers)
                 else:
                     keep(key, new, None if old_value is None else old_value(key), timestamp, headers, timestamp)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, change, timestamp, headers)
@@ -322,7 +341,7 @@ class TableRepartitionMap(Operator):
                     forward(removed[0], Change(None, removed[1], is_latest), timestamp, headers)
                 if added is not None:
                     forward(added[0], Change(added[1], None, is_latest), timestamp, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, change, timestamp, headers)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import PenstockError, TopologyError
+from penstock.errors import ATTRIBUTED, TopologyError
 from penstock.operators.window_emission import (
     EXPIRED_WINDOW,
     NULL_KEY,
@@ -45,7 +45,7 @@ class WindowAggregate(TableOperator):
         tumbling = isinstance(windows, TimeWindows) and windows.advance_ms == windows.size_ms
         store, observe = host.store(self.store), host.clock(host.node).observe
         fetch, put, dropped, failed = store.fetch_entry, store.put, host.dropped, host.failed
-        emit, _, with_old, with_initial = updates(host, self.store, forward, self.send_old_values, self.emit_on_close)
+        emit, cached, with_old, with_initial = updates(host, self.store, forward, self.send_old_values, self.emit_on_close)
         emit_closed_first, emit_closed_last = self._closing(host, forward)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -72,13 +72,15 @@ class WindowAggregate(TableOperator):
                             result_time = latest
                         old = aggregated if with_old else None
                     new = aggregate(key, value, aggregated)
+                    if cached and new is None and entry is None:
+                        continue  # a cache swallows the deletion of what was never there; the store does not see its time
                     put(key, new, start, result_time)
                     if emit is not None:
                         windowed, change = _new(Windowed, (key, start, end)), _new(Change, (new, old, True))
                         emit(windowed, change, result_time, headers, timestamp)
                 if emit_closed_last is not None:
                     emit_closed_last(close_time, headers)
-            except PenstockError:
+            except ATTRIBUTED:
                 raise
             except Exception as error:
                 failed(error, key, value, timestamp, headers)

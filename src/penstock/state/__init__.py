@@ -9,7 +9,7 @@ from penstock.state.overlay import Register, Registers
 from penstock.state.raw import OrderedSpace
 from penstock.state.sessions import SessionStore
 from penstock.state.specs import StoreKind, StoreSpec
-from penstock.state.timestamped import TimestampedKeyValueStore
+from penstock.state.timestamped import CachedKeyValueStore, TimestampedKeyValueStore
 from penstock.state.versioned import NEWEST, NOT_PUT, VersionedKeyValueStore
 from penstock.state.windows import TimestampedWindowStore, WindowReads, WindowStore
 
@@ -19,6 +19,7 @@ memory_engine = MemoryEngine
 __all__ = [
     "NEWEST",
     "NOT_PUT",
+    "CachedKeyValueStore",
     "Engine",
     "EngineFactory",
     "EngineKind",

@@ -120,12 +120,16 @@ class RecordBuffer:
         """The records up to a time, in order, with time and key; each is gone when the next one is asked for."""
         self._earliest = None
         space = self._space
-        for position, data in space.scan(None, _pack(until + 1)):
+        for position, data in space.scan():
             (timestamp,), key = _unpack_from(position), position[8:]
+            if timestamp > until:
+                self._earliest = timestamp
+                return
             records = _decode_waiting(data)
             for taken, record in enumerate(records, 1):
                 yield timestamp, key, record
                 space.put(position, _encode(records[taken:]) if taken < len(records) else None)
+        self._earliest = NEVER
 
 
 class Held(msgspec.Struct, array_like=True, frozen=True):

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import StateError
-from penstock.records import ValueAndTimestamp
+from penstock.records import NO_HEADERS, Change, Headers, Process, ValueAndTimestamp
 from penstock.state.keyvalue import KeyValueReads
 from penstock.state.store import plain_log
 
@@ -22,7 +22,6 @@ V = TypeVar("V")
 _time = Struct(">q")
 _pack = _time.pack
 _unpack_from = _time.unpack_from
-_UNKNOWN: Any = object()
 _new = tuple.__new__  # half the price of ValueAndTimestamp(...), and this is the hot path
 
 
@@ -130,23 +129,34 @@ class _Entries(KeyValueReads[K, ValueAndTimestamp]):
         return self._store._raw_scan(lower, upper, reverse)
 
 
-class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
-    """A timestamped store that keeps what an epoch writes as objects, and makes bytes of each key once.
+Held = tuple[Any, int, Any, Headers, int]
+"""What a cached store holds of a key: value, timestamp, key, and the headers and timestamp of the record that set it."""
 
-    A value put into it is the store's own until the epoch is settled: who reads it meanwhile gets the same object.
+
+class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
+    """A timestamped store that holds what was put since the last flush as objects, and makes bytes of each key once.
+
+    `flush` writes them and hands on, per key, the last value against the one before the first; keys come in the order of
+    their last put. That is Kafka Streams' record cache. What is held belongs to the store: it may be changed in place by
+    whoever put it, and the old value is read from its bytes.
     """
 
     def __init__(self, lane: Lane, spec: StoreSpec) -> None:
         super().__init__(lane, spec)
-        self._objects: dict[Any, ValueAndTimestamp | None] = {}
+        self.held: dict[Any, Held] = {}
+        self._old: dict[Any, bytes | None] = {}
+
+    def load(self, key: K) -> ValueAndTimestamp | None:
+        """The value of a key that is not held."""
+        raw = self._space.get(self._key_bytes(key))
+        return None if raw is None else _new(ValueAndTimestamp, (self._deserialize(raw[8:]), _unpack_from(raw)[0]))
 
     def entry(self, key: K) -> ValueAndTimestamp | None:
         """The value of a key with its event time."""
-        held: ValueAndTimestamp | None = self._objects.get(key, _UNKNOWN)
-        if held is not _UNKNOWN:
-            return held
-        raw = self._space.get(self._key_bytes(key))
-        return None if raw is None else _new(ValueAndTimestamp, (self._deserialize(raw[8:]), _unpack_from(raw)[0]))
+        held = self.held.get(self._name(key))
+        if held is None:
+            return self.load(key)
+        return None if held[0] is None else _new(ValueAndTimestamp, held[:2])
 
     def get(self, key: K) -> V | None:
         """The value of a key, None if it has none."""
@@ -155,9 +165,15 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
 
     def put(self, key: K, value: V | None, timestamp: int) -> None:
         """Set a key's value as of `timestamp`; None deletes it."""
+        self.hold(key, value, timestamp, NO_HEADERS, timestamp)
+
+    def hold(self, key: K, value: V | None, timestamp: int, headers: Headers, record_timestamp: int) -> None:
+        """Set a key's value, to be handed on at the next flush with these headers; a deletion carries the record's time."""
         if key is None:
             raise StateError("a store has no null key")
-        self._objects[key] = None if value is None else _new(ValueAndTimestamp, (value, timestamp))
+        name = self._name(key)
+        self.held.pop(name, None)  # popped and set again: the flush follows the order of the last puts
+        self.held[name] = (value, timestamp, key, headers, record_timestamp)
 
     def delete(self, key: K) -> ValueAndTimestamp | None:
         """Delete a key; gives back what it had."""
@@ -168,18 +184,32 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
     def __contains__(self, key: K) -> bool:
         return self.entry(key) is not None
 
+    def flush(self, forward: Process, send_old_values: bool) -> None:
+        """Write what is held, then hand it on; deletions of what was never there stay unsaid."""
+        held = self.held
+        if not held:
+            return
+        changes = list(held.values())
+        if send_old_values:
+            olds = [self._old_value(name) for name in held]
+        else:
+            olds = [self._old_value(name) if change[0] is None else None for name, change in held.items()]
+        self.settle()
+        for (value, timestamp, key, headers, record_timestamp), old in zip(changes, olds, strict=True):
+            if value is not None:
+                forward(key, _new(Change, (value, old, True)), timestamp, headers)
+            elif old is not None:
+                forward(key, _new(Change, (None, old if send_old_values else None, True)), record_timestamp, headers)
+
     def settle(self) -> None:
-        """Make bytes of what is held as objects; nothing that is read changes."""
-        objects = self._objects
-        if objects:
-            written, name, serialize = self._space.bulk(), self._name_bytes, self._serialize
-            for key, held in objects.items():
-                written[name(key)] = None if held is None else _pack(held[1]) + serialize(held[0])
-            objects.clear()
+        """Make bytes of what is held and let go of it, without handing it on."""
+        self._write_held()
+        self.held.clear()
+        self._old.clear()
 
     def approximate_num_entries(self) -> int:
         """How many keys there are, as far as the engine knows without looking at each."""
-        self.settle()
+        self._show_held()
         return super().approximate_num_entries()
 
     def before_commit(self) -> None:
@@ -188,39 +218,49 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
 
     def discard(self) -> None:
         """See `Store`."""
-        self._objects.clear()
+        self.held.clear()
+        self._old.clear()
 
-    @property
-    def _name_bytes(self) -> Callable[[Any], bytes]:
-        """How a name among the objects becomes the key's bytes."""
-        return self._serialize_key
+    def _name(self, key: K) -> Any:
+        """How a key is told from others: by itself."""
+        return key
+
+    def _bytes_of(self, name: Any) -> bytes:
+        return self._serialize_key(name)
+
+    def _old_value(self, name: Any) -> Any:
+        """What the store had before the first put since the last flush."""
+        raw = self._old[name] if name in self._old else self._space.get(self._bytes_of(name))
+        return None if raw is None else self._deserialize(raw[8:])
+
+    def _write_held(self) -> None:
+        held = self.held
+        if held:
+            written, bytes_of, serialize = self._space.bulk(), self._bytes_of, self._serialize
+            for name, (value, timestamp, *_) in held.items():
+                written[bytes_of(name)] = None if value is None else _pack(timestamp) + serialize(value)
+
+    def _show_held(self) -> None:
+        """Let a scan see what is held; remember what it hides, for the flush still to come."""
+        for name in self.held:
+            if name not in self._old:
+                self._old[name] = self._space.get(self._bytes_of(name))
+        self._write_held()
 
     def _raw_get(self, key: bytes) -> bytes | None:
-        self.settle()
+        self._show_held()
         return self._space.get(key)
 
     def _raw_scan(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        self.settle()
+        self._show_held()
         return self._space.scan(lower, upper, reverse)
 
 
 class CachedByBytesKeyValueStore(CachedKeyValueStore[K, V]):
-    """The same where equal keys may have different bytes, or cannot be hashed: objects are named by the key's bytes."""
+    """The same where equal keys may have different bytes, or cannot be hashed: keys are told apart by their bytes."""
 
-    def entry(self, key: K) -> ValueAndTimestamp | None:
-        """The value of a key with its event time."""
-        name = self._key_bytes(key)
-        held: ValueAndTimestamp | None = self._objects.get(name, _UNKNOWN)
-        if held is not _UNKNOWN:
-            return held
-        raw = self._space.get(name)
-        return None if raw is None else self._decode_entry(raw)
+    def _name(self, key: K) -> Any:
+        return self._key_bytes(key)
 
-    def put(self, key: K, value: V | None, timestamp: int) -> None:
-        """Set a key's value as of `timestamp`; None deletes it."""
-        held = None if value is None else _new(ValueAndTimestamp, (value, timestamp))
-        self._objects[self._key_bytes(key)] = held
-
-    @property
-    def _name_bytes(self) -> Callable[[Any], bytes]:
-        return bytes
+    def _bytes_of(self, name: Any) -> bytes:
+        return bytes(name)

@@ -174,7 +174,7 @@ class TopologyTestDriver:
             lane.position = At(metadata)
             lane.stream_time = max(lane.stream_time, arrival.timestamp)
             intake.process(*arrival)
-            lane.advance_stream_time(arrival.timestamp)
+            lane.punctuate()
             self._commit()
 
     def _commit(self) -> None:

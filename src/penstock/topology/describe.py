@@ -42,8 +42,13 @@ def _text(node: Node, below: str, above: str) -> str:
         return f"Source: {node.name} (topics: {topics})\n      --> {below}"
     if isinstance(node, ProcessorNode):
         return f"Processor: {node.name} (stores: [{', '.join(node.stores)}])\n      --> {below}\n      <-- {above}"
-    where = f"topic: {node.topic}" if isinstance(node.topic, str) else f"extractor class: {node.topic}"
+    where = f"topic: {node.topic}" if isinstance(node.topic, str) else f"extractor class: {_function_name(node.topic)}"
     return f"Sink: {node.name} ({where})\n      <-- {above}"
+
+
+def _function_name(function: object) -> str:
+    """A name that is the same in every process, unlike `repr`."""
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 def _successors(members: Sequence[Node]) -> dict[str, list[str]]:

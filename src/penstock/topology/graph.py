@@ -16,6 +16,7 @@ from penstock.operators.processing import Processing, Supplier
 from penstock.serdes import Json, Serde, String, serde_of
 from penstock.state import StoreSpec
 from penstock.topology.describe import describe, mermaid
+from penstock.topology.functions import checked
 from penstock.topology.groups import node_groups
 from penstock.topology.nodes import (
     Exchange,
@@ -89,10 +90,12 @@ class Topology:
             ('clicks-eu', 'clicks-us')
         """
         pattern = topics[0] if len(topics) == 1 and isinstance(topics[0], re.Pattern) else None
-        names = () if pattern else tuple(topic for topic in topics if isinstance(topic, str))
         line = user_line()
-        if len(names) + (pattern is not None) != len(topics) or not topics:
+        if not topics or (pattern is None and not all(isinstance(topic, str) for topic in topics)):
             raise TopologyError(f"source {name!r} needs topic names or one pattern ({line})")
+        names = () if pattern else tuple(dict.fromkeys(str(topic) for topic in topics))
+        if timestamp is not None:
+            checked(timestamp, "record", "timestamp=", line)
         self.add_node(SourceNode(name, names, pattern, _key(key), _value(value), line, timestamp, offset_reset(reset)))
         return self
 
@@ -110,7 +113,8 @@ class Topology:
         line = user_line()
         if not parents:
             raise TopologyError(f"processor {name!r} needs at least one parent ({line})")
-        self.add_node(ProcessorNode(name, parents, Processing(supplier, fixed_key=False), (), line))
+        operator = Processing(checked(supplier, "", "add_processor", line), fixed_key=False)
+        self.add_node(ProcessorNode(name, parents, operator, (), line))
         return self.connect_processor_and_state_stores(name, *stores) if (stores := tuple(stores)) else self
 
     def add_sink(
@@ -126,6 +130,10 @@ class Topology:
         line = user_line()
         if not parents:
             raise TopologyError(f"sink {name!r} needs at least one parent ({line})")
+        if not isinstance(topic, str):
+            checked(topic, "key, value, context", "add_sink", line)
+        if partitioner is not None:
+            checked(partitioner, "topic, key, value, partitions", "partitioner=", line)
         self.add_node(SinkNode(name, parents, topic, _key(key), _value(value), line, partitioner))
         return self
 
@@ -153,7 +161,8 @@ class Topology:
         """Add a store that every lane sees whole, fed from all of `topic` by its own processor."""
         line = user_line()
         reader = SourceNode(source, (topic,), None, _key(key), _value(value), line)
-        feeder = ProcessorNode(processor, (source,), Processing(supplier, fixed_key=False), (spec.name,), line)
+        operator = Processing(checked(supplier, "", "add_global_store", line), fixed_key=False)
+        feeder = ProcessorNode(processor, (source,), operator, (spec.name,), line)
         self.add_global_nodes(spec, reader, feeder)
         return self
 
@@ -172,17 +181,22 @@ class Topology:
         """Add a store that mirrors `topic`, partition by partition; only its own processor may write it."""
         line = user_line()
         self.add_node(SourceNode(source, (topic,), None, _key(key), _value(value), line, timestamp))
-        self.add_node(ProcessorNode(processor, (source,), Processing(supplier, fixed_key=False), (), line))
+        operator = Processing(checked(supplier, "", "add_read_only_state_store", line), fixed_key=False)
+        self.add_node(ProcessorNode(processor, (source,), operator, (), line))
         return self.add_state_store(spec, processor)
 
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
         """Let a processor use stores that were declared before."""
         node = self._nodes.get(processor)
         if not isinstance(node, ProcessorNode):
-            raise TopologyError(f"there is no processor {processor!r} to connect stores to ({user_line()})")
+            known = ", ".join(name for name, node in self._nodes.items() if isinstance(node, ProcessorNode)) or "none"
+            raise TopologyError(f"there is no processor {processor!r} to connect stores to ({user_line()}); there are: {known}")
         for store in stores:
             if store not in self._stores:
-                raise TopologyError(f"store {store!r} is not declared ({user_line()}); call add_state_store first")
+                known = ", ".join(self._stores) or "none"
+                raise TopologyError(
+                    f"store {store!r} is not declared ({user_line()}); call add_state_store first. There are: {known}"
+                )
         added = tuple(store for store in stores if store not in node.stores and store not in self._global_stores)
         self._nodes[processor] = ProcessorNode(node.name, node.parents, node.operator, node.stores + added, node.line)
         return self
@@ -193,7 +207,8 @@ class Topology:
             raise TopologyError(f"node {node.name!r} exists already ({node.line}); give it another name")
         for parent in node.parents:
             if isinstance(self._nodes.get(parent), SinkNode) or parent not in self._nodes:
-                raise TopologyError(f"node {node.name!r} has no parent {parent!r} to read from ({node.line})")
+                known = ", ".join(self._nodes) or "none"
+                raise TopologyError(f"node {node.name!r} has no parent {parent!r} to read from ({node.line}); there are: {known}")
         if isinstance(node, SourceNode):
             self._check_topics(node)
         self._nodes[node.name] = node
@@ -229,6 +244,8 @@ class Topology:
         for other in self._nodes.values():
             if isinstance(other, SourceNode):
                 both = set(source.topics) & set(other.topics)
+                both |= {topic for topic in source.topics if other.pattern is not None and other.pattern.fullmatch(topic)}
+                both |= {topic for topic in other.topics if source.pattern is not None and source.pattern.fullmatch(topic)}
                 if both:
                     raise TopologyError(f"topic {min(both)!r} is read by both {other.name!r} and {source.name!r} ({source.line})")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Collection
@@ -16,7 +17,7 @@ from penstock.records import RecordContext, SourceRecord
 from penstock.serdes import Serde
 from penstock.timing import duration_ms
 
-PACKAGE = str(Path(__file__).parent.parent)
+PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
 
 TimestampExtractor = Callable[[SourceRecord[Any, Any]], int]
 """`extractor(record) -> timestamp_ms`; a negative result drops the record."""

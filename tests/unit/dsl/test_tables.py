@@ -35,6 +35,11 @@ class TestFilter:
         assert not builder.build().stores
         assert run(builder, ("in", "a", 1), ("in", "b", 2), ("in", "b", 0)) == [("a", None), ("b", 2), ("b", None)]
 
+    def test_over_a_filter_over_such_a_table_does_the_same(self) -> None:
+        builder = StreamsBuilder()
+        builder.table("in").filter(big).filter(lambda key, value: value < 9).to_stream().to("out")
+        assert run(builder, ("in", "a", 1), ("in", "b", 2), ("in", "c", 10)) == [("a", None), ("b", 2), ("c", None)]
+
     @pytest.mark.parametrize("caching", [True, False])
     def test_over_a_source_table_that_is_kept_it_does_not(self, caching: bool) -> None:
         builder = StreamsBuilder()

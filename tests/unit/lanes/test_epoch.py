@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import Processor, PunctuationType, Record, RecordMetadata, Topology, key_value_store
+from penstock import Cancellable, ProcessingError, Processor, PunctuationType, Record, RecordMetadata, Topology, key_value_store
 from penstock.dsl import StreamsBuilder
 from penstock.lanes.epoch import walk
 from tests.unit.lanes.feeding import Raw, batch, lane_of, shuffled, values
@@ -54,6 +54,7 @@ class TestMerging:
         records = [Raw(topic, 0, 10, None, b"x", partition=partition) for topic in ("b", "a") for partition in (1, 0)]
         assert places(traced("a", "b"), batch(records)) == [b'["a",0,0]', b'["a",1,0]', b'["b",0,0]', b'["b",1,0]']
 
+    @settings(deadline=None, max_examples=40)
     @given(
         st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 2), st.integers(0, 20)), min_size=1, max_size=20),
         st.integers(0, 1000),
@@ -63,6 +64,7 @@ class TestMerging:
         topology = traced("a", "b")
         assert places(topology, *shuffled(records, seed)) == places(topology, batch(records))
 
+    @settings(deadline=None, max_examples=40)
     @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), min_size=1, max_size=20))
     def test_always_the_head_with_the_lowest_time_is_next(self, drawn: list[tuple[int, int]]) -> None:
         records = [Raw("a", n, time, None, b"x", partition=partition) for n, (partition, time) in enumerate(drawn)]
@@ -149,6 +151,38 @@ def test_stream_time_is_the_highest_time_of_all_epochs(punctuating: bool) -> Non
     assert lane.stream_time == 50
 
 
+@pytest.mark.xfail(reason="stream time moves after a run of records, not before each")
+def test_a_record_sees_the_stream_time_that_it_brought() -> None:
+    class Look(Processor[Any, Any, Any, Any]):
+        def process(self, record: Record[Any, Any]) -> None:
+            self.context.forward(record.with_value(self.context.current_stream_time_ms()))
+
+    topology = Topology().add_source("a", "a", value=bytes).add_processor("look", Look, "a").add_sink("out", "out", "look")
+    lane = lane_of(topology)
+    walk(lane, [batch([Raw("a", 0, 5, None, b"x"), Raw("a", 1, 9, None, b"x"), Raw("a", 2, 7, None, b"x")])])
+    assert values(lane.drain()) == [b"5", b"9", b"9"]
+
+
+@pytest.mark.xfail(reason="after the last punctuator has gone, the position is not set again")
+def test_a_punctuator_that_ends_does_not_take_the_place_of_later_records_with_it() -> None:
+    class Once(Processor[Any, Any, Any, Any]):
+        def init(self, context: Any) -> None:
+            scheduled: Cancellable = context.schedule(10, PunctuationType.STREAM_TIME, lambda now: scheduled.cancel())
+
+        def process(self, record: Record[Any, Any]) -> None:
+            pass
+
+    topology = traced("b").add_source("a", "a", value=bytes).add_processor("once", Once, "a")
+    assert places(topology, batch([Raw("a", 0, 1, None, b"x"), Raw("b", 7, 2, None, b"x")])) == [b'["b",0,7]']
+
+
+@pytest.mark.xfail(reason="columns are decoded without saying where they came from")
+def test_bytes_the_serde_cannot_read_name_the_source_and_the_record() -> None:
+    lane = lane_of(Topology().add_source("a", "a", value=int))
+    with pytest.raises(ProcessingError, match=r"a cannot read the record from a.* at offset 7"):
+        walk(lane, [batch([Raw("a", 7, 1, None, b"no number")])])
+
+
 def test_caches_emit_once_per_epoch_and_know_no_origin() -> None:
     builder = StreamsBuilder()
     seen: list[RecordMetadata | None] = []
@@ -166,6 +200,7 @@ def test_caches_emit_once_per_epoch_and_know_no_origin() -> None:
     assert seen == [None, None]
 
 
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from("xyz"), st.integers(0, 30)), min_size=1, max_size=25), st.integers(0, 1000))
 def test_a_stateful_topology_ends_in_the_same_state_whatever_the_blocks(drawn: list[tuple[str, int]], seed: int) -> None:
     topology = Topology().add_source("a", "a", value=str).add_processor("keep", Keep, "a")

@@ -7,7 +7,7 @@ item sinks from the top and prefers the left child where both have the same time
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.lanes.heap import TimeHeap
@@ -38,6 +38,29 @@ def test_items_of_one_time_come_out_as_from_javas_queue(pushed: str, expected: s
     assert "".join(popped(filled(*equal(pushed)))) == expected
 
 
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ("p 0 1 p 0 1", "1 4 5 2"),
+        ("1 3 0 p 2 p 2 3 p 3 1 1 1 1 3", "2 0 4 10 13 11 12 6 1 14 9 7"),
+        ("p p 3 2 0 2 1 0 0 p p p 0 1 p 2 1 0 2 1 0 1 1", "4 8 7 12 17 20 22 6 19 13 21 16 5 15 3 18 2"),
+        (
+            "1 p 1 p 1 3 2 1 3 p p 2 3 2 3 0 0 p 3 p p p 3 2 1 2 2 1 p 3 1 0",
+            "0 2 4 7 15 16 11 6 24 31 27 30 13 26 23 25 18 22 5 12 29 14 8",
+        ),
+    ],
+)
+def test_steps_recorded_from_javas_queue_give_the_same_items(steps: str, expected: str) -> None:
+    """Each step pushes an item of that time, or polls (p); items are named after the step that pushed them."""
+    heap, got = filled(), []
+    for number, step in enumerate(steps.split()):
+        if step != "p":
+            heap.push((int(step), str(number)))
+        elif (item := heap.pop()) is not None:
+            got.append(item[1])
+    assert " ".join([*got, *popped(heap)]) == expected
+
+
 def test_a_later_item_at_the_top_sinks_past_the_earlier_child_only() -> None:
     # After "a" leaves, "d" (9) sinks: both children have time 5, so the left one, "b", rises; "d" then stays below it.
     assert popped(filled((1, "a"), (5, "b"), (5, "c"), (9, "d"))) == ["a", "b", "c", "d"]
@@ -63,6 +86,7 @@ def test_an_empty_heap_gives_nothing() -> None:
     assert (heap.peek(), heap.pop(), len(heap)) == (None, None, 0)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 5)))
 def test_items_come_out_by_time_and_none_is_lost(times: list[int]) -> None:
     heap = filled(*((time, str(n)) for n, time in enumerate(times)))
@@ -72,6 +96,7 @@ def test_items_come_out_by_time_and_none_is_lost(times: list[int]) -> None:
     assert sorted(map(int, names)) == list(range(len(times)))
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(st.integers(0, 5), st.none())))
 def test_pushes_and_pops_in_any_order_always_give_the_earliest(steps: list[int | None]) -> None:
     heap = filled()

@@ -83,6 +83,13 @@ class TestAggregate:
         ):
             driver.input("in").pipe(1, key="a")
 
+    def test_a_failure_below_is_left_alone(self) -> None:
+        builder = StreamsBuilder()
+        table = builder.stream("in", value=int).group_by_key().aggregate(int, total, value=int)
+        table.to_stream().foreach(lambda key, value: 1 / value, name="below")
+        with TopologyTestDriver(builder.build(), caching=False) as driver, pytest.raises(ProcessingError, match=r"^below failed"):
+            driver.input("in").pipe(0, key="a")
+
 
 class TestReduce:
     def reduced(self, builder: StreamsBuilder) -> KTable[Any, Any]:

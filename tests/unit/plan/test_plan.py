@@ -75,6 +75,19 @@ class TestStages:
             ([], ["two-repartition", "three-repartition"], []),
         ]
 
+    def test_paths_that_part_and_meet_again_are_as_deep_as_the_longer_one(self) -> None:
+        builder = StreamsBuilder()
+        moved = builder.stream("in").select_key(first).repartition(name="one")
+        left = moved.select_key(first).repartition(name="two").select_key(first).repartition(name="four")
+        right = moved.select_key(first).repartition(name="three").select_key(first).repartition(name="five")
+        left.join(right, first, within=5).to("out")
+        assert stages(builder.build()) == [
+            (["in"], [], ["one-repartition"]),
+            ([], ["one-repartition"], ["two-repartition", "three-repartition"]),
+            ([], ["two-repartition", "three-repartition"], ["four-repartition", "five-repartition"]),
+            ([], ["four-repartition", "five-repartition"], []),
+        ]
+
     def test_a_foreign_key_join_asks_and_is_answered(self) -> None:
         builder = StreamsBuilder()
         builder.table("orders").join(builder.table("customers"), first, on=lambda order: order, name="fk").to_stream().to("out")
@@ -132,6 +145,16 @@ class TestFingerprint:
     )
     def test_changes_with_a_store(self, store: Any) -> None:
         assert fingerprint(self.built(store)) != fingerprint(self.built())
+
+    @pytest.mark.xfail(reason="the description names the function by its address")
+    def test_does_not_change_from_run_to_run_where_a_function_chooses_topics(self) -> None:
+        def built() -> Topology:
+            builder = StreamsBuilder()
+            builder.stream("in").to(lambda key, value, context: "out")
+            return builder.build()
+
+        first_run, second_run = built(), built()
+        assert fingerprint(first_run) == fingerprint(second_run)
 
     def test_changes_with_the_graph(self) -> None:
         assert fingerprint(self.built(more=True)) != fingerprint(self.built())

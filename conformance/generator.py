@@ -147,7 +147,7 @@ def _with_input(drafted: Case, draft: Draft) -> Case:
     settings = Settings(
         caching=draft.chance(0.4),
         engine="rocksdb" if draft.chance(0.1) else "mixed",
-        wall_clock=dice.choice((0, 0, 1_000, 1_700_000_000_000)),
+        wall_clock=dice.choice((0, 0, 1_000, 86_400_000)),
     )
     return replace(
         drafted,

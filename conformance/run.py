@@ -36,7 +36,7 @@ def run(case: Case) -> Result:
                 for step, one in enumerate(case.steps):
                     _take(case, driver, one)
                     _drain(driver, step, outputs)
-                result["stores"] = {name: _content(case, kept) for name, kept in driver.stores().items()}
+                result["stores"] = {name: _content(case, kept) for name, kept in _committed_stores(driver).items()}
             result["outputs"] = outputs
             result["effects"] = effects.seen()
         except Exception as error:  # noqa: BLE001 - a failing case is a result
@@ -75,6 +75,13 @@ def _drain(driver: TopologyTestDriver, step: int, outputs: dict[str, list[Any]])
 
 def _hex(data: bytes | None) -> str | None:
     return None if data is None else data.hex()
+
+
+def _committed_stores(driver: TopologyTestDriver) -> dict[str, Any]:
+    """The stores as committed: below their caches, where the oracle reads its own."""
+    state = driver._state
+    view = state.read_committed(state.epoch)
+    return {name: view.store(spec) for name, spec in driver._topology.stores.items()}
 
 
 def _content(case: Case, store: Any) -> dict[str, Any]:

@@ -54,12 +54,9 @@ def _holder(host: Host, kept: CachedKeyValueStore[Any, Any], forward: Process, s
 def old_value_reader(host: Host, store: str | None, send_old_values: bool) -> Callable[[Any], Any] | None:
     """How to read the value that an update replaces; None if the table is not kept, or nobody asks.
 
-    Deferred emission asks even when old values are not sent: it swallows the deletion of what was never there. A store with
-    a cache of its own needs no telling.
+    Deferred emission asks even when old values are not sent: it swallows the deletion of what was never there.
     """
-    if store is None or isinstance(host.store(store), CachedKeyValueStore):
-        return None
-    if not (send_old_values or host.spec(store).cached):
+    if store is None or not (send_old_values or host.spec(store).cached):
         return None
     entry = stored_view(host, store).get
 
@@ -124,7 +121,9 @@ class TableSource(TableOperator):
     def bind(self, host: Host, forward: Process) -> Process:
         failed, dropped = host.failed, host.dropped
         keep = None if self.store is None else keeper(host, self.store, forward, self.send_old_values)
-        old_value = old_value_reader(host, self.store, self.send_old_values)
+        # A cache reads the old value itself, once per key and epoch.
+        cached = self.store is not None and isinstance(host.store(self.store), CachedKeyValueStore)
+        old_value = None if cached else old_value_reader(host, self.store, self.send_old_values)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:

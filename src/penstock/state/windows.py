@@ -36,8 +36,8 @@ class WindowReads(Generic[K, V]):
     _layout: Layout
     _retention: Retention
     _spec: StoreSpec
-    _reach: int
-    """How far back from the observed time windows are still seen."""
+    _seen_from: Callable[[int], int]
+    """The first window start that is still seen when this time has been observed."""
 
     def fetch(self, key: K, time: int) -> V | None:
         """The value of a key's window that starts at `time`."""
@@ -93,7 +93,7 @@ class WindowReads(Generic[K, V]):
 
     def _limits(self, from_time: int, to_time: int) -> tuple[int, int]:
         observed = self._retention.observed
-        return max(from_time, observed - self._reach, 0), min(to_time, observed)
+        return max(from_time, self._seen_from(observed), 0), min(to_time, observed)
 
     def _segments(self, lowest: int, highest: int) -> range:
         return range(self._retention.segment(lowest), self._retention.segment(highest) + 1)
@@ -125,7 +125,7 @@ class WindowStore(WindowReads[K, V]):
         self._serialize = value.serialize
         self._decode = value.deserialize
         self._retention = Retention(lane, spec)
-        self._reach = (spec.retention_ms or 0) - (0 if spec.time_ordered else 1)  # as far as Kafka Streams' stores reach
+        self._seen_from = _seen_from(spec)
         self._duplicates = spec.retain_duplicates
         self._interval = spec.segment_ms
         self._observed = lane.registers.register(f"{spec.name}/observed_stream_time", -1)
@@ -163,17 +163,30 @@ class WindowStore(WindowReads[K, V]):
             self._sequence.value = (self._sequence.value + 1) & _LAST_SEQUENCE
         if window_start > observed:
             self._retention.advance(window_start)
-        elif window_start < observed - self._reach:
+        elif window_start < self._seen_from(observed):
             return False
         segment = window_start // self._interval if window_start > 0 else 0
         self._layout.put(segment, self._key_bytes(key), _pack(window_start, self._sequence.value), raw)
         return True
 
     def _fetch_raw(self, key: K, time: int) -> bytes | None:
-        if time < self._observed.value - self._reach:
+        if time < self._seen_from(self._observed.value):
             return None
         segment = time // self._interval if time > 0 else 0
         return self._layout.get(segment, self._key_bytes(key), _pack(time, self._sequence.value))
+
+
+def _seen_from(spec: StoreSpec) -> Callable[[int], int]:
+    """How far back a window store shows its windows: exactly as far as Kafka Streams' stores do.
+
+    With a cache, by whole segments: Kafka Streams' record cache shows expired windows for as long as it has room, and a
+    late cogrouped stream may still add to them.
+    """
+    retention, interval = spec.retention_ms or 0, spec.segment_ms
+    if spec.cached:
+        return lambda observed: (observed - retention) // interval * interval if observed > retention else 0
+    reach = retention - (0 if spec.time_ordered else 1)
+    return lambda observed: observed - reach
 
 
 class TimestampedWindowStore(WindowStore[K, V]):
@@ -210,7 +223,7 @@ class _Entries(WindowReads[K, ValueAndTimestamp]):
         self._decode = decode
         self._layout = store._layout
         self._retention = store._retention
-        self._reach = store._reach
+        self._seen_from = store._seen_from
 
     def _fetch_raw(self, key: K, time: int) -> bytes | None:
         return self._store._fetch_raw(key, time)

@@ -165,6 +165,7 @@ class TopologyTestDriver:
         if arrival is not None:
             self._lane.position = At(RecordMetadata(topic, 0, offset))
             intake.process(*arrival)
+            self._commit_stores()
 
     def _complete(self) -> None:
         """Process until nothing waits."""
@@ -177,11 +178,14 @@ class TopologyTestDriver:
             lane.punctuate()
             self._commit()
 
+    def _commit_stores(self) -> None:
+        self._epoch += 1
+        self._state.commit(self._epoch)
+
     def _commit(self) -> None:
         """End the epoch: caches emit, stores are written, rows go out or come back in."""
         self._lane.flush()
-        self._epoch += 1
-        self._state.commit(self._epoch)
+        self._commit_stores()
         for row in self._lane.drain():
             if not row.exchange:
                 self._outputs[row.topic].append(row)

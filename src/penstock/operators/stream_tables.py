@@ -71,7 +71,7 @@ class StreamTableJoin(Operator):
         if not host.view(self.table).is_versioned:
             raise TopologyError(f"{host.node}: a table must be versioned to be joined with a grace period")
         buffer = RecordBuffer(host.store(buffer_store))
-        observe, metadata = host.clock(f"{buffer_store}/buffer").observe, host.metadata
+        observe, metadata, at = host.clock(f"{buffer_store}/buffer").observe, host.metadata, host.at
         key_serde, value_serde = serdes_of(host.spec(buffer_store))
         serialize_key, deserialize_key = key_serde.serialize, key_serde.deserialize
         serialize, deserialize = value_serde.serialize, value_serde.deserialize
@@ -87,7 +87,8 @@ class StreamTableJoin(Operator):
             buffer.add(timestamp, serialize_key(key), Waiting(serialize(value), headers, metadata()))
             if buffer.earliest <= due:
                 for waited_since, waiting_key, record in buffer.take(due):
-                    join(deserialize_key(waiting_key), deserialize(record.value), waited_since, record.headers)
+                    with at(record.origin):
+                        join(deserialize_key(waiting_key), deserialize(record.value), waited_since, record.headers)
 
         return process
 

@@ -32,7 +32,7 @@ class Suppress(TableOperator):
         final, bounds = self.emission.final_results, self.emission.buffer
         wait = self.grace_ms if self.emission.wait_ms is None else self.emission.wait_ms
         buffer = ChangeBuffer(host.store(self.store))
-        observe, metadata, failed = host.clock(f"{self.store}/suppress").observe, host.metadata, host.failed
+        observe, metadata, failed, at = host.clock(f"{self.store}/suppress").observe, host.metadata, host.failed, host.at
         key_serde, value_serde = serdes_of(host.spec(self.store))
         serialize_key, deserialize_key = key_serde.serialize, key_serde.deserialize
         serialize, deserialize = value_serde.serialize, value_serde.deserialize
@@ -42,7 +42,8 @@ class Suppress(TableOperator):
             if held.new is not None or not final:
                 new = None if held.new is None else deserialize(held.new)
                 old = None if held.old is None else deserialize(held.old)
-                forward(deserialize_key(key_bytes), Change(new, old), held.timestamp, held.headers)
+                with at(held.origin):
+                    forward(deserialize_key(key_bytes), Change(new, old), held.timestamp, held.headers)
             buffer.remove(key_bytes, held)
 
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:

@@ -19,11 +19,15 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "conformance" / "oracle"
 JARS = ROOT / ".parts" / "kafka"
 CLASSES = ROOT / ".parts" / "oracle"
-ANSWER_TIMEOUT_S = 120
+ANSWER_TIMEOUT_S = 60
 
 
 class OracleError(Exception):
     """The oracle could not be built, did not start, or stopped answering: the run proves nothing."""
+
+
+class OracleSilentError(OracleError):
+    """The oracle owes an answer and does not give it."""
 
 
 def compile_oracle() -> None:
@@ -50,22 +54,21 @@ def _memory_disk() -> list[str]:
 
 
 class Oracle:
-    """One Java virtual machine that answers cases in order."""
+    """A Java virtual machine that answers cases in order.
+
+    If it falls silent or dies, it is started anew at the case it owes; a case that it owes twice ends the run.
+    """
 
     def __init__(self) -> None:
         compile_oracle()
-        command = ["java", "-Xmx1g", "-XX:+UseSerialGC", *_memory_disk(), "-cp", f"{CLASSES}:{JARS}/*", "Oracle"]
-        self._java = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
-        self._answers: queue.Queue[str | None] = queue.Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self.restarts = 0
+        self._start()
 
     def __enter__(self) -> Oracle:  # noqa: PYI034 - Self is newer than Python 3.10
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._java.kill()
-        self._java.wait()
+        self._stop()
 
     def ask(self, case: Case) -> dict[str, Any]:
         """The oracle's result of one case."""
@@ -74,37 +77,59 @@ class Oracle:
     def ask_all(self, cases: Iterable[Case]) -> Iterator[dict[str, Any]]:
         """The oracle's results, in order; it works ahead while the caller does something else."""
         asked = list(cases)
-        writer = threading.Thread(target=self._write, args=(asked,), daemon=True)
-        writer.start()
-        for case in asked:
-            yield self._answer(case)
-        writer.join()
+        owed = 0
+        self._send(asked)
+        while owed < len(asked):
+            try:
+                answer = self._answer(asked[owed])
+            except OracleSilentError:
+                self.restarts += 1
+                self._stop()
+                self._start()
+                self._send(asked[owed:])
+                answer = self._answer(asked[owed])
+            yield answer
+            owed += 1
+
+    def _start(self) -> None:
+        command = ["java", "-Xmx1g", "-XX:+UseSerialGC", *_memory_disk(), "-cp", f"{CLASSES}:{JARS}/*", "Oracle"]
+        self._java = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+        self._answers: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=_read, args=(self._java, self._answers), daemon=True).start()
+
+    def _stop(self) -> None:
+        self._java.kill()
+        self._java.wait()
+
+    def _send(self, cases: list[Case]) -> None:
+        threading.Thread(target=_write, args=(self._java, cases), daemon=True).start()
 
     def _answer(self, case: Case) -> dict[str, Any]:
         try:
             line = self._answers.get(timeout=ANSWER_TIMEOUT_S)
         except queue.Empty:
-            raise OracleError(f"no answer for case {case.id} in {ANSWER_TIMEOUT_S} s") from None
+            raise OracleSilentError(f"no answer for case {case.id} in {ANSWER_TIMEOUT_S} s") from None
         if line is None:
-            raise OracleError(f"the oracle ended at case {case.id} with exit code {self._java.wait()}")
+            raise OracleSilentError(f"the oracle ended at case {case.id} with exit code {self._java.wait()}")
         answer: dict[str, Any] = json.loads(line)
         if answer["id"] != case.id:
             raise OracleError(f"asked for case {case.id}, got {answer['id']}")
         return answer
 
-    def _write(self, cases: list[Case]) -> None:
-        pipe = self._java.stdin
-        if pipe is None:
-            raise OracleError("the oracle has no input")
-        try:
-            for case in cases:
-                pipe.write(to_json(case) + "\n")
-                pipe.flush()
-        except BrokenPipeError:
-            return  # the reader sees the end of the output and says so
 
-    def _read(self) -> None:
-        if self._java.stdout is not None:
-            for line in self._java.stdout:
-                self._answers.put(line)
-        self._answers.put(None)
+def _write(java: subprocess.Popen[str], cases: list[Case]) -> None:
+    if java.stdin is None:
+        raise OracleError("the oracle has no input")
+    try:
+        for case in cases:
+            java.stdin.write(to_json(case) + "\n")
+            java.stdin.flush()
+    except (BrokenPipeError, ValueError):
+        return  # the reader sees the end of the output and says so
+
+
+def _read(java: subprocess.Popen[str], answers: queue.Queue[str | None]) -> None:
+    if java.stdout is not None:
+        for line in java.stdout:
+            answers.put(line)
+    answers.put(None)

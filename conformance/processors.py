@@ -41,7 +41,10 @@ class Counting(_Stateful):
 
 
 class Timer(_Stateful):
-    """Keeps the last value of each key; the timer forwards all of them. By wall clock it stops after three rounds."""
+    """Keeps the last value of each key; the timer forwards all of them.
+
+    It stops after some rounds, or it might drive itself for ever.
+    """
 
     def __init__(self, store: Text, interval: int, kind: PunctuationType) -> None:
         super().__init__(store)
@@ -58,10 +61,9 @@ class Timer(_Stateful):
     def _punctuate(self, timestamp: int) -> None:
         for key, value in list(self.store.all()):
             self.context.forward(Record(key, f"{value}@{timestamp}", max(0, timestamp)))
-        if self._kind is PunctuationType.WALL_CLOCK_TIME:
-            self._rounds += 1
-            if self._rounds == 3:
-                self._schedule.cancel()
+        self._rounds += 1
+        if self._rounds == (3 if self._kind is PunctuationType.WALL_CLOCK_TIME else 20):
+            self._schedule.cancel()
 
     def process(self, record: Record[Any, Any]) -> None:
         """See the class."""

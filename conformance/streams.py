@@ -125,9 +125,8 @@ def declare_store(draft: Draft, processor: str, verb: str = "builder_add_state_s
     if spec is None:
         return None
     name = draft.fresh("store")
-    caching = draft.chance(0.5) if draft.chance(0.2) and spec["kind"] != "versioned" else None
     duplicates = True if spec["kind"] == "window" and draft.chance(0.3) else None
-    draft.add(verb, (), name=name, key="string", caching=caching, duplicates=duplicates, **spec, **more)
+    draft.add(verb, (), name=name, key="string", duplicates=duplicates, **spec, **more)
     return name
 
 

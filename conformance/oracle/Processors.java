@@ -164,7 +164,7 @@ final class Processors {
         }
     }
 
-    /** Keeps the last value of each key; the timer forwards all of them. By wall clock it stops after three rounds. */
+    /** Keeps the last value of each key; the timer forwards all of them. It stops after some rounds, or it might drive itself for ever. */
     private static final class Timer extends Stateful<KeyValueStore<String, String>> {
         private final long interval;
         private final PunctuationType type;
@@ -191,7 +191,7 @@ final class Processors {
             for (KeyValue<String, String> entry : all) {
                 context().forward(new Record<>(entry.key, entry.value + "@" + timestamp, Math.max(0, timestamp)));
             }
-            if (type == PunctuationType.WALL_CLOCK_TIME && ++rounds == 3) {
+            if (++rounds == (type == PunctuationType.WALL_CLOCK_TIME ? 3 : 20)) {
                 schedule.cancel();
             }
         }

@@ -76,6 +76,12 @@ def table_table() -> Iterator[Case]:
     for kind in ("inner", "left"):
         join = ("j", "table_join_foreign", "l", "r", {"kind": kind, "fn": "pair", "on": "fk_head", "store": {"name": "joined"}})
         yield fixed(f"{kind} join by foreign key", [*sides, join, *out_table("j")], [*UPDATES])
+    twice = [stream("s", "left"), ("f", "stream_flat_map_values", "s", {"fn": "twice"}), table("r", "right")]
+    kept = ("l", "stream_to_table", "f", {"store": {"name": "kept", "caching": False}})
+    for kind in ("inner", "left"):
+        join = ("j", "table_join_foreign", "l", "r", {"kind": kind, "fn": "pair", "on": "fk_head"})
+        name = f"{kind} join by foreign key drops answers to rows that have changed since"
+        yield fixed(name, [*twice, kept, join, *out_table("j")], [*UPDATES])
     either = {"kind": "left", "fn": "pair", "on": "fk_either", "with_key": True}
     yield fixed(
         "a foreign key of key and value", [*sides, ("j", "table_join_foreign", "l", "r", either), *out_table("j")], [*UPDATES]

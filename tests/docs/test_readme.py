@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_readmes_example_and_its_test_pass_as_they_stand(tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
+    blocks = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     files = dict(blocks)
     assert list(files) == ["app.py", "test_app.py"]
     for name, most in (("app.py", 15), ("test_app.py", 10)):

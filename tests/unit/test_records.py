@@ -17,6 +17,7 @@ def test_a_record_is_changed_into_another_one() -> None:
     assert RECORD.with_value("v") == Record("k", "v", 5, RECORD.headers)
     assert RECORD.with_timestamp(9) == Record("k", 1, 9, RECORD.headers)
     assert RECORD.with_headers(()) == Record("k", 1, 5)
+    assert RECORD.with_headers([("h", b"2")]).headers == (("h", b"2"),)  # type: ignore[arg-type]
     assert Record("k", 1, 5, (("h", b"1"), ("h", None))) == RECORD
 
 

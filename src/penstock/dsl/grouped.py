@@ -21,7 +21,7 @@ from penstock.operators.windowed import WindowAggregate
 from penstock.processor import TableOperator
 from penstock.serdes import ChangeSerde, Int64, Serde, SessionWindowed, TimeWindowed
 from penstock.state import StoreSpec
-from penstock.timing import MAX_MS, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from penstock.timing import MAX_MS, SessionWindows, SlidingWindows, UnlimitedWindows, Windows
 from penstock.topology import Line, ProcessorNode, Topology, user_line
 from penstock.topology.functions import checked
 
@@ -32,7 +32,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
 
-AnyWindows = TimeWindows | SlidingWindows | UnlimitedWindows | SessionWindows
+AnyWindows = Windows | SlidingWindows | SessionWindows
 Operate = Callable[[str, bool], TableOperator]
 """Makes the aggregate's operator when the draft is written: from the store's name and whether old values are sent."""
 
@@ -196,7 +196,10 @@ class KGroupedStream(Generic[K, V]):
         return _aggregated(self._group, name, kept, spec, operate, line, key=kept.key)
 
     def windowed_by(self, windows: AnyWindows) -> WindowedKStream[K, V]:
-        """Aggregate per window: `tumbling(...)`, `hopping(...)`, `sliding(...)`, `session(...)` or `unlimited()`."""
+        """Aggregate per window: `tumbling(...)`, `hopping(...)`, `sliding(...)`, `session(...)`, `unlimited()`, or your own.
+
+        Windows of your own are any object with the four members of `penstock.timing.Windows`.
+        """
         return WindowedKStream(self._group, windows)
 
     def cogroup(self, aggregator: Callable[[K, V, A], A]) -> CogroupedKStream[K, A]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import TopologyError
 from penstock.serdes import Serde, serde_of
 from penstock.state import StoreKind, StoreSpec
-from penstock.timing import Duration, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, duration_ms
+from penstock.timing import Duration, SessionWindows, SlidingWindows, Windows, duration_ms
 from penstock.topology import user_line
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Materialized:
         ttl_ms = None if options.ttl is None else duration_ms(options.ttl)
         return StoreSpec(kind=StoreKind.TIMESTAMPED, cached=options.caching, ttl_ms=ttl_ms, **self._common(draft))
 
-    def window_spec(self, draft: Draft, windows: TimeWindows | SlidingWindows | UnlimitedWindows, on_close: bool) -> StoreSpec:
+    def window_spec(self, draft: Draft, windows: Windows | SlidingWindows, on_close: bool) -> StoreSpec:
         """The specification of a windowed table's store."""
         return StoreSpec(
             kind=StoreKind.TIMESTAMPED_WINDOW,

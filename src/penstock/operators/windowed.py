@@ -18,7 +18,7 @@ from penstock.operators.window_emission import (
 )
 from penstock.processor import Host, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, Windowed
-from penstock.timing import MAX_MS, TimeWindows, UnlimitedWindows
+from penstock.timing import MAX_MS, TimeWindows, UnlimitedWindows, Windows
 
 _new = tuple.__new__  # half the price of Windowed(...) and Change(...), once per record and window
 
@@ -28,7 +28,7 @@ class WindowAggregate(TableOperator):
     """One aggregate per key and window; a record updates every window its timestamp is in that is not closed yet."""
 
     store: str
-    windows: TimeWindows | UnlimitedWindows
+    windows: Windows
     initializer: Callable[[], Any]
     aggregator: Callable[[Any, Any, Any], Any]
     emit_on_close: bool
@@ -103,12 +103,12 @@ class WindowAggregate(TableOperator):
         return (emit_closed, None) if host.spec(self.store).cached else (None, emit_closed)
 
 
-def _size_ms(windows: TimeWindows | UnlimitedWindows) -> int:
+def _size_ms(windows: Windows) -> int:
     # Kafka Streams' unlimited window ends with time itself, wherever it starts.
-    return windows.size_ms if isinstance(windows, TimeWindows) else MAX_MS - windows.start_ms
+    return MAX_MS - windows.start_ms if isinstance(windows, UnlimitedWindows) else windows.size_ms
 
 
-def _closed_since(windows: TimeWindows) -> Bounds:
+def _closed_since(windows: Windows) -> Bounds:
     """Which starts to look at: a window `[start, end)` closes when the close time reaches its end."""
     size, windows_for = windows.size_ms, windows.windows_for
 
@@ -120,6 +120,6 @@ def _closed_since(windows: TimeWindows) -> Bounds:
             return 0, upper
         seen = max(0, last - size)
         # Most records close nothing; the same windows at both ends mean that none has ended in between.
-        return None if windows_for(upper) == windows_for(seen) else (seen + 1, upper)
+        return None if list(windows_for(upper)) == list(windows_for(seen)) else (seen + 1, upper)
 
     return bounds

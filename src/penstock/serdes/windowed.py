@@ -24,14 +24,19 @@ class TimeWindowed(Enclosing[Windowed]):
     """Keys of time and sliding windows: `TimeWindowed(str, 10).serialize(Windowed("a", 0, 10)) == b"a" + bytes(8)`.
 
     The end isn't written: the reader has to know the window's size. As in Java, no bytes at all are read as None, and an end
-    beyond the last millisecond of a long is that millisecond.
+    beyond the last millisecond of a long is that millisecond. `changelog=True` is for the keys of a window store's changelog
+    topic, which have a sequence number of four bytes behind the start.
     """
 
-    def __init__(self, inner: Serde[Any] | type[Any], window_size_ms: int) -> None:
+    changelog: bool = False
+
+    def __init__(self, inner: Serde[Any] | type[Any], window_size_ms: int, changelog: bool = False) -> None:
         super().__init__(inner)
         if window_size_ms <= 0:
             raise ValueError(f"a window's size is at least 1 ms, not {window_size_ms}")
         self.window_size_ms = window_size_ms
+        if changelog:
+            self.changelog = True
 
     @property
     def identity(self) -> bool:
@@ -41,7 +46,7 @@ class TimeWindowed(Enclosing[Windowed]):
     @cached_property
     def serialize(self) -> Callable[[Windowed], bytes]:
         """Writes the key, then the window's start."""
-        write, pack = self.inner.serialize, _START.pack
+        write, pack, sequence = self.inner.serialize, _START.pack, bytes(4) if self.changelog else b""
 
         def serialize(windowed: Windowed) -> bytes:
             try:
@@ -51,7 +56,7 @@ class TimeWindowed(Enclosing[Windowed]):
                 raise _unwritable("TimeWindowed", windowed, error) from error
             if start < 0:
                 raise SerializationError(f"TimeWindowed writes windows from 0 on, not from {start}")
-            return write(key) + suffix
+            return write(key) + suffix + sequence
 
         return serialize
 
@@ -59,17 +64,18 @@ class TimeWindowed(Enclosing[Windowed]):
     def deserialize(self) -> Callable[[bytes], Any]:
         """Reads a `Windowed`, or None from no bytes."""
         read, unpack, size = self.inner.deserialize, _START.unpack_from, self.window_size_ms
+        behind = -12 if self.changelog else -8
 
         def deserialize(data: bytes) -> Any:
             try:
-                (start,) = unpack(data, -8)
+                (start,) = unpack(data, behind)
             except struct.error as error:
-                return _unreadable("TimeWindowed", 8, data, error)
+                return _unreadable("TimeWindowed", -behind, data, error)
             if not 0 <= start < _LONG_MAX:
                 raise SerializationError(f"TimeWindowed reads windows from 0 on, not from {start}")
             end = start + size
             last = end if end <= _LONG_MAX else _LONG_MAX  # noqa: FURB136 - a call of min() takes a quarter of all this
-            return _new(Windowed, (read(data[:-8]), start, last))
+            return _new(Windowed, (read(data[:behind]), start, last))
 
         return deserialize
 

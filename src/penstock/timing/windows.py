@@ -5,10 +5,34 @@ Everything is in milliseconds. Without a grace period a window closes as soon as
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from penstock.errors import TopologyError
 from penstock.timing.durations import MAX_MS, Duration, Instant, duration_ms, instant_ms
+
+
+class Windows(Protocol):
+    """Fixed-size windows of any making: what `windowed_by` accepts besides Penstock's own.
+
+    `windows_for` gives the starts of the windows a time is in, earliest first; each window is `[start, start + size_ms)`.
+    """
+
+    @property
+    def size_ms(self) -> int:
+        """How long each window is."""
+
+    @property
+    def grace_ms(self) -> int:
+        """How long after a window's end late records are still taken."""
+
+    @property
+    def retention_ms(self) -> int:
+        """The least time a store must keep a window: size and grace."""
+
+    def windows_for(self, timestamp: int) -> Iterable[int]:
+        """The starts of the windows that `timestamp` is in."""
 
 
 @dataclass(frozen=True, slots=True)

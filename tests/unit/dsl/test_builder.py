@@ -51,14 +51,12 @@ class TestSources:
         builder.stream(re.compile("in-.*", re.IGNORECASE)).to("three")
         assert list(sources(builder.build())) == ["KSTREAM-SOURCE-0000000000", "KSTREAM-SOURCE-0000000004"]
 
-    @pytest.mark.xfail(reason="topics are compared in the order they were given")
     def test_the_order_of_topics_does_not_matter_for_sharing(self) -> None:
         builder = StreamsBuilder()
         builder.stream(["a", "b"]).to("one")
         builder.stream(["b", "a"]).to("two")
         assert list(sources(builder.build())) == ["KSTREAM-SOURCE-0000000000"]
 
-    @pytest.mark.xfail(reason="the first policy wins without a word")
     def test_streams_of_one_topic_agree_on_where_to_start(self) -> None:
         builder = StreamsBuilder()
         builder.stream("in", reset="earliest")
@@ -66,7 +64,19 @@ class TestSources:
         with pytest.raises(TopologyError, match="reset"):
             builder.build()
 
-    @pytest.mark.xfail(reason="the shared source becomes the parent twice")
+    def test_a_topic_given_twice_is_one(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream(["a", "b", "a"]).to("out")
+        assert sources(builder.build()) == {"KSTREAM-SOURCE-0000000000": ("a", "b")}
+        assert run(builder, ("a", "k", 1)) == [("k", 1)]
+
+    def test_streams_of_one_pattern_agree_on_where_to_start(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream(re.compile("in-.*"), reset="1h")
+        builder.stream(re.compile("in-.*"))
+        with pytest.raises(TopologyError, match=r"in-\.\*.* is read with different reset= at .*test_builder.py"):
+            builder.build()
+
     def test_two_streams_of_one_topic_can_be_merged(self) -> None:
         builder = StreamsBuilder()
         builder.stream("in").merge(builder.stream("in")).to("out")

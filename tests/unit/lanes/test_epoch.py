@@ -151,7 +151,6 @@ def test_stream_time_is_the_highest_time_of_all_epochs(punctuating: bool) -> Non
     assert lane.stream_time == 50
 
 
-@pytest.mark.xfail(reason="stream time moves after a run of records, not before each")
 def test_a_record_sees_the_stream_time_that_it_brought() -> None:
     class Look(Processor[Any, Any, Any, Any]):
         def process(self, record: Record[Any, Any]) -> None:
@@ -163,7 +162,6 @@ def test_a_record_sees_the_stream_time_that_it_brought() -> None:
     assert values(lane.drain()) == [b"5", b"9", b"9"]
 
 
-@pytest.mark.xfail(reason="after the last punctuator has gone, the position is not set again")
 def test_a_punctuator_that_ends_does_not_take_the_place_of_later_records_with_it() -> None:
     class Once(Processor[Any, Any, Any, Any]):
         def init(self, context: Any) -> None:
@@ -176,11 +174,18 @@ def test_a_punctuator_that_ends_does_not_take_the_place_of_later_records_with_it
     assert places(topology, batch([Raw("a", 0, 1, None, b"x"), Raw("b", 7, 2, None, b"x")])) == [b'["b",0,7]']
 
 
-@pytest.mark.xfail(reason="columns are decoded without saying where they came from")
 def test_bytes_the_serde_cannot_read_name_the_source_and_the_record() -> None:
     lane = lane_of(Topology().add_source("a", "a", value=int))
     with pytest.raises(ProcessingError, match=r"a cannot read the record from a.* at offset 7"):
         walk(lane, [batch([Raw("a", 7, 1, None, b"no number")])])
+
+
+@pytest.mark.xfail(reason="looking for the culprit runs the extractor again, without the record's headers and time")
+def test_an_extractor_is_not_blamed_for_bytes_the_serde_cannot_read() -> None:
+    timed = (("at", b"1"),)
+    lane = lane_of(Topology().add_source("a", "a", value=int, timestamp=lambda record: int(record.headers[0][1] or 0)))
+    with pytest.raises(ProcessingError, match=r"a cannot read the record from a.* at offset 8"):
+        walk(lane, [batch([Raw("a", 7, 1, None, bytes(8), timed), Raw("a", 8, 1, None, b"no number", timed)])])
 
 
 def test_caches_emit_once_per_epoch_and_know_no_origin() -> None:

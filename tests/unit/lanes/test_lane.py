@@ -13,18 +13,22 @@ from penstock import (
     Processor,
     PunctuationType,
     Record,
+    Store,
     StreamsBuilder,
     Topology,
     TopologyError,
     key_value_store,
     otherwise,
     tumbling,
+    until_time_limit,
     until_window_closes,
 )
 from penstock.lanes.epoch import walk
-from penstock.lanes.lane import Lane, fan_out
+from penstock.lanes.lane import Lane, _nothing_to_flush, fan_out
 from penstock.operators.stateless import PassThrough
+from penstock.records import RecordMetadata
 from penstock.state import LaneState, memory_engine
+from penstock.testing import TopologyTestDriver
 from penstock.topology import Line, ProcessorNode
 from tests.golden.topologies import TOPOLOGIES
 from tests.unit.lanes.feeding import Raw, batch, lane_of, values
@@ -101,7 +105,6 @@ class TestOrder:
         lane.close()
         assert sorted(events) == ["close a", "close b", "close c", "close d"]
 
-    @pytest.mark.xfail(reason="closed in the order of binding, children first")
     def test_processors_are_closed_in_topological_order(self) -> None:
         events: list[str] = []
         lane = lane_of(self.ordered(events))
@@ -162,9 +165,9 @@ class TestClocks:
         assert Lane([], {}, state, lambda: 0).register("count", 5).value == 6
 
     def test_stream_time_never_goes_back(self) -> None:
-        lane = lane_of(Topology())
-        lane.advance_stream_time(10)
-        lane.advance_stream_time(5)
+        lane = lane_of(Topology().add_source("in", "in", value=bytes))
+        walk(lane, [batch([Raw("in", 0, 10, None, b"x")])])
+        walk(lane, [batch([Raw("in", 1, 5, None, b"x")])])
         assert lane.stream_time == 10
 
 
@@ -227,3 +230,96 @@ def test_wall_clock_punctuators_wait_for_the_wall_clock() -> None:
     for now[0] in (105, 110, 112, 145, 150):
         lane.advance_wall_clock()
     assert fired == [110, 145, 150]
+
+
+class TestClosing:
+    def test_all_processors_are_closed_whichever_fails_and_the_first_failure_is_told(self) -> None:
+        closed: list[str] = []
+
+        def failing(name: str) -> Callable[[], Processor[Any, Any, Any, Any]]:
+            class Failing(Silent):
+                def close(self) -> None:
+                    closed.append(name)
+                    raise RuntimeError(name)
+
+            return Failing
+
+        topology = Topology().add_source("in", "in").add_processor("a", failing("a"), "in").add_processor("b", failing("b"), "a")
+        with pytest.raises(RuntimeError, match=r"^a$"):
+            lane_of(topology).close()
+        assert closed == ["a", "b"]
+
+
+class TestPlaces:
+    def test_a_record_that_was_held_back_goes_on_from_where_it_came(self) -> None:
+        seen: list[RecordMetadata | None] = []
+
+        class Look(Silent):
+            def process(self, record: Record[Any, Any]) -> None:
+                seen.append(self.context.record_metadata)
+                if record.value == "fail":
+                    raise RuntimeError("no")
+
+        builder = StreamsBuilder()
+        table = builder.table("in", value=str, name="in", store=Store("rows", caching=False)).suppress(until_time_limit(10))
+        table.to_stream().process(Look, name="look")
+        lane = lane_of(builder.build())
+        source = {"source": "in-source"}
+        walk(lane, [batch([Raw("in", 7, 0, b"a", b"x", **source), Raw("in", 8, 10, b"b", b"fail", **source)])])
+        assert seen == [("in", 0, 7)]
+        with pytest.raises(ProcessingError, match="look failed on the record from in-0 at offset 8"):
+            walk(lane, [batch([Raw("in", 9, 30, b"c", b"x", **source)])])
+
+    def test_a_place_that_was_left_is_returned_to_even_after_a_failure(self) -> None:
+        lane = lane_of(Topology())
+        first, second = RecordMetadata("in", 0, 1), RecordMetadata("in", 0, 2)
+        with lane.at(first):
+            assert lane.metadata == first
+            with pytest.raises(RuntimeError, match=r"offset=2"), lane.at(second):
+                raise RuntimeError(lane.metadata)
+            with lane.at(None):
+                assert lane.metadata is None
+            assert lane.metadata == first
+        assert lane.metadata is None
+
+    @pytest.mark.xfail(reason="the driver leaves the lane at the last record while caches are flushed")
+    def test_caches_know_no_origin_in_the_driver_either(self) -> None:
+        seen: list[RecordMetadata | None] = []
+
+        class Look(Silent):
+            def process(self, record: Record[Any, Any]) -> None:
+                seen.append(self.context.record_metadata)
+
+        builder = StreamsBuilder()
+        builder.stream("in", value=str).group_by_key().count(store="n").to_stream().process(Look)
+        with TopologyTestDriver(builder.build()) as driver:
+            driver.input("in").pipe("x", key="k")
+        assert seen == [None]
+
+
+class TestFlushing:
+    def test_of_nodes_that_share_a_store_the_last_emits_and_each_change_leaves_once(self) -> None:
+        lane = lane_of(Topology().add_source("in", "in").add_processor("p", Silent, "in", stores=[]))
+        lane._flushes["s"] = _nothing_to_flush
+        flushed: list[str] = []
+        first = lane.pending("s", lambda pending: flushed.extend(f"last {key}" for key in pending))
+        second = lane.pending("s", lambda pending: flushed.append("first"))
+        assert first is second
+        first["k"] = 1
+        lane.on_flush("s", lambda: flushed.append("later still"))
+        lane.flush()
+        assert flushed == ["last k"]
+
+    @pytest.mark.xfail(reason="a cached store knows no time for a deletion")
+    def test_a_processor_that_deletes_a_row_of_a_table_gives_the_deletion_its_records_time(self) -> None:
+        class Delete(Silent):
+            def process(self, record: Record[Any, Any]) -> None:
+                self.context.store("n").delete(record.key)
+
+        builder = StreamsBuilder()
+        builder.stream("in", value=str).group_by_key().count(store="n").to_stream().to("out", value=int)
+        builder.stream("forget").process(Delete, stores=["n"])
+        with TopologyTestDriver(builder.build()) as driver:
+            driver.input("in").pipe("x", key="k", timestamp=5)
+            driver.input("forget").pipe(1, key="k", timestamp=7)
+            assert [(record.value, record.timestamp) for record in driver.output("out").records()] == [(1, 5), (None, 7)]

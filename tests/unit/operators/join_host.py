@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from penstock.errors import ProcessingError
@@ -108,6 +109,14 @@ class MemoryHost:
     def metadata(self) -> RecordMetadata | None:
         return self.origin
 
+    @contextmanager
+    def at(self, origin: RecordMetadata | None) -> Iterator[None]:
+        before, self.origin = self.origin, origin
+        try:
+            yield
+        finally:
+            self.origin = before
+
     def child(self, name: str) -> Process:
         raise NotImplementedError
 
@@ -115,6 +124,9 @@ class MemoryHost:
         raise NotImplementedError
 
     def pending(self, store: str, flush: Callable[[dict[Any, Any]], None]) -> dict[Any, Any]:
+        raise NotImplementedError
+
+    def on_flush(self, store: str, flush: Callable[[], None]) -> None:
         raise NotImplementedError
 
     def on_start(self, start: Callable[[], None]) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-from penstock.errors import ProcessingError, StateError
+from penstock.errors import ProcessingError
 from penstock.processor import Host, Operator, TableOperator, View
 from penstock.records import NO_HEADERS, Headers, Process, RecordMetadata
 from penstock.serdes import Int64, Serde, String
@@ -48,7 +49,7 @@ class Refusing(Operator):
 
     def bind(self, host: Host, forward: Process) -> Process:
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            raise StateError("refused")
+            raise ProcessingError("refused")
 
         return process
 
@@ -80,9 +81,12 @@ class NodeHost:
         self.bench.drops.append((self.node, reason))
 
     def pending(self, store: str, flush: Callable[[dict[Any, Any]], None]) -> dict[Any, Any]:
-        changes: dict[Any, Any] = {}
-        self.bench.flushes[store] = lambda: flush(changes)
+        changes = self.bench.pending.setdefault(store, {})
+        self.on_flush(store, lambda: flush(changes))
         return changes
+
+    def on_flush(self, store: str, flush: Callable[[], None]) -> None:
+        self.bench.flushes.setdefault(store, flush)  # the last node in the topology asks first
 
     def on_start(self, start: Callable[[], None]) -> None:
         self.bench.starts.append(start)
@@ -91,7 +95,15 @@ class NodeHost:
         self.bench.closes.append(close)
 
     def metadata(self) -> RecordMetadata | None:
-        return None
+        return self.bench.origin
+
+    @contextmanager
+    def at(self, origin: RecordMetadata | None) -> Iterator[None]:
+        before, self.bench.origin = self.bench.origin, origin
+        try:
+            yield
+        finally:
+            self.bench.origin = before
 
     def stream_time(self) -> int:
         return self.bench.stream_time
@@ -111,6 +123,8 @@ class Bench:
         self.headers: list[Headers] = []
         self.out: list[Out] = []
         self.exchanges: dict[str, deque[Callable[[], None]]] = {}
+        self.origin: RecordMetadata | None = None
+        self.pending: dict[str, dict[Any, Any]] = {}
         self.flushes: dict[str, Callable[[], None]] = {}
         self.starts: list[Callable[[], None]] = []
         self.closes: list[Callable[[], None]] = []

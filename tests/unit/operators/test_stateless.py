@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock import KStream, PenstockError, ProcessingError, StreamsBuilder, otherwise
+from penstock import KStream, PenstockError, ProcessingError, StateError, StreamsBuilder, TopologyError, otherwise
 from penstock.testing import TopologyTestDriver
 
 HEADERS = (("trace", b"1"), ("trace", None))
@@ -94,18 +94,17 @@ def test_time_headers_and_nulls_pass_untouched(verb: str) -> None:
         assert (record.key, record.value, record.timestamp, record.headers) == (None, None, 7, HEADERS)
 
 
-def test_a_penstock_error_of_the_users_own_code_is_not_wrapped() -> None:
-    class KnownError(PenstockError):
-        pass
-
+@pytest.mark.parametrize(("error", "named"), [(StateError, True), (ProcessingError, False), (TopologyError, False)])
+def test_errors_that_name_their_node_pass_and_all_others_are_the_nodes(error: type[PenstockError], named: bool) -> None:
     def refuse(key: Any, value: Any) -> str:
-        raise KnownError("as it is")
+        raise error("as it is")
 
     builder = StreamsBuilder()
-    stream = builder.stream("in")
-    stream.print(mapper=refuse)
-    with TopologyTestDriver(builder.build()) as driver, pytest.raises(KnownError, match="as it is"):
+    builder.stream("in").print(mapper=refuse, name="printer")
+    with TopologyTestDriver(builder.build()) as driver, pytest.raises(ProcessingError if named else error) as caught:
         driver.input("in").pipe(1)
+    assert str(caught.value).startswith("printer failed on the record" if named else "as it is")
+    assert isinstance(caught.value.__cause__, error) is named
 
 
 def test_a_flat_map_of_nothing_is_a_filter() -> None:

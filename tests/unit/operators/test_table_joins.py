@@ -150,7 +150,7 @@ def test_a_failing_joiner_is_its_sides_failure() -> None:
 def test_a_failure_below_is_not_this_nodes(node: str) -> None:
     lane = bench("outer", store="s")
     lane.add("below", Refusing(), node)
-    with pytest.raises(StateError, match="refused"):
+    with pytest.raises(ProcessingError, match=r"^refused"):
         lane.pipe(node, "k", Change("A"))
     assert lane.failures == []
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import ProcessingError, StateError, TopologyError
+from penstock.errors import ProcessingError, TopologyError
 from penstock.operators.tables import TableFilter, TableMapValues, TableRepartitionMap, TableSource, TableTransformValues
 from penstock.processor import Operator, ProcessorContext, ValueTransformer
 from penstock.records import Change, Record
@@ -294,7 +294,7 @@ class TestTransformValues:
                 self.context.forward(Record(key, value, 0))
                 return value
 
-        with pytest.raises(StateError, match="v: a ValueTransformer returns"):
+        with pytest.raises(ProcessingError, match="v: a ValueTransformer returns"):
             self.bench(supplier=Forwarding).pipe("v", "a", Change("x"))
 
     def test_a_failing_transformer_is_this_nodes_failure(self) -> None:
@@ -375,6 +375,6 @@ def test_operators_are_values_that_travel(operator: Operator) -> None:
 )
 def test_a_failure_below_is_not_this_nodes(operator: Operator, value: Any) -> None:
     bench = Bench().add("n", operator).add("below", Refusing(), "n")
-    with pytest.raises(StateError, match="refused"):
+    with pytest.raises(ProcessingError, match=r"^refused"):
         bench.pipe("n", "a", value)
     assert bench.failures == []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import ProcessingError, StateError
+from penstock.errors import ProcessingError
 from penstock.operators.table_aggregates import TableAggregate, TablePassThrough, TableReduce
 from penstock.operators.tables import TableRepartitionMap, TableSource
 from penstock.processor import Operator
@@ -101,7 +101,7 @@ def test_a_failing_function_is_this_nodes_failure(operator: Operator) -> None:
 @BOTH
 def test_a_failure_below_is_not_this_nodes(operator: Operator) -> None:
     lane = bench(operator).add("below", Refusing(), "g")
-    with pytest.raises(StateError, match="refused"):
+    with pytest.raises(ProcessingError, match=r"^refused"):
         lane.pipe("g", "a", Change(1))
     assert lane.failures == []
 

@@ -146,7 +146,6 @@ class TestFingerprint:
     def test_changes_with_a_store(self, store: Any) -> None:
         assert fingerprint(self.built(store)) != fingerprint(self.built())
 
-    @pytest.mark.xfail(reason="the description names the function by its address")
     def test_does_not_change_from_run_to_run_where_a_function_chooses_topics(self) -> None:
         def built() -> Topology:
             builder = StreamsBuilder()

@@ -190,6 +190,62 @@ def test_a_cached_store_makes_bytes_of_a_key_once(home: Home) -> None:
     assert store.get("k") == 9
 
 
+@pytest.mark.parametrize("key", [String(), Json()], ids=["told apart by themselves", "told apart by their bytes"])
+@pytest.mark.parametrize("send_old_values", [True, False])
+def test_a_cached_store_hands_on_the_last_value_of_each_key(home: Home, key: Any, send_old_values: bool) -> None:
+    sent: list[Any] = []
+
+    def forward(*record: Any) -> None:
+        sent.append(record)
+
+    lane, headers = home.lane(), (("trace", b"1"),)
+    store = lane.store(timestamped(cached=True, key=key))
+    store.hold("a", [1], 1, (), 1)
+    store.hold("b", [1], 2, (), 2)
+    store.hold("a", [1, 2], 3, headers, 4)
+    store.hold("c", [1], 5, (), 5)
+    store.hold("c", None, 6, (), 6)
+    store.flush(forward, send_old_values)
+    assert sent == [("b", ([1], None, True), 2, ()), ("a", ([1, 2], None, True), 3, headers)]
+    assert store.held == {}
+    sent.clear()
+    store.flush(forward, send_old_values)
+    assert sent == []
+    value = store.get("a")
+    value.append(3)
+    store.hold("a", value, 7, (), 7)
+    store.hold("b", None, 8, headers, 9)
+    assert list(store.entries.all()) == [("a", ([1, 2, 3], 7))]
+    assert ("a" in store, "b" in store, store.approximate_num_entries()) == (True, False, 1)
+    value.append(4)
+    store.flush(forward, send_old_values)
+    old: Any = ([1, 2], [1]) if send_old_values else (None, None)
+    assert sent == [("a", ([1, 2, 3, 4], old[0], True), 7, ()), ("b", (None, old[1], True), 9, headers)]
+    lane.commit(0)
+    assert list(store.entries.all()) == [("a", ([1, 2, 3, 4], 7))]
+
+
+def test_a_cached_store_forgets_what_it_holds_with_the_epoch(home: Home) -> None:
+    lane = home.lane()
+    store = lane.store(timestamped(cached=True))
+    store.put("a", 1, 1)
+    lane.commit(0)
+    store.put("a", 2, 2)
+    assert list(store.all()) == [("a", 2)]
+    store.put("b", 2, 2)
+    lane.discard()
+    assert store.entry("a") == (1, 1)
+    assert store.get("b") is None
+
+
+def test_a_deletion_out_of_a_cached_store_tells_what_was_there(home: Home) -> None:
+    store = home.lane().store(timestamped(cached=True))
+    assert store.delete("a") is None
+    store.put("a", 1, 5)
+    assert store.delete("a") == (1, 5)
+    assert store.entry("a") is None
+
+
 def test_a_cached_store_can_be_settled_any_time(home: Home) -> None:
     lane = home.lane()
     store = lane.store(timestamped(cached=True))

@@ -126,3 +126,16 @@ def test_no_session_has_a_null_key() -> None:
     store = LaneState(MemoryEngine()).store(session())
     with pytest.raises(StateError, match="null key"):
         store.put(Windowed(None, 0, 1), "v")
+
+
+@pytest.mark.parametrize("options", [{}, {"time_ordered": True}], ids=str)
+def test_sessions_past_their_retention_are_found_as_long_as_their_segment_is_kept(home: Home, options: dict[str, Any]) -> None:
+    store = home.lane().store(session(**options))  # kept for 120 s, in segments of 60 s
+    for start, end in ((0, 59_999), (50_000, 60_000), (70_000, 80_000), (150_000, 160_000), (190_000, 200_000)):
+        store.put(Windowed("k", start, end), f"{start}")
+    store.put(Windowed("other", 70_000, 80_000), "other")
+    assert [found.end for found, _ in store.find_sessions("k", 0, 300_000)] == [160_000, 200_000]
+    assert [found.end for found, _ in store.find_kept_sessions("k", 0, 300_000)] == [60_000, 80_000, 160_000, 200_000]
+    assert [found.end for found, _ in store.find_kept_sessions("k", 75_000, 160_000)] == [80_000, 160_000]
+    assert list(store.find_kept_sessions("k", 0, 40_000)) == []
+    assert list(store.find_kept_sessions("nobody", 0, 300_000)) == []

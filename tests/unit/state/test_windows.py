@@ -200,3 +200,30 @@ def test_no_window_has_a_null_key() -> None:
     store = LaneState(MemoryEngine()).store(window(key=String()))
     with pytest.raises(StateError, match="null key"):
         store.put(None, "v", 1)
+
+
+@pytest.mark.parametrize(("cached", "seen"), [(False, [119_000, 130_000, 200_000]), (True, [60_000, 119_000, 130_000, 200_000])])
+def test_with_a_cache_expired_windows_are_seen_until_their_segment_goes(home: Home, cached: bool, seen: list[int]) -> None:
+    store = home.lane().store(timestamped_window(cached=cached))  # kept for 120 s, in segments of 60 s
+    for start in (0, 59_999, 60_000, 119_000, 130_000, 200_000):
+        store.put("k", start, start, start)
+    assert [windowed.start for windowed, _ in store.all()] == seen
+    assert [start for start, _ in store.fetch_range("k", 0, 300_000)] == seen
+    assert [windowed.start for windowed, _ in store.entries.fetch_keys("k", "k", 0, 300_000)] == seen
+    assert [start for start in (0, 59_999, 60_000, 119_000, 130_000) if store.fetch_entry("k", start)] == seen[:-1]
+
+
+@pytest.mark.parametrize(("cached", "taken"), [(False, False), (True, True)])
+def test_with_a_cache_expired_windows_can_be_added_to_until_their_segment_goes(home: Home, cached: bool, taken: bool) -> None:
+    store = home.lane().store(timestamped_window(cached=cached))
+    store.put("k", 1, 200_000, 200_000)
+    assert store.put("late", 2, 61_000, 61_000) is taken
+    assert store.put("too late", 3, 59_999, 59_999) is False
+    assert [windowed.key for windowed, _ in store.all()] == (["late", "k"] if taken else ["k"])
+
+
+def test_with_a_cache_everything_is_seen_before_the_first_retention_is_over(home: Home) -> None:
+    store = home.lane().store(timestamped_window(cached=True))
+    store.put("k", 1, 0, 0)
+    store.put("k", 2, 120_000, 120_000)
+    assert [start for start, _ in store.fetch_range("k", 0, 120_000)] == [0, 120_000]

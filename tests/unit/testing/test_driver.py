@@ -75,6 +75,13 @@ class TestTopics:
             driver.input("in").pipe_values([0, 2])
             assert driver.output("out").values() == [2, 2]
 
+    def test_a_partitioner_may_leave_the_choice_to_kafka(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream("in").to("out", partitioner=lambda topic, key, value, partitions: None)
+        with TopologyTestDriver(builder.build()) as driver:
+            driver.input("in").pipe(1)
+            assert driver.output("out").values() == [1]
+
     def test_offsets_count_along_each_topic(self) -> None:
         seen: list[RecordMetadata | None] = []
 

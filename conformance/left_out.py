@@ -70,6 +70,11 @@ LEFT_OUT = (
         "an accident of the cache's size: stores are read below it, after its last flush",
     ),
     LeftOut(
+        "windowed cogroups of several streams with a record cache",
+        "each stream has its own time and one can be late for the store they share; what it then finds depends on the cache's "
+        "size. They are compared without a cache, and with one where a single stream feeds them",
+    ),
+    LeftOut(
         "order of entries when window and session stores are read whole",
         "it differs between Kafka Streams' own store types; entries are compared sorted",
     ),

@@ -91,7 +91,8 @@ class SessionAggregate(TableOperator):
 
     def view(self, host: Host) -> View:
         """Reads by `Windowed` key; an entry's timestamp is the end of its session."""
-        fetch = host.store(self.store).fetch_session
+        store = host.store(self.store)
+        fetch = store.fetch_kept_session if host.spec(self.store).cached else store.fetch_session
 
         def get(windowed: Windowed) -> ValueAndTimestamp | None:
             value = fetch(windowed.key, windowed.start, windowed.end)

@@ -71,6 +71,13 @@ class SessionStore(Generic[K, V]):
         raw = self._layout.get(self._retention.segment(end), self._key_bytes(key), _pack(end, start))
         return None if raw is None else self._deserialize(raw)
 
+    def fetch_kept_session(self, key: K, start: int, end: int) -> V | None:
+        """As `fetch_session`, but sees what is past its retention as long as its segment is kept; see `find_kept_sessions`."""
+        if self._retention.segment(end) < self._retention.floor:
+            return None
+        raw = self._layout.get(self._retention.segment(end), self._key_bytes(key), _pack(end, start))
+        return None if raw is None else self._deserialize(raw)
+
     def find_sessions(self, key: K, earliest_end: int, latest_start: int, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
         """The sessions of a key that end at or after one time and start at or before another."""
         return self._find(key, self._earliest(earliest_end), latest_start, reverse)

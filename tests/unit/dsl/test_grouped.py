@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -297,3 +299,38 @@ class TestCogroup:
         table = self.both(builder).aggregate(list)
         builder.stream("asks").join(table, lambda ask, values: values).to("out")
         assert run(builder, ("left", "a", 1), ("asks", "a", "?")) == [("a", [1])]
+
+
+@dataclass(frozen=True)
+class NightsAndDays:
+    """Windows of one's own: starts that no advance describes, out of a generator."""
+
+    size_ms: int = 10
+    grace_ms: int = 0
+    retention_ms: int = 10
+
+    def windows_for(self, timestamp: int) -> Iterator[int]:
+        for start in (0, 3, 20):
+            if start <= timestamp < start + self.size_ms:
+                yield start
+
+
+class TestWindowsOfOnesOwn:
+    RECORDS = (("in", "k", 1, 1), ("in", "k", 2, 5), ("in", "k", 3, 15), ("in", "k", 4, 20), ("in", "k", 5, 60))
+
+    def test_each_record_is_in_the_windows_they_name(self) -> None:
+        builder = StreamsBuilder()
+        table = grouped(builder).windowed_by(NightsAndDays()).aggregate(list, append, value=list)
+        table.to_stream(lambda windowed, values: f"{windowed.start}-{windowed.end}").to("out")
+        assert run(builder, *self.RECORDS) == [("0-10", [1]), ("0-10", [1, 2]), ("3-13", [2]), ("20-30", [4])]
+
+    def test_they_close_as_others_do(self) -> None:
+        builder = StreamsBuilder()
+        windows = grouped(builder).windowed_by(NightsAndDays()).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+        table = windows.aggregate(list, append, value=list)
+        table.to_stream(lambda windowed, values: f"{windowed.start}-{windowed.end}").to("out")
+        assert run(builder, *self.RECORDS) == [("0-10", [1, 2]), ("3-13", [2]), ("20-30", [4])]
+
+    def test_a_store_must_keep_them_as_long_as_they_say(self) -> None:
+        with pytest.raises(TopologyError, match="at least 10 ms, not 9 ms"):
+            grouped(StreamsBuilder()).windowed_by(NightsAndDays()).count(store=Store(retention=9))

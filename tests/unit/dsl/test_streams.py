@@ -240,6 +240,12 @@ class TestTo:
         with pytest.raises(ProcessingError, match=r"numbers failed on the record from in-0 at offset 0 \(key 'a'\)"):
             run(builder, ("in", "a", "no number"))
 
+    @pytest.mark.parametrize("verb", ["to", "repartition"])
+    def test_a_partitioner_takes_four_arguments(self, verb: str) -> None:
+        named = ("out",) if verb == "to" else ()
+        with pytest.raises(TopologyError, match=r"partitioner= calls its function with \(topic, .*test_streams.py"):
+            getattr(StreamsBuilder().stream("in"), verb)(*named, partitioner=lambda topic, key, value: 0)
+
     def test_a_partitioner_is_asked_with_the_number_of_partitions(self) -> None:
         asked: list[tuple[Any, ...]] = []
 

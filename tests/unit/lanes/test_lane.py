@@ -24,7 +24,7 @@ from penstock import (
     until_window_closes,
 )
 from penstock.lanes.epoch import walk
-from penstock.lanes.lane import Lane, _nothing_to_flush, fan_out
+from penstock.lanes.lane import Lane, fan_out
 from penstock.operators.stateless import PassThrough
 from penstock.records import RecordMetadata
 from penstock.state import LaneState, memory_engine
@@ -264,11 +264,12 @@ class TestPlaces:
         table = builder.table("in", value=str, name="in", store=Store("rows", caching=False)).suppress(until_time_limit(10))
         table.to_stream().process(Look, name="look")
         lane = lane_of(builder.build())
-        source = {"source": "in-source"}
-        walk(lane, [batch([Raw("in", 7, 0, b"a", b"x", **source), Raw("in", 8, 10, b"b", b"fail", **source)])])
+        walk(
+            lane, [batch([Raw("in", 7, 0, b"a", b"x", source="in-source"), Raw("in", 8, 10, b"b", b"fail", source="in-source")])]
+        )
         assert seen == [("in", 0, 7)]
         with pytest.raises(ProcessingError, match="look failed on the record from in-0 at offset 8"):
-            walk(lane, [batch([Raw("in", 9, 30, b"c", b"x", **source)])])
+            walk(lane, [batch([Raw("in", 9, 30, b"c", b"x", source="in-source")])])
 
     def test_a_place_that_was_left_is_returned_to_even_after_a_failure(self) -> None:
         lane = lane_of(Topology())
@@ -299,8 +300,8 @@ class TestPlaces:
 
 class TestFlushing:
     def test_of_nodes_that_share_a_store_the_last_emits_and_each_change_leaves_once(self) -> None:
-        lane = lane_of(Topology().add_source("in", "in").add_processor("p", Silent, "in", stores=[]))
-        lane._flushes["s"] = _nothing_to_flush
+        topology = Topology().add_source("in", "in").add_processor("p", Silent, "in")
+        lane = lane_of(topology.add_state_store(key_value_store("s"), "p"))
         flushed: list[str] = []
         first = lane.pending("s", lambda pending: flushed.extend(f"last {key}" for key in pending))
         second = lane.pending("s", lambda pending: flushed.append("first"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock import KTable, ProcessingError, Store, StreamsBuilder, sliding, tumbling
+from penstock import KTable, ProcessingError, Store, StreamsBuilder, TopologyError, sliding, tumbling
 from penstock.operators.stateless import PassThrough
 from penstock.records import Change, Headers
 from penstock.testing import TopologyTestDriver
@@ -93,15 +93,14 @@ class TestAggregate:
 
     @pytest.mark.parametrize("key", [str, float], ids=["told apart by themselves", "told apart by their bytes"])
     def test_a_cache_counts_within_an_epoch_skips_nulls_and_starts_anew_after_a_deletion(self, key: type) -> None:
-        def add(key: Any, value: int, so_far: int) -> int | None:
+        def add(key: Any, value: int, so_far: int) -> Any:
             return so_far + value if value else None
 
         builder = StreamsBuilder(key=key)
-        each = builder.stream("in", value=list[int]).flat_map_values(lambda values: values)
-        sums = each.repartition(name="each", value=int).group_by_key().aggregate(lambda: 100, add, store=Store("sums", value=int))
-        sums.to_stream().to("out", value=int)
+        numbers = builder.stream("in", value=int, name="in").group_by_key()
+        numbers.aggregate(lambda: 100, add, store=Store("sums", value=int), name="sum").to_stream().to("out", value=int)
         lane = lane_of(builder.build())
-        intake = lane.intakes["each-repartition-source"]
+        intake = lane.intakes["in"]
         name = key(1)
         for epoch in ([1, 2], [0], [0, 5, 6]):
             for value in epoch:
@@ -111,7 +110,7 @@ class TestAggregate:
             lane.flush()
         written = [None if row.value is None else int.from_bytes(row.value, "big") for row in lane.drain()]
         assert written == [103, None, 111]
-        assert lane.dropped["KSTREAM-AGGREGATE-0000000005", "null key or value"] == 6
+        assert lane.dropped["sum", "null key or value"] == 6
 
     @pytest.mark.parametrize("key", [str, float])
     def test_an_aggregator_that_fails_leaves_a_cached_table_as_it_was(self, key: type) -> None:
@@ -133,6 +132,16 @@ class TestAggregate:
         builder.stream("in").group_by_key().aggregate(int, wrong, store=Store("sums", value=int), name="sum")
         with TopologyTestDriver(builder.build()) as driver, pytest.raises(ProcessingError, match=r"sum .*test_aggregates.py"):
             driver.input("in").pipe(1, key="a")
+
+    @pytest.mark.parametrize("key", [str, float])
+    def test_an_error_that_names_its_node_passes_a_cached_table(self, key: type) -> None:
+        def refuse(key: Any, value: int, so_far: int) -> int:
+            raise TopologyError("as it is")
+
+        builder = StreamsBuilder(key=key)
+        builder.stream("in", value=int, name="in").group_by_key().aggregate(int, refuse, value=int)
+        with pytest.raises(TopologyError, match=r"^as it is"):
+            lane_of(builder.build()).intakes["in"].process(key(1), 1, 7, ())
 
 
 class TestInPlace:

@@ -115,6 +115,15 @@ def test_out_of_a_cache_each_window_leaves_once_against_what_was_there_before() 
     assert lane.flush() == []
 
 
+def test_a_cache_swallows_the_deletion_of_what_was_never_there_and_its_time() -> None:
+    lane = bench(tumbling(10), cached=True)
+    lane.pipe("k", "delete", 50)
+    assert (lane.flush(), lane.observed_stream_time) == ([], -1)
+    uncached = bench(tumbling(10))
+    uncached.pipe("k", "delete", 50)
+    assert uncached.observed_stream_time >= 0
+
+
 def test_out_of_a_cache_without_old_values() -> None:
     lane = bench(tumbling(10), cached=True)
     lane.pipe("k", "a", 7, (("h", b"1"),))

@@ -116,6 +116,29 @@ def test_out_of_a_cache_sessions_that_came_and_went_are_not_mentioned() -> None:
     assert lane.headers == [(("h", b"3"),)] * 2
 
 
+def test_a_cache_swallows_the_deletion_of_what_was_never_there_and_its_time() -> None:
+    lane = bench(session(10), cached=True)
+    lane.pipe("k", "delete", 50)
+    assert (lane.flush(), lane.observed_stream_time) == ([], -1)
+    uncached = bench(session(10))
+    uncached.pipe("k", "delete", 50)
+    assert uncached.observed_stream_time >= 0
+
+
+@pytest.mark.parametrize(("cached", "merged"), [(True, [(0, 9_000, "ab")]), (False, [(9_000, 9_000, "b")])])
+def test_only_a_cache_shows_sessions_past_their_retention_to_a_late_record(cached: bool, merged: list[Any]) -> None:
+    lane = bench(session(10_000, grace=50_000), cached=cached, send_old_values=True)
+    lane.pipe("k", "a", 0)
+    lane.pipe("other", "c", 65_000)
+    if cached:
+        lane.flush()
+    results = lane.pipe("k", "b", 9_000)
+    if cached:
+        results = lane.flush()
+    assert [(start, end, new) for _, start, end, new, _, _ in results] == merged
+    assert lane.drops == []
+
+
 def test_without_a_cache_results_have_no_headers() -> None:
     lane = bench(session(10))
     lane.pipe("k", "a", 5, (("h", b"1"),))

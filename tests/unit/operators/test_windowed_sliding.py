@@ -187,6 +187,15 @@ def test_out_of_a_cache_old_values_are_what_the_store_held() -> None:
     assert lane.flush() == [Result("k", 21, 31, "bc", "b", 25), Result("k", 15, 25, "abc", "ab", 25)]
 
 
+def test_a_cache_swallows_the_deletion_of_what_was_never_there_and_its_time() -> None:
+    lane = bench(sliding(10, grace=0), cached=True)
+    lane.pipe("k", "delete", 50)
+    assert (lane.flush(), lane.observed_stream_time) == ([], -1)
+    uncached = bench(sliding(10, grace=0))
+    uncached.pipe("k", "delete", 50)
+    assert uncached.observed_stream_time >= 0
+
+
 def test_results_carry_the_headers_of_the_record_in_hand() -> None:
     lane = bench(sliding(10, grace=50))
     lane.pipe("k", "a", 30, (("h", b"1"),))

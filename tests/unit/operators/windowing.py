@@ -65,7 +65,7 @@ class Bench:
         self._lane = LaneState(MemoryEngine())
         self._store = self._lane.store(self._spec)
         self._clocks: dict[str, Clock] = {}
-        self._flush: Callable[[dict[Any, Any]], None] | None = None
+        self._flush: Callable[[], None] | None = None
         self._pending: dict[Any, Any] = {}
         self._downstream = downstream
         self.registers: dict[str, Register] = {}
@@ -78,6 +78,7 @@ class Bench:
     def bind(self) -> None:
         """Bind the operator (again), as at the start of an epoch."""
         host: Any = self
+        self._flush = None
         self._process = self.operator.bind(host, self._forward)
         self._view = self.operator.view(host)
 
@@ -90,11 +91,17 @@ class Bench:
         """What a cached store's node forwards at the end of an epoch."""
         assert self._flush is not None
         self.results, self.headers = [], []
-        self._flush(self._pending)
+        self._flush()
         return self.results
 
     def get(self, key: str, start: int, end: int) -> ValueAndTimestamp | None:
         return self._view.get(Windowed(key, start, end))
+
+    @property
+    def observed_stream_time(self) -> int:
+        """The highest time that the store was given."""
+        time: int = self._store.observed_stream_time
+        return time
 
     def content(self) -> dict[tuple[str, int, int], Any]:
         """Everything in the store."""
@@ -125,8 +132,12 @@ class Bench:
 
     def pending(self, store: str, flush: Callable[[dict[Any, Any]], None]) -> dict[Any, Any]:
         assert store == STORE
-        self._flush = flush
+        self.on_flush(store, lambda: flush(self._pending))
         return self._pending
+
+    def on_flush(self, store: str, flush: Callable[[], None]) -> None:
+        assert store == STORE
+        self._flush = self._flush or flush  # the last node in the topology asks first
 
     def dropped(self, reason: str) -> None:
         self.drops.append(reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.records import Windowed
 from penstock.serdes import Float64, Int64, SerializationError, SessionWindowed, String, TimeWindowed
+from penstock.state import LaneState, StoreKind, StoreSpec, memory_engine
 
 LONG_MAX = 2**63 - 1
 times = st.integers(0, LONG_MAX)
@@ -78,3 +80,28 @@ def test_identity_is_that_of_the_key() -> None:
 def test_a_window_has_a_size() -> None:
     with pytest.raises(ValueError, match="at least 1 ms, not 0"):
         TimeWindowed(String(), 0)
+
+
+@given(st.text(), st.integers(0, LONG_MAX - 10))
+def test_keys_of_a_changelog_have_a_sequence_number_behind_the_start(key: str, start: int) -> None:
+    serde = TimeWindowed(str, 10, changelog=True)
+    windowed = Windowed(key, start, start + 10)
+    data = serde.serialize(windowed)
+    assert data == TimeWindowed(str, 10).serialize(windowed) + bytes(4)
+    assert serde.deserialize(data) == serde.deserialize(data[:-1] + b"\x07") == windowed
+
+
+def test_a_serde_of_changelogs_is_another_one() -> None:
+    serde = TimeWindowed(str, 10, changelog=True)
+    assert serde != TimeWindowed(str, 10)
+    assert pickle.loads(pickle.dumps(serde)) == serde
+    with pytest.raises(SerializationError):
+        serde.deserialize(bytes(11))
+
+
+def test_the_changelog_of_a_window_store_can_be_read() -> None:
+    lane = LaneState(memory_engine())
+    spec = StoreSpec("w", StoreKind.WINDOW, String(), String(), retention_ms=60_000, window_size_ms=10)
+    lane.store(spec).put("k", "v", 20)
+    ((_, keys, _),) = lane.commit(0)
+    assert list(map(TimeWindowed(str, 10, changelog=True).deserialize, keys)) == [Windowed("k", 20, 30)]

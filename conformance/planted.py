@@ -138,8 +138,8 @@ MUTANTS = (
     Mutant(
         "an aggregate's time goes backwards",
         "operators/aggregates.py",
-        "new, time = aggregate(key, value, old), max(timestamp, entry[1])",
-        "new, time = aggregate(key, value, old), timestamp",
+        "new, time = aggregate(key, value, entry[0]), entry[1]\n",
+        "new, time = aggregate(key, value, entry[0]), timestamp\n",
     ),
     Mutant(
         "a cache emits in the order of first writes",

@@ -81,7 +81,10 @@ class Host(Protocol):
         """Changes of a cached store that wait for the end of the epoch; `flush` is given them then, in store order."""
 
     def on_flush(self, store: str, flush: Callable[[], None]) -> None:
-        """Have `flush` called when the epoch ends, in store order; of several nodes with one store the last is asked."""
+        """Have `flush` called when the epoch ends, in store order.
+
+        Of several nodes with one store the last in the topology is called: the first to ask, for binding goes backwards.
+        """
 
     def on_start(self, start: Callable[[], None]) -> None:
         """Have `start` called once all nodes are bound, in topological order."""

@@ -173,7 +173,7 @@ def _check_same_source(topic: str, main: DraftNode, node: DraftNode) -> None:
             "read exactly the same topics in both places, or each topic once"
         )
     if main.reset != node.reset:
-        raise TopologyError(f"topic {topic!r} is read with different reset= at {main.line} and at {node.line}")
+        raise TopologyError(f"the same topics are read with different reset= at {main.line} and at {node.line}")
 
 
 def window_grace_ms(node: DraftNode, chain: Sequence[str] = ()) -> int:

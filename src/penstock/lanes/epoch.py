@@ -122,7 +122,7 @@ def _decoded(intake: Intake, records: pa.Table) -> tuple[list[Any], list[Any], l
 def _name_the_culprit(intake: Intake, records: pa.Table) -> None:
     """Decode one by one, for an error that says which record it was."""
     for row in records.to_pylist():
-        intake.decode(row["topic"], row["offset"], row["key"], row["value"], 0, NO_HEADERS, 0)
+        intake.values(f"{row['topic']}-{row['partition']}", row["offset"], row["key"], row["value"])
 
 
 def _column(deserialize: Any, column: pa.ChunkedArray) -> list[Any]:

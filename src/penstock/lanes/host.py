@@ -73,11 +73,22 @@ class NodeHost:
 
     def pending(self, store: str, flush: Callable[[dict[Any, Any]], None]) -> dict[Any, Any]:
         """Changes that wait for the end of the epoch."""
-        return self._lane.pending(store, flush)
+        waiting = self._lane.pending(store)
+        self.on_flush(store, lambda: flush(waiting))
+        return waiting
 
     def on_flush(self, store: str, flush: Callable[[], None]) -> None:
         """When the epoch ends."""
-        self._lane.on_flush(store, flush)
+
+        def attributed() -> None:
+            try:
+                flush()
+            except ATTRIBUTED:
+                raise
+            except Exception as error:
+                self._lane.fail(self._node, error, None, ())
+
+        self._lane.on_flush(store, attributed)
 
     def on_start(self, start: Callable[[], None]) -> None:
         """When the lane is bound."""

@@ -138,14 +138,9 @@ class Lane:
         """A named integer of the lane's state."""
         return self._state.registers.register(name, initial)
 
-    def pending(self, store: str, flush: Callable[[dict[Any, Any]], None]) -> dict[Any, Any]:
-        """The changes of a cached store that wait for the end of the epoch, and who emits them then.
-
-        Nodes that share a store (cogroup) share these.
-        """
-        pending = self._pending.setdefault(store, {})
-        self.on_flush(store, lambda: flush(pending))
-        return pending
+    def pending(self, store: str) -> dict[Any, Any]:
+        """The changes of a cached store that wait for the end of the epoch; nodes that share a store (cogroup) share these."""
+        return self._pending.setdefault(store, {})
 
     def on_flush(self, store: str, flush: Callable[[], None]) -> None:
         """Call `flush` when the epoch ends.
@@ -171,7 +166,7 @@ class Lane:
     def fail(self, node: Node, error: Exception, key: Any, headers: Headers) -> None:
         """End the lane with an error that names the node, the user's line and the record."""
         origin = self.metadata
-        where = "a timer" if origin is None else "{}-{} at offset {}".format(*origin)
+        where = "a timer or a cache" if origin is None else "{}-{} at offset {}".format(*origin)
         raise ProcessingError(
             f"{node.name} failed on the record from {where} (key {key!r}): {type(error).__name__}: {error}\n"
             f"  the node was declared at {node.line}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ATTRIBUTED
@@ -38,7 +38,7 @@ def bind_sink(node: SinkNode, lane: Lane, send: Callable[[Row], None], partition
             key_bytes = None if key is None else serialize_key(key)
             value_bytes = None if value is None else serialize_value(value)
             chosen = partitioner(target, key, value, partitions(target)) if partitioner is not None else None
-            for partition in (chosen,) if chosen is None or isinstance(chosen, int) else chosen:
+            for partition in _partitions(chosen, partitions(target)):
                 send(Row(target, key_bytes, value_bytes, timestamp, headers, partition, exchange))
         except ATTRIBUTED:
             raise
@@ -46,6 +46,17 @@ def bind_sink(node: SinkNode, lane: Lane, send: Callable[[Row], None], partition
             lane.fail(node, error, key, headers)
 
     return send_plain if isinstance(topic, str) and partitioner is None else send_routed
+
+
+def _partitions(chosen: int | Collection[int] | None, count: int) -> Collection[int | None]:
+    """The partitions a partitioner chose, checked; None is left to the producer."""
+    if chosen is None:
+        return (None,)
+    several: tuple[Any, ...] = (chosen,) if isinstance(chosen, int) else tuple(chosen)
+    for partition in several:
+        if not isinstance(partition, int) or not 0 <= partition < count:
+            raise ValueError(f"the partitioner chose {chosen!r}, but there are {count} partitions, from 0 on")
+    return several
 
 
 def _context(lane: Lane, timestamp: int, headers: Headers) -> RecordContext:

@@ -41,14 +41,7 @@ class Intake:
     ) -> Arrival | None:
         """Values and event time of a raw record; None if its extractor says to drop it."""
         node = self.node
-        try:
-            decoded_key = None if key is None else self.key(key)
-            decoded_value = None if value is None else self.value(value)
-        except Exception as error:
-            raise ProcessingError(
-                f"{node.name} cannot read the record from {topic} at offset {offset}: {error}\n"
-                f"  its serdes are key={node.key!r}, value={node.value!r}, declared at {node.line}"
-            ) from error
+        decoded_key, decoded_value = self.values(topic, offset, key, value)
         if node.timestamp is not None:
             try:
                 record = SourceRecord(decoded_key, decoded_value, timestamp, headers, topic, 0, offset, partition_time)
@@ -66,3 +59,14 @@ class Intake:
         if timestamp < 0:
             return None
         return Arrival(decoded_key, decoded_value, timestamp, headers)
+
+    def values(self, topic: str, offset: int, key: bytes | None, value: bytes | None) -> tuple[Any, Any]:
+        """Key and value of a raw record."""
+        node = self.node
+        try:
+            return None if key is None else self.key(key), None if value is None else self.value(value)
+        except Exception as error:
+            raise ProcessingError(
+                f"{node.name} cannot read the record from {topic} at offset {offset}: {error}\n"
+                f"  its serdes are key={node.key!r}, value={node.value!r}, declared at {node.line}"
+            ) from error

@@ -34,6 +34,8 @@ class StreamAggregate(TableOperator):
         keep, entry_of = keeper(host, self.store, forward, self.send_old_values), stored_view(host, self.store).get
         # Without a cache Kafka Streams sends the initial aggregate as the old value of a new key; with one, nothing.
         initial_is_old = not host.spec(self.store).cached
+        # With one it also reads the old value on its own, so that an aggregator may change the aggregate in place.
+        reads_old = host.spec(self.store).cached and self.send_old_values
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
@@ -46,8 +48,8 @@ class StreamAggregate(TableOperator):
                     old = start if initial_is_old else None
                     new, time = aggregate(key, value, start), timestamp
                 else:
-                    old = entry[0]
-                    new, time = aggregate(key, value, old), max(timestamp, entry[1])
+                    old = entry_of(key)[0] if reads_old else entry[0]  # type: ignore[index]
+                    new, time = aggregate(key, value, entry[0]), max(timestamp, entry[1])
                 keep(key, new, old, time, headers, timestamp)
             except ATTRIBUTED:
                 raise
@@ -65,23 +67,22 @@ class StreamAggregate(TableOperator):
             if key is None or value is None:
                 dropped(NULL_KEY_OR_VALUE)
                 return
-            entry: Any = held.get(key)
             try:
-                if entry is None:
+                entry: Any = held.get(key)
+                is_held = entry is not None
+                if not is_held:
                     entry = load(key)
-                else:
-                    del held[key]  # and set again: the flush follows the order of the last puts
                 if entry is None or entry[0] is None:
-                    held[key] = (aggregate(key, value, initialize()), timestamp, key, headers, timestamp)
+                    new, time = aggregate(key, value, initialize()), timestamp
                 else:
-                    time = entry[1]
-                    new = aggregate(key, value, entry[0])
-                    held[key] = (new, max(time, timestamp), key, headers, timestamp)
+                    new, time = aggregate(key, value, entry[0]), entry[1]
+                    time = max(time, timestamp)
+                if is_held:
+                    del held[key]  # and set again: the flush follows the order of the last puts
+                held[key] = (new, time, key, headers, timestamp)
             except ATTRIBUTED:
                 raise
             except Exception as error:
-                if entry is not None and len(entry) > 2:
-                    held[key] = entry
                 failed(error, key, value, timestamp, headers)
 
         return process

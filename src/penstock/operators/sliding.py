@@ -17,6 +17,7 @@ from penstock.operators.window_emission import (
     NULL_KEY_OR_VALUE,
     Bounds,
     closed_windows,
+    own_old_value,
     updates,
     window_view,
 )
@@ -80,8 +81,10 @@ class _Windows:
         "_dropped",
         "_emit",
         "_fetch",
+        "_fetch_entry",
         "_initialize",
         "_put",
+        "_reads_old",
         "_with_initial",
         "_with_old",
     )
@@ -91,6 +94,8 @@ class _Windows:
         self._difference = operator.windows.time_difference_ms
         self._initialize, self._aggregate = operator.initializer, operator.aggregator
         self._fetch, self._put, self._dropped = store.entries.fetch_range, store.put, host.dropped
+        self._fetch_entry = store.fetch_entry
+        self._reads_old = not operator.emit_on_close and own_old_value(host, operator.store, operator.send_old_values)
         self._emit, self._cached, self._with_old, self._with_initial = updates(
             host, operator.store, forward, operator.send_old_values, operator.emit_on_close
         )
@@ -164,7 +169,7 @@ class _Windows:
         self, key: Any, value: Any, timestamp: int, headers: Headers, close_time: int, start: int, entry: ValueAndTimestamp
     ) -> None:
         aggregated, latest = entry
-        old = aggregated if self._with_old else None
+        old = self._fetch_entry(key, start)[0] if self._reads_old else aggregated if self._with_old else None
         self._add_to(key, value, timestamp, headers, close_time, start, aggregated, max(timestamp, latest), old)
 
     def _create(

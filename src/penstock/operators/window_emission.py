@@ -45,6 +45,14 @@ def updates(host: Host, store: str, forward: Process, send_old_values: bool, emi
     return Updates(emit, cached=False, with_old=send_old_values, with_initial=send_old_values)
 
 
+def own_old_value(host: Host, store: str, send_old_values: bool) -> bool:
+    """Whether the old value of a window must be read on its own, so that an aggregator may change the aggregate in place.
+
+    Kafka Streams reads it from the store when a cache is flushed; without a cache it sends the very object.
+    """
+    return send_old_values and host.spec(store).cached
+
+
 def closed_windows(host: Host, store: str, forward: Process, bounds: Bounds) -> EmitClosed:
     """How a node that emits on close sends on the windows of a timestamped window store, by start and then by key."""
     fetch_all, last_close = host.store(store).entries.fetch_all, last_close_time(host, store)

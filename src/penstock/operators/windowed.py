@@ -13,6 +13,7 @@ from penstock.operators.window_emission import (
     Bounds,
     EmitClosed,
     closed_windows,
+    own_old_value,
     updates,
     window_view,
 )
@@ -46,6 +47,7 @@ class WindowAggregate(TableOperator):
         store, observe = host.store(self.store), host.clock(host.node).observe
         fetch, put, dropped, failed = store.fetch_entry, store.put, host.dropped, host.failed
         emit, cached, with_old, with_initial = updates(host, self.store, forward, self.send_old_values, self.emit_on_close)
+        reads_old = emit is not None and own_old_value(host, self.store, self.send_old_values)
         emit_closed_first, emit_closed_last = self._closing(host, forward)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -70,7 +72,7 @@ class WindowAggregate(TableOperator):
                         aggregated, latest = entry
                         if latest > timestamp:
                             result_time = latest
-                        old = aggregated if with_old else None
+                        old = fetch(key, start)[0] if reads_old else aggregated if with_old else None
                     new = aggregate(key, value, aggregated)
                     if cached and new is None and entry is None:
                         continue  # a cache swallows the deletion of what was never there; the store does not see its time

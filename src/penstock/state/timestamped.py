@@ -88,8 +88,8 @@ class TimestampedKeyValueStore(KeyValueReads[K, V]):
         for key, value, timestamp in entries:
             self.put(key, value, timestamp)
 
-    def delete(self, key: K) -> ValueAndTimestamp | None:
-        """Delete a key; gives back what it had."""
+    def delete(self, key: K, timestamp: int | None = None) -> ValueAndTimestamp | None:
+        """Delete a key; gives back what it had. `timestamp` is what a cached table's deletion carries downstream."""
         old = self.entry(key)
         self._put_raw(self._key_bytes(key), None)
         return old
@@ -129,6 +129,8 @@ class _Entries(KeyValueReads[K, ValueAndTimestamp]):
         return self._store._raw_scan(lower, upper, reverse)
 
 
+_IMMUTABLE = frozenset({int, str, bytes, float, bool})
+
 Held = tuple[Any, int, Any, Headers, int]
 """What a cached store holds of a key: value, timestamp, key, and the headers and timestamp of the record that set it."""
 
@@ -156,7 +158,12 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         held = self.held.get(self._name(key))
         if held is None:
             return self.load(key)
-        return None if held[0] is None else _new(ValueAndTimestamp, held[:2])
+        value = held[0]
+        if value is None:
+            return None
+        if type(value) not in _IMMUTABLE:
+            value = self._deserialize(self._serialize(value))  # a reader's own: the held one may yet change in place
+        return _new(ValueAndTimestamp, (value, held[1]))
 
     def get(self, key: K) -> V | None:
         """The value of a key, None if it has none."""
@@ -175,10 +182,11 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         self.held.pop(name, None)  # popped and set again: the flush follows the order of the last puts
         self.held[name] = (value, timestamp, key, headers, record_timestamp)
 
-    def delete(self, key: K) -> ValueAndTimestamp | None:
-        """Delete a key; gives back what it had."""
+    def delete(self, key: K, timestamp: int | None = None) -> ValueAndTimestamp | None:
+        """Delete a key as of `timestamp`, by default that of its value; gives back what it had."""
         old = self.entry(key)
-        self.put(key, None, -1)
+        if old is not None:
+            self.put(key, None, old[1] if timestamp is None else timestamp)
         return old
 
     def __contains__(self, key: K) -> bool:

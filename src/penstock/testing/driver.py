@@ -31,7 +31,7 @@ class TopologyTestDriver:
     """Runs a topology without a broker, a JVM or Spark.
 
     `wall_clock` is where the wall clock starts (default: now); it moves only by `advance_wall_clock`. `caching=False`
-    lets every table emit each of its updates.
+    lets every table emit each of its updates. `partitions` is how many partitions a partitioner is told that topics have.
 
     Example:
         >>> from penstock import StreamsBuilder
@@ -43,7 +43,9 @@ class TopologyTestDriver:
         {'a': 'HELLO'}
     """
 
-    def __init__(self, topology: Topology, *, wall_clock: Instant | None = None, caching: bool = True) -> None:
+    def __init__(
+        self, topology: Topology, *, wall_clock: Instant | None = None, caching: bool = True, partitions: int = 1
+    ) -> None:
         self._topology = topology
         self._now = int(time.time() * 1000) if wall_clock is None else instant_ms(wall_clock)
         self._state = LaneState(memory_engine())
@@ -59,6 +61,7 @@ class TopologyTestDriver:
             specs,
             self._state,
             wall_clock=lambda: self._now,
+            partitions=lambda topic: partitions,
             global_stores=topology.global_stores,
         )
 

@@ -219,7 +219,6 @@ class TestTo:
         with pytest.raises(error, match=r"^as it is"):
             run(builder, ("in", "a", 0))
 
-    @pytest.mark.xfail(reason="whatever a partitioner returns is taken")
     @pytest.mark.parametrize("chosen", [1, -1, [0, 1], "0"])
     def test_a_partition_that_the_topic_does_not_have_is_the_sinks_failure(self, chosen: Any) -> None:
         builder = StreamsBuilder()

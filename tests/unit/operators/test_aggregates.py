@@ -125,12 +125,11 @@ class TestAggregate:
             process(key(1), 0, 7, ())
         assert lane.store("sums").entry(key(1)) == (1, 7)
 
-    @pytest.mark.xfail(reason="bytes are made when the epoch is flushed, outside of any node")
     def test_an_aggregate_that_the_serde_cannot_write_names_the_node_out_of_a_cache_too(self) -> None:
         builder = StreamsBuilder()
         wrong: Any = lambda key, value, so_far: "no number"  # noqa: E731 - what the store is not made for
         builder.stream("in").group_by_key().aggregate(int, wrong, store=Store("sums", value=int), name="sum")
-        with TopologyTestDriver(builder.build()) as driver, pytest.raises(ProcessingError, match=r"sum .*test_aggregates.py"):
+        with TopologyTestDriver(builder.build()) as driver, pytest.raises(ProcessingError, match=r"(?s)sum .*test_aggregates.py"):
             driver.input("in").pipe(1, key="a")
 
     @pytest.mark.parametrize("key", [str, float])
@@ -192,7 +191,6 @@ class TestInPlace:
                 lane.flush()
         assert listening.changes() == [("a", [1, 2], None), ("a", [1, 2, 3, 4], [1, 2])]
 
-    @pytest.mark.xfail(reason="deferred emission keeps the old value as an object")
     @pytest.mark.parametrize("windows", [tumbling(1000), sliding(1000, grace=0), None], ids=["tumbling", "sliding", "ttl"])
     def test_the_old_value_is_the_stored_one_where_emission_is_deferred(self, windows: Any) -> None:
         builder = StreamsBuilder()
@@ -206,7 +204,6 @@ class TestInPlace:
             driver.input("in", start=100).pipe_pairs(self.RECORDS)
             assert driver.output("out").values() == [1, 3, 8, 11]
 
-    @pytest.mark.xfail(reason="a reader of a cached table gets the very object that the aggregator goes on changing")
     def test_who_read_the_table_does_not_see_later_changes(self) -> None:
         builder = StreamsBuilder()
         lists = builder.stream("in", name="in").group_by_key().aggregate(list, self.append, value=list)

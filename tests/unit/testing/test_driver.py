@@ -71,7 +71,7 @@ class TestTopics:
     def test_a_record_for_several_partitions_is_written_several_times(self) -> None:
         builder = StreamsBuilder()
         builder.stream("in").to("out", partitioner=lambda topic, key, value, partitions: range(value))
-        with TopologyTestDriver(builder.build()) as driver:
+        with TopologyTestDriver(builder.build(), partitions=2) as driver:
             driver.input("in").pipe_values([0, 2])
             assert driver.output("out").values() == [2, 2]
 

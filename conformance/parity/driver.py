@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conformance.parity.reasons import JAVA_CLIENT
-from conformance.parity.rules import EVERY_CASE, Arguments, Missing, Rule, Rules, To
+from conformance.parity.reasons import HEADERS_IN_STORES, JAVA_CLIENT
+from conformance.parity.rules import EVERY_CASE, Arguments, Rule, Rules, To
 
 _DRIVER = "penstock.testing.TopologyTestDriver"
 _INPUT = "penstock.testing.InputTopic"
@@ -27,7 +27,7 @@ _TEST_DRIVER = (
     Rule("createOutputTopic", To(f"{_DRIVER}.output", {"String": "topic", "Deserializer": ("key=", "value=")}, _ALWAYS)),
     Rule(
         "getTimestampedKeyValueStoreWithHeaders getTimestampedWindowStoreWithHeaders getSessionStoreWithHeaders",
-        Missing("TopologyTestDriver.store(name) of stores that keep headers (KIP-1271)"),
+        HEADERS_IN_STORES,
     ),
     Rule(
         "getStateStore getKeyValueStore getTimestampedKeyValueStore getVersionedKeyValueStore getWindowStore "

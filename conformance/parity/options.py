@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conformance.parity.reasons import CALLED_BY_KAFKA_STREAMS
-from conformance.parity.rules import Missing, Rule, Rules, To
+from conformance.parity.reasons import CALLED_BY_KAFKA_STREAMS, NO_TOPIC_BETWEEN, ONE_ENGINE
+from conformance.parity.rules import Rule, Rules, To
 
 _SOURCE = "penstock.StreamsBuilder.stream"
 _STREAM_JOIN = "penstock.KStream.join"
@@ -26,7 +26,7 @@ def _options(target: str, *verbs: str, **more: str) -> tuple[Rule, ...]:
 _MATERIALIZED = (
     Rule(
         "as withStoreType",
-        Missing("Store(engine='memory'): the engine of one table"),
+        ONE_ENGINE,
         ("DslStoreSuppliers",),
     ),
     Rule("as", To(_STORE, {"String": "name="}, _KEPT), ("String",)),
@@ -54,12 +54,12 @@ _MATERIALIZED = (
 _STREAM_JOINED = (
     Rule(
         "with withDslStoreSuppliers",
-        Missing("KStream.join(..., engine=): the engine of the join's stores"),
+        ONE_ENGINE,
         ("DslStoreSuppliers",),
     ),
     Rule(
         "with withThisStoreSupplier withOtherStoreSupplier",
-        Missing("KStream.join(..., stores=(Store(...), Store(...))): name and engine of each of the join's two stores"),
+        ONE_ENGINE,
         ("WindowBytesStoreSupplier",),
     ),
     # `as` names the stores here, `withName` the nodes.
@@ -103,8 +103,8 @@ OPTIONS: Rules = {
     "AutoOffsetReset": (
         Rule("earliest", To(_SOURCE, fixed='reset="earliest"', verbs=("builder_stream",))),
         Rule("latest", To(_SOURCE, fixed='reset="latest"', verbs=("builder_stream",))),
-        Rule("none", Missing('reset="none": fail where no offset is committed')),
-        Rule("byDuration", Missing("reset=timedelta(hours=1): where no offset is committed, start so long ago")),
+        Rule("none", To(_SOURCE, fixed='reset="none"')),
+        Rule("byDuration", To(_SOURCE, {"Duration": "reset="})),
     ),
     "kstream.Produced": (
         *_options("penstock.KStream.to", "stream_to", StreamPartitioner="partitioner="),
@@ -134,11 +134,11 @@ OPTIONS: Rules = {
     "kstream.StreamJoined": _STREAM_JOINED,
     "kstream.TableJoined": (
         Rule("as withName", To("penstock.KTable.join", {"String": "name="}, ("table_join_foreign",))),
-        Rule("with withPartitioner withOtherPartitioner", Missing("KTable.join(..., on=, partitioner=, other_partitioner=)")),
+        Rule("with withPartitioner withOtherPartitioner", NO_TOPIC_BETWEEN),
     ),
     "kstream.Materialized": _MATERIALIZED,
     "kstream.Materialized.StoreType": (
-        Rule("values valueOf", Missing("Store(engine=): the engine of one table")),
+        Rule("values valueOf", ONE_ENGINE),
         Rule("configure keyValueStore windowStore sessionStore", CALLED_BY_KAFKA_STREAMS),
     ),
     "kstream.Suppressed": (

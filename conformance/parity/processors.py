@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from conformance.parity.reasons import (
     CALLED_BY_KAFKA_STREAMS,
+    HEADERS_IN_STORES,
     KNOWN_TO_THE_USER,
     LOCAL_FILES,
+    NO_TASKS,
+    OWN_DICT,
     RUNTIME,
     STATIC_CLASS,
     UNSEEN_CACHE,
 )
-from conformance.parity.rules import EVERY_CASE, Arguments, Missing, Rule, Rules, To
+from conformance.parity.rules import EVERY_CASE, Arguments, Rule, Rules, To
 
 _CONTEXT = "penstock.ProcessorContext"
 _TIMERS = ("processor:stream_timer", "processor:wall_timer")
-_HEADERS = Missing("stores that keep a record's headers (KIP-1271), such as key_value_store(..., headers=True)")
 
 
 def _processor(owner: str, verb: str) -> tuple[Rule, ...]:
@@ -93,8 +95,8 @@ _PROCESSORS: Rules = {
         Rule("appConfigs appConfigsWithPrefix applicationId", RUNTIME),
         Rule("keySerde valueSerde", KNOWN_TO_THE_USER),
         Rule("stateDir", LOCAL_FILES),
-        Rule("taskId", Missing("ProcessorContext.task_id: which lane this is, for logs and metrics")),
-        Rule("metrics", Missing("ProcessorContext.metrics: counters and gauges of one's own")),
+        Rule("taskId", NO_TASKS),
+        Rule("metrics", RUNTIME),
     ),
     "processor.api.Record": _RECORD,
     "processor.api.FixedKeyRecord": _FIXED_RECORD,
@@ -144,7 +146,12 @@ _ROUTING: Rules = {
     "processor.StreamPartitioner": (
         Rule(
             "partitions",
-            Missing("a partitioner may return a set of partitions: several to multicast, none to drop; now one or None"),
+            To(
+                "penstock.topology.nodes.Partitioner",
+                {"String": "", "Object": ("", ""), "int": ""},
+                note="a function; it returns a partition, several, none of them, or None for Kafka's choice",
+                bare=True,
+            ),
         ),
     ),
 }
@@ -272,17 +279,12 @@ _STORES = (
         "persistentTimestampedKeyValueStoreWithHeaders timestampedKeyValueStoreWithHeadersBuilder "
         "persistentTimestampedWindowStoreWithHeaders timestampedWindowStoreWithHeadersBuilder "
         "persistentSessionStoreWithHeaders sessionStoreWithHeadersBuilder",
-        _HEADERS,
+        HEADERS_IN_STORES,
     ),
-    Rule(
-        "lruMap", Missing("key_value_store(..., max_entries=n), Store(max_entries=n): the least recently used entry makes room")
-    ),
+    Rule("lruMap", OWN_DICT),
     _store("inMemoryKeyValueStore persistentKeyValueStore", "key_value_store", "processor:counting", note=_ENGINE),
     _store("persistentTimestampedKeyValueStore", "timestamped_key_value_store", "processor:timestamped"),
-    Rule(
-        "persistentTimestampedWindowStore",
-        Missing("timestamped_window_store(..., retain_duplicates=True), as window_store has it"),
-    ),
+    Rule("persistentTimestampedWindowStore", To("penstock.timestamped_window_store", _WINDOWED_STORE)),
     Rule(
         "inMemoryWindowStore persistentWindowStore",
         To("penstock.window_store", _WINDOWED_STORE, ("processor:windowing",), note=_ENGINE),

@@ -9,13 +9,13 @@ from conformance.parity.reasons import (
     NOTHING_TO_CLOSE,
     STATIC_CLASS,
 )
-from conformance.parity.rules import Missing, Rule, Rules, To
+from conformance.parity.rules import Rule, Rules, To
 
 _TIMING = "penstock.timing"
 _WITHIN = "penstock.KStream.join"
 _STREAM_JOINS = ("stream_join_stream",)
 _TIME = ("windows:tumbling", "windows:hopping")
-_CHANGELOG = Missing("TimeWindowed(inner, size, changelog=True): keys as a windowed store's changelog has them")
+_CHANGELOG = To("penstock.TimeWindowed", {"boolean": "changelog="})
 
 
 def _sizes(owner: str, **attributes: str) -> tuple[Rule, ...]:
@@ -58,7 +58,7 @@ _WINDOWS: Rules = {
         *_sizes("TimeWindows", size="size_ms", gracePeriodMs="grace_ms"),
         Rule(
             "windowsFor",
-            Missing("windowed_by() of any frozen value with size_ms, grace_ms and windows_for(timestamp): windows of one's own"),
+            To("penstock.timing.Windows.windows_for", {"long": "timestamp"}, note="any object with these members is windows"),
         ),
     ),
     "kstream.Window": (

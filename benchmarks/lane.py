@@ -42,7 +42,7 @@ Value = dict[str, Any]
 
 def records(count: int, keys: int) -> list[pa.RecordBatch]:
     """Epochs of records: `{"amount": …, "id": …}` under keys `key-0` to `key-99999`."""
-    chance = random.Random(7)  # noqa: S311 - test data
+    chance = random.Random(7)
     batches = []
     for first in range(0, count, EPOCH):
         size = min(EPOCH, count - first)
@@ -68,17 +68,17 @@ def start() -> list[int]:
     return [0, 0]
 
 
-def add(key: str, value: Value, total: list[int]) -> list[int]:  # noqa: ARG001 - an aggregator takes the key
+def add(key: str, value: Value, total: list[int]) -> list[int]:
     """Count and sum."""
     return [total[0] + 1, total[1] + value["amount"]]
 
 
 def is_valid(key: str, value: Value) -> bool:
     """True for all records here; the filter still asks."""
-    return key is not None and value["amount"] >= 0
+    return bool(value["amount"] >= 0)
 
 
-def is_test(key: str, value: Value) -> bool:  # noqa: ARG001 - a predicate takes the key
+def is_test(key: str, value: Value) -> bool:
     """False for all records here."""
     return bool(value["id"] < 0)
 
@@ -92,7 +92,7 @@ def look(key: str, value: Value) -> None:
     """What a metric would do."""
 
 
-def without_id(key: str, value: Value) -> Value:  # noqa: ARG001 - with_key
+def without_id(key: str, value: Value) -> Value:
     """A smaller document."""
     return {"amount": value["amount"]}
 
@@ -147,9 +147,7 @@ def topology(chained: bool) -> Topology:
     builder = StreamsBuilder()
     stream = builder.stream("records", name="in")
     if chained:
-        stream = (
-            stream.filter(is_valid).filter_not(is_test).map_values(with_tax).peek(look).map_values(without_id, with_key=True)
-        )
+        stream = stream.filter(is_valid).filter_not(is_test).map_values(with_tax).peek(look).map_values(without_id, with_key=True)
     stream.group_by_key().aggregate(start, add, store="totals").to_stream().to("totals")
     return builder.build()
 
@@ -177,7 +175,8 @@ def rate(run: Callable[[str, list[pa.RecordBatch], bool], None], batches: list[p
     run(directory, batches, chained)
     took = time.process_time() - began
     shutil.rmtree(directory)
-    return sum(batch.num_rows for batch in batches) / took
+    count: int = sum(batch.num_rows for batch in batches)
+    return count / took
 
 
 def profile(batches: list[pa.RecordBatch], chained: bool) -> list[str]:
@@ -187,7 +186,10 @@ def profile(batches: list[pa.RecordBatch], chained: bool) -> list[str]:
     profiler.runcall(by_penstock, directory, batches, chained)
     shutil.rmtree(directory)
     entries = sorted(pstats.Stats(profiler).stats.items(), key=lambda item: -item[1][2])[:10]  # type: ignore[attr-defined]
-    return [f"{own:6.2f} s own, {calls:>8} calls  {Path(file).name}:{line} {name}" for (file, line, name), (_, calls, own, *_) in entries]
+    return [
+        f"{own:6.2f} s own, {calls:>8} calls  {Path(file).name}:{line} {name}"
+        for (file, line, name), (_, calls, own, *_) in entries
+    ]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(
         "a merged session is not retracted",
         "operators/sessions.py",
-        "change = Change(None, shown if with_old else None)",
+        "change = Change(None, before if with_old else None)",
         "continue",
     ),
     Mutant(

@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.processor import Host
 from penstock.records import Change, Headers, Process, Windowed
+from penstock.state import StoreKind
 
 Emit = Callable[[Any, Change, int, Headers, int], None]
 """`emit(key, change, timestamp, headers, record_timestamp)`."""
@@ -36,12 +37,15 @@ def immediate(forward: Process, send_old_values: bool) -> Emit:
 
 
 def _deferred(host: Host, store: str, forward: Process, send_old_values: bool) -> Emit:
+    still_shown = _still_shown(host, store)
+
     def flush(pending: dict[Any, tuple[Any, Any, Any, int, Headers]]) -> None:
         if not pending:
             return
         changes = list(pending.values())
         pending.clear()  # before forwarding: a change downstream may come round to this very store
-        for key, new, old, timestamp, headers in changes:
+        shown = [old if still_shown(key, new, old) else None for key, new, old, _, _ in changes]
+        for (key, new, _, timestamp, headers), old in zip(changes, shown, strict=True):
             if new is not None or old is not None:
                 forward(key, Change(new, old if send_old_values else None), timestamp, headers)
 
@@ -55,6 +59,28 @@ def _deferred(host: Host, store: str, forward: Process, send_old_values: bool) -
         pending[name] = (key, change.new, old, timestamp if change.new is not None else record_timestamp, headers)
 
     return emit
+
+
+def _still_shown(host: Host, store: str) -> Callable[[Any, Any, Any], bool]:
+    """Whether a store would still show a key's old value when its cache is flushed, key after key.
+
+    Kafka Streams reads old values below the cache at that moment, and a window store's time moves with every write to it.
+    """
+    spec = host.spec(store)
+    if spec.retention_ms is None:
+        return lambda key, new, old: True
+    retention, kept, by_end = spec.retention_ms, host.store(store), spec.kind is StoreKind.SESSION
+    observed = kept.observed_stream_time
+
+    def still_shown(key: Any, new: Any, old: Any) -> bool:
+        nonlocal observed
+        time = key.end if by_end else key.start
+        shown = old is not None and time > observed - retention
+        if shown or new is not None:
+            observed = max(observed, time)
+        return shown
+
+    return still_shown
 
 
 def _identity(serde: Any) -> Callable[[Any], Any] | None:

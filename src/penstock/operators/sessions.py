@@ -13,6 +13,7 @@ from penstock.operators.window_emission import (
     EmitClosed,
     last_close_time,
     no_history,
+    own_old_value,
     updates,
 )
 from penstock.processor import Host, TableOperator, View
@@ -42,7 +43,8 @@ class SessionAggregate(TableOperator):
         store, observe = host.store(self.store), host.clock(host.node).observe
         put, remove, dropped, failed = store.put, store.remove, host.dropped, host.failed
         emit, cached, with_old, _ = updates(host, self.store, forward, self.send_old_values, self.emit_on_close)
-        find, fetch = store.find_kept_sessions if cached else store.find_sessions, store.fetch_session
+        find, fetch = store.find_kept_sessions if cached else store.find_sessions, store.fetch_kept_session
+        reads_old = emit is not None and own_old_value(host, self.store, self.send_old_values)
         emit_closed = _closing(host, self.store, forward) if self.emit_on_close else None
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -65,15 +67,14 @@ class SessionAggregate(TableOperator):
                     old = None
                     if start != end:
                         for session, session_value in sessions:
-                            # Out of a cache only what the store itself still shows is retracted.
-                            shown = session_value if not cached else fetch(key, session.start, session.end)
+                            before = fetch(key, session.start, session.end) if reads_old else session_value
                             remove(session)
                             if emit is not None:
-                                change = Change(None, shown if with_old else None)
+                                change = Change(None, before if with_old else None)
                                 emit(session, change, session.end, sent_headers, session.end)
                     elif sessions and cached:
                         # The session of this very instant is replaced, not retracted; without a cache nobody says by what.
-                        old = sessions[0][1]
+                        old = fetch(key, start, end) if reads_old else sessions[0][1]
                     new = aggregate(key, value, aggregated)
                     session = Windowed(key, start, end)
                     if not cached or new is not None or old is not None:

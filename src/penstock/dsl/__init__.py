@@ -1,7 +1,9 @@
 """What users write: a builder, streams and tables, and the few option values worth passing around."""
 
 from penstock.dsl.builder import StreamsBuilder
-from penstock.dsl.grouped import CogroupedKStream, EmitStrategy, KGroupedStream, KGroupedTable, WindowedKStream
+from penstock.dsl.cogrouped import CogroupedKStream
+from penstock.dsl.grouped import EmitStrategy, KGroupedStream, WindowedKStream
+from penstock.dsl.grouped_tables import KGroupedTable
 from penstock.dsl.stores import (
     Store,
     key_value_store,

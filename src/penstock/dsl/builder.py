@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 from penstock.dsl.draft import Draft, DraftNode
-from penstock.dsl.grouped import KGroupedStream, KGroupedTable
+from penstock.dsl.grouped import KGroupedStream
+from penstock.dsl.grouped_tables import KGroupedTable
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.stores import Store, materialized
 from penstock.dsl.streams import KStream

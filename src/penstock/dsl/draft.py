@@ -16,7 +16,8 @@ from penstock.serdes import Serde
 from penstock.topology import Line, Topology
 
 if TYPE_CHECKING:
-    from penstock.dsl.grouped import KGroupedStream, KGroupedTable
+    from penstock.dsl.grouped import KGroupedStream
+    from penstock.dsl.grouped_tables import KGroupedTable
     from penstock.dsl.place import Place
     from penstock.dsl.streams import KStream
     from penstock.dsl.table_drafts import TableDraft

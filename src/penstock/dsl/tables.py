@@ -21,7 +21,7 @@ from penstock.topology import Line, ProcessorNode, Topology, user_line
 from penstock.topology.functions import checked
 
 if TYPE_CHECKING:
-    from penstock.dsl.grouped import KGroupedTable
+    from penstock.dsl.grouped_tables import KGroupedTable
     from penstock.dsl.streams import KStream
 
 K = TypeVar("K")

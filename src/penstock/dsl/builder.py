@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from penstock.dsl.draft import Draft, DraftNode
 from penstock.dsl.grouped import KGroupedStream
@@ -18,11 +18,14 @@ from penstock.dsl.tables import GlobalKTable, KTable
 from penstock.errors import TopologyError
 from penstock.operators.processing import Processing, Supplier
 from penstock.operators.tables import TableSource
-from penstock.serdes import Json, serde_of
+from penstock.serdes import Json, Serde, serde_of
 from penstock.state import StoreSpec
 from penstock.topology import ProcessorNode, SourceNode, Topology, user_line
 from penstock.topology.functions import checked
 from penstock.topology.nodes import TimestampExtractor, offset_reset
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class HandleFactory:
@@ -60,6 +63,50 @@ class StreamsBuilder:
 
     def __init__(self, *, key: Any = str, value: Any = None) -> None:
         self._draft = Draft(serde_of(key), Json() if value is None else serde_of(value), HandleFactory())
+
+    @overload
+    def stream(
+        self,
+        topic: str | Sequence[str] | re.Pattern[str],
+        *,
+        timestamp: TimestampExtractor | None = ...,
+        reset: str | timedelta | None = ...,
+        name: str | None = ...,
+    ) -> KStream[Any, Any]: ...
+
+    @overload
+    def stream(
+        self,
+        topic: str | Sequence[str] | re.Pattern[str],
+        *,
+        value: type[V] | Serde[V],
+        timestamp: TimestampExtractor | None = ...,
+        reset: str | timedelta | None = ...,
+        name: str | None = ...,
+    ) -> KStream[Any, V]: ...
+
+    @overload
+    def stream(
+        self,
+        topic: str | Sequence[str] | re.Pattern[str],
+        *,
+        key: type[K] | Serde[K],
+        timestamp: TimestampExtractor | None = ...,
+        reset: str | timedelta | None = ...,
+        name: str | None = ...,
+    ) -> KStream[K, Any]: ...
+
+    @overload
+    def stream(
+        self,
+        topic: str | Sequence[str] | re.Pattern[str],
+        *,
+        key: type[K] | Serde[K],
+        value: type[V] | Serde[V],
+        timestamp: TimestampExtractor | None = ...,
+        reset: str | timedelta | None = ...,
+        name: str | None = ...,
+    ) -> KStream[K, V]: ...
 
     def stream(
         self,
@@ -99,6 +146,54 @@ class StreamsBuilder:
         node = DraftNode(name, line, lambda topology, parents: topology.add_node(source), topics=equal, reset=source.reset)
         self._draft.add(node)
         return KStream(Place(self._draft, node, name, key_serde, value_serde, frozenset({name})))
+
+    @overload
+    def table(
+        self,
+        topic: str,
+        *,
+        timestamp: TimestampExtractor | None = ...,
+        reset: str | timedelta | None = ...,
+        store: str | Store | None = ...,
+        name: str | None = ...,
+    ) -> KTable[Any, Any]: ...
+
+    @overload
+    def table(
+        self,
+        topic: str,
+        *,
+        value: type[V] | Serde[V],
+        timestamp: TimestampExtractor | None = ...,
+        reset: str | timedelta | None = ...,
+        store: str | Store | None = ...,
+        name: str | None = ...,
+    ) -> KTable[Any, V]: ...
+
+    @overload
+    def table(
+        self,
+        topic: str,
+        *,
+        key: type[K] | Serde[K],
+        timestamp: TimestampExtractor | None = ...,
+        reset: str | timedelta | None = ...,
+        store: str | Store | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, Any]: ...
+
+    @overload
+    def table(
+        self,
+        topic: str,
+        *,
+        key: type[K] | Serde[K],
+        value: type[V] | Serde[V],
+        timestamp: TimestampExtractor | None = ...,
+        reset: str | timedelta | None = ...,
+        store: str | Store | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, V]: ...
 
     def table(
         self,

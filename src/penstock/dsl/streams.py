@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from penstock.dsl import stream_joins
 from penstock.dsl.draft import DraftNode
@@ -82,6 +82,16 @@ class KStream(Generic[K, V]):
         name = self._name("KSTREAM-MAP-", name)
         return KStream(self._place.below(name, operator, line, rekeyed=True, key=given_serde(key), value=given_serde(value)))
 
+    @overload
+    def map_values(
+        self, mapper: Callable[[V], V2], *, with_key: Literal[False] = ..., value: Any = ..., name: str | None = ...
+    ) -> KStream[K, V2]: ...
+
+    @overload
+    def map_values(
+        self, mapper: Callable[[K, V], V2], *, with_key: Literal[True], value: Any = ..., name: str | None = ...
+    ) -> KStream[K, V2]: ...
+
     def map_values(
         self, mapper: Callable[..., V2], *, with_key: bool = False, value: Any = None, name: str | None = None
     ) -> KStream[K, V2]:
@@ -98,6 +108,16 @@ class KStream(Generic[K, V]):
         operator = FlatMap(checked(mapper, "key, value", "flat_map", line))
         name = self._name("KSTREAM-FLATMAP-", name)
         return KStream(self._place.below(name, operator, line, rekeyed=True, key=given_serde(key), value=given_serde(value)))
+
+    @overload
+    def flat_map_values(
+        self, mapper: Callable[[V], Iterable[V2]], *, with_key: Literal[False] = ..., value: Any = ..., name: str | None = ...
+    ) -> KStream[K, V2]: ...
+
+    @overload
+    def flat_map_values(
+        self, mapper: Callable[[K, V], Iterable[V2]], *, with_key: Literal[True], value: Any = ..., name: str | None = ...
+    ) -> KStream[K, V2]: ...
 
     def flat_map_values(
         self, mapper: Callable[..., Iterable[V2]], *, with_key: bool = False, value: Any = None, name: str | None = None

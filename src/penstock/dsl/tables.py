@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from penstock.dsl import table_joins
 from penstock.dsl.draft import DraftNode, window_grace_ms
@@ -78,6 +78,28 @@ class KTable(Generic[K, V]):
         derived = self._derived(name, table, kept, finish, line, value=self._place.value)
         derived._place.node.on_versioned_parent = versioned.append
         return derived
+
+    @overload
+    def map_values(
+        self,
+        mapper: Callable[[V], V2],
+        *,
+        with_key: Literal[False] = ...,
+        value: Any = ...,
+        store: str | Store | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, V2]: ...
+
+    @overload
+    def map_values(
+        self,
+        mapper: Callable[[K, V], V2],
+        *,
+        with_key: Literal[True],
+        value: Any = ...,
+        store: str | Store | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, V2]: ...
 
     def map_values(
         self,

@@ -92,7 +92,7 @@ class TestMapValues:
 
     def test_takes_a_function_of_the_value(self) -> None:
         with pytest.raises(TopologyError, match=r"map_values calls its function with \(value\)"):
-            StreamsBuilder().table("in").map_values(lambda key, value: value)
+            StreamsBuilder().table("in").map_values(lambda key, value: value)  # type: ignore[misc,arg-type] # wrong on purpose
 
     def test_a_store_without_a_name_takes_a_number_but_is_not_kept(self) -> None:
         builder = StreamsBuilder()

@@ -132,7 +132,7 @@ def join_foreign(draft: Draft, kind: str) -> None:
     right = draft.pick("table", key="string")
     if right is None or not right.carried or right.id == left.id or draft.chance(0.4):
         right = draft.new_table()
-    keyed = draft.chance(0.3)
+    keyed = draft.chance(0.5)
     on = "fk_either" if keyed else draft.choice(("fk_head", "fk_last"))
     store = _store(draft, left, "string", history=False)
     named = store or {}

@@ -17,7 +17,7 @@ from penstock.lanes.position import NOWHERE, At, Position
 from penstock.lanes.punctuation import Punctuators
 from penstock.lanes.sinks import bind_sink
 from penstock.lanes.sources import Intake
-from penstock.processor import Clock, View
+from penstock.processor import Clock, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Headers, Process, RecordMetadata
 from penstock.state import LaneState, Register, StoreSpec
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode
@@ -121,10 +121,10 @@ class Lane:
         """How to read the table a node produces."""
         view = self._views.get(table)
         if view is None:
-            node = self._nodes[table]
-            if not isinstance(node, ProcessorNode):
+            node = self._nodes.get(table)
+            if not isinstance(node, ProcessorNode) or not isinstance(node.operator, TableOperator):
                 raise TopologyError(f"node {table!r} is not a table")
-            view = self._views[table] = node.operator.view(self._hosts[table])  # type: ignore[attr-defined]
+            view = self._views[table] = node.operator.view(self._hosts[table])
         return view
 
     def clock(self, name: str) -> Clock:

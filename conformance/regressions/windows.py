@@ -47,6 +47,18 @@ def windowed() -> Iterator[Case]:
     reduced = ("t", "windowed_reduce", "w", {"fn": "glue"})
     name = "a cache emits in the order of the last writes"
     yield fixed(name, [*scattered, by, reduced, *out_table("t", key="time:string:10")], EDGES, caching=True)
+    twice = [
+        GROUPED[0],
+        ("p", "stream_flat_map_values", "s", {"fn": "keyed_twice", "with_key": True}),
+        ("g", "stream_group_by_key", "p"),
+    ]
+    again = [
+        ("t", "windowed_aggregate", "w", {"fn": "concat", "init": "empty", "store": {"value": "string"}}),
+        ("h", "table_group_by", "t", {"fn": "keep_tag", "key": "string", "value": "string"}),
+        ("n", "regrouped_aggregate", "h", {"fn": "concat", "subtract": "minus", "init": "empty"}),
+        *out_table("n"),
+    ]
+    yield fixed("a cache tells the value before the first of several changes", [*twice, by, *again], EDGES, caching=True)
 
 
 def plain() -> Iterator[Case]:

@@ -68,7 +68,11 @@ from penstock.serdes import (
     UUIDs,
     Void,
 )
+from penstock.state import StoreSpec
 from penstock.timing import (
+    Duration,
+    Suppressed,
+    Windows,
     hopping,
     max_bytes,
     max_records,
@@ -88,6 +92,7 @@ __all__ = [
     "Bytes",
     "Cancellable",
     "CogroupedKStream",
+    "Duration",
     "EmitStrategy",
     "FixedKeyProcessor",
     "Float32",
@@ -118,8 +123,10 @@ __all__ = [
     "SourceRecord",
     "StateError",
     "Store",
+    "StoreSpec",
     "StreamsBuilder",
     "String",
+    "Suppressed",
     "TimeWindowed",
     "Topology",
     "TopologyError",
@@ -130,6 +137,7 @@ __all__ = [
     "Void",
     "Windowed",
     "WindowedKStream",
+    "Windows",
     "hopping",
     "key_value_store",
     "max_bytes",

@@ -195,3 +195,9 @@ def check_aggregate(
         raise TopologyError(f"a merger(key, one, two) goes with session windows, and only with them ({line})")
     if merger is not None:
         checked(merger, "key, one, two", "aggregate's merger", line)
+
+
+def check_windows(windows: AnyWindows, line: Line) -> None:
+    """Refuse what is no windows."""
+    if not isinstance(windows, SlidingWindows | SessionWindows) and not hasattr(windows, "windows_for"):
+        raise TopologyError(f"windowed_by takes windows, such as tumbling('5m'), not {windows!r} ({line})")

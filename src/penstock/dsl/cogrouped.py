@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from penstock.dsl.aggregating import AnyWindows, Group, Operate, WindowPlan, check_aggregate, kept_as, window_plan
+from penstock.dsl.aggregating import AnyWindows, Group, Operate, WindowPlan, check_aggregate, check_windows, kept_as, window_plan
 from penstock.dsl.draft import Draft, DraftNode
 from penstock.dsl.stores import Materialized, Store
 from penstock.dsl.table_drafts import AggregateDraft, MergeDraft
@@ -45,13 +45,17 @@ class CogroupedKStream(Generic[K, A]):
 
     def cogroup(self, grouped: Grouped, aggregator: Callable[[K, Any, A], A]) -> CogroupedKStream[K, A]:
         """Add a grouped stream with its own `aggregator(key, value, aggregate)`."""
-        checked(aggregator, "key, value, aggregate", "cogroup", user_line())
+        line = user_line()
+        checked(aggregator, "key, value, aggregate", "cogroup", line)
+        if self._parts:
+            self._parts[0][0].place.check_same_builder(grouped.group.place, line)
         known = {id(part[0]): part for part in self._parts}
         known[id(grouped.group)] = (grouped.group, aggregator)
         return CogroupedKStream(tuple(known.values()), self._windows)
 
     def windowed_by(self, windows: AnyWindows) -> CogroupedKStream[K, A]:
         """Aggregate per window."""
+        check_windows(windows, user_line())
         return CogroupedKStream(self._parts, windows)
 
     def aggregate(

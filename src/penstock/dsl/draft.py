@@ -110,9 +110,10 @@ class Draft:
         ticket = 0
         while queue:
             node = heapq.heappop(queue)[2]
-            if not node.written and all(parent.written for parent in node.parents):
-                node.write(topology, tuple(parent.name for parent in node.parents))
-                node.written = True
+            if node.written or not all(parent.written for parent in node.parents):
+                continue  # comes up again below its last parent
+            node.write(topology, tuple(parent.name for parent in node.parents))
+            node.written = True
             for child in node.children:
                 ticket += 1
                 heapq.heappush(queue, (child.priority, ticket, child))

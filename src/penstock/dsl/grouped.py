@@ -12,6 +12,7 @@ from penstock.dsl.aggregating import (
     Operate,
     aggregated,
     check_aggregate,
+    check_windows,
     kept_as,
     merging,
     nothing,
@@ -25,7 +26,7 @@ from penstock.dsl.cogrouped import CogroupedKStream
 from penstock.dsl.place import Place
 from penstock.dsl.stores import Materialized, Store
 from penstock.errors import TopologyError
-from penstock.operators.aggregates import StreamAggregate, StreamReduce
+from penstock.operators.aggregates import StreamAggregate
 from penstock.serdes import Int64
 from penstock.timing import SlidingWindows, UnlimitedWindows
 from penstock.topology import Line, user_line
@@ -74,7 +75,7 @@ class KGroupedStream(Generic[K, V]):
         checked(reducer, "aggregate, value", "reduce", line)
         kept = kept_as(place.draft, store, "KSTREAM-REDUCE-", place.key, place.value)
         name = place.draft.name("KSTREAM-REDUCE-", name)
-        return self._build(name, kept, lambda store, old: StreamReduce(store, reducer, old), line)
+        return self._build(name, kept, lambda store, old: StreamAggregate(store, nothing, reducing(reducer), old), line)
 
     def aggregate(
         self,
@@ -110,6 +111,7 @@ class KGroupedStream(Generic[K, V]):
 
         Windows of your own are any object with the four members of `penstock.timing.Windows`.
         """
+        check_windows(windows, user_line())
         return WindowedKStream(self._group, windows)
 
     def cogroup(self, aggregator: Callable[[K, V, A], A]) -> CogroupedKStream[K, A]:
@@ -130,6 +132,7 @@ class WindowedKStream(Generic[K, V]):
 
     def emit_strategy(self, strategy: EmitStrategy) -> WindowedKStream[K, V]:
         """Emit every update (the default), or each window once, when it closes."""
+        strategy = EmitStrategy(strategy)
         if strategy is EmitStrategy.ON_WINDOW_CLOSE and isinstance(self._windows, UnlimitedWindows):
             raise TopologyError(f"unlimited windows never close, so nothing would ever be emitted ({user_line()})")
         return WindowedKStream(self._group, self._windows, strategy)

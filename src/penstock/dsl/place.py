@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.dsl.draft import Draft, DraftNode
+from penstock.errors import TopologyError
 from penstock.processor import Operator
 from penstock.serdes import Serde, serde_of
 from penstock.topology import Line, ProcessorNode, Topology
@@ -35,6 +36,11 @@ class Place:
             topology.connect_processor_and_state_stores(name, *stores)
 
         return self.moved(name, self.draft.add(DraftNode(name, line, write), self.node), rekeyed=rekeyed, **serdes)
+
+    def check_same_builder(self, other: Place, line: Line) -> None:
+        """Streams and tables of two builders cannot meet in one topology."""
+        if other.draft is not self.draft:
+            raise TopologyError(f"{other.name} was made by another StreamsBuilder than {self.name} ({line}); use one for both")
 
     def moved(self, name: str, node: DraftNode, *, rekeyed: bool | None = None, **serdes: Any) -> Place:
         """The same place further down."""

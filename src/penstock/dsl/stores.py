@@ -68,6 +68,11 @@ class Materialized:
     def table_spec(self, draft: Draft) -> StoreSpec:
         """The specification of a key-value table's store."""
         options = self.options
+        self._refuse("a table without windows", retention=options.retention)
+        if options.history is not None:
+            self._refuse("a versioned table", ttl=options.ttl)
+        else:
+            self._refuse("a table without history=", segment_interval=options.segment_interval)
         if options.history is not None:
             segment = options.segment_interval
             return StoreSpec(
@@ -81,6 +86,7 @@ class Materialized:
 
     def window_spec(self, draft: Draft, windows: Windows | SlidingWindows, on_close: bool) -> StoreSpec:
         """The specification of a windowed table's store."""
+        self._refuse_all("a windowed table")
         return StoreSpec(
             kind=StoreKind.TIMESTAMPED_WINDOW,
             retention_ms=self._retention_ms(windows.retention_ms),
@@ -93,6 +99,7 @@ class Materialized:
 
     def session_spec(self, draft: Draft, windows: SessionWindows, on_close: bool) -> StoreSpec:
         """The specification of a session table's store."""
+        self._refuse_all("a session table")
         return StoreSpec(
             kind=StoreKind.SESSION,
             retention_ms=self._retention_ms(windows.retention_ms),
@@ -100,6 +107,15 @@ class Materialized:
             cached=self.options.caching and not on_close,
             **self._common(draft),
         )
+
+    def _refuse_all(self, what: str) -> None:
+        options = self.options
+        self._refuse(what, ttl=options.ttl, history=options.history, segment_interval=options.segment_interval)
+
+    def _refuse(self, what: str, **options: Any) -> None:
+        for option, given in options.items():
+            if given is not None:
+                raise TopologyError(f"store {self.store_name!r}: {what} takes no {option}= ({user_line()})")
 
     def _retention_ms(self, least_ms: int) -> int:
         if self.options.retention is None:

@@ -40,14 +40,17 @@ def join(
     other_value: Any = None,
     name: str | None = None,
     store_name: str | None = None,
-    logging: bool | Mapping[str, str] = True,
+    logging: bool | Mapping[str, str] | None = None,
 ) -> KStream[Any, Any]:
     """A join of a stream with whatever `right` is."""
     verb = "join" if kind == "inner" else f"{kind}_join"
     checked(joiner, "key, left, right" if with_key else "left, right", verb, line)
+    if hasattr(right, "_place"):
+        left._place.check_same_builder(right._place, line)
     by_key = joiner if with_key else _ignoring_key(joiner)
     if hasattr(right, "store_name"):
         _refuse(verb, line, "a global table", within=within, grace=grace, key=key, value=value, other_value=other_value)
+        _refuse(verb, line, "a global table", store_name=store_name, logging=logging)
         if on is None or kind == "outer":
             raise TopologyError(
                 f"{verb} with a global table is inner or left, and needs on=, a function of (key, value) ({line})"
@@ -55,10 +58,12 @@ def join(
         checked(on, "key, value", f"{verb}'s on=", line)
         return _with_global_table(left, right.store_name, on, by_key, kind == "left", name, line)
     if hasattr(right, "queryable_store_name"):
-        _refuse(verb, line, "a table", within=within, on=on, store_name=store_name)
+        _refuse(verb, line, "a table", within=within, on=on, store_name=store_name, logging=logging)
         if kind == "outer":
             raise TopologyError(f"a stream joins a table inner or left ({line})")
         return _with_table(left, right, by_key, kind == "left", grace, given_serde(key), given_serde(value), name, line)
+    if not hasattr(right, "_repartitioned"):
+        raise TopologyError(f"{verb} takes a stream, a table or a global table, not {type(right).__name__} ({line})")
     _refuse(verb, line, "a stream", on=on)
     if within is None:
         raise TopologyError(f"{verb} with a stream needs within=, how far apart two records may be ({line})")
@@ -89,7 +94,7 @@ def _with_stream(
     serdes: tuple[Any, Any, Any],
     given: str | None,
     base: str | None,
-    logging: bool | Mapping[str, str],
+    logging: bool | Mapping[str, str] | None,
     line: Line,
 ) -> KStream[Any, Any]:
     key, value, other_value = serdes

@@ -41,11 +41,11 @@ def otherwise(key: Any, value: Any) -> bool:
 class KStream(Generic[K, V]):
     """A stream of records with keys of type `K` and values of type `V`."""
 
-    __slots__ = ("_joins", "_place")
+    __slots__ = ("_exchanged", "_place")
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._joins: dict[str, DraftNode] = {}
+        self._exchanged: Place | None = None
 
     # ---- stateless ------------------------------------------------------------------------------------------------
 
@@ -193,6 +193,9 @@ class KStream(Generic[K, V]):
     def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
         """One stream of the records of both; the order between the two is not defined."""
         line = user_line()
+        if not isinstance(other, KStream):
+            raise TopologyError(f"merge takes another stream, not {type(other).__name__} ({line}); a table has to_stream()")
+        self._place.check_same_builder(other._place, line)
         name = self._name("KSTREAM-MERGE-", name)
         here, there = self._place, other._place
 
@@ -393,8 +396,11 @@ class KStream(Generic[K, V]):
         here = self._place
         key, value = key or here.key, value or here.value
         exchange = repartition(here.draft, prefix, key, value, line)
-        node = self._joins.get("")
-        if node is None or here.name != prefix:
-            node = self._joins[""] = here.draft.add(exchange.node(), here.node)
-        place = here.moved(exchange.source, node, rekeyed=False, key=key, value=value, sources=frozenset({exchange.source}))
+        if self._exchanged is None or here.name != prefix:
+            node = here.draft.add(exchange.node(), here.node)
+            source = exchange.source
+            place = here.moved(source, node, rekeyed=False, key=key, value=value, sources=frozenset({source}))
+            self._exchanged = place
+        else:
+            place = self._exchanged  # numbers were drawn all the same: names are a contract
         return KStream(place)

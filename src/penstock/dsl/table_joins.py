@@ -54,8 +54,13 @@ def join(
 ) -> KTable[Any, Any]:
     """A join of tables, by key or by foreign key."""
     verb = f"{kind}_join" if kind != "inner" else "join"
+    if not hasattr(right, "_table"):
+        raise TopologyError(f"{verb} of a table takes another table, not {type(right).__name__} ({line}); see to_table()")
+    left._place.check_same_builder(right._place, line)
     checked(joiner, "left, right", verb, line)
     if on is None:
+        if with_key:
+            raise TopologyError(f"with_key= says what on= is called with; {verb} by key takes none ({line})")
         return _by_key(left, right, joiner, kind, line, store, value, name)
     if kind == "outer":
         raise TopologyError(f"a foreign-key join is an inner or a left join ({line})")

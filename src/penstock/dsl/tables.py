@@ -11,6 +11,7 @@ from penstock.dsl.draft import DraftNode, window_grace_ms
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.stores import Materialized, Store, materialized
 from penstock.dsl.table_drafts import DerivedDraft, SuppressDraft, TableDraft
+from penstock.errors import TopologyError
 from penstock.operators.stateless import NewValue
 from penstock.operators.suppress import Suppress, suppress_buffer_spec
 from penstock.operators.tables import TableFilter, TableMapValues, TableRepartitionMap, TableTransformValues
@@ -152,6 +153,8 @@ class KTable(Generic[K, V]):
     ) -> KStream[Any, V]:
         """The table's changes as a stream, under new keys if there is a `mapper(key, value)`."""
         line = user_line()
+        if mapper is None and key is not None:
+            raise TopologyError(f"to_stream(key=) says the type of a mapper's keys, and there is no mapper ({line})")
         name = self._place.draft.name("KTABLE-TOSTREAM-", name)
         stream: KStream[Any, V] = self._place.draft.handles.stream(self._place.below(name, NewValue(), line))
         return stream if mapper is None else stream.select_key(mapper, key=key)
@@ -165,6 +168,8 @@ class KTable(Generic[K, V]):
             >>> final = clicks.suppress(until_window_closes())
         """
         line = user_line()
+        if not isinstance(suppressed, Suppressed):
+            raise TopologyError(f"suppress takes until_window_closes() or until_time_limit(...), not {suppressed!r} ({line})")
         draft, parent = self._place.draft, self._place.name
         name = suppressed.name if suppressed.name is not None else draft.name("KTABLE-SUPPRESS-")
         grace_ms = window_grace_ms(self._place.node, (parent,)) if suppressed.final_results else 0

@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.lanes.lane import Lane
 from penstock.lanes.position import NOWHERE, Rows
 from penstock.lanes.sources import Intake
-from penstock.records import NO_HEADERS, Headers
+from penstock.records import NO_HEADERS, Headers, RecordMetadata
 
 RECORDS = pa.schema(
     [
@@ -69,9 +69,7 @@ def _merged(table: pa.Table) -> pa.Table:
 
 def _walk_records(lane: Lane, records: pa.Table) -> None:
     """Run after run of records of one source."""
-    position = Rows(
-        records.column("topic").to_pylist(), records.column("partition").to_pylist(), records.column("offset").to_pylist()
-    )
+    position = Rows([records.column(name) for name in ("topic", "partition", "offset")])
     lane.position = position
     source = records.column("source").combine_chunks().dictionary_encode()
     codes = source.indices.to_numpy(zero_copy_only=False)
@@ -93,7 +91,8 @@ def _walk_run(lane: Lane, position: Rows, intake: Intake, records: pa.Table, fir
     if not lane.has_processors:  # then nobody asks for the time, and no punctuator can be waiting
         for position.row, key, value, timestamp, header in zip(rows, keys, values, timestamps, headers, strict=False):
             process(key, value, timestamp, header)
-        lane.stream_time = max(lane.stream_time, *timestamps)
+        latest = max(timestamps)
+        lane.stream_time = max(lane.stream_time, latest)
         return
     for position.row, key, value, timestamp, header in zip(rows, keys, values, timestamps, headers, strict=False):
         lane.position = position
@@ -122,7 +121,7 @@ def _decoded(intake: Intake, records: pa.Table) -> tuple[list[Any], list[Any], l
 def _name_the_culprit(intake: Intake, records: pa.Table) -> None:
     """Decode one by one, for an error that says which record it was."""
     for row in records.to_pylist():
-        intake.values(f"{row['topic']}-{row['partition']}", row["offset"], row["key"], row["value"])
+        intake.values(RecordMetadata(row["topic"], row["partition"], row["offset"]), row["key"], row["value"])
 
 
 def _column(deserialize: Any, column: pa.ChunkedArray) -> list[Any]:

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 class NodeHost:
     """What one node of a lane may use."""
 
-    __slots__ = ("_lane", "_node", "children")
+    __slots__ = ("_lane", "_node", "_schedules", "children")
 
     def __init__(self, lane: Lane, node: Node) -> None:
         self._lane = lane
         self._node = node
+        self._schedules = 0
         self.children: dict[str, Process] = {}
 
     @property
@@ -128,7 +129,7 @@ class NodeHost:
         if interval_ms < 1:
             raise ValueError(f"{self.node}: the interval of a punctuator must be at least 1 ms")
         lane = self._lane
-        by_stream_time = kind is PunctuationType.STREAM_TIME
+        by_stream_time = PunctuationType(kind) is PunctuationType.STREAM_TIME
         now = lane.stream_time if by_stream_time else lane.wall_clock()
         if start_ms is not None:
             due = start_ms
@@ -143,8 +144,11 @@ class NodeHost:
             except Exception as error:
                 lane.fail(self._node, error, None, ())
 
-        schedule = Schedule(due, interval_ms, guarded)
-        if start_ms is not None and start_ms < now != NO_TIMESTAMP:
+        self._schedules += 1
+        register = lane.register(f"{self.node}/punctuator {self._schedules}", due)
+        is_new = register.value == due
+        schedule = Schedule(register, interval_ms, guarded)
+        if is_new and start_ms is not None and start_ms < now != NO_TIMESTAMP:
             schedule.advance(now)
         (lane.stream_time_punctuators if by_stream_time else lane.wall_clock_punctuators).add(schedule)
         return schedule.cancel

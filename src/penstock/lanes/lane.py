@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from penstock.errors import ProcessingError, TopologyError
@@ -19,14 +20,15 @@ from penstock.lanes.sinks import bind_sink
 from penstock.lanes.sources import Intake
 from penstock.processor import Clock, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Headers, Process, RecordMetadata
-from penstock.state import LaneState, Register, StoreSpec
+from penstock.state import CachedKeyValueStore, LaneState, Register, StoreSpec
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode
 
 
 class Lane:
     """A running instance of some nodes of a topology.
 
-    `partitions` tells a partitioner how many partitions a topic has; `wall_clock` is the host's clock in milliseconds.
+    `partitions` tells a partitioner how many partitions a topic has; `wall_clock` is the host's clock in milliseconds. A lane
+    of one stage is also given the topology's other nodes as `tables`, for joins that read what another stage writes.
     """
 
     def __init__(
@@ -37,15 +39,17 @@ class Lane:
         wall_clock: Callable[[], int],
         partitions: Callable[[str], int] = lambda topic: 1,
         global_stores: Collection[str] = (),
+        tables: Mapping[str, Node] = MappingProxyType({}),
     ) -> None:
+        self._tables = tables
         self._global_stores = global_stores
         self.wall_clock = wall_clock
-        self.stream_time = NO_TIMESTAMP
+        self._stream_time = state.registers.register("stream time", NO_TIMESTAMP)
         self.position: Position = NOWHERE
         self.stream_time_punctuators = Punctuators()
         self.wall_clock_punctuators = Punctuators()
         self.dropped: dict[tuple[str, str], int] = {}
-        self.commit_requested = False
+        self.commit_requested = False  # a processor's wish; the host that cuts epochs reads it
         self.has_processors = any(isinstance(node, ProcessorNode) and node.operator.runs_user_objects for node in nodes)
         self._rows: list[Row] = []
         self._state = state
@@ -70,7 +74,8 @@ class Lane:
         for node in nodes:
             self._hosts[node.name] = NodeHost(self, node)
             for parent in node.parents:
-                children[parent].append(node.name)
+                if parent in children:  # a parent may belong to another stage
+                    children[parent].append(node.name)
         bound: dict[str, Process] = {}
         for node in reversed(nodes):
             below = {name: bound[name] for name in children[node.name]}
@@ -86,6 +91,15 @@ class Lane:
                 self.intakes[node.name] = Intake(node, forward)
         for start in reversed(self._starters):
             start()
+
+    @property
+    def stream_time(self) -> int:
+        """The highest event time the lane has seen, -1 before the first; part of its state."""
+        return self._stream_time.value
+
+    @stream_time.setter
+    def stream_time(self, time: int) -> None:
+        self._stream_time.value = time
 
     @property
     def metadata(self) -> RecordMetadata | None:
@@ -121,10 +135,10 @@ class Lane:
         """How to read the table a node produces."""
         view = self._views.get(table)
         if view is None:
-            node = self._nodes.get(table)
+            node = self._nodes.get(table) or self._tables.get(table)
             if not isinstance(node, ProcessorNode) or not isinstance(node.operator, TableOperator):
                 raise TopologyError(f"node {table!r} is not a table")
-            view = self._views[table] = node.operator.view(self._hosts[table])
+            view = self._views[table] = node.operator.view(self._hosts.get(table) or NodeHost(self, node))
         return view
 
     def clock(self, name: str) -> Clock:
@@ -184,9 +198,19 @@ class Lane:
         self.wall_clock_punctuators.fire(self.wall_clock())
 
     def flush(self) -> None:
-        """Let cached tables emit: what the end of an epoch does before the commit."""
-        for flush in self._flushes.values():
-            flush()
+        """Let cached tables emit: what the end of an epoch does before the commit.
+
+        A processor below one table may write into another that has been asked already; then all are asked again.
+        """
+        while True:
+            for flush in self._flushes.values():
+                flush()
+            if not any(self._pending.values()) and not any(cache.held for cache in self._caches()):
+                return
+
+    def _caches(self) -> list[CachedKeyValueStore[Any, Any]]:
+        stores = [self.store(name) for name, flush in self._flushes.items() if flush is not _nothing_to_flush]
+        return [store for store in stores if isinstance(store, CachedKeyValueStore)]
 
     def drain(self) -> list[Row]:
         """Take out the rows sent since the last call."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.records import RecordMetadata
 
@@ -13,6 +13,13 @@ class Position(Protocol):
 
     def metadata(self) -> RecordMetadata | None:
         """Its topic, partition and offset; None between records."""
+
+
+class Indexed(Protocol):
+    """An Arrow column, as far as a position needs it."""
+
+    def __getitem__(self, row: int) -> Any:
+        """One value of it."""
 
 
 class Nowhere:
@@ -39,17 +46,16 @@ class At:
 class Rows:
     """In the middle of an epoch: `row` counts along the columns, and moving it is all that a record costs."""
 
-    __slots__ = ("_offsets", "_partitions", "_topics", "row")
+    __slots__ = ("_columns", "row")
 
-    def __init__(self, topics: Sequence[str], partitions: Sequence[int], offsets: Sequence[int]) -> None:
-        self._topics = topics
-        self._partitions = partitions
-        self._offsets = offsets
+    def __init__(self, columns: Sequence[Indexed]) -> None:
+        self._columns = columns
         self.row = 0
 
     def metadata(self) -> RecordMetadata | None:
         """Where the record of this row came from."""
-        return RecordMetadata(self._topics[self.row], self._partitions[self.row], self._offsets[self.row])
+        topic, partition, offset = (column[self.row].as_py() for column in self._columns)
+        return RecordMetadata(topic, partition, offset)
 
 
 NOWHERE = Nowhere()

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from penstock.lanes.heap import TimeHeap
+from penstock.state import Register
+
+NEVER = 2**63 - 1
 
 
-@dataclass(slots=True)
 class Schedule:
-    """One punctuator; `due` moves on by whole intervals."""
+    """One punctuator; when it is due next belongs to the lane's state, so that it goes on where the last epoch ended."""
 
-    due: int
-    interval_ms: int
-    punctuate: Callable[[int], None]
-    cancelled: bool = False
+    __slots__ = ("_register", "cancelled", "due", "interval_ms", "punctuate")
+
+    def __init__(self, register: Register, interval_ms: int, punctuate: Callable[[int], None]) -> None:
+        self._register = register
+        self.due = register.value
+        self.interval_ms = interval_ms
+        self.punctuate = punctuate
+        self.cancelled = register.value == NEVER
 
     def cancel(self) -> None:
         """Never fire again."""
         self.cancelled = True
+        self._register.value = NEVER
 
     def advance(self, now: int) -> None:
         """The next time after `now`; intervals that were missed are not made up for."""
         missed = (now - self.due) // self.interval_ms if now >= self.due + self.interval_ms else 0
         self.due += (missed + 1) * self.interval_ms
+        self._register.value = self.due
 
 
 class Punctuators:

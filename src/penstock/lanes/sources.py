@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from penstock.errors import ProcessingError
-from penstock.records import Headers, Process, SourceRecord
+from penstock.records import Headers, Process, RecordMetadata, SourceRecord
+from penstock.timing import instant_ms
 from penstock.topology.nodes import SourceNode
 
 
@@ -31,8 +32,7 @@ class Intake:
 
     def decode(
         self,
-        topic: str,
-        offset: int,
+        origin: RecordMetadata,
         key: bytes | None,
         value: bytes | None,
         timestamp: int,
@@ -41,32 +41,36 @@ class Intake:
     ) -> Arrival | None:
         """Values and event time of a raw record; None if its extractor says to drop it."""
         node = self.node
-        decoded_key, decoded_value = self.values(topic, offset, key, value)
+        decoded_key, decoded_value = self.values(origin, key, value)
         if node.timestamp is not None:
             try:
-                record = SourceRecord(decoded_key, decoded_value, timestamp, headers, topic, 0, offset, partition_time)
-                timestamp = node.timestamp(record)
+                record = SourceRecord(decoded_key, decoded_value, timestamp, headers, *origin, partition_time)
+                timestamp = instant_ms(node.timestamp(record))
             except Exception as error:
                 raise ProcessingError(
-                    f"the timestamp extractor of {node.name} failed on the record from {topic} at offset {offset}: "
+                    f"the timestamp extractor of {node.name} failed on the record from {_place(origin)}: "
                     f"{type(error).__name__}: {error}\n  the source was declared at {node.line}"
                 ) from error
         elif timestamp < 0:
             raise ProcessingError(
-                f"the record from {topic} at offset {offset} has the timestamp {timestamp}; "
+                f"the record from {_place(origin)} has the timestamp {timestamp}; "
                 f"give {node.name} a timestamp= function that says what to do with such records ({node.line})"
             )
         if timestamp < 0:
             return None
         return Arrival(decoded_key, decoded_value, timestamp, headers)
 
-    def values(self, topic: str, offset: int, key: bytes | None, value: bytes | None) -> tuple[Any, Any]:
+    def values(self, origin: RecordMetadata, key: bytes | None, value: bytes | None) -> tuple[Any, Any]:
         """Key and value of a raw record."""
         node = self.node
         try:
             return None if key is None else self.key(key), None if value is None else self.value(value)
         except Exception as error:
             raise ProcessingError(
-                f"{node.name} cannot read the record from {topic} at offset {offset}: {error}\n"
+                f"{node.name} cannot read the record from {_place(origin)}: {error}\n"
                 f"  its serdes are key={node.key!r}, value={node.value!r}, declared at {node.line}"
             ) from error
+
+
+def _place(origin: RecordMetadata) -> str:
+    return f"{origin.topic}-{origin.partition} at offset {origin.offset}"

@@ -89,38 +89,3 @@ class StreamAggregate(TableOperator):
 
     def view(self, host: Host) -> View:
         return stored_view(host, self.store)
-
-
-@dataclass(frozen=True, slots=True)
-class StreamReduce(TableOperator):
-    """`reducer(aggregate, value)` over all values of a key, starting with the first."""
-
-    store: str
-    reducer: Callable[[Any, Any], Any]
-    send_old_values: bool
-
-    def bind(self, host: Host, forward: Process) -> Process:
-        reduce, dropped, failed = self.reducer, host.dropped, host.failed
-        keep, entry_of = keeper(host, self.store, forward, self.send_old_values), stored_view(host, self.store).get
-
-        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if key is None or value is None:
-                dropped(NULL_KEY_OR_VALUE)
-                return
-            try:
-                entry = entry_of(key)
-                if entry is None:
-                    old, new, time = None, value, timestamp
-                else:
-                    old = entry[0]
-                    new, time = reduce(old, value), max(timestamp, entry[1])
-                keep(key, new, old, time, headers, timestamp)
-            except ATTRIBUTED:
-                raise
-            except Exception as error:
-                failed(error, key, value, timestamp, headers)
-
-        return process
-
-    def view(self, host: Host) -> View:
-        return stored_view(host, self.store)

@@ -14,7 +14,7 @@ from penstock.processor import Host, Operator
 from penstock.records import Headers, Process
 from penstock.serdes import Serde
 from penstock.state import StoreKind, StoreSpec
-from penstock.state.buffers import NEVER, Unjoined, UnjoinedBuffer, serdes_of
+from penstock.state.buffers import NEVER, Unjoined, UnjoinedBuffer
 from penstock.timing import JoinWindows
 
 Joiner = Callable[[Any, Any, Any], Any]
@@ -105,7 +105,7 @@ class StreamStreamJoin(Operator):
         other_waits = right_side or self.kind == "outer"
         observe = host.clock(f"{self.left_store}/join").observe
         unjoined = _Unjoined(self, host, forward, outer_store)
-        key_serde, value_serde = serdes_of(host.spec(self.left_store if left_side else self.right_store))
+        key_serde, value_serde = host.spec(self.left_store if left_side else self.right_store).serdes
         serialize_key, serialize = key_serde.serialize, value_serde.serialize
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -147,7 +147,7 @@ class _Unjoined:
         self._forward = forward
         self._joiner = join.joiner
         self._windows = join.windows
-        (key, left), (_, right) = serdes_of(host.spec(join.left_store)), serdes_of(host.spec(join.right_store))
+        (key, left), (_, right) = host.spec(join.left_store).serdes, host.spec(join.right_store).serdes
         self._key, self._left, self._right = key.deserialize, left.deserialize, right.deserialize
         self._earliest = host.register(f"{join.left_store}/earliest_unjoined", NEVER)
         if self._earliest.value == NEVER:

@@ -11,7 +11,7 @@ from penstock.processor import Host, Operator
 from penstock.records import Headers, Process
 from penstock.serdes import Serde
 from penstock.state import StoreKind, StoreSpec
-from penstock.state.buffers import RecordBuffer, Waiting, serdes_of
+from penstock.state.buffers import RecordBuffer, Waiting
 
 NULL = "null join key or value"
 
@@ -72,7 +72,7 @@ class StreamTableJoin(Operator):
             raise TopologyError(f"{host.node}: a table must be versioned to be joined with a grace period")
         buffer = RecordBuffer(host.store(buffer_store))
         observe, metadata, at = host.clock(f"{buffer_store}/buffer").observe, host.metadata, host.at
-        key_serde, value_serde = serdes_of(host.spec(buffer_store))
+        key_serde, value_serde = host.spec(buffer_store).serdes
         serialize_key, deserialize_key = key_serde.serialize, key_serde.deserialize
         serialize, deserialize = value_serde.serialize, value_serde.deserialize
 

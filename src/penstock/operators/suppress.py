@@ -10,7 +10,7 @@ from penstock.processor import Host, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp
 from penstock.serdes import Serde
 from penstock.state import StoreKind, StoreSpec
-from penstock.state.buffers import NEVER, ChangeBuffer, Held, serdes_of
+from penstock.state.buffers import NEVER, ChangeBuffer, Held
 from penstock.timing import BufferConfig, Suppressed
 
 
@@ -33,7 +33,7 @@ class Suppress(TableOperator):
         wait = self.grace_ms if self.emission.wait_ms is None else self.emission.wait_ms
         buffer = ChangeBuffer(host.store(self.store))
         observe, metadata, failed, at = host.clock(f"{self.store}/suppress").observe, host.metadata, host.failed, host.at
-        key_serde, value_serde = serdes_of(host.spec(self.store))
+        key_serde, value_serde = host.spec(self.store).serdes
         serialize_key, deserialize_key = key_serde.serialize, key_serde.deserialize
         serialize, deserialize = value_serde.serialize, value_serde.deserialize
         bounded = bounds.max_records is not None or bounds.max_bytes is not None
@@ -74,7 +74,7 @@ class Suppress(TableOperator):
     def view(self, host: Host) -> View:
         """The table as downstream has seen it: a key that is held back still has its prior value, without a known time."""
         buffer, parent = ChangeBuffer(host.store(self.store)), host.view(self.parent_table).get
-        key_serde, value_serde = serdes_of(host.spec(self.store))
+        key_serde, value_serde = host.spec(self.store).serdes
         serialize_key, deserialize, node = key_serde.serialize, value_serde.deserialize, host.node
 
         def get(key: Any) -> ValueAndTimestamp | None:

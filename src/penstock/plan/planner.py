@@ -30,10 +30,12 @@ def plan(topology: Topology) -> Plan:
 
 
 def fingerprint(topology: Topology) -> str:
-    """A digest of what state depends on: the nodes with their stores, and how each store is declared."""
+    """A digest of what state depends on: the nodes with their stores, and how each store lays out what it keeps."""
     digest = hashlib.sha256(topology.describe().encode())
     for name, spec in sorted(topology.stores.items()):
-        digest.update(f"{name}={spec!r}".encode())
+        kept = (spec.kind.value, spec.retention_ms, spec.window_size_ms, spec.segment_interval_ms, spec.retain_duplicates)
+        how = (spec.time_ordered, spec.ttl_ms is not None, type(spec.key).__qualname__, type(spec.value).__qualname__)
+        digest.update(f"{name}={kept}{how}".encode())
     return digest.hexdigest()[:16]
 
 

@@ -54,7 +54,7 @@ class Plan:
     @property
     def exchanges(self) -> int:
         """How many times an epoch's records change lanes, at most."""
-        return len(self.stages) - 1
+        return max(0, len(self.stages) - 1)
 
     def __str__(self) -> str:
         head = [f"plan {self.fingerprint}: {len(self.stages)} stages, {self.exchanges} exchanges"]

@@ -1,6 +1,9 @@
-"""Bounds of byte ranges."""
+"""Bounds of byte ranges and of time."""
 
 from __future__ import annotations
+
+MAX_TIME = 2**63 - 1
+"""The latest time there is: a Java long's highest."""
 
 
 def after(key: bytes) -> bytes:

@@ -1,37 +1,28 @@
 """What joins and suppression hold back, in time order over a store's ordered space.
 
-An operator makes its buffer anew whenever it is bound, so what a buffer knows besides its space (the earliest time, how
-much it holds) is read from the space when first asked for.
+An operator makes its buffer anew whenever it is bound, so what a buffer knows besides its space is read from the space
+when first asked for (the earliest time), or kept in the lane's registers (how much it holds).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from penstock.errors import StateError
 from penstock.records import Headers, RecordMetadata
-from penstock.serdes import Serde
-from penstock.state.raw import OrderedSpace
-from penstock.state.specs import StoreSpec
+from penstock.state.bounds import MAX_TIME
+from penstock.state.raw import UNKNOWN, OrderedSpace
 
-NEVER = 2**63 - 1
+NEVER = MAX_TIME
 """Later than any event time: the earliest time of an empty buffer."""
 
 _time = Struct(">Q")
 _time_and_side = Struct(">QB")
 _pack, _unpack_from = _time.pack, _time.unpack_from
 _encode = msgspec.msgpack.Encoder().encode
-
-
-def serdes_of(spec: StoreSpec) -> tuple[Serde[Any], Serde[Any]]:
-    """The serdes with which an operator takes keys and values to the bytes that a buffer holds."""
-    if spec.key is None or spec.value is None:
-        raise StateError(f"store {spec.name!r} needs a serde for its keys and one for its values")
-    return spec.key, spec.value
 
 
 class Unjoined(NamedTuple):
@@ -117,7 +108,11 @@ class RecordBuffer:
         self._space.put(position, _encode([record] if earlier is None else [*_decode_waiting(earlier), record]))
 
     def take(self, until: int) -> Iterator[tuple[int, bytes, Waiting]]:
-        """The records up to a time, in order, with time and key; each is gone when the next one is asked for."""
+        """The records up to a time, in order, with time and key; each is gone once the next one was asked for.
+
+        A position is written once, when all its records are out or no more are asked for: an epoch may go on after one
+        of them has failed, and those before it must not come again.
+        """
         self._earliest = None
         space = self._space
         for position, data in space.scan():
@@ -125,10 +120,14 @@ class RecordBuffer:
             if timestamp > until:
                 self._earliest = timestamp
                 return
-            records = _decode_waiting(data)
-            for taken, record in enumerate(records, 1):
-                yield timestamp, key, record
-                space.put(position, _encode(records[taken:]) if taken < len(records) else None)
+            records, taken = _decode_waiting(data), 0
+            try:
+                for record in records:
+                    yield timestamp, key, record
+                    taken += 1
+            finally:
+                if taken:
+                    space.put(position, _encode(records[taken:]) if taken < len(records) else None)
         self._earliest = NEVER
 
 
@@ -168,7 +167,7 @@ class ChangeBuffer:
     def __init__(self, space: OrderedSpace) -> None:
         self._space = space
         self._earliest: int | None = None
-        self._measured: tuple[int, int] | None = None
+        self._count, self._size = space.measures()
 
     @property
     def earliest(self) -> int:
@@ -180,11 +179,11 @@ class ChangeBuffer:
 
     @property
     def measured(self) -> tuple[int, int]:
-        """How many changes there are, and their bytes; looks at all of them the first time."""
-        if self._measured is None:
+        """How many changes there are, and their bytes; looks at all of them the first time in the lane's life."""
+        if self._count.value == UNKNOWN:
             sizes = [_decode_held(data).size(position[1:]) for position, data in self._space.prefix_scan(_BY_KEY)]
-            self._measured = len(sizes), sum(sizes)
-        return self._measured
+            self._count.value, self._size.value = len(sizes), sum(sizes)
+        return self._count.value, self._size.value
 
     def get(self, key: bytes) -> Held | None:
         """The change of a key, if one is held back."""
@@ -211,10 +210,9 @@ class ChangeBuffer:
         else:
             change = Held(earlier.time, timestamp, new, old, earlier.prior, headers, origin)
         self._space.put(_BY_KEY + key, _encode(change))
-        if self._measured is not None:
-            count, size = self._measured
-            size += change.size(key)
-            self._measured = (count + 1, size) if earlier is None else (count, size - earlier.size(key))
+        if self._count.value != UNKNOWN:
+            self._count.value += earlier is None
+            self._size.value += change.size(key) - (0 if earlier is None else earlier.size(key))
 
     def up_to(self, time: int) -> Iterator[tuple[bytes, Held]]:
         """The changes up to a time, in order, by key; `remove` may be called on the way."""
@@ -226,9 +224,9 @@ class ChangeBuffer:
     def remove(self, key: bytes, held: Held) -> None:
         """Let go of a key's change."""
         self._earliest = None
-        if self._measured is not None:
-            count, size = self._measured
-            self._measured = count - 1, size - held.size(key)
+        if self._count.value != UNKNOWN:
+            self._count.value -= 1
+            self._size.value -= held.size(key)
         self._space.delete(_BY_TIME + _pack(held.time) + key)
         self._space.delete(_BY_KEY + key)
 

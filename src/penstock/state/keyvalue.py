@@ -44,11 +44,11 @@ class KeyValueReads(ABC, Generic[K, V]):
         raw = self._raw_get(self._key_bytes(key))
         return None if raw is None else self._decode(raw)
 
-    def range(self, from_key: K | None, to_key: K | None) -> Iterator[tuple[K, V]]:
+    def range(self, from_key: K | None = None, to_key: K | None = None) -> Iterator[tuple[K, V]]:
         """Keys and values from one key to another, both included, in the order of the keys' bytes."""
         return self._between(from_key, to_key, reverse=False)
 
-    def reverse_range(self, from_key: K | None, to_key: K | None) -> Iterator[tuple[K, V]]:
+    def reverse_range(self, from_key: K | None = None, to_key: K | None = None) -> Iterator[tuple[K, V]]:
         """As `range`, from the last to the first."""
         return self._between(from_key, to_key, reverse=True)
 
@@ -60,14 +60,23 @@ class KeyValueReads(ABC, Generic[K, V]):
         """Everything, from the last to the first."""
         return self._typed(self._raw_scan(None, None, True))
 
-    def prefix_scan(self, prefix: Any, serialize: Callable[[Any], bytes]) -> Iterator[tuple[K, V]]:
-        """Everything whose key's bytes start with those of `prefix`, which `serialize` makes."""
-        start = serialize(prefix)
+    def prefix_scan(self, prefix: Any, serialize: Callable[[Any], bytes] | None = None) -> Iterator[tuple[K, V]]:
+        """Everything whose key's bytes start with those of `prefix`, which `serialize` makes, by default as of a key."""
+        start = (serialize or self._serialize_key)(prefix)
         return self._typed(self._raw_scan(start, after_prefix(start), False))
 
     def items(self) -> Iterator[tuple[K, V]]:
         """Keys and values, as of a mapping; the same as `all`."""
         return self.all()
+
+    def keys(self) -> Iterator[K]:
+        """All keys, in the order of their bytes."""
+        return iter(self)
+
+    def values(self) -> Iterator[V]:
+        """All values, in the order of the keys' bytes."""
+        decode = self._decode
+        return (decode(value) for _, value in self._raw_scan(None, None, False))
 
     def __iter__(self) -> Iterator[K]:
         deserialize = self._deserialize_key

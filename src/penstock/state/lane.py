@@ -11,6 +11,7 @@ from penstock.state.engines.engine import SpaceBatch
 from penstock.state.epochs import HEAD, META, Head, decode_head, decode_undo, encode_head, encode_undo, undo_key
 from penstock.state.overlay import FrozenSpace, Log, Registers, Space
 from penstock.state.stores import open_store
+from penstock.state.timestamped import CachedKeyValueStore
 
 if TYPE_CHECKING:
     from penstock.state.engines.engine import Engine
@@ -119,7 +120,8 @@ class LaneState:
         return Space(self._engine, name, log, log_all)
 
     def _refuse_pending(self, what: str) -> None:
-        if any(space.dirty for space in self._spaces.values()):
+        held = any(isinstance(store, CachedKeyValueStore) and store.held for store in self._stores.values())
+        if held or any(space.dirty for space in self._spaces.values()):
             raise StateError(f"a lane with writes of an open epoch cannot be {what}: commit or discard them first")
 
     def _undo(self, space: str) -> tuple[list[bytes], list[bytes | None]]:
@@ -156,7 +158,7 @@ class LaneState:
 
 
 class LaneView(LaneState):
-    """A lane as of a committed epoch, for reading only."""
+    """A lane as of a committed epoch, for reading only; its engine stays with the lane it is a view of."""
 
     def __init__(
         self,
@@ -180,6 +182,17 @@ class LaneView(LaneState):
     def commit(self, epoch: int) -> Sequence[StoreChanges]:
         """Refuse."""
         raise StateError("a lane that is read as of a committed epoch cannot be committed")
+
+    def roll_back(self) -> None:
+        """Refuse."""
+        raise StateError("a lane that is read as of a committed epoch cannot be rolled back")
+
+    def restore(self, changes: Iterable[StoreChanges], epoch: int | None = None) -> None:
+        """Refuse."""
+        raise StateError("a lane that is read as of a committed epoch cannot be restored")
+
+    def close(self) -> None:
+        """Nothing: the engine is its owner's to close."""
 
     def _open_space(self, name: str, log: Log | None, log_all: bool) -> Space:
         space = FrozenSpace(self._engine, name, log, log_all)

@@ -9,8 +9,12 @@ from penstock.state.bounds import after_prefix
 from penstock.state.store import plain_log
 
 if TYPE_CHECKING:
+    from penstock.state.overlay import Register
     from penstock.state.specs import StoreSpec
     from penstock.state.store import Lane
+
+UNKNOWN = -1
+"""The value of a measure that nobody has taken yet."""
 
 
 class OrderedSpace:
@@ -23,6 +27,12 @@ class OrderedSpace:
         """The value of a key, None if it has none."""
         self.put = self._space.put
         """Set a key's value; None deletes it."""
+        self._registers = lane.registers
+
+    def measures(self) -> tuple[Register, Register]:
+        """What an operator counts here, in records and bytes, kept with the lane; `UNKNOWN` until it has counted once."""
+        register = self._registers.register
+        return register(f"{self.name}/held_records", UNKNOWN), register(f"{self.name}/held_bytes", UNKNOWN)
 
     def delete(self, key: bytes) -> None:
         """Delete a key."""
@@ -52,3 +62,5 @@ class OrderedSpace:
         """See `Store`."""
         for key, value in zip(keys, values, strict=True):
             self.put(key, value)
+        for measure in self.measures():
+            measure.value = UNKNOWN  # changelogs have no registers: to be counted anew

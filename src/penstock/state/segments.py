@@ -11,14 +11,12 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from penstock.state.bounds import after
+from penstock.state.bounds import MAX_TIME, after
 
 if TYPE_CHECKING:
     from penstock.state.overlay import Space
     from penstock.state.specs import StoreSpec
     from penstock.state.store import Lane
-
-MAX_TIME = 2**63 - 1
 
 _long = Struct(">q")
 _pack = _long.pack

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from penstock.errors import StateError
 from penstock.records import Windowed
-from penstock.state.segments import MAX_TIME, KeyFirst, Occurrence, Retention, TimeFirst
+from penstock.state.bounds import MAX_TIME
+from penstock.state.segments import KeyFirst, Occurrence, Retention, TimeFirst
 
 if TYPE_CHECKING:
     from penstock.state.specs import StoreSpec
@@ -66,15 +67,13 @@ class SessionStore(Generic[K, V]):
 
     def fetch_session(self, key: K, start: int, end: int) -> V | None:
         """The aggregate of one session."""
-        if end <= self._retention.horizon:
-            return None
-        raw = self._layout.get(self._retention.segment(end), self._key_bytes(key), _pack(end, start))
-        return None if raw is None else self._deserialize(raw)
+        return None if end <= self._retention.horizon else self._fetch_one(key, start, end)
 
     def fetch_kept_session(self, key: K, start: int, end: int) -> V | None:
         """As `fetch_session`, but sees what is past its retention as long as its segment is kept; see `find_kept_sessions`."""
-        if self._retention.segment(end) < self._retention.floor:
-            return None
+        return None if self._retention.segment(end) < self._retention.floor else self._fetch_one(key, start, end)
+
+    def _fetch_one(self, key: K, start: int, end: int) -> V | None:
         raw = self._layout.get(self._retention.segment(end), self._key_bytes(key), _pack(end, start))
         return None if raw is None else self._deserialize(raw)
 

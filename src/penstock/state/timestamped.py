@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from penstock.errors import StateError
+from penstock.errors import SerializationError, StateError
 from penstock.records import NO_HEADERS, Change, Headers, Process, ValueAndTimestamp
 from penstock.state.keyvalue import KeyValueReads
 from penstock.state.store import plain_log
@@ -94,6 +94,9 @@ class TimestampedKeyValueStore(KeyValueReads[K, V]):
         self._put_raw(self._key_bytes(key), None)
         return old
 
+    def __setitem__(self, key: K, value: V) -> NoReturn:
+        raise TypeError(f"store {self.name!r} keeps a time with each value: use put(key, value, timestamp)")
+
     def approximate_num_entries(self) -> int:
         """How many keys there are, as far as the engine knows without looking at each."""
         return self._space.count()
@@ -122,6 +125,10 @@ class _Entries(KeyValueReads[K, ValueAndTimestamp]):
         self._decode = decode
         self._store = store
 
+    def get(self, key: K) -> ValueAndTimestamp | None:
+        """The value of a key with its event time, None if it has none."""
+        return self._store.entry(key)
+
     def _raw_get(self, key: bytes) -> bytes | None:
         return self._store._raw_get(key)
 
@@ -146,6 +153,7 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
     def __init__(self, lane: Lane, spec: StoreSpec) -> None:
         super().__init__(lane, spec)
         self.held: dict[Any, Held] = {}
+        self._shown: dict[Any, Held] = {}
         self._old: dict[Any, bytes | None] = {}
 
     def load(self, key: K) -> ValueAndTimestamp | None:
@@ -211,9 +219,8 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
 
     def settle(self) -> None:
         """Make bytes of what is held and let go of it, without handing it on."""
-        self._write_held()
-        self.held.clear()
-        self._old.clear()
+        self._write(self.held)
+        self._let_go()
 
     def approximate_num_entries(self) -> int:
         """How many keys there are, as far as the engine knows without looking at each."""
@@ -226,8 +233,7 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
 
     def discard(self) -> None:
         """See `Store`."""
-        self.held.clear()
-        self._old.clear()
+        self._let_go()
 
     def _name(self, key: K) -> Any:
         """How a key is told from others: by itself."""
@@ -241,19 +247,35 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         raw = self._old[name] if name in self._old else self._space.get(self._bytes_of(name))
         return None if raw is None else self._deserialize(raw[8:])
 
-    def _write_held(self) -> None:
-        held = self.held
-        if held:
-            written, bytes_of, serialize = self._space.bulk(), self._bytes_of, self._serialize
-            for name, (value, timestamp, *_) in held.items():
+    def _let_go(self) -> None:
+        self.held.clear()
+        self._shown.clear()
+        self._old.clear()
+
+    def _write(self, held: dict[Any, Held]) -> None:
+        if not held:
+            return
+        written, bytes_of, serialize = self._space.bulk(), self._bytes_of, self._serialize
+        for name, (value, timestamp, key, *_) in held.items():
+            try:
                 written[bytes_of(name)] = None if value is None else _pack(timestamp) + serialize(value)
+            except Exception as error:  # far from the record that brought the value: the key has to tell which it was
+                raise SerializationError(f"{error} (store {self.name!r}, key {key!r})") from error
 
     def _show_held(self) -> None:
-        """Let a scan see what is held; remember what it hides, for the flush still to come."""
-        for name in self.held:
+        """Let a scan see what was put since the last one; remember what it hides, for the flush still to come.
+
+        A put moves its key to the end of what is held, so all before the last that was shown were shown too.
+        """
+        shown, fresh = self._shown, dict[Any, Held]()
+        for name, held in reversed(self.held.items()):
+            if shown.get(name) is held:
+                break
+            fresh[name] = held
             if name not in self._old:
                 self._old[name] = self._space.get(self._bytes_of(name))
-        self._write_held()
+        self._write(fresh)
+        shown.update(fresh)
 
     def _raw_get(self, key: bytes) -> bytes | None:
         self._show_held()

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from penstock.errors import StateError
 from penstock.records import VersionedRecord
-from penstock.state.segments import MAX_TIME, Retention
+from penstock.state.bounds import MAX_TIME
+from penstock.state.segments import Retention
 from penstock.state.store import plain_log
 from penstock.state.timestamped import timestamp_of
 from penstock.state.versions import Row, decode_row, min_timestamp_of, next_timestamp_of

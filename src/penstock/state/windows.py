@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.errors import StateError
 from penstock.records import ValueAndTimestamp, Windowed
-from penstock.state.segments import MAX_TIME, KeyFirst, Layout, Occurrence, Retention, TimeFirst
+from penstock.state.bounds import MAX_TIME
+from penstock.state.segments import KeyFirst, Layout, Occurrence, Retention, TimeFirst
 from penstock.state.timestamped import entry_decoder, value_decoder
 
 if TYPE_CHECKING:

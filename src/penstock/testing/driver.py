@@ -18,7 +18,7 @@ from penstock.lanes.lane import Lane
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import At
 from penstock.lanes.sources import Intake
-from penstock.records import Headers, RecordMetadata
+from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata
 from penstock.serdes import Serde, serde_of
 from penstock.state import LaneState, memory_engine
 from penstock.testing.queues import TopicQueues
@@ -48,21 +48,27 @@ class TopologyTestDriver:
     ) -> None:
         self._topology = topology
         self._now = int(time.time() * 1000) if wall_clock is None else instant_ms(wall_clock)
-        self._state = LaneState(memory_engine())
+        self._engine = memory_engine()
         self._epoch = 0
         self._queues = TopicQueues()
         self._outputs: defaultdict[str, deque[Row]] = defaultdict(deque)
         self._produced: set[str] = set()
         self._global_offsets: defaultdict[str, int] = defaultdict(int)
-        specs = {name: spec if caching else replace(spec, cached=False) for name, spec in topology.stores.items()}
+        self._specs = {name: spec if caching else replace(spec, cached=False) for name, spec in topology.stores.items()}
         self._global_sources = set(topology.global_stores.values())
+        self._partitions = partitions
+        self._bind()
+
+    def _bind(self) -> None:
+        """The lane over the state as committed: what every epoch begins with on Spark, and a driver only once."""
+        self._state = LaneState(self._engine)
         self._lane = Lane(
-            list(topology.nodes.values()),
-            specs,
+            list(self._topology.nodes.values()),
+            self._specs,
             self._state,
             wall_clock=lambda: self._now,
-            partitions=lambda topic: partitions,
-            global_stores=topology.global_stores,
+            partitions=lambda topic: self._partitions,
+            global_stores=self._topology.global_stores,
         )
 
     def __enter__(self) -> TopologyTestDriver:  # noqa: PYI034 - Self is not in Python 3.10
@@ -164,20 +170,21 @@ class TopologyTestDriver:
     ) -> None:
         offset = self._global_offsets[topic]
         self._global_offsets[topic] += 1
-        arrival = intake.decode(topic, offset, key, value, timestamp, headers, -1)
+        origin = RecordMetadata(topic, 0, offset)
+        arrival = intake.decode(origin, key, value, timestamp, headers, NO_TIMESTAMP)
         if arrival is not None:
-            self._lane.position = At(RecordMetadata(topic, 0, offset))
+            self._lane.position = At(origin)
             intake.process(*arrival)
             self._commit_stores()
 
     def _complete(self) -> None:
         """Process until nothing waits."""
-        lane = self._lane
         while (following := self._queues.take()) is not None:
             intake, arrival, metadata = following
+            lane = self._lane
             lane.position = At(metadata)
             lane.stream_time = max(lane.stream_time, arrival.timestamp)
-            intake.process(*arrival)
+            lane.intakes[intake.node.name].process(*arrival)
             lane.punctuate()
             self._commit()
 

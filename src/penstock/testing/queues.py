@@ -13,8 +13,7 @@ from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata
 class Raw(NamedTuple):
     """A record as it lies in a topic."""
 
-    topic: str
-    offset: int
+    origin: RecordMetadata
     key: bytes | None
     value: bytes | None
     timestamp: int
@@ -36,7 +35,7 @@ class TopicQueue:
 
     def add(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
         """One more record at the end."""
-        self._waiting.append(Raw(topic, self._offset, key, value, timestamp, headers))
+        self._waiting.append(Raw(RecordMetadata(topic, 0, self._offset), key, value, timestamp, headers))
         self._offset += 1
         self._decode_head()
 
@@ -64,7 +63,7 @@ class TopicQueue:
             raw = self._waiting.popleft()
             arrival = self.intake.decode(*raw, self._partition_time)
             if arrival is not None:
-                self._head = (arrival, RecordMetadata(raw.topic, 0, raw.offset))
+                self._head = (arrival, raw.origin)
 
 
 class TopicQueues:

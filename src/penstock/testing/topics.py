@@ -57,7 +57,7 @@ class InputTopic:
 
     def pipe_pairs(self, pairs: Iterable[tuple[Any, Any]], *, start: Instant | None = None, advance: Duration = 0) -> None:
         """Pipe `(key, value)` pairs, from `start` on, `advance` apart."""
-        at = None if start is None else instant_ms(start)
+        at = None if start is None and not advance else self._now if start is None else instant_ms(start)
         for key, value in pairs:
             self.pipe(value, key=key, timestamp=at)
             if at is not None:

@@ -138,9 +138,9 @@ class Topology:
         return self
 
     def add_state_store(self, spec: StoreSpec, *processors: str) -> Topology:
-        """Declare a store and connect it to processors."""
+        """Declare a store and connect it to processors; the same declaration may be made again to connect more."""
         known = self._stores.get(spec.name)
-        if known is not None and known != spec:
+        if known is not None and known is not spec:
             raise TopologyError(f"store {spec.name!r} is declared twice ({user_line()}); give one of them another name")
         self._stores[spec.name] = spec
         for processor in processors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,9 +17,12 @@ from penstock import (
     StreamsBuilder,
     TopologyError,
     key_value_store,
+    otherwise,
+    session,
     session_store,
     timestamped_key_value_store,
     timestamped_window_store,
+    tumbling,
     versioned_store,
     window_store,
 )
@@ -181,7 +184,7 @@ class TestTimestamps:
         with (
             TopologyTestDriver(builder.build()) as driver,
             pytest.raises(
-                ProcessingError, match=r"from in at offset 0 has the timestamp -1; give events a timestamp= .*test_builder"
+                ProcessingError, match=r"from in-0 at offset 0 has the timestamp -1; give events a timestamp= .*test_builder"
             ),
         ):
             driver.pipe_raw("in", None, b"1", -1, ())
@@ -236,9 +239,68 @@ class TestStores:
             builder.build()
 
     def test_the_same_store_may_be_declared_again(self) -> None:
-        builder = StreamsBuilder()
-        builder.add_state_store(key_value_store("kept", value=int)).add_state_store(key_value_store("kept", value=int))
+        builder, kept = StreamsBuilder(), key_value_store("kept", value=int)
+        builder.add_state_store(kept).add_state_store(kept)
         assert list(builder.build().stores) == ["kept"]
+
+    def test_two_tables_do_not_share_a_store_by_accident(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream("a").group_by_key().count(store="x")
+        builder.stream("b").group_by_key().count(store="x")
+        with pytest.raises(TopologyError, match="store 'x' is declared twice"):
+            builder.build()
+
+    def test_options_that_a_table_cannot_have_are_refused(self) -> None:
+        grouped = StreamsBuilder().stream("in").group_by_key()
+        stores = Store("x", retention="1d"), Store("x", history="1d", ttl="1h"), Store("x", segment_interval="1h")
+        for store in stores:
+            with pytest.raises(TopologyError, match=r"takes no \w+= \(.*test_builder.py"):
+                grouped.count(store=store)
+        for windows in (tumbling("1m"), session("1m")):
+            with pytest.raises(TopologyError, match=r"takes no ttl="):
+                grouped.windowed_by(windows).count(store=Store("x", ttl="1h"))
+
+    def test_what_is_made_by_two_builders_cannot_meet(self) -> None:
+        here, there = StreamsBuilder(), StreamsBuilder()
+        stream, other = here.stream("a"), there.stream("b")
+        with pytest.raises(TopologyError, match="another StreamsBuilder"):
+            stream.merge(other)
+        with pytest.raises(TopologyError, match="another StreamsBuilder"):
+            stream.join(other, lambda left, right: left, within=1)
+        with pytest.raises(TopologyError, match="another StreamsBuilder"):
+            here.table("c").join(there.table("d"), lambda left, right: left)
+        with pytest.raises(TopologyError, match="another StreamsBuilder"):
+            stream.group_by_key().cogroup(lambda k, v, a: a).cogroup(other.group_by_key(), lambda k, v, a: a)
+
+    def test_many_diamonds_are_built_in_no_time(self) -> None:
+        builder = StreamsBuilder()
+        stream = builder.stream("in")
+        for _ in range(60):
+            left, right = stream.split(lambda key, value: value, otherwise)
+            stream = left.merge(right)
+        stream.to("out")
+        assert len(builder.build().nodes) == 2 + 60 * 4
+
+    def test_wrong_objects_are_refused_with_a_cure(self) -> None:
+        builder = StreamsBuilder()
+        stream, table = builder.stream("a"), builder.table("b")
+        wrong: Any = table
+        with pytest.raises(TopologyError, match=r"merge takes another stream, not KTable .*to_stream\(\)"):
+            stream.merge(wrong)
+        with pytest.raises(TopologyError, match=r"takes another table, not KStream .*to_table\(\)"):
+            table.join(cast("Any", stream), lambda left, right: left)
+        with pytest.raises(TopologyError, match="join takes a stream, a table or a global table, not str"):
+            stream.join(cast("Any", "b"), lambda left, right: left, within=1)
+        with pytest.raises(TopologyError, match=r"such as tumbling\('5m'\)"):
+            stream.group_by_key().windowed_by(cast("Any", "5m"))
+        with pytest.raises(TopologyError, match=r"suppress takes until_window_closes\(\)"):
+            table.suppress(cast("Any", "5m"))
+        with pytest.raises(TopologyError, match="there is no mapper"):
+            table.to_stream(key=int)
+        with pytest.raises(TopologyError, match="with_key= says what on= is called with"):
+            table.join(table, lambda left, right: left, with_key=True)
+        with pytest.raises(ValueError, match="close"):
+            stream.group_by_key().windowed_by(tumbling("1m")).emit_strategy(cast("Any", "on_close"))
 
     def test_each_kind_of_store_has_its_function(self) -> None:
         specs = [

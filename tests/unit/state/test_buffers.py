@@ -12,7 +12,7 @@ from penstock.errors import StateError
 from penstock.records import Headers, RecordMetadata
 from penstock.serdes import String
 from penstock.state import LaneState, OrderedSpace, StoreKind, StoreSpec, memory_engine
-from penstock.state.buffers import NEVER, ChangeBuffer, RecordBuffer, UnjoinedBuffer, Waiting, serdes_of
+from penstock.state.buffers import NEVER, ChangeBuffer, RecordBuffer, UnjoinedBuffer, Waiting
 
 HEADERS: Headers = (("a", b"\x00"), ("a", None), ("ü", b""))
 ORIGIN = RecordMetadata("topic", 3, 2**40)
@@ -35,8 +35,8 @@ def waiting(value: bytes) -> Waiting:
 
 def test_a_buffer_needs_serdes() -> None:
     with pytest.raises(StateError, match="'b' needs a serde"):
-        serdes_of(StoreSpec("b", StoreKind.RAW, String()))
-    assert serdes_of(StoreSpec("b", StoreKind.RAW, String(), String())) == (String(), String())
+        _ = StoreSpec("b", StoreKind.RAW, String()).serdes
+    assert StoreSpec("b", StoreKind.RAW, String(), String()).serdes == (String(), String())
 
 
 class TestUnjoined:
@@ -97,6 +97,39 @@ class TestRecordBuffer:
         assert next(taken)[2].value == b"2"
         del taken
         assert [record.value for _, _, record in RecordBuffer(space).take(0)] == [b"2"]
+
+    def test_what_was_taken_before_one_that_failed_does_not_come_again(self, space: OrderedSpace) -> None:
+        buffer = RecordBuffer(space)
+        for value in (b"1", b"2", b"3"):
+            buffer.add(0, b"a", waiting(value))
+
+        def join(failing: bytes) -> list[bytes]:
+            joined = []
+            for _, _, record in buffer.take(0):
+                if record.value == failing:
+                    raise ValueError(failing)
+                joined.append(record.value)
+            return joined
+
+        for failing in (b"2", b"2", b"3"):
+            with pytest.raises(ValueError, match=failing.decode()):
+                join(failing)
+        assert buffer.earliest == 0
+        assert join(b"") == [b"3"]
+        assert list(space.scan()) == []
+
+    def test_the_records_of_a_position_are_written_once(self, space: OrderedSpace) -> None:
+        buffer, written, put = RecordBuffer(space), [], space.put
+        for value in (b"1", b"2", b"3"):
+            buffer.add(0, b"a", waiting(value))
+
+        def counted(key: bytes, value: bytes | None) -> None:
+            written.append(value)
+            put(key, value)
+
+        space.put = counted
+        assert len(list(buffer.take(0))) == 3
+        assert written == [None]
 
 
 class TestChangeBuffer:
@@ -164,4 +197,42 @@ class TestChangeBuffer:
             fresh = ChangeBuffer(space)
             assert buffer.earliest == fresh.earliest
             if step == "measure":
-                assert buffer.measured == fresh.measured
+                sizes = [held.size(found) for found, held in fresh.up_to(NEVER)]
+                assert buffer.measured == fresh.measured == (len(sizes), sum(sizes))
+
+    def test_what_it_holds_is_counted_once_in_a_lanes_life(self, lane: LaneState, monkeypatch: pytest.MonkeyPatch) -> None:
+        spec = StoreSpec("buffer", StoreKind.RAW)
+        buffer = ChangeBuffer(lane.store(spec))
+        self.put(buffer, 1, b"a", b"v")
+        one = buffer.measured
+        lane.commit(0)
+        self.put(buffer, 2, b"b", b"v")
+        self.put(buffer, 3, b"a", b"longer")
+        two = buffer.measured
+        assert two[0] == 2
+        lane.commit(1)
+        again = LaneState(lane._engine)
+        monkeypatch.setattr(OrderedSpace, "prefix_scan", None)
+        assert ChangeBuffer(again.store(spec)).measured == two
+        for key, held in (buffer := ChangeBuffer(again.store(spec))).up_to(NEVER):
+            buffer.remove(key, held)
+        assert buffer.measured == (0, 0)
+        again.discard()
+        assert buffer.measured == two
+        again.roll_back()
+        assert buffer.measured == one
+
+    def test_restored_rows_are_counted_anew(self, lane: LaneState) -> None:
+        spec = StoreSpec("buffer", StoreKind.RAW)
+        self.put(ChangeBuffer(lane.store(spec)), 1, b"a", b"v")
+        rows, engine = lane.commit(0), memory_engine()
+        other = LaneState(engine)
+        buffer = ChangeBuffer(other.store(spec))
+        self.put(buffer, 2, b"b", b"v")
+        count, size = buffer.measured
+        assert count == 1
+        other.commit(0)
+        other = LaneState(engine)
+        other.store(spec)
+        other.restore(rows)
+        assert ChangeBuffer(other.store(spec)).measured == (2, 2 * size)

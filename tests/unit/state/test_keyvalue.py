@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import StateError
+from penstock.errors import SerializationError, StateError
 from penstock.records import ValueAndTimestamp
 from penstock.serdes import Int64, Json, String
 from penstock.state import StoreKind, StoreSpec
@@ -51,6 +51,10 @@ def test_ranges_are_inclusive_and_ordered_by_bytes(home: Home, committed: bool) 
     assert [key for key, _ in store.range(None, "a")] == ["", "a"]
     assert [key for key, _ in store.range("b", None)] == ["b", "c" * 600, "ä"]
     assert [key for key, _ in store.range("", "")] == [""]
+    assert [key for key, _ in store.range(to_key="a")] == ["", "a"]
+    assert [key for key, _ in store.range()] == everything
+    assert [key for key, _ in store.reverse_range("b")] == ["ä", "c" * 600, "b"]
+    assert [key for key, _ in store.prefix_scan("a")] == ["a", "ab"]
     assert [key for key, _ in store.prefix_scan("a", str.encode)] == ["a", "ab"]
     assert [key for key, _ in store.prefix_scan("", str.encode)] == everything
     assert list(store.prefix_scan(b"\xff\xff", bytes)) == []
@@ -65,6 +69,9 @@ def test_it_feels_like_a_dict(home: Home) -> None:
     assert "a" in store
     assert "z" not in store
     assert list(store) == ["a", "b"]
+    assert list(store.keys()) == ["a", "b"]
+    assert list(store.values()) == ["1", "2"]
+    assert dict(store) == {"a": "1", "b": "2"}
     assert len(store) == 2
     assert store
     assert store.pop("a") == "1"
@@ -146,6 +153,11 @@ def test_a_timestamped_store_keeps_values_with_their_times(home: Home, options: 
     assert [key for key, _ in store.reverse_range("b", "d")] == ["d", "b"]
     assert list(store.entries.range("d", None)) == [("d", ({"n": 4}, 7)), ("e", ({"n": 5}, 8))]
     assert store.entries.get("d") == ValueAndTimestamp({"n": 4}, 7)
+    assert ("d" in store.entries, "z" in store.entries, store.entries.get("z")) == (True, False, None)
+    assert list(store.values()) == [{"n": 1}, {"n": 2}, {"n": 4}, {"n": 5}]
+    assert next(store.entries.values()) == ({"n": 1}, 5)
+    with pytest.raises(TypeError, match=r"put\(key, value, timestamp\)"):
+        store["a"] = {"n": 9}
     assert store.delete("d") == ValueAndTimestamp({"n": 4}, 7)
     assert store.delete("d") is None
     store.put("e", None, 9)
@@ -165,20 +177,28 @@ def test_timestamped_bytes_are_javas(home: Home) -> None:
     assert rows == {"t": {b"k": bytes.fromhex("0000000000000007" + "0000000000000102")}}
 
 
+class Counting(Json):
+    """Counts the values it makes bytes of."""
+
+    made = 0
+
+    @property
+    def serialize(self) -> Any:
+        write = Json().serialize
+
+        def counted(value: Any) -> bytes:
+            Counting.made += 1
+            return write(value)
+
+        return counted
+
+
+@pytest.fixture(autouse=True)
+def _count_from_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Counting, "made", 0)
+
+
 def test_a_cached_store_makes_bytes_of_a_key_once(home: Home) -> None:
-    class Counting(Json):
-        made = 0
-
-        @property
-        def serialize(self) -> Any:
-            write = Json().serialize
-
-            def counted(value: Any) -> bytes:
-                Counting.made += 1
-                return write(value)
-
-            return counted
-
     lane = home.lane()
     store = lane.store(timestamped(value=Counting(), cached=True))
     for number in range(10):
@@ -188,6 +208,61 @@ def test_a_cached_store_makes_bytes_of_a_key_once(home: Home) -> None:
     lane.commit(0)
     assert Counting.made == 1
     assert store.get("k") == 9
+
+
+def test_a_scan_of_a_cached_store_makes_bytes_of_what_was_put_since_the_last(home: Home) -> None:
+    store = home.lane().store(timestamped(value=Counting(), cached=True))
+    for number in range(10):
+        store.put(f"{number}", number, number)
+    assert store.entries.get("3") == (3, 3)
+    assert Counting.made == 0
+    for _ in range(3):
+        assert len(store) == 10
+    assert Counting.made == 10
+    store.put("3", 30, 30)
+    store.put("9", 90, 90)
+    store.put("new", 1, 1)
+    # A put need not be a call: who aggregates does the same on what is held.
+    store.held["4"] = (40, 40, *store.held.pop("4")[2:])
+    store.put("5", None, 50)
+    for _ in range(3):
+        assert list(store.values()) == [0, 1, 2, 30, 40, 6, 7, 8, 90, 1]
+    assert Counting.made == 14
+    store.settle()
+    store.put("3", 31, 31)
+    assert dict(store.range("3", "3")) == {"3": 31}
+
+
+def test_old_values_are_those_before_the_first_put_however_often_it_was_scanned(home: Home) -> None:
+    sent: list[Any] = []
+    lane = home.lane()
+    store = lane.store(timestamped(cached=True))
+    store.put("a", 1, 1)
+    store.put("b", 1, 1)
+    lane.commit(0)
+    for number in (2, 3, 4):
+        store.put("a", number, number)
+        assert dict(store)["a"] == number
+        assert len(store) == 2
+    store.put("b", 5, 5)
+    store.flush(lambda *record: sent.append(record), True)
+    assert sent == [("a", (4, 1, True), 4, ()), ("b", (5, 1, True), 5, ())]
+
+
+@pytest.mark.parametrize("key", [String(), Json()], ids=["told apart by themselves", "told apart by their bytes"])
+def test_a_value_that_cannot_be_written_at_the_flush_is_told_by_its_key(home: Home, key: Any) -> None:
+    lane = home.lane()
+    store = lane.store(timestamped(cached=True, key=key))
+    store.put("good", 1, 1)
+    store.put("bad", object(), 2)
+    store.put("later", 1, 3)
+    with pytest.raises(SerializationError, match="store 'table', key 'bad'"):
+        len(store)
+    with pytest.raises(SerializationError, match="store 'table', key 'bad'") as raised:
+        lane.commit(0)
+    assert raised.value.__cause__ is not None
+    store.put("bad", 2, 2)
+    assert dict(store) == {"good": 1, "bad": 2, "later": 1}
 
 
 @pytest.mark.parametrize("key", [String(), Json()], ids=["told apart by themselves", "told apart by their bytes"])

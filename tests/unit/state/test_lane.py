@@ -107,6 +107,19 @@ def test_an_open_epoch_is_not_rolled_over(home: Home) -> None:
         lane.roll_back()
 
 
+def test_what_a_cached_store_holds_is_not_rolled_over(home: Home) -> None:
+    lane = home.lane()
+    table = lane.store(timestamped(cached=True))
+    table.put("k", 1, 1)
+    lane.commit(0)
+    table.put("k", 2, 2)
+    with pytest.raises(StateError, match="commit or discard"):
+        lane.roll_back()
+    lane.discard()
+    lane.roll_back()
+    assert (lane.epoch, table.get("k")) == (-1, None)
+
+
 def test_the_epoch_before_can_be_read_while_the_owner_is_ahead(home: Home) -> None:
     lane = home.lane()
     store, table, count = lane.store(raw()), lane.store(timestamped(cached=True)), lane.registers.register("count", 0)
@@ -146,8 +159,16 @@ def test_a_view_is_for_reading_only(home: Home) -> None:
         view.commit(1)
     with pytest.raises(StateError, match="cannot be written"):
         view.space("raw").expire(b"k", b"1")
+    with pytest.raises(StateError, match="cannot be rolled back"):
+        view.roll_back()
+    with pytest.raises(StateError, match="cannot be restored"):
+        view.restore([StoreChanges("raw", [b"k"], [b"2"])])
     view.discard()
     assert view.store(raw()).get(b"k") == b"1"
+    view.close()
+    lane.store(raw()).put(b"k", b"2")
+    lane.commit(1)
+    assert (lane.epoch, lane.store(raw()).get(b"k")) == (1, b"2")
 
 
 def test_changelog_rows_are_those_of_logged_stores_and_real_changes(home: Home) -> None:

@@ -100,7 +100,7 @@ class TestTopics:
         builder.stream("in", value=int, name="numbers").to("out")
         with TopologyTestDriver(builder.build()) as driver:
             with pytest.raises(
-                ProcessingError, match=r"(?s)numbers cannot read the record from in at offset 0.*test_driver.py"
+                ProcessingError, match=r"(?s)numbers cannot read the record from in-0 at offset 0.*test_driver.py"
             ) as caught:
                 driver.input("in", value=bytes).pipe(b"no number")
             assert isinstance(caught.value.__cause__, SerializationError)
@@ -111,7 +111,7 @@ class TestTopics:
         with (
             TopologyTestDriver(builder.build()) as driver,
             pytest.raises(
-                ProcessingError, match=r"(?s)timestamp extractor of events failed .*in at offset 0: KeyError.*test_driver.py"
+                ProcessingError, match=r"(?s)timestamp extractor of events failed .*in-0 at offset 0: KeyError.*test_driver.py"
             ),
         ):
             driver.input("in").pipe({})

@@ -165,20 +165,19 @@ class TestStores:
         assert node.stores == ("kept",)
 
     def test_stores_are_for_processors(self) -> None:
-        topology = source()
         for name in ("in", "nobody"):
             with pytest.raises(TopologyError, match=rf"there is no processor '{name}' to connect stores to \(.*test_topology.py"):
-                topology.add_state_store(key_value_store("kept"), name)
+                source().add_state_store(key_value_store("kept"), name)
 
     def test_a_store_is_declared_before_it_is_connected(self) -> None:
         with pytest.raises(TopologyError, match=r"store 'kept' is not declared \(.*test_topology.py.*add_state_store"):
             source().add_processor("keep", Keep, "in", stores=["kept"])
 
     def test_a_store_is_declared_once(self) -> None:
-        topology = source().add_state_store(key_value_store("kept"))
-        topology.add_state_store(key_value_store("kept"))
+        kept = key_value_store("kept")
+        topology = source().add_state_store(kept).add_state_store(kept)
         with pytest.raises(TopologyError, match=r"store 'kept' is declared twice \(.*test_topology.py"):
-            topology.add_state_store(key_value_store("kept", value=str))
+            topology.add_state_store(key_value_store("kept"))
 
     def test_a_global_store_is_seen_whole_by_every_processor(self) -> None:
         topology = Topology().add_global_store(

@@ -1,0 +1,67 @@
+"""Operators keep nothing: a lane that is bound anew for every epoch, as on Spark, gives what one long-lived lane gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance import run as runner
+from conformance.generator import generate
+from conformance.regressions import regressions
+from conformance.spec import Case
+from penstock import Processor, PunctuationType, Record, StreamsBuilder
+from penstock.testing import TopologyTestDriver
+
+
+class RebindingDriver(TopologyTestDriver):
+    """A test driver that forgets everything but what was committed, after every record."""
+
+    def _commit(self) -> None:
+        super()._commit()
+        self._bind()
+
+
+def without_user_objects(cases: list[Case]) -> list[Case]:
+    """What a processor keeps on itself is lost, and should be; built-in operators have no such excuse."""
+    return [case for case in cases if not any("process" in op.verb or "transform" in op.verb for op in case.ops)]
+
+
+CASES = without_user_objects([*regressions(), *generate(17, 250)])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_a_lane_bound_anew_for_every_record_gives_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = runner.run(case)
+    monkeypatch.setattr(runner, "TopologyTestDriver", RebindingDriver)
+    assert runner.run(case) == expected
+
+
+class Timers(Processor[Any, Any, Any, Any]):
+    def init(self, context: Any) -> None:
+        super().init(context)
+        for kind in PunctuationType:
+            context.schedule("10s", kind, lambda time, kind=kind: context.forward(Record("t", f"{kind.value} {time}", time)))
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self.context.forward(record.with_value(f"at {self.context.current_stream_time_ms()}"))
+
+
+@pytest.mark.parametrize("driver_class", [TopologyTestDriver, RebindingDriver])
+def test_punctuators_go_on_where_the_last_epoch_ended(driver_class: type[TopologyTestDriver]) -> None:
+    builder = StreamsBuilder(value=str)
+    builder.stream("in").process(Timers).to("out")
+    with driver_class(builder.build(), wall_clock=0) as driver:
+        for time in (1_000, 5_000, 12_000, 11_000):
+            driver.input("in").pipe("x", timestamp=time)
+        for _ in range(3):
+            driver.advance_wall_clock("6s")
+        assert driver.output("out").values() == [
+            "at 1000",
+            "stream_time 1000",
+            "at 5000",
+            "at 12000",
+            "stream_time 12000",
+            "at 12000",
+            "wall_clock_time 12000",
+        ]

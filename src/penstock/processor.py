@@ -72,7 +72,7 @@ class Host(Protocol):
         """How to read the table that the named node produces."""
 
     def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        """Report that the node's user code failed on a record: raises, unless the handler says to go on without it."""
+        """Report that the node's code failed on a record; raises an error that names node, line and record."""
 
     def dropped(self, reason: str) -> None:
         """Count a record that the node skipped by its semantics (null key, late, expired)."""
@@ -182,7 +182,10 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
     context: ProcessorContext[KOut, VOut]
 
     def init(self, context: ProcessorContext[KOut, VOut]) -> None:
-        """Called once before the first record; override to look up stores and schedule punctuators."""
+        """Called before the first record of an epoch; override to look up stores and schedule punctuators.
+
+        A lane may be bound anew for every epoch: what must outlive one belongs in a store, not on `self`.
+        """
         self.context = context
 
     def process(self, record: Record[KIn, VIn]) -> None:
@@ -203,7 +206,7 @@ class ValueTransformer(Generic[KIn, VIn, VOut]):
     context: ProcessorContext[Any, Any]
 
     def init(self, context: ProcessorContext[Any, Any]) -> None:
-        """Called once before the first value."""
+        """Called before the first value of an epoch."""
         self.context = context
 
     def transform(self, key: KIn, value: VIn) -> VOut:

@@ -1,7 +1,7 @@
-"""Everything Penstock raises.
+"""What Penstock raises where no built-in exception says it better.
 
 PenstockError
-├── TopologyError          the topology cannot be built: names the user's line and the cure
+├── TopologyError          the topology cannot be built: says the cure
 ├── ProcessingError        user code failed on a record: names node, user's line, topic-partition-offset
 ├── SerializationError     bytes could not become a value, or a value bytes
 └── StateError             a store was asked for something it cannot do

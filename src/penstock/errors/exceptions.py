@@ -18,7 +18,7 @@ class TopologyError(PenstockError):
 
 
 class ProcessingError(PenstockError):
-    """User code failed on a record and the handler did not let it pass."""
+    """A node failed on a record; names the node, the user's line and where the record came from."""
 
     code = "processing"
 

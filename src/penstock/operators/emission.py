@@ -1,7 +1,8 @@
 """When a table's change leaves its node: at once, or (cached) once per key when the epoch is flushed.
 
-Stores are written at once either way. Caching, as in Kafka Streams, is only about what downstream gets to see: the
-last change of a key since the previous flush, in the order of the last writes, against the value before the first.
+Caching, as in Kafka Streams, is about what downstream gets to see: the last change of a key since the previous flush, in
+the order of the last writes, against the value before the first. Here window, session and expiring stores are written at
+once and only their emission waits; key-value tables hold their changes themselves (`state.CachedKeyValueStore`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from penstock.processor import Host, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, Windowed
 from penstock.timing import MAX_MS, TimeWindows, UnlimitedWindows, Windows
 
-_new = tuple.__new__  # half the price of Windowed(...) and Change(...), once per record and window
+_new = tuple.__new__  # cheaper than Windowed(...) and Change(...), once per record and window
 
 
 @dataclass(frozen=True, slots=True)

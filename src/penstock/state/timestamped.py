@@ -22,7 +22,7 @@ V = TypeVar("V")
 _time = Struct(">q")
 _pack = _time.pack
 _unpack_from = _time.unpack_from
-_new = tuple.__new__  # half the price of ValueAndTimestamp(...), and this is the hot path
+_new = tuple.__new__  # cheaper than ValueAndTimestamp(...), and this is the hot path
 
 
 def value_decoder(deserialize: Callable[[bytes], V]) -> Callable[[bytes], V]:

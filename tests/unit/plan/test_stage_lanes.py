@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from penstock import StreamsBuilder, Topology
 from penstock.lanes.lane import Lane
 from penstock.plan import plan
@@ -21,7 +23,7 @@ def test_each_stage_of_a_foreign_key_join_is_a_lane() -> None:
     stages = plan(topology).stages
     assert len(stages) == 3
     state = LaneState(memory_engine())
-    arrived = {"orders": [("o1", "a book")], "customers": [("a", "nn")]}
+    arrived: dict[str, list[Any]] = {"orders": [("o1", "a book")], "customers": [("a", "nn")]}
     for stage in stages:
         nodes = [topology.nodes[name] for name in stage.nodes]
         lane = Lane(nodes, topology.stores, state, wall_clock=lambda: 0, tables=topology.nodes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
@@ -342,7 +342,22 @@ class KStream(Generic[K, V]):
         name: str | None = ...,
     ) -> KStream[K, V3]: ...
 
-    def join(self, other: Any, joiner: Callable[..., Any], **options: Any) -> KStream[K, Any]:
+    def join(
+        self,
+        other: Any,
+        joiner: Callable[..., Any],
+        *,
+        within: Duration | tuple[Duration, Duration] | None = None,
+        grace: Duration | None = None,
+        on: Callable[[K, V], Any] | None = None,
+        with_key: bool = False,
+        key: Any = None,
+        value: Any = None,
+        other_value: Any = None,
+        name: str | None = None,
+        store_name: str | None = None,
+        logging: bool | Mapping[str, str] | None = None,
+    ) -> KStream[K, Any]:
         """Join with a stream (`within=`), a table, or a global table (`on=`); only matches come out.
 
         `joiner(left, right)` makes the result, `joiner(key, left, right)` with `with_key=True`. `within` is how far apart
@@ -355,15 +370,93 @@ class KStream(Generic[K, V]):
             >>> orders, payments = builder.stream("orders"), builder.stream("payments")
             >>> paid = orders.join(payments, lambda order, payment: {**order, **payment}, within="10m", grace="1m")
         """
-        return stream_joins.join(self, other, joiner, "inner", user_line(), **options)
+        return stream_joins.join(
+            self,
+            other,
+            joiner,
+            "inner",
+            user_line(),
+            within=within,
+            grace=grace,
+            on=on,
+            with_key=with_key,
+            key=key,
+            value=value,
+            other_value=other_value,
+            name=name,
+            store_name=store_name,
+            logging=logging,
+        )
 
-    def left_join(self, other: Any, joiner: Callable[..., Any], **options: Any) -> KStream[K, Any]:
+    def left_join(
+        self,
+        other: Any,
+        joiner: Callable[..., Any],
+        *,
+        within: Duration | tuple[Duration, Duration] | None = None,
+        grace: Duration | None = None,
+        on: Callable[[K, V], Any] | None = None,
+        with_key: bool = False,
+        key: Any = None,
+        value: Any = None,
+        other_value: Any = None,
+        name: str | None = None,
+        store_name: str | None = None,
+        logging: bool | Mapping[str, str] | None = None,
+    ) -> KStream[K, Any]:
         """As `join`, but every left record comes out: without a match the joiner gets None on the right."""
-        return stream_joins.join(self, other, joiner, "left", user_line(), **options)
+        return stream_joins.join(
+            self,
+            other,
+            joiner,
+            "left",
+            user_line(),
+            within=within,
+            grace=grace,
+            on=on,
+            with_key=with_key,
+            key=key,
+            value=value,
+            other_value=other_value,
+            name=name,
+            store_name=store_name,
+            logging=logging,
+        )
 
-    def outer_join(self, other: KStream[K, V2], joiner: Callable[..., V3], **options: Any) -> KStream[K, V3]:
+    def outer_join(
+        self,
+        other: KStream[K, V2],
+        joiner: Callable[..., V3],
+        *,
+        within: Duration | tuple[Duration, Duration] | None = None,
+        grace: Duration | None = None,
+        on: Callable[[K, V], Any] | None = None,
+        with_key: bool = False,
+        key: Any = None,
+        value: Any = None,
+        other_value: Any = None,
+        name: str | None = None,
+        store_name: str | None = None,
+        logging: bool | Mapping[str, str] | None = None,
+    ) -> KStream[K, V3]:
         """As `join` with a stream, but every record of both sides comes out."""
-        return stream_joins.join(self, other, joiner, "outer", user_line(), **options)
+        return stream_joins.join(
+            self,
+            other,
+            joiner,
+            "outer",
+            user_line(),
+            within=within,
+            grace=grace,
+            on=on,
+            with_key=with_key,
+            key=key,
+            value=value,
+            other_value=other_value,
+            name=name,
+            store_name=store_name,
+            logging=logging,
+        )
 
     # ---- processors -----------------------------------------------------------------------------------------------
 

@@ -206,7 +206,17 @@ class KTable(Generic[K, V]):
         place = self._place.moved(node_name, node, key=given_serde(key), value=given_serde(value))
         return place.draft.handles.grouped_table(place, name)
 
-    def join(self, other: KTable[Any, V2], joiner: Callable[[V, V2], V3], **options: Any) -> KTable[K, V3]:
+    def join(
+        self,
+        other: KTable[Any, V2],
+        joiner: Callable[[V, V2], V3],
+        *,
+        on: Callable[..., Any] | None = None,
+        with_key: bool = False,
+        store: str | Store | None = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KTable[K, V3]:
         """Join with another table, by key or (`on=`) by a foreign key.
 
         `joiner(left, right)` makes the result. With `on`, `on(value)` (`on(key, value)` with `with_key=True`) extracts from
@@ -218,15 +228,38 @@ class KTable(Generic[K, V]):
             >>> orders, customers = builder.table("orders"), builder.table("customers")
             >>> full = orders.join(customers, lambda order, customer: {**order, **customer}, on=lambda order: order["customer"])
         """
-        return table_joins.join(self, other, joiner, "inner", user_line(), **options)
+        return table_joins.join(
+            self, other, joiner, "inner", user_line(), on=on, with_key=with_key, store=store, value=value, name=name
+        )
 
-    def left_join(self, other: KTable[Any, V2], joiner: Callable[[V, V2 | None], V3], **options: Any) -> KTable[K, V3]:
+    def left_join(
+        self,
+        other: KTable[Any, V2],
+        joiner: Callable[[V, V2 | None], V3],
+        *,
+        on: Callable[..., Any] | None = None,
+        with_key: bool = False,
+        store: str | Store | None = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KTable[K, V3]:
         """As `join`, but every entry of this table has a result: without a match the joiner gets None on the right."""
-        return table_joins.join(self, other, joiner, "left", user_line(), **options)
+        return table_joins.join(
+            self, other, joiner, "left", user_line(), on=on, with_key=with_key, store=store, value=value, name=name
+        )
 
-    def outer_join(self, other: KTable[K, V2], joiner: Callable[[V | None, V2 | None], V3], **options: Any) -> KTable[K, V3]:
-        """As `join`, but every entry of both tables has a result."""
-        return table_joins.join(self, other, joiner, "outer", user_line(), **options)
+    def outer_join(
+        self,
+        other: KTable[K, V2],
+        joiner: Callable[[V | None, V2 | None], V3],
+        *,
+        on: Callable[..., Any] | None = None,
+        store: str | Store | None = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KTable[K, V3]:
+        """As `join` by key, but every entry of both tables has a result; there is none by foreign key."""
+        return table_joins.join(self, other, joiner, "outer", user_line(), on=on, store=store, value=value, name=name)
 
     # ---- inside the room ------------------------------------------------------------------------------------------
 

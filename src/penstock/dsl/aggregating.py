@@ -116,7 +116,7 @@ def aggregated(
     versioned = kept.is_versioned if grace_ms is None else False
     node = draft.add(DraftNode(name, line, write, output_versioned=versioned, grace_ms=grace_ms), parent)
     place = group.place.moved(name, node, rekeyed=False, key=key, value=spec.value, sources=sources)
-    return draft.handles.table(place, table, kept.store_name if kept.is_queryable else None)
+    return draft.handles.table(place, table, kept.queryable_name)
 
 
 def kept_as(

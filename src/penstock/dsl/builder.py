@@ -234,7 +234,7 @@ class StreamsBuilder:
 
         node = draft.add(DraftNode(name, line, write, output_versioned=kept.is_versioned))
         place = Place(draft, node, name, kept.key, kept.value, frozenset({source_name}))
-        return KTable(place, table, kept.store_name if kept.is_queryable else None)
+        return KTable(place, table, kept.queryable_name)
 
     def global_table(
         self,

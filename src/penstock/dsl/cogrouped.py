@@ -122,7 +122,7 @@ class CogroupedKStream(Generic[K, A]):
         key = kept.key if plan is None else plan.key
         first = self._parts[0][0].place
         place = replace(first, node=node, name=merge, key=key, value=spec.value, sources=frozenset({merge}), rekeyed=False)
-        return draft.handles.table(place, table, kept.store_name if kept.is_queryable else None)
+        return draft.handles.table(place, table, kept.queryable_name)
 
 
 def _part_operator(plan: WindowPlan | None, initializer: Callable[[], Any], aggregator: Callable[..., Any]) -> Operate:

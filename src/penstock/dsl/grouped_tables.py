@@ -94,7 +94,7 @@ class KGroupedTable(Generic[K, V]):
 
         aggregate = draft.add(DraftNode(name, line, write, output_versioned=kept.is_versioned), node)
         place = here.moved(name, aggregate, rekeyed=False, key=kept.key, value=kept.value, sources=frozenset({source}))
-        return draft.handles.table(place, table, kept.store_name if kept.is_queryable else None)
+        return draft.handles.table(place, table, kept.queryable_name)
 
     def _exchange(self, topic: str, sink: str, source: str, line: Line) -> DraftNode:
         key = self._place.key or self._place.draft.default_key

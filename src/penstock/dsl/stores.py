@@ -51,6 +51,11 @@ class Materialized:
     value: Serde[Any] | None
 
     @property
+    def queryable_name(self) -> str | None:
+        """The name to query the table by, None if it was given none."""
+        return self.store_name if self.is_queryable else None
+
+    @property
     def is_versioned(self) -> bool:
         """Whether the table keeps its history."""
         return self.options.history is not None
@@ -62,7 +67,7 @@ class Materialized:
             "key": self.key if self.key is not None else draft.default_key,
             "value": self.value if self.value is not None else draft.default_value,
             "logged": logging is not False,
-            "changelog_config": tuple(sorted(logging.items())) if isinstance(logging, Mapping) else (),
+            "changelog_config": changelog_config(logging),
         }
 
     def table_spec(self, draft: Draft) -> StoreSpec:
@@ -129,6 +134,11 @@ class Materialized:
         return retention_ms
 
 
+def changelog_config(logging: bool | Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    """The settings of a changelog topic, where `logging=` gives some."""
+    return tuple(sorted(logging.items())) if isinstance(logging, Mapping) else ()
+
+
 def materialized(draft: Draft, store: str | Store | None, prefix: str, *, queryable: bool = False) -> Materialized:
     """Resolve what a verb was given as `store=`; a name is generated if there is none."""
     options = Store(store) if isinstance(store, str) else store or Store()
@@ -139,8 +149,8 @@ def materialized(draft: Draft, store: str | Store | None, prefix: str, *, querya
 
 
 def _spec(kind: StoreKind, name: str, key: Any, value: Any, logging: bool | Mapping[str, str], **options: Any) -> StoreSpec:
-    config = tuple(sorted(logging.items())) if isinstance(logging, Mapping) else ()
-    options |= {"key": serde_of(key), "value": serde_of(value), "logged": logging is not False, "changelog_config": config}
+    options |= {"key": serde_of(key), "value": serde_of(value), "logged": logging is not False}
+    options["changelog_config"] = changelog_config(logging)
     return StoreSpec(name=name, kind=kind, **options)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.place import Place, given_serde
+from penstock.dsl.stores import changelog_config
 from penstock.errors import TopologyError
 from penstock.operators.joins import JoinWindowStore, StreamStreamJoin, join_store_specs
 from penstock.operators.stateless import PassThrough
@@ -126,7 +127,7 @@ def _with_stream(
         left_value=value or here.value or draft.default_value,
         right_value=other_value or there.value or draft.default_value,
         logged=logging is not False,
-        changelog_config=tuple(sorted(logging.items())) if isinstance(logging, Mapping) else (),
+        changelog_config=changelog_config(logging),
     )
 
     def window(name: str, number: int) -> DraftNode:

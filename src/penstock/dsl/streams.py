@@ -277,7 +277,7 @@ class KStream(Generic[K, V]):
         write = source_table_write(here.draft, name, table, line)
         node = here.draft.add(DraftNode(name, line, write, output_versioned=kept.is_versioned), parent)
         place = here.moved(name, node, rekeyed=False, key=kept.key, value=kept.value, sources=sources)
-        return here.draft.handles.table(place, table, kept.store_name if kept.is_queryable else None)
+        return here.draft.handles.table(place, table, kept.queryable_name)
 
     # ---- grouping -------------------------------------------------------------------------------------------------
 

@@ -154,7 +154,7 @@ def _by_foreign_key(
     write = source_table_write(here.draft, result, table, line)
     node = here.draft.add(DraftNode(result, line, write, output_versioned=kept.is_versioned), resolved)
     place = here.moved(result, node, value=kept.value, sources=here.sources | {response.name})
-    return here.draft.handles.table(place, table, kept.store_name if kept.is_queryable else None)
+    return here.draft.handles.table(place, table, kept.queryable_name)
 
 
 _FK = "KTABLE-FK-JOIN-"

@@ -66,7 +66,7 @@ class NodeHost:
 
     def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         """User code failed."""
-        self._lane.fail(self._node, error, key, headers)
+        self._lane.fail(self._node, error, key)
 
     def dropped(self, reason: str) -> None:
         """A record was skipped."""
@@ -80,16 +80,7 @@ class NodeHost:
 
     def on_flush(self, store: str, flush: Callable[[], None]) -> None:
         """When the epoch ends."""
-
-        def attributed() -> None:
-            try:
-                flush()
-            except ATTRIBUTED:
-                raise
-            except Exception as error:
-                self._lane.fail(self._node, error, None, ())
-
-        self._lane.on_flush(store, attributed)
+        self._lane.on_flush(store, lambda: self._attributed(flush))
 
     def on_start(self, start: Callable[[], None]) -> None:
         """When the lane is bound."""
@@ -136,18 +127,10 @@ class NodeHost:
         else:
             due = 0 if by_stream_time else now + interval_ms
 
-        def guarded(timestamp: int) -> None:
-            try:
-                punctuate(timestamp)
-            except ATTRIBUTED:
-                raise
-            except Exception as error:
-                lane.fail(self._node, error, None, ())
-
         self._schedules += 1
         register = lane.register(f"{self.node}/punctuator {self._schedules}", due)
         is_new = register.value == due
-        schedule = Schedule(register, interval_ms, guarded)
+        schedule = Schedule(register, interval_ms, lambda time: self._attributed(lambda: punctuate(time)))
         if is_new and start_ms is not None and start_ms < now != NO_TIMESTAMP:
             schedule.advance(now)
         (lane.stream_time_punctuators if by_stream_time else lane.wall_clock_punctuators).add(schedule)
@@ -168,3 +151,12 @@ class NodeHost:
     def wall_clock(self) -> int:
         """The host's clock."""
         return self._lane.wall_clock()
+
+    def _attributed(self, call: Callable[[], None]) -> None:
+        """What runs between records fails in the node's name too."""
+        try:
+            call()
+        except ATTRIBUTED:
+            raise
+        except Exception as error:
+            self._lane.fail(self._node, error, None)

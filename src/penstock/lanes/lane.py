@@ -177,7 +177,7 @@ class Lane:
         """Count a record that semantics told a node to skip."""
         self.dropped[node, reason] = self.dropped.get((node, reason), 0) + 1
 
-    def fail(self, node: Node, error: Exception, key: Any, headers: Headers) -> None:
+    def fail(self, node: Node, error: Exception, key: Any) -> None:
         """End the lane with an error that names the node, the user's line and the record."""
         origin = self.metadata
         where = "a timer or a cache" if origin is None else "{}-{} at offset {}".format(*origin)

@@ -28,7 +28,7 @@ def bind_sink(node: SinkNode, lane: Lane, send: Callable[[Row], None], partition
             value_bytes = None if value is None else serialize_value(value)
             send(_new(Row, (topic, key_bytes, value_bytes, timestamp, headers, None, exchange)))
         except Exception as error:
-            lane.fail(node, error, key, headers)
+            lane.fail(node, error, key)
 
     def send_routed(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         try:
@@ -43,7 +43,7 @@ def bind_sink(node: SinkNode, lane: Lane, send: Callable[[Row], None], partition
         except ATTRIBUTED:
             raise
         except Exception as error:
-            lane.fail(node, error, key, headers)
+            lane.fail(node, error, key)
 
     return send_plain if isinstance(topic, str) and partitioner is None else send_routed
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import ATTRIBUTED
+from penstock.operators.drops import NULL_KEY_OR_VALUE
 from penstock.operators.tables import keeper, stored_view
 from penstock.processor import Host, TableOperator, View
 from penstock.records import Headers, Process
 from penstock.state import CachedKeyValueStore
-
-NULL_KEY_OR_VALUE = "null key or value"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from penstock.errors import ATTRIBUTED
+from penstock.operators.drops import NULL_KEY
 from penstock.processor import Host, Operator
 from penstock.records import Change, Headers, Process
 from penstock.serdes import Serde, SerializationError
@@ -269,7 +270,7 @@ class ForeignTableJoin(Operator):
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:
                 if key is None:
-                    dropped("null key")
+                    dropped(NULL_KEY)
                     return
                 if versioned and not change[2]:
                     dropped("out of order")

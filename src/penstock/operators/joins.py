@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.errors import ATTRIBUTED
+from penstock.operators.drops import NULL_KEY_OR_VALUE
 from penstock.processor import Host, Operator
 from penstock.records import Headers, Process
 from penstock.serdes import Serde
@@ -19,8 +20,6 @@ from penstock.timing import JoinWindows
 
 Joiner = Callable[[Any, Any, Any], Any]
 """`joiner(key, left, right)`."""
-
-NULL = "null key or value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ class StreamStreamJoin(Operator):
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 if key is None or value is None:
-                    dropped(NULL)
+                    dropped(NULL_KEY_OR_VALUE)
                     return
                 for met, other in fetch(key, max(0, timestamp - before), max(0, timestamp + after)):
                     forward(key, join(key, value, other), max(met, timestamp), headers)
@@ -115,7 +114,7 @@ class StreamStreamJoin(Operator):
                     if waits and value is not None:
                         forward(key, join(key, value, None), timestamp, headers)
                     else:
-                        dropped(NULL)
+                        dropped(NULL_KEY_OR_VALUE)
                     return
                 if timestamp == now:
                     unjoined.emit(now, after, headers)

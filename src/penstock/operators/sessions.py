@@ -7,15 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import ATTRIBUTED
-from penstock.operators.window_emission import (
-    EXPIRED_WINDOW,
-    NULL_KEY,
-    EmitClosed,
-    last_close_time,
-    no_history,
-    own_old_value,
-    updates,
-)
+from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY
+from penstock.operators.window_emission import EmitClosed, last_close_time, no_history, own_old_value, updates
 from penstock.processor import Host, TableOperator, View
 from penstock.records import NO_HEADERS, Change, Headers, Process, ValueAndTimestamp, Windowed
 from penstock.timing import SessionWindows

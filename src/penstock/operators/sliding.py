@@ -12,15 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import ATTRIBUTED
-from penstock.operators.window_emission import (
-    EXPIRED_WINDOW,
-    NULL_KEY_OR_VALUE,
-    Bounds,
-    closed_windows,
-    own_old_value,
-    updates,
-    window_view,
-)
+from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY_OR_VALUE
+from penstock.operators.window_emission import Bounds, closed_windows, own_old_value, updates, window_view
 from penstock.processor import Host, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp, Windowed
 from penstock.timing import SlidingWindows

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.errors import ATTRIBUTED
+from penstock.operators.drops import NULL_KEY
 from penstock.operators.tables import dated, keeper, old_value_reader, stored_view, unversioned
 from penstock.processor import Host, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp
@@ -42,7 +43,7 @@ class TableJoinSide(TableOperator):
             try:
                 new, old, is_latest = change
                 if key is None:
-                    dropped("null key")
+                    dropped(NULL_KEY)
                     return
                 if versioned and not is_latest:
                     dropped("out of order")

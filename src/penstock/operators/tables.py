@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 from penstock.errors import ATTRIBUTED, StateError, TopologyError
+from penstock.operators.drops import NULL_KEY
 from penstock.operators.emission import emitter
 from penstock.operators.processing import Context
 from penstock.processor import Host, Operator, TableOperator, ValueTransformer, View
@@ -128,7 +129,7 @@ class TableSource(TableOperator):
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 if key is None:
-                    dropped("null key")
+                    dropped(NULL_KEY)
                 elif keep is None:
                     forward(key, Change(value), timestamp, headers)
                 else:

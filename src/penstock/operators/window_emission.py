@@ -10,10 +10,6 @@ from penstock.operators.emission import Emit, emitter, immediate
 from penstock.processor import Host, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp, Windowed
 
-NULL_KEY = "null key"
-NULL_KEY_OR_VALUE = "null key or value"
-EXPIRED_WINDOW = "expired window"
-
 EmitClosed = Callable[[int, Headers], None]
 """`emit_closed(close_time, headers)`: send on every window that ended before `close_time` and was not sent yet."""
 

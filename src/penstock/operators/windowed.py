@@ -7,16 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import ATTRIBUTED, TopologyError
-from penstock.operators.window_emission import (
-    EXPIRED_WINDOW,
-    NULL_KEY,
-    Bounds,
-    EmitClosed,
-    closed_windows,
-    own_old_value,
-    updates,
-    window_view,
-)
+from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY
+from penstock.operators.window_emission import Bounds, EmitClosed, closed_windows, own_old_value, updates, window_view
 from penstock.processor import Host, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, Windowed
 from penstock.timing import MAX_MS, TimeWindows, UnlimitedWindows, Windows

@@ -9,29 +9,43 @@ VENV := .venv
 BIN := $(VENV)/bin
 PARTS := .parts/kafka
 PARTS_READY := $(PARTS)/.ready
+CONNECTOR := .parts/connector
+CONNECTOR_READY := $(CONNECTOR)/.ready
+TOXIPROXY := .parts/toxiproxy
+TOXIPROXY_READY := $(TOXIPROXY)/.ready
 VENV_READY := $(VENV)/.ready
-SOURCES := src conformance benchmarks tests
+SOURCES := src conformance benchmarks harness tests hatch_build.py
 
-# `conformance` and `benchmarks` are packages at the root that are not installed.
+# `conformance`, `benchmarks` and `harness` are packages at the root that are not installed.
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test conformance conformance-mutants parity bench-lane docs lock jars-pin clean
+.PHONY: help setup check format test conformance conformance-mutants parity bench-lane bench-first docs lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "  settable: PYTHON=$(PYTHON) SEED=$(SEED) CASES=$(CASES) RECORDS=<records of bench-lane>"
 
-setup: $(VENV_READY) $(PARTS_READY) ## Bring Python's and Java's parts, pinned by hash; quick when nothing changed
+setup: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Bring all parts, pinned by hash; quick when nothing changed
 
 $(VENV_READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	@# pyspark comes as source: first the locked setuptools, which then builds it without fetching another
+	sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock | $(BIN)/python -m pip install --quiet --require-hashes -r /dev/stdin
+	$(BIN)/python -m pip install --quiet --require-hashes --no-build-isolation -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(PARTS_READY): tools/kafka/pom.xml tools/kafka/jars.sha256
 	@tools/kafka/bring $(PARTS)
+	@touch $@
+
+$(CONNECTOR_READY): tools/connector/bring tools/connector/jars.sha256
+	@tools/connector/bring $(CONNECTOR)
+	@touch $@
+
+$(TOXIPROXY_READY): tools/toxiproxy/go.mod tools/toxiproxy/go.sum
+	@tools/toxiproxy/bring $(TOXIPROXY)
 	@touch $@
 
 check: $(VENV_READY) ## Lint, format, types, the map of rooms, house rules
@@ -60,6 +74,9 @@ parity: $(VENV_READY) $(PARTS_READY) ## Every public method of Kafka Streams' DS
 bench-lane: $(VENV_READY) ## A lane beside a hand-written loop (RECORDS)
 	$(BIN)/python -m benchmarks.lane $(if $(RECORDS),--records $(RECORDS))
 
+bench-first: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Penstock beside Kafka Streams: throughput, latency, restore, memory
+	$(BIN)/python -m benchmarks.first
+
 docs: $(VENV_READY) ## Run the examples of the documents as they stand
 	$(BIN)/pytest tests/docs
 
@@ -67,9 +84,10 @@ lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url pyproject.toml --group dev --output-file requirements.lock
 
-jars-pin: ## Pin the jars that tools/kafka/pom.xml now names; read the difference before committing it
+jars-pin: ## Pin the jars that tools/kafka/pom.xml and tools/connector/bring now name; read the difference before committing it
 	@tools/kafka/bring --pin $(PARTS)
-	@touch $(PARTS_READY)
+	@tools/connector/bring --pin $(CONNECTOR)
+	@touch $(PARTS_READY) $(CONNECTOR_READY)
 
 clean: ## Remove caches and reports, not the parts
 	rm -rf reports dist build .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

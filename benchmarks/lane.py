@@ -31,7 +31,7 @@ import orjson
 import pyarrow as pa
 
 from penstock import StreamsBuilder, Topology
-from penstock.lanes.epoch import RECORDS, walk
+from penstock.lanes.epoch import RECORDS, Catalogue, walk
 from penstock.lanes.lane import Lane
 from penstock.state import EngineFactory, EngineKind, LaneState
 
@@ -47,11 +47,13 @@ def records(count: int, keys: int) -> list[pa.RecordBatch]:
     for first in range(0, count, EPOCH):
         size = min(EPOCH, count - first)
         columns = [
-            pa.array(["in"] * size),
-            pa.array(["records"] * size),
+            pa.array(np.zeros(size, np.int16)),
             pa.array(np.zeros(size, np.int32)),
             pa.array(np.arange(first, first + size)),
+            pa.nulls(size, pa.int64()),
+            pa.nulls(size, pa.int64()),
             pa.array(np.arange(first, first + size) + 1_700_000_000_000),
+            pa.nulls(size, pa.int64()),
             pa.array([b"key-%d" % chance.randrange(keys) for _ in range(size)], pa.binary()),
             pa.array([orjson.dumps({"amount": chance.randrange(1000), "id": first + i}) for i in range(size)], pa.binary()),
             pa.nulls(size, RECORDS.field("headers").type),
@@ -159,7 +161,7 @@ def by_penstock(directory: str, batches: list[pa.RecordBatch], chained: bool) ->
     for epoch, batch in enumerate(batches):
         state = LaneState(EngineFactory(EngineKind.LMDB, directory).open())
         lane = Lane(nodes, built.stores, state, wall_clock=lambda: 0)
-        walk(lane, [batch])
+        walk(lane, pa.Table.from_batches([batch]), Catalogue(("in",), (("records", 0),)))
         lane.drain()
         state.commit(epoch)
         state.close()

@@ -32,6 +32,16 @@ from penstock.dsl import (
     window_store,
 )
 from penstock.errors import PenstockError, ProcessingError, SerializationError, StateError, TopologyError
+from penstock.handlers import (
+    ErrorHandler,
+    ErrorHandlers,
+    Failure,
+    FailureKind,
+    dead_letter,
+    log_and_continue,
+    log_and_fail,
+    retry,
+)
 from penstock.processor import (
     Cancellable,
     FixedKeyProcessor,
@@ -94,6 +104,10 @@ __all__ = [
     "CogroupedKStream",
     "Duration",
     "EmitStrategy",
+    "ErrorHandler",
+    "ErrorHandlers",
+    "Failure",
+    "FailureKind",
     "FixedKeyProcessor",
     "Float32",
     "Float64",
@@ -138,11 +152,15 @@ __all__ = [
     "Windowed",
     "WindowedKStream",
     "Windows",
+    "dead_letter",
     "hopping",
     "key_value_store",
+    "log_and_continue",
+    "log_and_fail",
     "max_bytes",
     "max_records",
     "otherwise",
+    "retry",
     "session",
     "session_store",
     "sliding",

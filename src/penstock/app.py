@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from penstock.errors import TopologyError
+from penstock.errors import PenstockError, TopologyError
+from penstock.handlers import DEFAULT, ErrorHandler, ErrorHandlers
 from penstock.topology import Topology
 
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
+if TYPE_CHECKING:
+    from penstock.running.running import Running
+    from penstock.running.states import Listener
+
+_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,200}")
+_POLL_S = 0.2
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class App:
     """An application: its id, which names its consumer group, changelogs and transactions, and its topology.
+
+    The error handlers say what is to become of records that cannot be read, processed or written: by default, the application
+    ends.
 
     Example:
         >>> from penstock import App, Topology
@@ -23,7 +40,84 @@ class App:
 
     application_id: str
     topology: Topology
+    deserialization_errors: ErrorHandler = DEFAULT
+    processing_errors: ErrorHandler = DEFAULT
+    production_errors: ErrorHandler = DEFAULT
+
+    @property
+    def error_handlers(self) -> ErrorHandlers:
+        """All three."""
+        return ErrorHandlers(
+            deserialization=self.deserialization_errors, processing=self.processing_errors, production=self.production_errors
+        )
+
+    def run(self, *, until: str | Mapping[tuple[str, int], int] | None = None, **settings: Any) -> None:
+        """Run in this process until SIGTERM or SIGINT, or until a bound is reached; returns when all is committed.
+
+        `until="latest"` catches up with what is in the topics now, and a mapping of `(topic, partition)` to offsets stops right
+        before those. Settings are those of `penstock.config.Config`; what is not given comes from the environment
+        (`PENSTOCK_LANES=4`) or from `penstock.toml`. A failure is logged and ends the process with its own exit code
+        (see `penstock.errors`).
+
+        Example:
+            >>> App("word-count", topology).run(bootstrap_servers="localhost:9092", until="latest")  # doctest: +SKIP
+        """
+        _log_somewhere()
+        try:
+            running = self.start(until=until, **settings)
+            with _stopped_by_signals(running.stop):
+                while not running.wait(_POLL_S):
+                    pass
+        except PenstockError as error:
+            _log.error("%s ended (%s, exit code %d): %s", self.application_id, error.code, error.exit_code, error)
+            raise SystemExit(error.exit_code) from error
+
+    def start(
+        self,
+        *,
+        until: str | Mapping[tuple[str, int], int] | None = None,
+        on_state: Callable[[Any, Any], None] | None = None,
+        **settings: Any,
+    ) -> Running:
+        """Start in the background; close what is returned, or use it in a `with` block.
+
+        `on_state(new, old)` is told every change of state.
+
+        Example:
+            >>> with App("word-count", topology).start() as running:  # doctest: +SKIP
+            ...     running.wait_until_running()
+        """
+        # Spark and the Kafka client are loaded by who runs an application, not by who tests its topology.
+        from penstock.config import Config  # noqa: PLC0415
+        from penstock.running.running import Running  # noqa: PLC0415
+
+        listeners: tuple[Listener, ...] = () if on_state is None else (on_state,)
+        config = Config.load(**settings)
+        return Running(self.application_id, self.topology, self.error_handlers, config, until, listeners).start()
 
     def __post_init__(self) -> None:
+        _ = self.error_handlers  # refuses what is none
         if not _NAME.fullmatch(self.application_id):
             raise TopologyError(f"an application id is made of letters, digits, '.', '_' and '-': {self.application_id!r} is not")
+
+
+@contextmanager
+def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """While the block runs, SIGTERM and SIGINT ask for the end instead of bringing it about."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kinds = (signal.SIGTERM, signal.SIGINT)
+    before = {kind: signal.signal(kind, lambda *_: stop()) for kind in kinds}
+    try:
+        yield
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+
+def _log_somewhere() -> None:
+    """Without any logging set up, say on standard error what happens."""
+    if not logging.getLogger().handlers:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        logging.getLogger("py4j").setLevel(logging.WARNING)

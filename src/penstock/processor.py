@@ -125,6 +125,11 @@ class Operator(ABC):
     runs_user_objects: ClassVar[bool] = False
     """Whether a processor of the user's runs here, which may ask for the time at any record and schedule punctuators."""
 
+    @property
+    def follows_stream_time(self) -> bool:
+        """Whether lateness is judged here, or something waits for stream time: records then bring it along from their source."""
+        return False
+
     @abstractmethod
     def bind(self, host: Host, forward: Process) -> Process:
         """The node's `process`, closed over its host and over `forward`, which hands a record to all children."""

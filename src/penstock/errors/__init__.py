@@ -1,12 +1,47 @@
-"""What Penstock raises where no built-in exception says it better.
+"""What Penstock raises where no built-in exception says it better. The number is the exit code of a process that ends with it.
 
-PenstockError
-├── TopologyError          the topology cannot be built: says the cure
-├── ProcessingError        user code failed on a record: names node, user's line, topic-partition-offset
-├── SerializationError     bytes could not become a value, or a value bytes
-└── StateError             a store was asked for something it cannot do
+PenstockError                        1
+├── ConfigError                      2   a setting is missing or cannot work
+├── TopologyError                    3   the topology cannot be built: says the cure
+│   └── IncompatibleTopologyError    4   the committed state belongs to another topology: says what changed
+├── ProcessingError                 10   user code failed on a record: names node, user's line, topic-partition-offset
+├── SerializationError              10   bytes could not become a value, or a value bytes
+├── ProductionError                 11   a record cannot be written to its topic
+├── TopicError                      12   a topic is missing or is not what is needed
+├── StateError                      13   a store cannot do what it was asked, or is not where it should be
+├── FencedError                     20   another instance has taken over
+├── CommitError                     21   a transaction timed out or was aborted
+└── BrokerError                     22   the brokers were out of reach for too long
 """
 
-from penstock.errors.exceptions import ATTRIBUTED, PenstockError, ProcessingError, SerializationError, StateError, TopologyError
+from penstock.errors.exceptions import (
+    ATTRIBUTED,
+    BrokerError,
+    CommitError,
+    ConfigError,
+    FencedError,
+    IncompatibleTopologyError,
+    PenstockError,
+    ProcessingError,
+    ProductionError,
+    SerializationError,
+    StateError,
+    TopicError,
+    TopologyError,
+)
 
-__all__ = ["ATTRIBUTED", "PenstockError", "ProcessingError", "SerializationError", "StateError", "TopologyError"]
+__all__ = [
+    "ATTRIBUTED",
+    "BrokerError",
+    "CommitError",
+    "ConfigError",
+    "FencedError",
+    "IncompatibleTopologyError",
+    "PenstockError",
+    "ProcessingError",
+    "ProductionError",
+    "SerializationError",
+    "StateError",
+    "TopicError",
+    "TopologyError",
+]

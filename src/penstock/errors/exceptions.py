@@ -1,4 +1,4 @@
-"""The exception tree; each kind has a stable code that logs, exit codes and dead letters can carry."""
+"""The exception tree; each kind has a stable code for logs and dead letters, and the exit code a process ends with."""
 
 from __future__ import annotations
 
@@ -9,18 +9,35 @@ class PenstockError(Exception):
     """Anything Penstock raises on purpose."""
 
     code: ClassVar[str] = "penstock"
+    exit_code: ClassVar[int] = 1
+
+
+class ConfigError(PenstockError):
+    """A setting is missing, misspelt or cannot work; says which and the cure."""
+
+    code = "config"
+    exit_code = 2
 
 
 class TopologyError(PenstockError):
     """The topology cannot be built or does not fit together."""
 
     code = "topology"
+    exit_code = 3
+
+
+class IncompatibleTopologyError(TopologyError):
+    """The state that was committed belongs to another topology; says what changed."""
+
+    code = "incompatible"
+    exit_code = 4
 
 
 class ProcessingError(PenstockError):
     """A node failed on a record; names the node, the user's line and where the record came from."""
 
     code = "processing"
+    exit_code = 10
 
 
 ATTRIBUTED = (ProcessingError, TopologyError)
@@ -31,9 +48,46 @@ class SerializationError(PenstockError, ValueError):
     """Bytes that are not what the serde expects, or a value the serde cannot write."""
 
     code = "serialization"
+    exit_code = 10
+
+
+class ProductionError(PenstockError):
+    """A record cannot be written to its topic; names the topic and the node."""
+
+    code = "production"
+    exit_code = 11
+
+
+class TopicError(PenstockError):
+    """A topic is missing, or is not what the application needs; says the cure."""
+
+    code = "topic"
+    exit_code = 12
 
 
 class StateError(PenstockError):
-    """A store was used in a way it does not allow."""
+    """A store was used in a way it does not allow, or is not at the epoch it should be at."""
 
     code = "state"
+    exit_code = 13
+
+
+class FencedError(PenstockError):
+    """Another instance of the application has taken over."""
+
+    code = "fenced"
+    exit_code = 20
+
+
+class CommitError(PenstockError):
+    """A transaction could not be committed: it timed out or was aborted. Nothing of it is visible; start again."""
+
+    code = "commit"
+    exit_code = 21
+
+
+class BrokerError(PenstockError):
+    """The brokers were out of reach for longer than the application may wait."""
+
+    code = "broker"
+    exit_code = 22

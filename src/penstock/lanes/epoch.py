@@ -1,127 +1,203 @@
-"""An epoch of a lane: many records, arriving as Arrow batches, walked in one call.
+"""An epoch of a lane: many records, arriving as Arrow tables, walked in one call.
 
 Records are merged as Kafka Streams' partition group does: always the lowest event time at the head of a source partition,
-offsets in order within each. So the result does not depend on the order in which blocks arrive.
+offsets in order within each. So the result does not depend on the order in which blocks arrive. Records that come through an
+exchange keep the place of the record they follow from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import pairwise, repeat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.lanes.lane import Lane
-from penstock.lanes.position import NOWHERE, Rows
+from penstock.lanes.position import NOWHERE, RawRecord, Rows, headers_of
 from penstock.lanes.sources import Intake
 from penstock.records import NO_HEADERS, Headers, RecordMetadata
 
+HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
+
 RECORDS = pa.schema(
     [
-        pa.field("source", pa.string(), nullable=False),
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("timestamp", pa.int64(), nullable=False),
+        pa.field("source", pa.int16()),
+        pa.field("origin", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("place", pa.int64()),
+        pa.field("path", pa.int64()),
+        pa.field("timestamp", pa.int64()),
+        pa.field("stream_time", pa.int64()),
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
-        pa.field("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))),
+        pa.field("headers", HEADERS),
     ]
 )
-"""Records on their way into a lane; `source` is the node that reads them.
+"""Records on their way into a lane.
 
-`timestamp` is the event time: whoever reads the topic has applied the source's extractor, because the order in which records
-are merged depends on it.
+`source` is the node that reads them and `origin` the topic partition they began in, both as an index into a `Catalogue`.
+`timestamp` is the event time: whoever read the topic has applied the source's extractor. Records straight from a topic have no
+`place`; those from an exchange bring the place in the merged order of the record that caused them, and `path` tells them apart.
+`stream_time` is the highest event time their partition had shown when they were read; null where nobody asks for it.
 """
 
+LAST = 2**63 - 1
+"""The place of what is sent when all records are done: caches that emit, timers."""
 
-def walk(lane: Lane, batches: Iterable[pa.RecordBatch]) -> None:
-    """Run an epoch's records through a lane, up to and including the flush of its caches."""
-    table = pa.Table.from_batches(list(batches), RECORDS)
-    if table.num_rows:
-        records = _merged(table)
-        _walk_records(lane, records)
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """What the codes in a table of records stand for: source nodes, and topic partitions."""
+
+    sources: tuple[str, ...]
+    origins: tuple[tuple[str, int], ...]
+
+
+def walk(lane: Lane, records: pa.Table, catalogue: Catalogue) -> pa.Table:
+    """Run an epoch's records through a lane, up to and including the flush of its caches.
+
+    Gives the records back in the order they were walked, with their places; `lane.causes` points into it.
+    """
+    merged = in_order(records)
+    if merged.num_rows:
+        merged, decoded = _readable(lane, merged, catalogue)
+        if merged.num_rows:
+            _walk_records(lane, merged, decoded, catalogue)
     lane.position = NOWHERE
+    lane.cursor.row = -1
     lane.flush()
+    return merged
 
 
-def _merged(table: pa.Table) -> pa.Table:
-    """The records in processing order."""
-    topics = table.column("topic").combine_chunks().dictionary_encode()
-    names = topics.dictionary.to_pylist()
-    rank = np.argsort(np.argsort(names)) if len(names) > 1 else np.zeros(1, dtype=np.int64)
-    topic = rank[topics.indices.to_numpy(zero_copy_only=False)]
-    partition = table.column("partition").to_numpy()
-    offset = table.column("offset").to_numpy()
-    origin_of = topic * (int(partition.max()) + 1) + partition
-    if (origin_of == origin_of[0]).all() and (np.diff(offset) > 0).all():
+def in_order(table: pa.Table) -> pa.Table:
+    """The records in processing order, each with its place."""
+    if not table.num_rows:
         return table
-    by_origin = np.lexsort((offset, origin_of))
-    origins = origin_of[by_origin]
-    highest = table.column("timestamp").to_numpy()[by_origin].copy()
+    origin = table.column("origin").to_numpy()
+    offset = table.column("offset").to_numpy()
+    carried = table.column("place")
+    timestamp = table.column("timestamp").to_numpy()
+    if carried.null_count == len(carried) and (origin == origin[0]).all() and (np.diff(offset) > 0).all():
+        return table.set_column(3, "place", pa.array(np.maximum.accumulate(timestamp)))
+    path = table.column("path").to_numpy() if carried.null_count < len(carried) else offset
+    by_origin = np.lexsort((path, offset, origin))
+    head = timestamp
+    if carried.null_count < len(carried):
+        head = np.where(carried.is_valid().to_numpy(), carried.fill_null(0).to_numpy(), timestamp)
+    place = head[by_origin]
+    origins = origin[by_origin]
     starts = np.flatnonzero(np.diff(origins, prepend=origins[0] - 1))
     for start, end in zip(starts, [*starts[1:], len(origins)], strict=True):
-        np.maximum.accumulate(highest[start:end], out=highest[start:end])
-    return table.take(pa.array(by_origin[np.argsort(highest, kind="stable")]))
+        np.maximum.accumulate(place[start:end], out=place[start:end])  # of several lanes, each of which saw a part
+    order = np.argsort(place, kind="stable")
+    return table.take(pa.array(by_origin[order])).set_column(3, "place", pa.array(place[order]))
 
 
-def _walk_records(lane: Lane, records: pa.Table) -> None:
-    """Run after run of records of one source."""
-    position = Rows([records.column(name) for name in ("topic", "partition", "offset")])
-    lane.position = position
-    source = records.column("source").combine_chunks().dictionary_encode()
-    codes = source.indices.to_numpy(zero_copy_only=False)
-    names = source.dictionary.to_pylist()
-    if len(names) == 1:
-        _walk_run(lane, position, lane.intakes[names[0]], records, 0)
+def _walk_records(lane: Lane, records: pa.Table, decoded: dict[int, Iterator[Arriving]], catalogue: Catalogue) -> None:
+    """Every record in order, each to the source that reads it."""
+    columns = [records.column(name) for name in ("origin", "offset", "key", "value", "timestamp", "headers")]
+    position = Rows(columns, catalogue.origins)
+    lane.position = lane.cursor = position
+    times = _stream_times(records)
+    if times is not None or lane.has_processors:
+        _walk_timed(lane, position, records, decoded, times, catalogue)
         return
-    edges = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
-    for start, end in pairwise(edges):
-        _walk_run(lane, position, lane.intakes[names[codes[start]]], records.slice(start, end - start), start)
-
-
-def _walk_run(lane: Lane, position: Rows, intake: Intake, records: pa.Table, first: int) -> None:
-    """Records of one source, decoded by column and handed to the lane one after the other."""
-    keys, values, timestamps, headers = _decoded(intake, records)
-    process = intake.process
-    rows = range(first, first + len(keys))
-    lane.position = position
-    if not lane.has_processors:  # then nobody asks for the time, and no punctuator can be waiting
-        for position.row, key, value, timestamp, header in zip(rows, keys, values, timestamps, headers, strict=False):
+    if len(decoded) == 1:
+        [(code, arriving)] = decoded.items()
+        process = lane.intakes[catalogue.sources[code]].process
+        for position.row, (key, value, timestamp, header) in enumerate(arriving):
             process(key, value, timestamp, header)
-        latest = max(timestamps)
-        lane.stream_time = max(lane.stream_time, latest)
-        return
-    for position.row, key, value, timestamp, header in zip(rows, keys, values, timestamps, headers, strict=False):
+    else:
+        feeds = {code: (lane.intakes[catalogue.sources[code]].process, arriving) for code, arriving in decoded.items()}
+        for position.row, code in enumerate(records.column("source").to_pylist()):
+            process, arriving = feeds[code]
+            process(*next(arriving))
+    lane.stream_time = max(lane.stream_time, int(records.column("timestamp").to_numpy().max()))
+
+
+def _walk_timed(
+    lane: Lane,
+    position: Rows,
+    records: pa.Table,
+    decoded: dict[int, Iterator[Arriving]],
+    times: list[int] | None,
+    catalogue: Catalogue,
+) -> None:
+    """As above, where somebody may ask for the stream time at any record, or wait for it."""
+    feeds = {code: (lane.intakes[catalogue.sources[code]].process, arriving) for code, arriving in decoded.items()}
+    attached = lane.attached
+    stream_times = records.column("timestamp").to_pylist() if times is None else times
+    for position.row, (code, time) in enumerate(zip(records.column("source").to_pylist(), stream_times, strict=True)):
         lane.position = position
-        lane.stream_time = max(lane.stream_time, timestamp)
-        process(key, value, timestamp, header)
+        if times is not None:
+            attached.time = time
+        lane.stream_time = max(lane.stream_time, time)
+        process, arriving = feeds[code]
+        process(*next(arriving))
         lane.punctuate()
 
 
-def _decoded(intake: Intake, records: pa.Table) -> tuple[list[Any], list[Any], list[int], Iterable[Headers]]:
-    timestamps: list[int] = records.column("timestamp").to_pylist()
+def _stream_times(records: pa.Table) -> list[int] | None:
+    column = records.column("stream_time")
+    if column.null_count == len(column):
+        return None
+    times: list[int] = column.to_pylist()
+    return times
+
+
+Arriving = tuple[Any, Any, int, Headers]
+
+
+def _readable(lane: Lane, records: pa.Table, catalogue: Catalogue) -> tuple[pa.Table, dict[int, Iterator[Arriving]]]:
+    """Keys and values by source, decoded by column; without the records that cannot be read and need not be."""
     try:
-        keys = _column(intake.key, records.column("key"))
-        values = _column(intake.value, records.column("value"))
+        return records, _decoded(lane, records, catalogue)
     except Exception:
-        _name_the_culprit(intake, records)
-        raise
-    column = records.column("headers")
-    headers: Iterable[Headers] = (
-        repeat(NO_HEADERS)
-        if column.null_count == len(column)
-        else [tuple((item["name"], item["value"]) for item in row or ()) for row in column.to_pylist()]
-    )
-    return keys, values, timestamps, headers
+        kept = _without_unreadable(lane, records, catalogue)
+        return kept, _decoded(lane, kept, catalogue)
 
 
-def _name_the_culprit(intake: Intake, records: pa.Table) -> None:
-    """Decode one by one, for an error that says which record it was."""
+def _decoded(lane: Lane, records: pa.Table, catalogue: Catalogue) -> dict[int, Iterator[Arriving]]:
+    codes = records.column("source").to_numpy()
+    decoded: dict[int, Iterator[Arriving]] = {}
+    for code in np.unique(codes).tolist():
+        intake = lane.intakes[catalogue.sources[code]]
+        own = records if (codes == code).all() else records.filter(pa.array(codes == code))
+        keys = _column(intake.key, own.column("key"))
+        values = _column(intake.value, own.column("value"))
+        decoded[code] = zip(keys, values, own.column("timestamp").to_pylist(), _headers(own.column("headers")), strict=False)
+    return decoded
+
+
+def _headers(column: pa.ChunkedArray) -> Iterable[Headers]:
+    if column.null_count == len(column):
+        return repeat(NO_HEADERS)
+    return map(headers_of, column.to_pylist())
+
+
+def _without_unreadable(lane: Lane, records: pa.Table, catalogue: Catalogue) -> pa.Table:
+    """Read one by one, for an error that says which record it was, or for a handler that says to go on without it."""
+    kept = []
     for row in records.to_pylist():
-        intake.values(RecordMetadata(row["topic"], row["partition"], row["offset"]), row["key"], row["value"])
+        intake = lane.intakes[catalogue.sources[row["source"]]]
+        topic, partition = catalogue.origins[row["origin"]]
+        origin = RecordMetadata(topic, partition, row["offset"])
+        kept.append(_is_readable(lane, intake, origin, row))
+    return records.filter(pa.array(kept, pa.bool_()))
+
+
+def _is_readable(lane: Lane, intake: Intake, origin: RecordMetadata, row: dict[str, Any]) -> bool:
+    """Whether key and value of a record can be read; if not, the handler has had its say."""
+    try:
+        intake.values(origin, row["key"], row["value"])
+    except Exception as error:
+        raw = RawRecord(row["key"], row["value"], row["timestamp"], headers_of(row["headers"]))
+        lane.failures.deserialization(lane, intake.node, error, raw, origin)
+        return False
+    return True
 
 
 def _column(deserialize: Any, column: pa.ChunkedArray) -> list[Any]:

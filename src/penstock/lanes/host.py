@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ATTRIBUTED, ProcessingError, TopologyError
+from penstock.handlers import FailureKind
+from penstock.lanes.failures import failure_at, named
 from penstock.lanes.punctuation import Schedule
 from penstock.processor import Clock, PunctuationType, View
 from penstock.records import NO_TIMESTAMP, Headers, Process, RecordMetadata
@@ -66,7 +68,7 @@ class NodeHost:
 
     def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         """User code failed."""
-        self._lane.fail(self._node, error, key)
+        self._lane.failures.processing(self._lane, self._node, error, key)
 
     def dropped(self, reason: str) -> None:
         """A record was skipped."""
@@ -79,8 +81,21 @@ class NodeHost:
         return waiting
 
     def on_flush(self, store: str, flush: Callable[[], None]) -> None:
-        """When the epoch ends."""
-        self._lane.on_flush(store, lambda: self._attributed(flush))
+        """When the epoch ends.
+
+        No handler is asked if that fails: what a store cannot write of all that an epoch brought is not one record's failure.
+        """
+
+        def attributed() -> None:
+            try:
+                flush()
+            except ATTRIBUTED:
+                raise
+            except Exception as error:
+                failure = failure_at(self._lane, FailureKind.PROCESSING, self._node, error)
+                raise named(failure, self._node, None) from error
+
+        self._lane.on_flush(store, attributed)
 
     def on_start(self, start: Callable[[], None]) -> None:
         """When the lane is bound."""
@@ -130,7 +145,7 @@ class NodeHost:
         self._schedules += 1
         register = lane.register(f"{self.node}/punctuator {self._schedules}", due)
         is_new = register.value == due
-        schedule = Schedule(register, interval_ms, lambda time: self._attributed(lambda: punctuate(time)))
+        schedule = Schedule(register, interval_ms, lambda time: self._punctuated(punctuate, time))
         if is_new and start_ms is not None and start_ms < now != NO_TIMESTAMP:
             schedule.advance(now)
         (lane.stream_time_punctuators if by_stream_time else lane.wall_clock_punctuators).add(schedule)
@@ -152,11 +167,11 @@ class NodeHost:
         """The host's clock."""
         return self._lane.wall_clock()
 
-    def _attributed(self, call: Callable[[], None]) -> None:
+    def _punctuated(self, punctuate: Callable[[int], None], time: int) -> None:
         """What runs between records fails in the node's name too."""
         try:
-            call()
+            punctuate(time)
         except ATTRIBUTED:
             raise
         except Exception as error:
-            self._lane.fail(self._node, error, None)
+            self._lane.failures.processing(self._lane, self._node, error, None)

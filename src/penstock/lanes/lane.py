@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
-from penstock.errors import ProcessingError, TopologyError
+from penstock.errors import TopologyError
+from penstock.lanes.failures import Failures
 from penstock.lanes.host import NodeHost
 from penstock.lanes.outbox import Row
-from penstock.lanes.position import NOWHERE, At, Position
+from penstock.lanes.position import NOWHERE, At, Position, Rows
 from penstock.lanes.punctuation import Punctuators
 from penstock.lanes.sinks import bind_sink
 from penstock.lanes.sources import Intake
@@ -40,12 +41,19 @@ class Lane:
         partitions: Callable[[str], int] = lambda topic: 1,
         global_stores: Collection[str] = (),
         tables: Mapping[str, Node] = MappingProxyType({}),
+        global_state: LaneState | None = None,
+        failures: Failures | None = None,
     ) -> None:
+        self.failures = failures or Failures()
         self._tables = tables
         self._global_stores = global_stores
+        self._global_state = global_state or state
         self.wall_clock = wall_clock
         self._stream_time = state.registers.register("stream time", NO_TIMESTAMP)
         self.position: Position = NOWHERE
+        self.cursor = Rows((), ())  # counts along an epoch's records; -1 when they are done
+        self.causes: list[int] = []  # which of the epoch's records each row to an exchange follows from
+        self.attached = Attached()
         self.stream_time_punctuators = Punctuators()
         self.wall_clock_punctuators = Punctuators()
         self.dropped: dict[tuple[str, str], int] = {}
@@ -81,11 +89,12 @@ class Lane:
             below = {name: bound[name] for name in children[node.name]}
             forward = fan_out(list(below.values()))
             if isinstance(node, SinkNode):
-                bound[node.name] = bind_sink(node, self, self._rows.append, partitions)
+                send = self._send_to_exchange if node.internal else self._rows.append
+                bound[node.name] = bind_sink(node, self, send, partitions)
             elif isinstance(node, ProcessorNode):
                 host = self._hosts[node.name]
                 host.children = below
-                bound[node.name] = node.operator.bind(host, forward)
+                bound[node.name] = self.failures.persistent(self, node).bind(host, forward)
             else:
                 bound[node.name] = forward
                 self.intakes[node.name] = Intake(node, forward)
@@ -116,9 +125,13 @@ class Lane:
         finally:
             self.position = before
 
+    def _send_to_exchange(self, row: Row) -> None:
+        self._rows.append(row)
+        self.causes.append(self.cursor.row)
+
     def store(self, name: str) -> Any:
-        """A typed store of this lane."""
-        return self._state.store(self.spec(name))
+        """A typed store of this lane, or a global one."""
+        return (self._global_state if name in self._global_stores else self._state).store(self.spec(name))
 
     def spec(self, name: str) -> StoreSpec:
         """What the store was declared as."""
@@ -136,16 +149,18 @@ class Lane:
         view = self._views.get(table)
         if view is None:
             node = self._nodes.get(table) or self._tables.get(table)
-            if not isinstance(node, ProcessorNode) or not isinstance(node.operator, TableOperator):
+            operator = self.failures.persistent(self, node) if isinstance(node, ProcessorNode) else None
+            if node is None or not isinstance(operator, TableOperator):
                 raise TopologyError(f"node {table!r} is not a table")
-            view = self._views[table] = node.operator.view(self._hosts.get(table) or NodeHost(self, node))
+            view = self._views[table] = operator.view(self._hosts.get(table) or NodeHost(self, node))
         return view
 
     def clock(self, name: str) -> Clock:
         """A named stream clock, kept in the lane's registers."""
         clock = self._clocks.get(name)
         if clock is None:
-            clock = self._clocks[name] = ObservedClock(self._state.registers.register(f"clock {name}", NO_TIMESTAMP))
+            register = self._state.registers.register(f"clock {name}", NO_TIMESTAMP)
+            clock = self._clocks[name] = ObservedClock(register, self.attached)
         return clock
 
     def register(self, name: str, initial: int) -> Register:
@@ -177,14 +192,9 @@ class Lane:
         """Count a record that semantics told a node to skip."""
         self.dropped[node, reason] = self.dropped.get((node, reason), 0) + 1
 
-    def fail(self, node: Node, error: Exception, key: Any) -> None:
-        """End the lane with an error that names the node, the user's line and the record."""
-        origin = self.metadata
-        where = "a timer or a cache" if origin is None else "{}-{} at offset {}".format(*origin)
-        raise ProcessingError(
-            f"{node.name} failed on the record from {where} (key {key!r}): {type(error).__name__}: {error}\n"
-            f"  the node was declared at {node.line}"
-        ) from error
+    def send_dead_letter(self, row: Row) -> None:
+        """Let a record that failed leave with what is sent."""
+        self._rows.append(row)
 
     def punctuate(self) -> None:
         """Call stream-time punctuators that have become due."""
@@ -216,6 +226,7 @@ class Lane:
         """Take out the rows sent since the last call."""
         rows = self._rows.copy()
         self._rows.clear()
+        self.causes.clear()
         return rows
 
     def close(self) -> None:
@@ -230,13 +241,27 @@ class Lane:
             raise failures[0]
 
 
+class Attached:
+    """The stream time that the record in hand brought along from its source; -1 if it brought none."""
+
+    __slots__ = ("time",)
+
+    def __init__(self) -> None:
+        self.time = NO_TIMESTAMP
+
+
 class ObservedClock:
-    """Stream time as the highest timestamp that came by, kept in a register."""
+    """Stream time as the highest timestamp that came by, kept in a register.
 
-    __slots__ = ("_register",)
+    A record that brings its partition's time along is judged by that, not by what other partitions have shown: how input
+    is spread over lanes then makes no difference.
+    """
 
-    def __init__(self, register: Register) -> None:
+    __slots__ = ("_attached", "_register")
+
+    def __init__(self, register: Register, attached: Attached) -> None:
         self._register = register
+        self._attached = attached
 
     @property
     def time(self) -> int:
@@ -245,11 +270,12 @@ class ObservedClock:
 
     def observe(self, timestamp: int) -> int:
         """Note a timestamp."""
-        register = self._register
-        if timestamp > register.value:
-            register.value = timestamp
-            return timestamp
-        return register.value
+        register, attached = self._register, self._attached.time
+        time = max(attached, timestamp)
+        if time > register.value:
+            register.value = time
+            return time
+        return register.value if attached == NO_TIMESTAMP else time
 
 
 def fan_out(children: Sequence[Process]) -> Process:

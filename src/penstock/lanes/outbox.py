@@ -17,3 +17,4 @@ class Row(NamedTuple):
     headers: Headers
     partition: int | None = None
     exchange: bool = False
+    dead_letter: bool = False

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from penstock.records import RecordMetadata
+from penstock.records import NO_HEADERS, Headers, RecordMetadata
+
+
+class RawRecord(NamedTuple):
+    """A record as it came in, before its bytes were read."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
 
 
 class Position(Protocol):
@@ -13,6 +22,9 @@ class Position(Protocol):
 
     def metadata(self) -> RecordMetadata | None:
         """Its topic, partition and offset; None between records."""
+
+    def raw(self) -> RawRecord | None:
+        """The record as it came in; None between records."""
 
 
 class Indexed(Protocol):
@@ -29,33 +41,56 @@ class Nowhere:
         """None."""
         return None
 
+    def raw(self) -> RawRecord | None:
+        """None."""
+        return None
+
 
 class At:
     """At one record."""
 
-    __slots__ = ("_metadata",)
+    __slots__ = ("_metadata", "_raw")
 
-    def __init__(self, metadata: RecordMetadata) -> None:
+    def __init__(self, metadata: RecordMetadata, raw: RawRecord | None = None) -> None:
         self._metadata = metadata
+        self._raw = raw
 
     def metadata(self) -> RecordMetadata | None:
         """Where it came from."""
         return self._metadata
 
+    def raw(self) -> RawRecord | None:
+        """What came in, where it is still known."""
+        return self._raw
+
 
 class Rows:
     """In the middle of an epoch: `row` counts along the columns, and moving it is all that a record costs."""
 
-    __slots__ = ("_columns", "row")
+    __slots__ = ("_columns", "_origins", "row")
 
-    def __init__(self, columns: Sequence[Indexed]) -> None:
+    def __init__(self, columns: Sequence[Indexed], origins: Sequence[tuple[str, int]]) -> None:
         self._columns = columns
+        self._origins = origins
         self.row = 0
 
     def metadata(self) -> RecordMetadata | None:
-        """Where the record of this row came from."""
-        topic, partition, offset = (column[self.row].as_py() for column in self._columns)
+        """Where the record of this row came from; None if it was sent when a cache was flushed or a timer was due."""
+        origin, offset = (column[self.row].as_py() for column in self._columns[:2])
+        if origin < 0:
+            return None
+        topic, partition = self._origins[origin]
         return RecordMetadata(topic, partition, offset)
+
+    def raw(self) -> RawRecord | None:
+        """The record of this row as it came in."""
+        key, value, timestamp, headers = (column[self.row].as_py() for column in self._columns[2:])
+        return RawRecord(key, value, timestamp, headers_of(headers))
+
+
+def headers_of(row: list[dict[str, Any]] | None) -> Headers:
+    """Headers from a row of an Arrow column."""
+    return tuple((item["name"], item["value"]) for item in row) if row else NO_HEADERS
 
 
 NOWHERE = Nowhere()

@@ -45,6 +45,12 @@ class Punctuators:
     def __len__(self) -> int:
         return len(self._heap)
 
+    @property
+    def next_due(self) -> int | None:
+        """When the next one is due; None if none is."""
+        schedule = self._heap.peek()
+        return None if schedule is None or schedule.cancelled else schedule.due
+
     def add(self, schedule: Schedule) -> None:
         """Have one more called."""
         self._heap.push(schedule)

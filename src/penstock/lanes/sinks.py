@@ -26,9 +26,9 @@ def bind_sink(node: SinkNode, lane: Lane, send: Callable[[Row], None], partition
         try:
             key_bytes = None if key is None else serialize_key(key)
             value_bytes = None if value is None else serialize_value(value)
-            send(_new(Row, (topic, key_bytes, value_bytes, timestamp, headers, None, exchange)))
+            send(_new(Row, (topic, key_bytes, value_bytes, timestamp, headers, None, exchange, False)))
         except Exception as error:
-            lane.fail(node, error, key)
+            lane.failures.production(lane, node, error, key)
 
     def send_routed(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         try:
@@ -43,7 +43,7 @@ def bind_sink(node: SinkNode, lane: Lane, send: Callable[[Row], None], partition
         except ATTRIBUTED:
             raise
         except Exception as error:
-            lane.fail(node, error, key)
+            lane.failures.production(lane, node, error, key)
 
     return send_plain if isinstance(topic, str) and partitioner is None else send_routed
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.errors import ProcessingError
+from penstock.lanes.position import RawRecord
 from penstock.records import Headers, Process, RecordMetadata, SourceRecord
 from penstock.timing import instant_ms
 from penstock.topology.nodes import SourceNode
+
+if TYPE_CHECKING:
+    from penstock.lanes.lane import Lane
 
 
 class Arrival(NamedTuple):
@@ -30,21 +34,17 @@ class Intake:
         self.key = node.key.deserialize
         self.value = node.value.deserialize
 
-    def decode(
-        self,
-        origin: RecordMetadata,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp: int,
-        headers: Headers,
-        partition_time: int,
-    ) -> Arrival | None:
-        """Values and event time of a raw record; None if its extractor says to drop it."""
-        node = self.node
-        decoded_key, decoded_value = self.values(origin, key, value)
+    def decode(self, lane: Lane, origin: RecordMetadata, raw: RawRecord, partition_time: int) -> Arrival | None:
+        """Values and event time of a raw record; None if its extractor, or the handler of unreadable ones, says to drop it."""
+        node, timestamp, headers = self.node, raw.timestamp, raw.headers
+        try:
+            key, value = self.values(origin, raw.key, raw.value)
+        except ProcessingError as error:
+            lane.failures.deserialization(lane, node, error, raw, origin)
+            return None
         if node.timestamp is not None:
             try:
-                record = SourceRecord(decoded_key, decoded_value, timestamp, headers, *origin, partition_time)
+                record = SourceRecord(key, value, timestamp, headers, *origin, partition_time)
                 timestamp = instant_ms(node.timestamp(record))
             except Exception as error:
                 raise ProcessingError(
@@ -58,7 +58,7 @@ class Intake:
             )
         if timestamp < 0:
             return None
-        return Arrival(decoded_key, decoded_value, timestamp, headers)
+        return Arrival(key, value, timestamp, headers)
 
     def values(self, origin: RecordMetadata, key: bytes | None, value: bytes | None) -> tuple[Any, Any]:
         """Key and value of a raw record."""

@@ -19,7 +19,7 @@ from penstock.processor import Host, Operator
 from penstock.records import Change, Headers, Process
 from penstock.serdes import Serde, SerializationError
 from penstock.serdes.enclosing import Enclosing
-from penstock.state import StoreKind, StoreSpec
+from penstock.state import RawLayout, StoreKind, StoreSpec
 
 DIGEST_BYTES = 16
 
@@ -128,7 +128,7 @@ def subscription_store_spec(name: str) -> StoreSpec:
     A key is the size of the right key in four bytes, the right key, the left key: the left rows of one right key lie
     together, in the order of the left keys' bytes, and a right key is never taken for the beginning of a longer one.
     """
-    return StoreSpec(name, StoreKind.RAW)
+    return StoreSpec(name, StoreKind.RAW, layout=RawLayout.SUBSCRIPTIONS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from penstock.operators.drops import NULL_KEY_OR_VALUE
 from penstock.processor import Host, Operator
 from penstock.records import Headers, Process
 from penstock.serdes import Serde
-from penstock.state import StoreKind, StoreSpec
+from penstock.state import RawLayout, StoreKind, StoreSpec
 from penstock.state.buffers import NEVER, Unjoined, UnjoinedBuffer
 from penstock.timing import JoinWindows
 
@@ -60,6 +60,11 @@ class StreamStreamJoin(Operator):
     outer_store: str | None
     windows: JoinWindows
     joiner: Joiner
+
+    @property
+    def follows_stream_time(self) -> bool:
+        """See `Operator`."""
+        return self.outer_store is not None
 
     def bind(self, host: Host, forward: Process) -> Process:
         """See `Operator.bind`."""
@@ -234,4 +239,7 @@ def join_store_specs(
     )
     if outer_store is None:
         return sides
-    return *sides, StoreSpec(outer_store, StoreKind.RAW, key, logged=logged, changelog_config=changelog_config)
+    unjoined = StoreSpec(
+        outer_store, StoreKind.RAW, key, logged=logged, changelog_config=changelog_config, layout=RawLayout.UNJOINED
+    )
+    return *sides, unjoined

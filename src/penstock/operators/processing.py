@@ -24,6 +24,11 @@ class Processing(Operator):
     supplier: Supplier
     fixed_key: bool
 
+    @property
+    def follows_stream_time(self) -> bool:
+        """See `Operator`."""
+        return True
+
     def bind(self, host: Host, forward: Process) -> Process:
         processor = self.supplier()
         if not isinstance(processor, Processor):

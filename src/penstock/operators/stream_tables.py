@@ -10,7 +10,7 @@ from penstock.errors import ATTRIBUTED, TopologyError
 from penstock.processor import Host, Operator
 from penstock.records import Headers, Process
 from penstock.serdes import Serde
-from penstock.state import StoreKind, StoreSpec
+from penstock.state import RawLayout, StoreKind, StoreSpec
 from penstock.state.buffers import RecordBuffer, Waiting
 
 NULL = "null join key or value"
@@ -28,6 +28,11 @@ class StreamTableJoin(Operator):
     left: bool
     grace_ms: int | None = None
     buffer_store: str | None = None
+
+    @property
+    def follows_stream_time(self) -> bool:
+        """See `Operator`."""
+        return self.buffer_store is not None
 
     def bind(self, host: Host, forward: Process) -> Process:
         """See `Operator.bind`."""
@@ -126,4 +131,4 @@ class StreamGlobalTableJoin(Operator):
 
 def join_buffer_spec(name: str, *, key: Serde[Any], value: Serde[Any]) -> StoreSpec:
     """The store of a stream–table join with a grace period; the serdes are the stream's."""
-    return StoreSpec(name, StoreKind.RAW, key, value)
+    return StoreSpec(name, StoreKind.RAW, key, value, layout=RawLayout.WAITING)

@@ -9,7 +9,7 @@ from penstock.errors import ATTRIBUTED, StateError
 from penstock.processor import Host, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp
 from penstock.serdes import Serde
-from penstock.state import StoreKind, StoreSpec
+from penstock.state import RawLayout, StoreKind, StoreSpec
 from penstock.state.buffers import NEVER, ChangeBuffer, Held
 from penstock.timing import BufferConfig, Suppressed
 
@@ -26,6 +26,11 @@ class Suppress(TableOperator):
     store: str
     emission: Suppressed
     grace_ms: int = 0
+
+    @property
+    def follows_stream_time(self) -> bool:
+        """See `Operator`."""
+        return True
 
     def bind(self, host: Host, forward: Process) -> Process:
         """See `Operator.bind`."""
@@ -109,4 +114,12 @@ def _full(node: str, buffer: ChangeBuffer, bounds: BufferConfig) -> StateError:
 def suppress_buffer_spec(name: str, emission: Suppressed, *, key: Serde[Any], value: Serde[Any]) -> StoreSpec:
     """The store of a suppression; `key` is the serde of the table's whole keys, their windows included."""
     buffer = emission.buffer
-    return StoreSpec(name, StoreKind.RAW, key, value, logged=buffer.logged, changelog_config=buffer.changelog_config)
+    return StoreSpec(
+        name,
+        StoreKind.RAW,
+        key,
+        value,
+        logged=buffer.logged,
+        changelog_config=buffer.changelog_config,
+        layout=RawLayout.HELD,
+    )

@@ -1,6 +1,17 @@
 """A plan is a function of a topology: stages between exchanges."""
 
+from penstock.plan.compatibility import TopologyFacts, decode_facts, encode_facts, facts, incompatibilities
 from penstock.plan.planner import fingerprint, plan
 from penstock.plan.stages import Plan, Stage
 
-__all__ = ["Plan", "Stage", "fingerprint", "plan"]
+__all__ = [
+    "Plan",
+    "Stage",
+    "TopologyFacts",
+    "decode_facts",
+    "encode_facts",
+    "facts",
+    "fingerprint",
+    "incompatibilities",
+    "plan",
+]

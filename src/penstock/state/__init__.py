@@ -3,12 +3,14 @@
 from penstock.state.engines.engine import Engine, SpaceBatch
 from penstock.state.engines.factory import EngineFactory, EngineKind
 from penstock.state.engines.memory import MemoryEngine
+from penstock.state.epochs import Mark
 from penstock.state.keyvalue import KeyValueReads, KeyValueStore
 from penstock.state.lane import LaneState, LaneView, StoreChanges
-from penstock.state.overlay import Register, Registers
+from penstock.state.overlay import Register, Registers, merged_registers
 from penstock.state.raw import OrderedSpace
 from penstock.state.sessions import SessionStore
-from penstock.state.specs import StoreKind, StoreSpec
+from penstock.state.sharding import record_key
+from penstock.state.specs import RawLayout, StoreKind, StoreSpec
 from penstock.state.timestamped import CachedKeyValueStore, TimestampedKeyValueStore
 from penstock.state.versioned import NEWEST, NOT_PUT, VersionedKeyValueStore
 from penstock.state.windows import TimestampedWindowStore, WindowReads, WindowStore
@@ -27,8 +29,10 @@ __all__ = [
     "KeyValueStore",
     "LaneState",
     "LaneView",
+    "Mark",
     "MemoryEngine",
     "OrderedSpace",
+    "RawLayout",
     "Register",
     "Registers",
     "SessionStore",
@@ -42,4 +46,6 @@ __all__ = [
     "WindowReads",
     "WindowStore",
     "memory_engine",
+    "merged_registers",
+    "record_key",
 ]

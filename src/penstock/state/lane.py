@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.errors import StateError
 from penstock.state.engines.engine import SpaceBatch
-from penstock.state.epochs import HEAD, META, Head, decode_head, decode_undo, encode_head, encode_undo, undo_key
+from penstock.state.epochs import (
+    HEAD,
+    META,
+    Head,
+    Mark,
+    Step,
+    changed_digest,
+    decode_head,
+    decode_undo,
+    digest,
+    encode_head,
+    encode_undo,
+    undo_key,
+)
 from penstock.state.overlay import FrozenSpace, Log, Registers, Space
 from penstock.state.stores import open_store
 from penstock.state.timestamped import CachedKeyValueStore
@@ -25,6 +39,15 @@ class StoreChanges(NamedTuple):
     store: str
     keys: list[bytes]
     values: list[bytes | None]
+
+
+class Change(NamedTuple):
+    """What an epoch changed in one space: keys, their new values, their old ones."""
+
+    space: str
+    keys: list[bytes]
+    values: list[bytes | None]
+    old: list[bytes | None]
 
 
 class LaneState:
@@ -59,16 +82,35 @@ class LaneState:
             self._spaces[name] = self._open_space(name, log, log_all)
         return self._spaces[name]
 
-    def commit(self, epoch: int) -> Sequence[StoreChanges]:
-        """Write the epoch in one atomic batch and hand back its changelog rows."""
-        if epoch <= self.epoch:
-            raise StateError(f"epoch {epoch} cannot follow epoch {self.epoch}")
+    @property
+    def mark(self) -> Mark | None:
+        """From where in the changelogs the lane can catch up."""
+        return self._head.mark
+
+    @property
+    def incarnation(self) -> str:
+        """Which start of the application has written the lane last."""
+        return self._head.incarnation
+
+    def commit(self, epoch: int, stage: int = 0, incarnation: str = "", mark: Mark | None = None) -> Sequence[StoreChanges]:
+        """Write the epoch, or one stage of it, in one atomic batch and hand back its changelog rows.
+
+        A later stage of the same epoch adds to it: both are taken back together.
+        """
+        head = self._head
+        steps = head.steps if epoch == head.epoch and head.steps else []
+        if epoch < head.epoch or (epoch == head.epoch and (not steps or stage <= steps[-1].stage)):
+            raise StateError(f"epoch {epoch}, stage {stage} cannot follow epoch {head.epoch}")
         for store in self._stores.values():
             store.before_commit()
         rows, batch, undo = self._collect()
-        registers = self.registers.snapshot()
-        head = Head(epoch, registers, self._head.epoch, dict(self.registers.saved), [space for space, _ in undo])
-        self._write(head, batch, [(undo_key(space), blob) for space, blob in undo])
+        step = Step(stage, dict(self.registers.saved), head.digests, [space for space, _ in undo])
+        previous = head.previous_epoch if steps else head.epoch
+        after = Head(
+            epoch, self.registers.snapshot(), self._digests(batch), previous, [*steps, step], mark or head.mark, incarnation
+        )
+        replaced = [] if steps else [undo_key(old.stage, space) for old in head.steps or () for space in old.spaces]
+        self._write(after, batch, [(undo_key(stage, space), encode_undo(*old)) for space, old in undo], replaced)
         return rows
 
     def discard(self) -> None:
@@ -79,14 +121,27 @@ class LaneState:
             space.clear()
         self.registers.reset(dict(self._head.registers))
 
-    def roll_back(self) -> None:
-        """Take the last epoch back: content, registers and epoch number are those before it."""
+    def roll_back(self, stage: int = 0) -> None:
+        """Take the last epoch back, or what this stage and later ones have written of it."""
         self._refuse_pending("rolled back")
+        if not self._head.steps:
+            raise StateError(f"epoch {self.epoch} cannot be taken back: nothing is kept about the one before")
+        while self._head.steps and self._head.steps[-1].stage >= stage:
+            self._take_back_step()
+
+    def _take_back_step(self) -> None:
         head = self._head
-        if head.undo is None:
-            raise StateError(f"epoch {head.epoch} cannot be taken back: nothing is kept about the one before")
-        batch = [SpaceBatch(space, *self._undo(space)) for space in head.undo]
-        self._write(Head(head.previous_epoch, dict(head.previous_registers)), batch, [])
+        assert head.steps
+        *steps, step = head.steps
+        batch = [SpaceBatch(space, *self._undo(step.stage, space)) for space in step.spaces]
+        epoch = head.epoch if steps else head.previous_epoch
+        before = Head(epoch, step.registers, step.digests, head.previous_epoch, steps or None, head.mark, head.incarnation)
+        self._write(before, batch, [], [undo_key(step.stage, space) for space in step.spaces])
+
+    @property
+    def can_roll_back(self) -> bool:
+        """Whether the last epoch can be taken back."""
+        return bool(self._head.steps)
 
     def read_committed(self, epoch: int) -> LaneView:
         """The lane as of `epoch`, which is the last applied or the one before it; for reading only.
@@ -96,11 +151,27 @@ class LaneState:
         head = decode_head(self._engine.get(META, HEAD))
         if epoch == head.epoch:
             return LaneView(self._engine, head.epoch, dict(head.registers), {})
-        if head.undo is not None and epoch == head.previous_epoch:
-            return LaneView(self._engine, epoch, dict(head.previous_registers), {space: self._undo(space) for space in head.undo})
+        if head.steps and epoch == head.previous_epoch:
+            old: dict[str, dict[bytes, bytes | None]] = {}
+            for step in reversed(head.steps):
+                for space in step.spaces:
+                    old.setdefault(space, {}).update(zip(*self._undo(step.stage, space), strict=True))
+            return LaneView(self._engine, epoch, dict(head.steps[0].registers), old)
         raise StateError(f"the lane is at epoch {head.epoch} and cannot be read as of epoch {epoch}")
 
-    def restore(self, changes: Iterable[StoreChanges], epoch: int | None = None) -> None:
+    def verify(self) -> None:
+        """Read everything and compare it with the digests: LMDB itself would not notice a damaged page."""
+        for space, expected in self._head.digests.items():
+            found = 0
+            for batch in _chunks(self._engine.scan(space, None, None)):
+                keys, values = zip(*batch, strict=True)
+                found += digest(keys, values)
+            if found & (2**64 - 1) != expected:
+                raise StateError(f"the content of {space!r} is damaged: rebuild the lane")
+
+    def restore(
+        self, changes: Iterable[StoreChanges], epoch: int | None = None, incarnation: str = "", mark: Mark | None = None
+    ) -> None:
         """Apply changelog rows, once or again, with the registers as they are now, and count as `epoch` from now on.
 
         The stores must be open. One atomic batch; afterwards nothing is left that could be rolled back.
@@ -110,7 +181,16 @@ class LaneState:
                 raise StateError(f"rows of store {name!r}, which is not open in this lane")
             self._stores[name].restore(keys, values)
         _, batch, _ = self._collect()
-        self._write(Head(self.epoch if epoch is None else epoch, self.registers.snapshot()), batch, [])
+        head = self._head
+        after = Head(
+            head.epoch if epoch is None else epoch,
+            self.registers.snapshot(),
+            self._digests(batch),
+            mark=mark or head.mark,
+            incarnation=incarnation or head.incarnation,
+        )
+        replaced = [undo_key(step.stage, space) for step in head.steps or () for space in step.spaces]
+        self._write(after, batch, [], replaced)
 
     def close(self) -> None:
         """Close the engine."""
@@ -124,16 +204,16 @@ class LaneState:
         if held or any(space.dirty for space in self._spaces.values()):
             raise StateError(f"a lane with writes of an open epoch cannot be {what}: commit or discard them first")
 
-    def _undo(self, space: str) -> tuple[list[bytes], list[bytes | None]]:
-        data = self._engine.get(META, undo_key(space))
+    def _undo(self, stage: int, space: str) -> tuple[list[bytes], list[bytes | None]]:
+        data = self._engine.get(META, undo_key(stage, space))
         if data is None:
             raise StateError(f"the old values of {space!r} are missing")
         return decode_undo(data)
 
-    def _collect(self) -> tuple[list[StoreChanges], list[SpaceBatch], list[tuple[str, bytes]]]:
+    def _collect(self) -> tuple[list[StoreChanges], list[Change], list[tuple[str, tuple[list[bytes], list[bytes | None]]]]]:
         rows: list[StoreChanges] = []
-        batch: list[SpaceBatch] = []
-        undo: list[tuple[str, bytes]] = []
+        batch: list[Change] = []
+        undo: list[tuple[str, tuple[list[bytes], list[bytes | None]]]] = []
         for space in self._spaces.values():
             if not space.dirty:
                 continue
@@ -142,17 +222,27 @@ class LaneState:
             if logged is not None:
                 rows.append(StoreChanges(space.name, *logged))
             if keys:
-                batch.append(SpaceBatch(space.name, keys, values))
-                undo.append((space.name, encode_undo(keys, old)))
+                batch.append(Change(space.name, keys, values, old))
+                undo.append((space.name, (keys, old)))
         return rows, batch, undo
 
-    def _write(self, head: Head, batch: list[SpaceBatch], undo: list[tuple[bytes, bytes]]) -> None:
+    def _digests(self, batch: list[Change]) -> dict[str, int]:
+        """The digests of all spaces once the batch is written."""
+        digests = dict(self._head.digests)
+        for space, keys, values, old in batch:
+            digests[space] = changed_digest(digests.get(space, 0), keys, values, old)
+        return digests
+
+    def _write(
+        self, head: Head, batch: Sequence[Change | SpaceBatch], undo: list[tuple[bytes, bytes]], replaced: list[bytes]
+    ) -> None:
         """One batch: the spaces, the head, the undo of this epoch in place of the last one's."""
-        meta: dict[bytes, bytes | None] = {undo_key(space): None for space in self._head.undo or ()}
+        meta: dict[bytes, bytes | None] = dict.fromkeys(replaced)
         meta.update(undo)
         meta[HEAD] = encode_head(head)
         keys = sorted(meta)
-        self._engine.write([*batch, SpaceBatch(META, keys, [meta[key] for key in keys])])
+        spaces = [SpaceBatch(change[0], change[1], change[2]) for change in batch]
+        self._engine.write([*spaces, SpaceBatch(META, keys, [meta[key] for key in keys])])
         self._head = head
         self.discard()
 
@@ -165,7 +255,7 @@ class LaneView(LaneState):
         engine: Engine,
         epoch: int,
         registers: dict[str, int],
-        old: dict[str, tuple[list[bytes], list[bytes | None]]],
+        old: dict[str, dict[bytes, bytes | None]],
     ) -> None:
         super().__init__(engine)
         self._head = Head(epoch, registers)
@@ -179,15 +269,17 @@ class LaneView(LaneState):
     def discard(self) -> None:
         """Nothing: a view has no open epoch."""
 
-    def commit(self, epoch: int) -> Sequence[StoreChanges]:
+    def commit(self, epoch: int, stage: int = 0, incarnation: str = "", mark: Mark | None = None) -> Sequence[StoreChanges]:
         """Refuse."""
         raise StateError("a lane that is read as of a committed epoch cannot be committed")
 
-    def roll_back(self) -> None:
+    def roll_back(self, stage: int = 0) -> None:
         """Refuse."""
         raise StateError("a lane that is read as of a committed epoch cannot be rolled back")
 
-    def restore(self, changes: Iterable[StoreChanges], epoch: int | None = None) -> None:
+    def restore(
+        self, changes: Iterable[StoreChanges], epoch: int | None = None, incarnation: str = "", mark: Mark | None = None
+    ) -> None:
         """Refuse."""
         raise StateError("a lane that is read as of a committed epoch cannot be restored")
 
@@ -197,5 +289,10 @@ class LaneView(LaneState):
     def _open_space(self, name: str, log: Log | None, log_all: bool) -> Space:
         space = FrozenSpace(self._engine, name, log, log_all)
         if name in self._old:
-            space.dirty.update(zip(*self._old[name], strict=True))
+            space.dirty.update(self._old[name])
         return space
+
+
+def _chunks(entries: Iterator[tuple[bytes, bytes]], size: int = 10_000) -> Iterator[list[tuple[bytes, bytes]]]:
+    while chunk := list(islice(entries, size)):
+        yield chunk

@@ -66,6 +66,22 @@ class Registers:
             register.value = saved.get(name, initial)
 
 
+def merged_registers(lanes: list[dict[str, int]]) -> dict[str, int]:
+    """The registers of a lane that takes over from several, whose shards it now owns.
+
+    Clocks are as late as the latest. What tells where something is still to be done is as early as the earliest. What a lane
+    has counted is forgotten, and counted anew.
+    """
+    merged: dict[str, int] = {}
+    for registers in lanes:
+        for name, value in registers.items():
+            if name.endswith(("/held_records", "/held_bytes")):
+                continue
+            earliest = "/punctuator " in name or name.endswith(("/earliest_unjoined", "/purged_segments"))
+            merged[name] = (min if earliest else max)(merged.get(name, value), value)
+    return merged
+
+
 class Space:
     """One named byte map of a lane, with the epoch's writes over it.
 

@@ -24,6 +24,15 @@ class StoreKind(Enum):
     RAW = "raw"
 
 
+class RawLayout(Enum):
+    """Where in the rows of a raw store the key is of the record they belong to."""
+
+    UNJOINED = "time, side, key"
+    WAITING = "time, key"
+    HELD = "by key, or by time and key"
+    SUBSCRIPTIONS = "size of the foreign key, foreign key, key"
+
+
 _WINDOWED = (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW)
 _RETAINING = (*_WINDOWED, StoreKind.SESSION, StoreKind.VERSIONED)
 _EXPIRING = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED)
@@ -51,6 +60,7 @@ class StoreSpec:
     logged: bool = True
     ttl_ms: int | None = None
     changelog_config: tuple[tuple[str, str], ...] = ()
+    layout: RawLayout | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no store can be."""

@@ -14,24 +14,30 @@ from types import TracebackType
 from typing import Any
 
 from penstock.errors import TopologyError
+from penstock.handlers import DEFAULT, ErrorHandler, ErrorHandlers
+from penstock.lanes.failures import Failures
 from penstock.lanes.lane import Lane
 from penstock.lanes.outbox import Row
-from penstock.lanes.position import At
-from penstock.lanes.sources import Intake
+from penstock.lanes.position import At, RawRecord
+from penstock.lanes.sources import Arrival, Intake
 from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata
-from penstock.serdes import Serde, serde_of
+from penstock.serdes import Bytes, Serde, serde_of
 from penstock.state import LaneState, memory_engine
 from penstock.testing.queues import TopicQueues
 from penstock.testing.topics import InputTopic, OutputTopic
 from penstock.timing import Duration, Instant, duration_ms, instant_ms
 from penstock.topology import SinkNode, SourceNode, Topology
 
+APPLICATION_ID = "topology-test-driver"
+"""The application that dead letters name."""
+
 
 class TopologyTestDriver:
     """Runs a topology without a broker, a JVM or Spark.
 
     `wall_clock` is where the wall clock starts (default: now); it moves only by `advance_wall_clock`. `caching=False`
-    lets every table emit each of its updates. `partitions` is how many partitions a partitioner is told that topics have.
+    lets every table emit each of its updates. `partitions` is how many partitions a partitioner is told that topics have. The
+    error handlers are those of `App`; a retry does not wait here.
 
     Example:
         >>> from penstock import StreamsBuilder
@@ -44,13 +50,25 @@ class TopologyTestDriver:
     """
 
     def __init__(
-        self, topology: Topology, *, wall_clock: Instant | None = None, caching: bool = True, partitions: int = 1
+        self,
+        topology: Topology,
+        *,
+        wall_clock: Instant | None = None,
+        caching: bool = True,
+        partitions: int = 1,
+        deserialization_errors: ErrorHandler = DEFAULT,
+        processing_errors: ErrorHandler = DEFAULT,
+        production_errors: ErrorHandler = DEFAULT,
     ) -> None:
         self._topology = topology
+        self._handlers = ErrorHandlers(
+            deserialization=deserialization_errors, processing=processing_errors, production=production_errors
+        )
         self._now = int(time.time() * 1000) if wall_clock is None else instant_ms(wall_clock)
         self._engine = memory_engine()
         self._epoch = 0
-        self._queues = TopicQueues()
+        self._failures = Failures(self._handlers, APPLICATION_ID, epoch=1, sleep=_do_not_wait)
+        self._queues = TopicQueues(self._decode)
         self._outputs: defaultdict[str, deque[Row]] = defaultdict(deque)
         self._produced: set[str] = set()
         self._global_offsets: defaultdict[str, int] = defaultdict(int)
@@ -69,6 +87,7 @@ class TopologyTestDriver:
             wall_clock=lambda: self._now,
             partitions=lambda topic: self._partitions,
             global_stores=self._topology.global_stores,
+            failures=self._failures,
         )
 
     def __enter__(self) -> TopologyTestDriver:  # noqa: PYI034 - Self is not in Python 3.10
@@ -92,7 +111,12 @@ class TopologyTestDriver:
         return InputTopic(self, topic, _serde(key, node.key), _serde(value, node.value), start_ms, duration_ms(advance))
 
     def output(self, topic: str, *, key: Any = None, value: Any = None) -> OutputTopic:
-        """A topic to read results from, with the serdes of the sink that writes it unless others are given."""
+        """A topic to read results from, with the serdes of the sink that writes it unless others are given.
+
+        Dead letters are read as bytes.
+        """
+        if topic in self._handlers.dead_letter_topics():
+            return OutputTopic(self._outputs[topic], _serde(key, Bytes()), _serde(value, Bytes()))
         sinks = [node for node in self._topology.nodes.values() if isinstance(node, SinkNode) and not node.internal]
         fixed = [node for node in sinks if node.topic == topic] or [node for node in sinks if not isinstance(node.topic, str)]
         if not fixed and (key is None or value is None):
@@ -137,7 +161,8 @@ class TopologyTestDriver:
 
     def pipe_raw(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
         """Put one raw record into a topic and process all that follows from it."""
-        self._accept(topic, self._intake(topic), key, value, timestamp, headers)
+        self._accept(topic, self._intake(topic), RawRecord(key, value, timestamp, headers))
+        self._deliver()
         self._complete()
 
     def _intake(self, topic: str) -> Intake:
@@ -157,32 +182,31 @@ class TopologyTestDriver:
                 by_pattern = intake
         return by_pattern
 
-    def _accept(
-        self, topic: str, intake: Intake, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
-    ) -> None:
+    def _accept(self, topic: str, intake: Intake, raw: RawRecord) -> None:
         if intake.node.name in self._global_sources:
-            self._feed_global(topic, intake, key, value, timestamp, headers)
+            self._feed_global(topic, intake, raw)
         else:
-            self._queues.add(topic, intake, key, value, timestamp, headers)
+            self._queues.add(topic, intake, raw)
 
-    def _feed_global(
-        self, topic: str, intake: Intake, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
-    ) -> None:
+    def _decode(self, intake: Intake, origin: RecordMetadata, raw: RawRecord, partition_time: int) -> Arrival | None:
+        return intake.decode(self._lane, origin, raw, partition_time)
+
+    def _feed_global(self, topic: str, intake: Intake, raw: RawRecord) -> None:
         offset = self._global_offsets[topic]
         self._global_offsets[topic] += 1
         origin = RecordMetadata(topic, 0, offset)
-        arrival = intake.decode(origin, key, value, timestamp, headers, NO_TIMESTAMP)
+        arrival = self._decode(intake, origin, raw, NO_TIMESTAMP)
         if arrival is not None:
-            self._lane.position = At(origin)
+            self._lane.position = At(origin, raw)
             intake.process(*arrival)
             self._commit_stores()
 
     def _complete(self) -> None:
         """Process until nothing waits."""
         while (following := self._queues.take()) is not None:
-            intake, arrival, metadata = following
+            intake, (arrival, origin, raw) = following
             lane = self._lane
-            lane.position = At(metadata)
+            lane.position = At(origin, raw)
             lane.stream_time = max(lane.stream_time, arrival.timestamp)
             lane.intakes[intake.node.name].process(*arrival)
             lane.punctuate()
@@ -190,19 +214,29 @@ class TopologyTestDriver:
 
     def _commit_stores(self) -> None:
         self._epoch += 1
+        self._failures.epoch = self._epoch + 1
         self._state.commit(self._epoch)
 
     def _commit(self) -> None:
         """End the epoch: caches emit, stores are written, rows go out or come back in."""
         self._lane.flush()
         self._commit_stores()
-        for row in self._lane.drain():
-            if not row.exchange:
-                self._outputs[row.topic].append(row)
-                self._produced.add(row.topic)
-            back = self._find_intake(row.topic)
-            if back is not None:
-                self._accept(row.topic, back, row.key, row.value, row.timestamp, row.headers)
+        self._deliver()
+
+    def _deliver(self) -> None:
+        """Rows go out or come back in; one that comes back may at once become a dead letter, which goes out too."""
+        while rows := self._lane.drain():
+            for row in rows:
+                if not row.exchange:
+                    self._outputs[row.topic].append(row)
+                    self._produced.add(row.topic)
+                back = self._find_intake(row.topic)
+                if back is not None:
+                    self._accept(row.topic, back, RawRecord(row.key, row.value, row.timestamp, row.headers))
+
+
+def _do_not_wait(seconds: float) -> None:
+    """What a back-off is in a test."""
 
 
 def _serde(given: Any, known: Serde[Any] | None) -> Serde[Any]:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.lanes.heap import TimeHeap
+from penstock.lanes.position import RawRecord
 from penstock.lanes.sources import Arrival, Intake
-from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata
+from penstock.records import NO_TIMESTAMP, RecordMetadata
+
+Decode = Callable[[Intake, RecordMetadata, RawRecord, int], Arrival | None]
+"""`decode(intake, origin, raw, partition_time)`: what enters the lane; None if nothing does."""
 
 
-class Raw(NamedTuple):
-    """A record as it lies in a topic."""
+class Head(NamedTuple):
+    """A record that is ready, and where it came from."""
 
+    arrival: Arrival
     origin: RecordMetadata
-    key: bytes | None
-    value: bytes | None
-    timestamp: int
-    headers: Headers
+    raw: RawRecord
 
 
 class TopicQueue:
@@ -26,16 +29,17 @@ class TopicQueue:
     Only the head is decoded, for its event time may depend on those before.
     """
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: Intake, decode: Decode) -> None:
         self.intake = intake
+        self._decode = decode
         self._offset = 0
-        self._waiting: deque[Raw] = deque()
-        self._head: tuple[Arrival, RecordMetadata] | None = None
+        self._waiting: deque[tuple[RecordMetadata, RawRecord]] = deque()
+        self._head: Head | None = None
         self._partition_time = NO_TIMESTAMP
 
-    def add(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+    def add(self, topic: str, raw: RawRecord) -> None:
         """One more record at the end."""
-        self._waiting.append(Raw(RecordMetadata(topic, 0, self._offset), key, value, timestamp, headers))
+        self._waiting.append((RecordMetadata(topic, 0, self._offset), raw))
         self._offset += 1
         self._decode_head()
 
@@ -47,49 +51,50 @@ class TopicQueue:
     @property
     def head_time(self) -> int:
         """The event time of the next record."""
-        return NO_TIMESTAMP if self._head is None else self._head[0].timestamp
+        return NO_TIMESTAMP if self._head is None else self._head.arrival.timestamp
 
-    def take(self) -> tuple[Arrival, RecordMetadata]:
+    def take(self) -> Head:
         """The next record."""
-        assert self._head is not None
-        arrival, metadata = self._head
+        head = self._head
+        assert head is not None
         self._head = None
-        self._partition_time = max(self._partition_time, arrival.timestamp)
+        self._partition_time = max(self._partition_time, head.arrival.timestamp)
         self._decode_head()
-        return arrival, metadata
+        return head
 
     def _decode_head(self) -> None:
         while self._head is None and self._waiting:
-            raw = self._waiting.popleft()
-            arrival = self.intake.decode(*raw, self._partition_time)
+            origin, raw = self._waiting.popleft()
+            arrival = self._decode(self.intake, origin, raw, self._partition_time)
             if arrival is not None:
-                self._head = (arrival, raw.origin)
+                self._head = Head(arrival, origin, raw)
 
 
 class TopicQueues:
     """All queues of a topology under test."""
 
-    def __init__(self) -> None:
+    def __init__(self, decode: Decode) -> None:
+        self._decode = decode
         self._queues: dict[str, TopicQueue] = {}
         self._ready: TimeHeap[TopicQueue] = TimeHeap(lambda queue: queue.head_time)
 
-    def add(self, topic: str, intake: Intake, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+    def add(self, topic: str, intake: Intake, raw: RawRecord) -> None:
         """A record for a topic that `intake` reads."""
         name = intake.node.name if intake.node.pattern else topic
         queue = self._queues.get(name)
         if queue is None:
-            queue = self._queues[name] = TopicQueue(intake)
+            queue = self._queues[name] = TopicQueue(intake, self._decode)
         was_empty = queue.is_empty
-        queue.add(topic, key, value, timestamp, headers)
+        queue.add(topic, raw)
         if was_empty and not queue.is_empty:
             self._ready.push(queue)
 
-    def take(self) -> tuple[Intake, Arrival, RecordMetadata] | None:
+    def take(self) -> tuple[Intake, Head] | None:
         """The next record of all topics, with the source it belongs to."""
         queue = self._ready.pop()
         if queue is None:
             return None
-        arrival, metadata = queue.take()
+        head = queue.take()
         if not queue.is_empty:
             self._ready.push(queue)
-        return queue.intake, arrival, metadata
+        return queue.intake, head

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from penstock import Topology
-from penstock.lanes.epoch import RECORDS
+from penstock.lanes import epoch
+from penstock.lanes.epoch import RECORDS, Catalogue
 from penstock.lanes.lane import Lane
 from penstock.lanes.outbox import Row
 from penstock.records import Headers
@@ -35,6 +36,18 @@ def lane_of(topology: Topology, now: int = 0) -> Lane:
     return Lane(nodes, topology.stores, LaneState(memory_engine()), lambda: now, global_stores=topology.global_stores)
 
 
+NAMED = pa.schema(
+    [
+        ("source", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        *((name, RECORDS.field(name).type) for name in ("timestamp", "key", "value", "headers")),
+    ]
+)
+"""Records with names where an epoch has codes."""
+
+
 def batch(records: Iterable[Raw]) -> pa.RecordBatch:
     """Records as an epoch brings them; the source is named after the topic unless it is given."""
     rows: list[dict[str, Any]] = [
@@ -50,7 +63,18 @@ def batch(records: Iterable[Raw]) -> pa.RecordBatch:
         }
         for record in records
     ]
-    return pa.RecordBatch.from_pylist(rows, schema=RECORDS)
+    return pa.RecordBatch.from_pylist(rows, schema=NAMED)
+
+
+def walk(lane: Lane, batches: Iterable[pa.RecordBatch]) -> None:
+    """Walk an epoch of named records."""
+    rows = pa.Table.from_batches(batches, NAMED).to_pylist()
+    sources = tuple(dict.fromkeys(row["source"] for row in rows))
+    origins = tuple(sorted({(row["topic"], row["partition"]) for row in rows}))
+    coded = [
+        {**row, "source": sources.index(row["source"]), "origin": origins.index((row["topic"], row["partition"]))} for row in rows
+    ]
+    epoch.walk(lane, pa.Table.from_pylist(coded, schema=RECORDS), Catalogue(sources, origins))
 
 
 def shuffled(records: Sequence[Raw], seed: int) -> list[pa.RecordBatch]:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from penstock import Cancellable, ProcessingError, Processor, PunctuationType, Record, RecordMetadata, Topology, key_value_store
 from penstock.dsl import StreamsBuilder
-from penstock.lanes.epoch import walk
-from tests.unit.lanes.feeding import Raw, batch, lane_of, shuffled, values
+from tests.unit.lanes.feeding import Raw, batch, lane_of, shuffled, values, walk
 
 
 class Trace(Processor[Any, Any, Any, Any]):

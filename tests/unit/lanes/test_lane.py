@@ -23,7 +23,6 @@ from penstock import (
     until_time_limit,
     until_window_closes,
 )
-from penstock.lanes.epoch import walk
 from penstock.lanes.lane import Lane, fan_out
 from penstock.operators.stateless import PassThrough
 from penstock.records import RecordMetadata
@@ -31,7 +30,7 @@ from penstock.state import LaneState, memory_engine
 from penstock.testing import TopologyTestDriver
 from penstock.topology import Line, ProcessorNode
 from tests.golden.topologies import TOPOLOGIES
-from tests.unit.lanes.feeding import Raw, batch, lane_of, values
+from tests.unit.lanes.feeding import Raw, batch, lane_of, values, walk
 
 
 class Silent(Processor[Any, Any, Any, Any]):

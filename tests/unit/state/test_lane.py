@@ -265,15 +265,15 @@ def test_missing_undo_is_not_guessed() -> None:
     lane = LaneState(engine)
     lane.store(raw()).put(b"k", b"1")
     lane.commit(0)
-    engine._spaces["/lane"].pop(b"undo/raw")
+    engine._spaces["/lane"].pop(b"undo/0/raw")
     with pytest.raises(StateError, match="missing"):
         LaneState(engine).roll_back()
 
 
 def test_a_lane_in_another_format_is_refused() -> None:
     engine = MemoryEngine()
-    engine.write([SpaceBatch("/lane", [b"head"], [encode_head(Head(format=2))])])
-    with pytest.raises(StateError, match="format 2"):
+    engine.write([SpaceBatch("/lane", [b"head"], [encode_head(Head(format=1))])])
+    with pytest.raises(StateError, match="format 1"):
         LaneState(engine)
 
 

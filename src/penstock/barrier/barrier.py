@@ -1,0 +1,140 @@
+"""`Barrier`: walks an epoch's commit through its phases, once and in order, and stops for good at the first failure.
+
+There is no recovery here. A process that fails ends, and the next one starts from what Kafka has committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Any
+
+from penstock.barrier.ports import Publisher, SourceOffset
+from penstock.errors import BrokerError, CommitError, PenstockError
+from penstock.faults import point
+
+logger = logging.getLogger(__name__)
+
+
+class Phase(Enum):
+    """Where an epoch's commit stands."""
+
+    IDLE = "idle"
+    """Nothing is open."""
+    BEGUN = "begun"
+    """A transaction is open..."""
+    PRODUCED = "produced"
+    """...with all rows handed over..."""
+    OFFSETS_SENT = "offsets_sent"
+    """...and the offsets."""
+    COMMITTING = "committing"
+    """The broker has been asked to commit: it may have done so, and nothing but `commit` may be asked of it any more."""
+    COMMITTED = "committed"
+    """The epoch is visible as a whole; idle again at once."""
+    FAILED = "failed"
+    """No further epoch is taken."""
+
+
+_ABORTABLE = (Phase.BEGUN, Phase.PRODUCED, Phase.OFFSETS_SENT)
+
+
+class Barrier:
+    """Commits epochs through a publisher.
+
+    `on_phase` is told each phase that is reached and the seconds it took to get there. A commit whose outcome stays unknown
+    is asked for again until `patience_ms` have passed.
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        patience_ms: int = 120_000,
+        clock: Callable[[], float] = time.monotonic,
+        on_phase: Callable[[Phase, float], None] = lambda phase, seconds: None,
+    ) -> None:
+        self._publisher = publisher
+        self._patience = patience_ms / 1_000
+        self._clock = clock
+        self._on_phase = on_phase
+        self._phase = Phase.IDLE
+        self._entered = clock()
+        self._epoch: int | None = None
+        self._offsets: dict[tuple[str, int], int] = {}
+
+    @property
+    def phase(self) -> Phase:
+        """Where the commit in hand stands."""
+        return self._phase
+
+    def commit(self, epoch: int, batches: Iterable[Any], offsets: Sequence[SourceOffset]) -> None:
+        """Publish the epoch's rows and offsets as one; when this returns, all of it is visible."""
+        if self._phase is not Phase.IDLE:
+            raise CommitError(f"epoch {epoch} cannot be committed by a barrier that is {self._phase.value}; start again")
+        self._entered = self._clock()
+        try:
+            self._check_order(epoch, offsets)
+            self._begin()
+            self._produce(batches)
+            self._send_offsets(offsets)
+            self._commit(epoch)
+        except BaseException:
+            self._fail(epoch)
+            raise
+        self._epoch = epoch
+        self._offsets.update({(offset.topic, offset.partition): offset.offset for offset in offsets})
+        self._enter(Phase.IDLE)
+
+    def _check_order(self, epoch: int, offsets: Sequence[SourceOffset]) -> None:
+        """Whatever goes back would be published twice."""
+        if self._epoch is not None and epoch <= self._epoch:
+            raise CommitError(f"epoch {epoch} cannot follow epoch {self._epoch}, which is committed")
+        for new in offsets:
+            last = self._offsets.get((new.topic, new.partition), 0)
+            if new.offset < last:
+                raise CommitError(f"epoch {epoch}: {new.topic}-{new.partition} goes back from offset {last} to {new.offset}")
+
+    def _begin(self) -> None:
+        point("barrier.before_begin")
+        self._publisher.begin()
+        self._enter(Phase.BEGUN)
+        point("barrier.after_begin")
+
+    def _produce(self, batches: Iterable[Any]) -> None:
+        for rows in batches:
+            self._publisher.produce(rows)
+            point("barrier.mid_produce")
+        self._enter(Phase.PRODUCED)
+        point("barrier.after_produce")
+
+    def _send_offsets(self, offsets: Sequence[SourceOffset]) -> None:
+        self._publisher.send_offsets(offsets)
+        self._enter(Phase.OFFSETS_SENT)
+        point("barrier.after_offsets")
+        point("barrier.before_commit")
+
+    def _commit(self, epoch: int) -> None:
+        self._enter(Phase.COMMITTING)
+        deadline = self._clock() + self._patience
+        while not self._publisher.commit():
+            if self._clock() >= deadline:
+                cure = "the next start finds out and goes on from there"
+                raise BrokerError(f"epoch {epoch}: no broker has said for {self._patience:g} s whether it is committed; {cure}")
+            logger.warning("epoch %d: whether it is committed is not known yet; asking again", epoch)
+        self._enter(Phase.COMMITTED)
+        point("barrier.after_commit")
+
+    def _fail(self, epoch: int) -> None:
+        abortable = self._phase in _ABORTABLE
+        self._enter(Phase.FAILED)
+        if abortable:
+            try:
+                self._publisher.abort()
+            except PenstockError as error:
+                logger.warning("epoch %d: its transaction could not be aborted and will time out: %s", epoch, error)
+
+    def _enter(self, phase: Phase) -> None:
+        now = self._clock()
+        self._phase, elapsed, self._entered = phase, now - self._entered, now
+        self._on_phase(phase, elapsed)

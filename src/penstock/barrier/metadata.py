@@ -1,0 +1,62 @@
+"""The text that is committed with each source partition's offset: what a new start has to know, and nothing it could be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import msgspec
+
+from penstock.errors import StateError
+
+MAX_BYTES = 4_096
+"""What brokers take unless told otherwise (`offset.metadata.max.bytes`)."""
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitMetadata:
+    """One source partition at the end of an epoch.
+
+    `incarnation` names the start of the application that committed it, `high_time` is the highest event time the partition has
+    shown (-1: none), `topic_id` tells a topic from one that was deleted and created again under the same name.
+
+    Example:
+        >>> from penstock.barrier import CommitMetadata
+        >>> text = CommitMetadata(
+        ...     epoch=7, incarnation="a1", fingerprint="c0ffee", lanes=2, shards=32, high_time=99, topic_id=None
+        ... ).encode()
+        >>> text
+        '{"epoch":7,"incarnation":"a1","fingerprint":"c0ffee","lanes":2,"shards":32,"high_time":99,"topic_id":null,"version":1}'
+        >>> CommitMetadata.decode(text).epoch
+        7
+    """
+
+    epoch: Count
+    incarnation: str
+    fingerprint: str
+    lanes: Positive
+    shards: Positive
+    high_time: int
+    topic_id: str | None
+    version: Literal[1] = 1
+
+    def encode(self) -> str:
+        """The metadata as text."""
+        data = msgspec.json.encode(self)
+        if len(data) > MAX_BYTES:
+            raise StateError(f"commit metadata of {len(data)} bytes is more than the {MAX_BYTES} that a broker takes")
+        return data.decode()
+
+    @classmethod
+    def decode(cls, text: str) -> CommitMetadata:
+        """The metadata from its text."""
+        try:
+            return _decode(text)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise StateError(f"committed metadata that this version cannot read: {text[:200]!r} ({error})") from None
+
+
+_decode = msgspec.json.Decoder(CommitMetadata).decode

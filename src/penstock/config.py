@@ -1,0 +1,302 @@
+"""`Config`: every setting under one name, in `penstock.toml`, the environment and as an argument; checked once, secrets masked.
+
+It only says what is wanted: what becomes of a setting in a client or in Spark is the business of those rooms.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import ConfigError, TopologyError
+from penstock.timing import duration_ms
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]  # not there on newer Pythons
+
+DEFAULT_FILE = Path("penstock.toml")
+VARIABLE_PREFIX = "PENSTOCK_"
+CLIENTS = ("producer.", "main.consumer.", "restore.consumer.")
+"""As in Kafka Streams, a setting with such a prefix is for one client only."""
+
+_SECRET_NAME = re.compile(r"password|secret|token|jaas|key\.pem|keystore\.key$|basic\.auth|access\.?key|oauthbearer\.config")
+_SECRET_VALUE = re.compile(r"://[^/@\s]+:[^/@\s]+@")
+_OWN = {
+    "group.id": "the application's id is the group",
+    "transactional.id": "it follows from the application's id",
+    "enable.auto.commit": "offsets are committed with what was made of the records",
+    "auto.offset.reset": "where a topic without an offset begins is the topology's to say",
+    "transaction.timeout.ms": "write transaction_timeout",
+}
+_EXACTLY_ONCE = {
+    "isolation.level": ("read_committed",),
+    "enable.idempotence": ("true",),
+    "acks": ("all", "-1"),
+    "request.required.acks": ("all", "-1"),
+}
+_MAX_INT32 = 2**31 - 1
+_RANGES = {
+    "lanes": (1, 10_000),
+    "shards": (1, 10_000),
+    "epoch_interval": (0, _MAX_INT32),
+    "max_epoch_records": (1, _MAX_INT32),
+    "small_epoch_records": (0, _MAX_INT32),
+    "transaction_timeout": (1_000, _MAX_INT32),
+    "broker_timeout": (1_000, _MAX_INT32),
+    "replication_factor": (-1, 32_767),
+}
+_DURATIONS = ("epoch_interval", "transaction_timeout", "broker_timeout")
+_STORE_ENGINES = ("lmdb", "rocksdb")
+
+
+class Guarantee(Enum):
+    """What a failure may do to the records in flight."""
+
+    EXACTLY_ONCE = "exactly_once"
+    AT_LEAST_ONCE = "at_least_once"
+
+
+class Settings(Mapping[str, str]):
+    """Settings of a client or of Spark by name; secrets show as `[hidden]` wherever it is printed."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr({name: "[hidden]" if is_secret(name, value) else value for name, value in self._values.items()})
+
+
+def is_secret(name: str, value: str = "") -> bool:
+    """Whether a setting must not be shown: by its name, or because its value is an address with a password in it."""
+    return bool(_SECRET_NAME.search(name.lower()) or _SECRET_VALUE.search(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """How an application runs; `load` reads it.
+
+    Attributes:
+        kafka: Client settings by librdkafka's names, of which `bootstrap.servers` is needed. They are for all clients; with
+            one of Kafka Streams' prefixes `producer.`, `main.consumer.` (Spark's reader: the Java client's names) and
+            `restore.consumer.` for that one only. A value `env:NAME` or `file:PATH` stands for what is found there.
+        spark: `master`, and any setting that begins with `spark.`.
+        guarantee: Exactly once, or at least once.
+        lanes: How many lanes share the work; as many as there are cores if it is not given.
+        shards: How many parts the keys are divided into: the most lanes there can ever be. Fixed at the first start.
+        epoch_interval_ms: How long an epoch waits for records; the setting is `epoch_interval`, a duration.
+        max_epoch_records: The most records an epoch takes.
+        small_epoch_records: Up to so many records, an epoch runs in one task.
+        state_dir: Where the stores are.
+        store_engine: `lmdb`, or `rocksdb` for state larger than memory.
+        transaction_timeout_ms: After how long the broker aborts an open transaction; the setting is `transaction_timeout`.
+        broker_timeout_ms: How long the brokers may be out of reach before the application ends; `broker_timeout`.
+        replication_factor: Of internal topics; -1 is the broker's default.
+
+    Example:
+        >>> from penstock.config import Config
+        >>> config = Config.load(environment={"PENSTOCK_LANES": "2"}, bootstrap_servers="localhost:9092", epoch_interval="50ms")
+        >>> config.lanes, config.epoch_interval_ms, config.kafka
+        (2, 50, {'bootstrap.servers': 'localhost:9092'})
+    """
+
+    kafka: Mapping[str, str]
+    spark: Mapping[str, str] = field(default_factory=dict)
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+    lanes: int | None = None
+    shards: int = 32
+    epoch_interval_ms: int = 100
+    max_epoch_records: int = 200_000
+    small_epoch_records: int = 2_000
+    state_dir: Path = Path("state")
+    store_engine: str = "lmdb"
+    transaction_timeout_ms: int = 60_000
+    broker_timeout_ms: int = 120_000
+    replication_factor: int = -1
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, whoever built it."""
+        object.__setattr__(self, "kafka", Settings(self.kafka))
+        object.__setattr__(self, "spark", Settings(self.spark))
+        for name, (low, high) in _RANGES.items():
+            _check_range(name, getattr(self, _field_of(name)), low, high)
+        if self.replication_factor == 0:
+            raise ConfigError("replication_factor: 0 is no replica at all; write 1 or more, or -1 for the broker's default")
+        if self.lanes is not None and self.lanes > self.shards:
+            raise ConfigError(f"lanes: {self.lanes} lanes cannot share {self.shards} shards; use at most {self.shards} lanes")
+        if self.store_engine not in _STORE_ENGINES:
+            raise ConfigError(f"store_engine: {self.store_engine!r} is none of {', '.join(_STORE_ENGINES)}")
+        _check_kafka(self.kafka, self.guarantee)
+        for name in self.spark:
+            if name != "master" and not name.startswith("spark."):
+                raise ConfigError(f"spark: unknown setting {name!r}; it is 'master', or begins with 'spark.'")
+
+    @classmethod
+    def load(cls, path: Path | None = None, environment: Mapping[str, str] | None = None, **overrides: object) -> Config:
+        """The configuration from a TOML file (`penstock.toml` if there is one), the environment and arguments; the last one wins.
+
+        `bootstrap_servers` is short for `bootstrap.servers` of `kafka`. The tables `kafka` and `spark` are merged name by name.
+        """
+        environment = os.environ if environment is None else environment
+        given: dict[str, Any] = {"kafka": {}, "spark": {}}
+        if path is not None or DEFAULT_FILE.is_file():
+            source = path or DEFAULT_FILE
+            _merge(given, _read_toml(source), str(source))
+        _merge(given, _from_environment(environment), "environment")
+        _merge(given, overrides, "arguments")
+        given["spark"] = {name: _text(name, value) for name, value in given["spark"].items()}
+        given["kafka"] = {name: _resolve(name, _text(name, value), environment) for name, value in given["kafka"].items()}
+        return cls(**{_field_of(name): value for name, value in given.items()})
+
+
+_FIELDS = tuple(f.name for f in fields(Config))
+_NAMES = (*(name.removesuffix("_ms") for name in _FIELDS), "bootstrap_servers")
+
+
+def _field_of(name: str) -> str:
+    return f"{name}_ms" if name in _DURATIONS else name
+
+
+def _read_toml(path: Path) -> dict[str, object]:
+    try:
+        with path.open("rb") as file:
+            settings: dict[str, object] = tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+    return settings
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
+    """Our variables. One that only looks like ours is a mistake; others may begin with the prefix for reasons of their own."""
+    given: dict[str, object] = {}
+    for variable, text in environment.items():
+        name = variable.removeprefix(VARIABLE_PREFIX).lower()
+        if not variable.startswith(VARIABLE_PREFIX) or variable.startswith(f"{VARIABLE_PREFIX}FAULT"):
+            continue
+        if name in _NAMES and name not in {"kafka", "spark"}:
+            given[name] = _whole(text) if name in _RANGES and name not in _DURATIONS else text
+        elif nearest := get_close_matches(name, _NAMES, n=1, cutoff=0.8):
+            raise ConfigError(f"environment: unknown variable {variable}; did you mean {VARIABLE_PREFIX}{nearest[0].upper()}?")
+    return given
+
+
+def _whole(text: str) -> int | str:
+    """A number if it is one; what is none is refused later, by name."""
+    return int(text) if re.fullmatch(r"\s*[+-]?[0-9]+\s*", text) else text
+
+
+def _merge(given: dict[str, Any], more: Mapping[str, object], source: str) -> None:
+    for name, value in more.items():
+        if name == "bootstrap_servers":
+            given["kafka"]["bootstrap.servers"] = value
+        elif name in {"kafka", "spark"}:
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"{source}: {name} is a table of settings, not {type(value).__name__}")
+            given[name].update(_flat(value))
+        elif name in _NAMES:
+            given[name] = _read(name, value)
+        else:
+            nearest = get_close_matches(name, _NAMES, n=1)
+            cure = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(sorted(_NAMES))}"
+            raise ConfigError(f"{source}: unknown setting {name!r}; {cure}")
+
+
+def _flat(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """TOML reads `bootstrap.servers = …` without quotes as a table within a table."""
+    flat: dict[str, object] = {}
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            flat.update(_flat(value, f"{prefix}{name}."))
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def _read(name: str, value: object) -> object:
+    """A setting as its field holds it; what cannot be read that way is left to the checks."""
+    if name in _DURATIONS:
+        try:
+            return duration_ms(value, name)  # type: ignore[arg-type]  # it says so itself if it is no duration
+        except TopologyError as error:
+            raise ConfigError(str(error)) from None
+    if name == "guarantee" and not isinstance(value, Guarantee):
+        kinds = [kind.value for kind in Guarantee]
+        if value not in kinds:
+            raise ConfigError(f"guarantee: {value!r} is none of {', '.join(kinds)}")
+        return Guarantee(value)
+    if name == "state_dir":
+        if not isinstance(value, (str, Path)) or not str(value):
+            raise ConfigError(f"state_dir: expected a path, got {value!r}")
+        return Path(value)
+    return value
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, (str, int, float)):
+        raise ConfigError(f"{name}: expected text, a number or a boolean, got {type(value).__name__}")
+    return str(value)
+
+
+def _resolve(name: str, value: str, environment: Mapping[str, str]) -> str:
+    """The value, from where it is kept if it is a reference."""
+    kind, _, where = value.partition(":")
+    if kind == "env":
+        if where not in environment:
+            raise ConfigError(f"{name}: the environment has no variable {where!r}")
+        return environment[where]
+    if kind == "file":
+        try:
+            return Path(where).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{name}: {where} cannot be read: {type(error).__name__}") from None
+    return value
+
+
+def _check_range(name: str, value: object, low: int, high: int) -> None:
+    if value is None and name == "lanes":
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(f"{name}: expected a whole number, got {value!r}")
+    if not low <= value <= high:
+        unit = " ms" if name in _DURATIONS else ""
+        raise ConfigError(f"{name}: {value}{unit} is not between {low} and {high}")
+
+
+def _check_kafka(kafka: Mapping[str, str], guarantee: Guarantee) -> None:
+    if not kafka.get("bootstrap.servers", "").strip():
+        raise ConfigError(
+            'kafka: "bootstrap.servers" is missing; set it in penstock.toml, PENSTOCK_BOOTSTRAP_SERVERS or bootstrap_servers='
+        )
+    for full_name, value in kafka.items():
+        prefix = next((client for client in CLIENTS if full_name.startswith(client)), "")
+        name = full_name.removeprefix(prefix)
+        if name in _OWN:
+            raise ConfigError(f"kafka: {full_name!r} cannot be set: {_OWN[name]}")
+        allowed = _EXACTLY_ONCE.get(name)
+        if guarantee is Guarantee.EXACTLY_ONCE and allowed and value.strip().lower() not in allowed:
+            raise ConfigError(
+                f"kafka: {full_name!r} must be {allowed[0]!r} under exactly_once; leave it out, or choose at_least_once"
+            )

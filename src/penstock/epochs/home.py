@@ -1,0 +1,129 @@
+"""Where lanes live on a machine: one directory per application, one store per lane, one owner at a time.
+
+A killed driver's tasks may go on for seconds. Kafka fences its producer, not its files: so a lane holds a shared lock on the
+application's directory while its store is open, a starting application takes that lock exclusively and writes its incarnation,
+and a lane of another incarnation refuses to open.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from penstock.epochs.program import Program
+from penstock.errors import FencedError, StateError
+from penstock.state import EngineFactory, EngineKind, LaneState
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Home:
+    """The directory of an application on this machine."""
+
+    def __init__(self, directory: str, application_id: str) -> None:
+        self.root = Path(directory) / application_id
+
+    def take_over(self, incarnation: str) -> None:
+        """Become the owner: waits until no lane of an earlier one has a store open."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._locked(fcntl.LOCK_EX):
+            if self._boot_changed():
+                self.forget()
+            (self.root / "clean").unlink(missing_ok=True)
+            _write(self.root / "boot", _boot())
+            _write(self.root / "incarnation", incarnation)
+
+    def let_go(self, incarnation: str) -> None:
+        """Leave a sign that all has been written to disk, unless there is a new owner already."""
+        with self._locked(fcntl.LOCK_EX):
+            if _read(self.root / "incarnation") == incarnation:
+                os.sync()
+                _write(self.root / "clean", incarnation)
+
+    def forget(self) -> None:
+        """Remove all stores; they are rebuilt from their changelogs."""
+        for directory in (*self.root.glob("lanes-*"), self.root / "global"):
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def forget_others(self, lanes: int) -> None:
+        """Remove what was kept for other numbers of lanes."""
+        for directory in self.root.glob("lanes-*"):
+            if directory.name != f"lanes-{lanes}":
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def lane_directory(self, lane: int, lanes: int) -> Path:
+        """Where a lane's store is."""
+        return self.root / f"lanes-{lanes}" / f"{lane:04}"
+
+    @property
+    def global_directory(self) -> Path:
+        """Where the global stores are, which all lanes read."""
+        return self.root / "global"
+
+    @contextmanager
+    def held_by(self, incarnation: str) -> Iterator[None]:
+        """While stores are open: refuses if somebody else owns the directory by now."""
+        with self._locked(fcntl.LOCK_SH):
+            owner = _read(self.root / "incarnation")
+            if owner != incarnation:
+                raise FencedError(f"another instance of {self.root.name!r} has taken over {self.root}")
+            yield
+
+    def _boot_changed(self) -> bool:
+        """Whether the machine went down with writes in memory: stores are not synced to disk at every epoch."""
+        return _read(self.root / "boot") != _boot() and not (self.root / "clean").exists()
+
+    @contextmanager
+    def _locked(self, kind: int) -> Iterator[None]:
+        with (self.root / "lock").open("a") as file:
+            fcntl.flock(file, kind)
+            yield
+
+
+@contextmanager
+def open_lane(program: Program, lane: int) -> Iterator[LaneState]:
+    """A lane's state, open while the block runs."""
+    home = Home(program.directory, program.application_id)
+    if program.engine is EngineKind.MEMORY:
+        raise StateError("lanes need files: an engine in memory is for tests")
+    with home.held_by(program.incarnation):
+        state = LaneState(EngineFactory(program.engine, str(home.lane_directory(lane, program.lanes))).open())
+        try:
+            yield state
+        finally:
+            state.close()
+
+
+@contextmanager
+def open_globals(program: Program) -> Iterator[LaneState | None]:
+    """The global stores, to read; None if there are none."""
+    if not program.global_stores:
+        yield None
+        return
+    home = Home(program.directory, program.application_id)
+    owner = LaneState(EngineFactory(EngineKind.LMDB, str(home.global_directory)).open(read_only=True))
+    try:
+        yield owner.read_committed(owner.epoch)
+    finally:
+        owner.close()
+
+
+def _boot() -> str:
+    return _BOOT.read_text().strip() if _BOOT.exists() else ""
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def _write(path: Path, text: str) -> None:
+    fresh = path.with_suffix(".new")
+    with fresh.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

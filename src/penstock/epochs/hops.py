@@ -1,0 +1,144 @@
+"""The hops of an epoch: from the topics to the first lanes, and from stage to stage; each takes a table and gives one.
+
+Hosted by Spark tasks, one hop per Python call with shuffles in between, or one after the other in a single process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import faults
+from penstock.epochs.home import open_globals, open_lane
+from penstock.epochs.program import Epoch, Program
+from penstock.epochs.sending import lanes_of_keys, row_of_notes, rows_of_changes, rows_out, rows_to_exchanges
+from penstock.epochs.wire import OUT, Control, Kind, arrived, control_row, records_of, wire
+from penstock.errors import StateError
+from penstock.lanes.epoch import HEADERS, walk
+from penstock.lanes.failures import Failures
+from penstock.lanes.lane import Lane
+from penstock.state import LaneState, memory_engine
+
+INPUT = pa.schema(
+    [
+        pa.field("name", pa.int16()),
+        pa.field("origin", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.int64()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", HEADERS),
+    ]
+)
+"""Records as they are read from topics: the source and the origin by their codes, the rest as Kafka has it."""
+
+
+def from_topics(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """Records as read from topics, as rows on their way to a stage."""
+    table = arrived(batches, INPUT)
+    columns = {name: table.column(name) for name in INPUT.names}
+    return wire(table.num_rows, kind=np.zeros(table.num_rows, np.int8), **columns)
+
+
+def run_stage(program: Program, epoch: Epoch, stage: int, lane: int, table: pa.Table) -> pa.Table:
+    """Run a stage's records through one lane; other rows pass by, in front of what the lane sends."""
+    mine, passing = _split(program, stage, table)
+    if not program.needs_lanes(stage):
+        return pa.concat_tables([passing, *_run_free(program, epoch, stage, lane, mine)])
+    with open_globals(program) as globals_, open_lane(program, lane) as state:
+        bring_to(state, epoch, stage)
+        return pa.concat_tables([passing, *_run_on(program, epoch, stage, lane, mine, state, globals_)])
+
+
+def bring_to(state: LaneState, epoch: Epoch, stage: int) -> None:
+    """Have the lane as the stage needs it: at the committed epoch, plus what earlier stages have written of this one.
+
+    A task that is retried takes back what its first attempt wrote.
+    """
+    if state.epoch == epoch.number and state.can_roll_back:
+        faults.point("lane.before_roll_back")
+        state.roll_back(stage)
+    if state.epoch not in (epoch.committed, epoch.number):
+        raise StateError(f"a lane is at epoch {state.epoch}, but {epoch.committed} is committed: it has to be restored")
+
+
+def _run_free(program: Program, epoch: Epoch, stage: int, lane: int, records: pa.Table) -> list[pa.Table]:
+    """A stage without state, anywhere."""
+    with open_globals(program) as globals_:
+        bound = _bind(program, epoch, stage, LaneState(memory_engine()), globals_)
+        walked = walk(bound, records_of(records), epoch.catalogue(program))
+        return _sent(program, bound, walked, stage, lane)
+
+
+def _run_on(
+    program: Program, epoch: Epoch, stage: int, lane: int, records: pa.Table, state: LaneState, globals_: LaneState | None
+) -> list[pa.Table]:
+    """A stage on the lane of its keys."""
+    bound = _bind(program, epoch, stage, state, globals_)
+    if bound.wall_clock_punctuators:
+        bound.advance_wall_clock()
+    walked = walk(bound, records_of(records), epoch.catalogue(program))
+    registers = state.registers.snapshot()
+    has_moved = registers != state.registers.saved
+    faults.point("lane.before_write")
+    changes = state.commit(epoch.number, stage, program.incarnation, epoch.mark)
+    faults.point("lane.after_write")
+    tables = _sent(program, bound, walked, stage, lane)
+    tables += rows_of_changes(program, changes, lane, epoch.wall_clock)
+    if has_moved:
+        tables.append(row_of_notes(program, state.registers.snapshot(), lane, epoch.number, epoch.wall_clock))
+    return tables
+
+
+def _bind(program: Program, epoch: Epoch, stage: int, state: LaneState, globals_: LaneState | None) -> Lane:
+    partitions = epoch.partitions or {}
+    return Lane(
+        [program.nodes[name] for name in program.plan.stages[stage].nodes],
+        program.specs,
+        state,
+        wall_clock=lambda: epoch.wall_clock,
+        partitions=lambda topic: partitions.get(topic, 1),
+        global_stores=program.global_stores,
+        tables=program.nodes,
+        global_state=globals_,
+        failures=Failures(program.handlers, program.application_id, epoch.number),
+    )
+
+
+def _sent(program: Program, lane: Lane, walked: pa.Table, stage: int, number: int) -> list[pa.Table]:
+    """What a lane sends: rows for topics, rows for later stages, and what the driver should know."""
+    causes = list(lane.causes)
+    rows = lane.drain()
+    due = lane.wall_clock_punctuators.next_due
+    dropped = [(node, reason, count) for (node, reason), count in lane.dropped.items()]
+    tables = [
+        rows_out(program, rows, number),
+        rows_to_exchanges(program, rows, causes, walked, number, stage, lane.stream_time),
+        control_row(Control({}, due, dropped), number) if due is not None or dropped else None,
+    ]
+    lane.close()
+    return [table for table in tables if table is not None]
+
+
+def _split(program: Program, stage: int, table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The records of a stage, and everything else."""
+    kinds = table.column("kind").to_numpy()
+    codes = [code for code, depth in program.depth_of.items() if depth == stage]
+    mine = (kinds == Kind.RECORD) & np.isin(table.column("name").to_numpy(), codes)
+    if mine.all():
+        return table, table.slice(0, 0)
+    return table.filter(pa.array(mine)), table.filter(pa.array(~mine))
+
+
+def out(table: pa.Table) -> pa.Table:
+    """The rows that leave the epoch."""
+    return table.select(OUT.names)
+
+
+def on_lanes(program: Program, table: pa.Table) -> pa.Table:
+    """Records from topics, with the lanes of their keys."""
+    lanes: Any = pa.array(lanes_of_keys(program, table.column("key").to_pylist()), pa.int32())
+    return table.set_column(0, "lane", lanes)

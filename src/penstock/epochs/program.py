@@ -1,0 +1,161 @@
+"""What every task of an application is given: the program, the same for all epochs of a start, and the epoch at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from penstock.epochs.shards import shard_of, shards_of
+from penstock.handlers import ErrorHandlers
+from penstock.lanes.epoch import Catalogue
+from penstock.plan import Plan
+from penstock.state import EngineKind, Mark, StoreSpec, record_key
+from penstock.topology import Node, ProcessorNode, SinkNode, SourceNode, Topology
+
+
+@dataclass(frozen=True)
+class Program:
+    """A topology with its plan, ready to run: picklable, and free of hosts."""
+
+    application_id: str
+    nodes: Mapping[str, Node]
+    specs: Mapping[str, StoreSpec]
+    global_stores: Mapping[str, str]
+    plan: Plan
+    lanes: int
+    shards: int
+    directory: str
+    engine: EngineKind
+    incarnation: str
+    handlers: ErrorHandlers
+
+    @classmethod
+    def of(cls, application_id: str, topology: Topology, plan: Plan, **rest: Any) -> Program:
+        """The program of a topology."""
+        nodes, specs, stores = dict(topology.nodes), dict(topology.stores), dict(topology.global_stores)
+        return cls(application_id, nodes, specs, stores, plan, **rest)
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """All source nodes; records refer to them by index."""
+        return tuple(name for name, node in self.nodes.items() if isinstance(node, SourceNode))
+
+    @cached_property
+    def depth_of(self) -> Mapping[int, int]:
+        """In which stage the records of a source enter, by its index."""
+        depths = {name: number for number, stage in enumerate(self.plan.stages) for name in stage.sources}
+        return {code: depths[name] for code, name in enumerate(self.sources) if name in depths}
+
+    @cached_property
+    def exchange_source(self) -> Mapping[str, int]:
+        """Which source reads an exchange, by the exchange's name."""
+        reads = ((code, self.nodes[name]) for code, name in enumerate(self.sources))
+        return {topic: code for code, node in reads if isinstance(node, SourceNode) and node.internal for topic in node.topics}
+
+    @cached_property
+    def logged_stores(self) -> tuple[str, ...]:
+        """Stores with a changelog. Global ones have their topic instead."""
+        return tuple(name for name, spec in self.specs.items() if spec.logged and name not in self.global_stores)
+
+    @cached_property
+    def topics(self) -> tuple[str, ...]:
+        """Topics that rows refer to by index: the lanes' own, the changelogs, the sinks'."""
+        changelogs = [changelog_topic(self.application_id, store) for store in self.logged_stores]
+        sinks = [node.topic for node in self.nodes.values() if isinstance(node, SinkNode) and not node.internal]
+        fixed = [topic for topic in sinks if isinstance(topic, str)]
+        return (lanes_topic(self.application_id), *changelogs, *dict.fromkeys(fixed))
+
+    @cached_property
+    def topic_codes(self) -> Mapping[str, int]:
+        """The index of each topic in `topics`."""
+        return {topic: code for code, topic in enumerate(self.topics)}
+
+    @cached_property
+    def attaches_stream_time(self) -> bool:
+        """Whether somebody judges lateness or waits for stream time, so that records have to bring it along."""
+        return any(isinstance(node, ProcessorNode) and node.operator.follows_stream_time for node in self.nodes.values())
+
+    @cached_property
+    def extracts_timestamps(self) -> bool:
+        """Whether a source takes event times from somewhere else than the record's timestamp."""
+        sources = (self.nodes[name] for name in self.sources)
+        return any(isinstance(node, SourceNode) and node.timestamp is not None for node in sources)
+
+    def needs_lanes(self, stage: int) -> bool:
+        """Whether a stage has to run on the lanes of its keys: it keeps state, or a processor may keep time."""
+        names = self.plan.stages[stage].nodes
+        operators = [node.operator for name in names if isinstance(node := self.nodes[name], ProcessorNode)]
+        return self.plan.stages[stage].is_keyed or any(operator.runs_user_objects for operator in operators)
+
+    def shards_of_rows(self, store: str, lane: int) -> ShardFinder:
+        """How to find the shard of a changelog row."""
+        return ShardFinder(self, store, lane)
+
+
+class ShardFinder:
+    """The shards of a store's changelog rows.
+
+    A row whose key is of another lane's shard was put there by a processor that keeps keys of its own making; it is kept
+    with the lane's first shard, and so comes back to this lane.
+    """
+
+    def __init__(self, program: Program, store: str, lane: int) -> None:
+        own = shards_of(lane, program.shards, program.lanes)
+        self._own = frozenset(own)
+        self._first = own.start
+        self._shards = program.shards
+        self._key = record_key(program.specs[store], _routing_key(program, store))
+
+    def __call__(self, rows: list[bytes]) -> list[int]:
+        """The shard of each row."""
+        own, first, count, key = self._own, self._first, self._shards, self._key
+        found = [shard_of(key(row), count) for row in rows]
+        return found if own.issuperset(found) else [shard if shard in own else first for shard in found]
+
+
+def _routing_key(program: Program, store: str) -> Any:
+    """The serde of the keys by which records are routed to a store's lanes."""
+    for stage in program.plan.stages:
+        users = [name for name in stage.nodes if store in getattr(program.nodes[name], "stores", ())]
+        for source in stage.sources:
+            node = program.nodes[source]
+            if isinstance(node, SourceNode) and any(_is_below(program.nodes, user, source) for user in users):
+                return node.key
+    return None
+
+
+def _is_below(nodes: Mapping[str, Node], name: str, source: str) -> bool:
+    return name == source or any(_is_below(nodes, parent, source) for parent in nodes[name].parents)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch: its number, the epoch that Kafka has committed, its clock, and where its records come from.
+
+    `high_times` are the highest event times of each origin before this epoch. `partitions` tells partitioners how many
+    partitions a topic has. `mark`, where given, is for the lanes to save.
+    """
+
+    number: int
+    committed: int
+    wall_clock: int
+    origins: tuple[tuple[str, int], ...] = ()
+    high_times: tuple[int, ...] = ()
+    partitions: Mapping[str, int] | None = None
+    mark: Mark | None = None
+
+    def catalogue(self, program: Program) -> Catalogue:
+        """What codes stand for in this epoch's records."""
+        return Catalogue(program.sources, self.origins)
+
+
+def changelog_topic(application_id: str, store: str) -> str:
+    """The topic of a store's changelog, by Kafka Streams' rule."""
+    return f"{application_id}-{store}-changelog"
+
+
+def lanes_topic(application_id: str) -> str:
+    """The topic that keeps what lanes remember besides their stores: clocks, timers, the topology itself."""
+    return f"{application_id}-lanes-changelog"

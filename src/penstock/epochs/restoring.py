@@ -1,0 +1,169 @@
+"""How a lane comes to the committed epoch from whatever is found on its machine: catching up from the changelog.
+
+A store that is ahead is rolled back, one that is behind catches up from where its mark points, one that cannot be judged is
+removed and rebuilt. There is no other way to restore; local stores only make it short.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from penstock import faults
+from penstock.epochs.home import Home, open_lane
+from penstock.epochs.program import Program, changelog_topic
+from penstock.epochs.shards import shards_of
+from penstock.state import LaneState, Mark, StoreChanges, merged_registers
+
+MARK_LIFE_MS = 12 * 3600 * 1000
+"""A mark older than this is not used: deletions may have left the changelog since (delete.retention.ms, a day)."""
+
+
+class Found(Enum):
+    """What a lane's store was found to be."""
+
+    UP_TO_DATE = "up to date"
+    BEHIND = "behind"
+    REBUILT = "rebuilt"
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What the last committed transaction says: the truth that lanes are brought to.
+
+    `begins` and `ends` are offsets of the changelogs by `topic/partition`, `registers` those of each lane.
+    """
+
+    epoch: int
+    incarnation: str
+    begins: Mapping[str, int]
+    ends: Mapping[str, int]
+    registers: Mapping[int, Mapping[str, int]]
+    now_ms: int
+
+
+class Rows(NamedTuple):
+    """Changelog rows of one partition, in order."""
+
+    topic: str
+    partition: int
+    keys: list[bytes]
+    values: list[bytes | None]
+
+
+ReadChangelog = Callable[[Mapping[tuple[str, int], int], Mapping[tuple[str, int], int]], Iterable[Rows]]
+"""`read(positions, ends)`: all rows between, read committed."""
+
+Report = Callable[[int], None]
+"""Told how many offsets are left to read."""
+
+
+class Restored(NamedTuple):
+    """How a lane was restored."""
+
+    lane: int
+    found: str
+    rows: int
+
+
+def restore_lane(
+    program: Program, lane: int, committed: Committed, read: ReadChangelog, report: Report, is_retry: bool
+) -> Restored:
+    """Bring a lane to the committed epoch. A retry does not trust what the first attempt may have died of."""
+    home = Home(program.directory, program.application_id)
+    directory = home.lane_directory(lane, program.lanes)
+    if is_retry or not _is_usable(program, lane, committed):
+        shutil.rmtree(directory, ignore_errors=True)
+    with open_lane(program, lane) as state:
+        for name, spec in program.specs.items():
+            if name not in program.global_stores:
+                state.store(spec)
+        found = _judge(state, committed)
+        rows = 0
+        if found is not Found.UP_TO_DATE:
+            rows = _catch_up(program, lane, state, committed, read, report)
+            registers = committed.registers.get(lane)
+            if registers is not None:
+                state.registers.reset(dict(registers))
+        faults.point("restore.before_mark")
+        mark = Mark(committed.epoch, committed.now_ms, _of_lane(program, lane, committed.ends))
+        state.restore([], committed.epoch, program.incarnation, mark)
+    return Restored(lane, found.value, rows)
+
+
+def _is_usable(program: Program, lane: int, committed: Committed) -> bool:
+    """Whether the store can be opened, taken back to a committed epoch and trusted; if not, it is rebuilt."""
+    try:
+        with open_lane(program, lane) as state:
+            if state.epoch == -1:
+                return False  # new, or a rebuild that did not come to its end
+            state.verify()
+            is_ours = state.epoch == committed.epoch and state.incarnation == committed.incarnation
+            if not is_ours and state.can_roll_back:
+                faults.point("restore.before_roll_back")
+                state.roll_back()
+            return is_ours or _has_usable_mark(state, committed)
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, the changelog has all that it should hold
+        return False
+
+
+def _has_usable_mark(state: LaneState, committed: Committed) -> bool:
+    mark = state.mark
+    if mark is None or mark.epoch > committed.epoch or committed.now_ms - mark.time_ms > MARK_LIFE_MS:
+        return False
+    return all(committed.begins.get(place, 0) <= offset for place, offset in mark.offsets.items())
+
+
+def _judge(state: LaneState, committed: Committed) -> Found:
+    if state.mark is None:
+        return Found.REBUILT
+    is_current = state.epoch == committed.epoch and state.incarnation == committed.incarnation
+    return Found.UP_TO_DATE if is_current else Found.BEHIND
+
+
+def _catch_up(program: Program, lane: int, state: LaneState, committed: Committed, read: ReadChangelog, report: Report) -> int:
+    """Apply what the changelogs have from the lane's mark on, or from their beginning."""
+    stores = {changelog_topic(program.application_id, store): store for store in program.logged_stores}
+    ends = {_place(key): end for key, end in _of_lane(program, lane, committed.ends).items()}
+    saved = {} if state.mark is None else state.mark.offsets
+    starts = {place: saved.get(f"{place[0]}/{place[1]}", committed.begins.get(f"{place[0]}/{place[1]}", 0)) for place in ends}
+    left = sum(max(0, end - starts[place]) for place, end in ends.items())
+    total = 0
+    report(left)
+    for topic, _, keys, values in read(starts, ends):
+        state.restore([StoreChanges(stores[topic], keys, values)])
+        total += len(keys)
+        report(max(0, left - total))
+        faults.point("restore.chunk")
+    report(0)
+    return total
+
+
+def _of_lane(program: Program, lane: int, offsets: Mapping[str, int]) -> dict[str, int]:
+    """The offsets of the changelog partitions that a lane owns."""
+    own = shards_of(lane, program.shards, program.lanes)
+    topics = [changelog_topic(program.application_id, store) for store in program.logged_stores]
+    return {place: offsets[place] for topic in topics for shard in own if (place := f"{topic}/{shard}") in offsets}
+
+
+def _place(key: str) -> tuple[str, int]:
+    topic, _, partition = key.rpartition("/")
+    return topic, int(partition)
+
+
+def registers_of_lanes(
+    notes: Mapping[int, Mapping[str, int]], lanes_before: int, lanes: int, shards: int
+) -> dict[int, Mapping[str, int]]:
+    """The registers each lane starts with: its own if lanes are as before, else those of all whose shards it takes over."""
+    if lanes == lanes_before:
+        return dict(notes)
+    before = {lane: shards_of(lane, shards, lanes_before) for lane in notes}
+    registers: dict[int, Mapping[str, int]] = {}
+    for lane in range(lanes):
+        own = shards_of(lane, shards, lanes)
+        overlapping = [dict(notes[old]) for old, range_ in before.items() if range_.start < own.stop and own.start < range_.stop]
+        registers[lane] = merged_registers(overlapping)
+    return registers

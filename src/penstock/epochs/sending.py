@@ -1,0 +1,150 @@
+"""From what a lane has sent and changed to rows of a table: the way out of a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from penstock.epochs.program import Program, changelog_topic, lanes_topic
+from penstock.epochs.shards import lane_of, shard_of, shards_of
+from penstock.epochs.wire import Kind, headers_array, wire
+from penstock.lanes.epoch import LAST
+from penstock.lanes.outbox import Row
+from penstock.state import StoreChanges
+
+_BITS = 20
+_LEVELS = 3
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class LaneNotes(msgspec.Struct, array_like=True, frozen=True):
+    """What a lane remembers besides its stores, as the lanes' topic keeps it: who wrote it, and its registers."""
+
+    lanes: int
+    epoch: int
+    registers: dict[str, int]
+
+
+decode_notes = msgspec.msgpack.Decoder(LaneNotes).decode
+
+
+def rows_out(program: Program, rows: Sequence[Row], lane: int) -> pa.Table | None:
+    """Rows for topics."""
+    leaving = [row for row in rows if not row.exchange]
+    if not leaving:
+        return None
+    topics, keys, values, timestamps, headers, partitions, _, dead = zip(*leaving, strict=True)
+    codes = program.topic_codes
+    names = [codes.get(topic, -1) for topic in topics]
+    return wire(
+        len(leaving),
+        lane=np.full(len(leaving), lane, np.int32),
+        kind=[Kind.DEAD_LETTER if is_dead else Kind.SINK for is_dead in dead] if any(dead) else _all(len(leaving), Kind.SINK),
+        name=names,
+        topic=[None if code >= 0 else topic for code, topic in zip(names, topics, strict=True)] if -1 in names else None,
+        partition=partitions if any(partition is not None for partition in partitions) else None,
+        timestamp=timestamps,
+        key=keys,
+        value=values,
+        headers=headers_array(headers),
+    )
+
+
+def rows_to_exchanges(
+    program: Program, rows: Sequence[Row], causes: list[int], walked: pa.Table, lane: int, level: int, stream_time: int
+) -> pa.Table | None:
+    """Rows for later stages, each on the lane of its new key, with the place of the record it follows from."""
+    leaving = [row for row in rows if row.exchange]
+    if not leaving:
+        return None
+    topics, keys, values, timestamps, headers, *_ = zip(*leaving, strict=True)
+    count = len(leaving)
+    sources = program.exchange_source
+    return wire(
+        count,
+        lane=lanes_of_keys(program, keys),
+        kind=_all(count, Kind.RECORD),
+        name=[sources[topic] for topic in topics],
+        timestamp=timestamps,
+        key=keys,
+        value=values,
+        headers=headers_array(headers),
+        **_places(np.array(causes, np.int64), walked, lane, level, stream_time if program.attaches_stream_time else None),
+    )
+
+
+def lanes_of_keys(program: Program, keys: Sequence[bytes | None]) -> list[int]:
+    """The lane of each key; a record without one can be anywhere."""
+    shards, lanes = program.shards, program.lanes
+    owner = [lane_of(shard, shards, lanes) for shard in range(shards)]
+    return [0 if key is None else owner[shard_of(key, shards)] for key in keys]
+
+
+def _places(causes: Any, walked: pa.Table, lane: int, level: int, stream_time: int | None) -> dict[str, Any]:
+    """Where rows are in the merged order: that of their cause, told apart by a path of their numbers at each level."""
+    numbers = np.arange(len(causes))
+    starts = np.flatnonzero(np.diff(causes, prepend=-2))
+    number = numbers - np.repeat(starts, np.diff(np.append(starts, len(causes))))
+    is_caused = causes >= 0
+    rows = np.maximum(causes, 0)
+    if walked.num_rows:
+        column = {name: walked.column(name).fill_null(0).to_numpy()[rows] for name in ("origin", "offset", "place", "path")}
+    else:
+        column = dict.fromkeys(("origin", "offset", "place", "path"), np.zeros(len(causes), np.int64))
+    step = np.minimum(number, (1 << _BITS) - 1) << (_BITS * max(0, _LEVELS - 1 - level)) if level < _LEVELS else 0 * number
+    is_caused &= column["place"] != LAST  # what follows from a flush comes last in later stages too
+    times = None
+    if stream_time is not None:
+        own = walked.column("stream_time").fill_null(stream_time).to_numpy()[rows] if walked.num_rows else numbers * 0
+        times = np.where(causes >= 0, own, stream_time)
+    return {
+        "origin": np.where(is_caused, column["origin"], -1).astype(np.int32),
+        "offset": np.where(is_caused, column["offset"], lane),
+        "place": np.where(is_caused, column["place"], LAST),
+        "path": np.where(is_caused, column["path"] | step, numbers),
+        "stream_time": times,
+    }
+
+
+def rows_of_changes(program: Program, changes: Sequence[StoreChanges], lane: int, timestamp: int) -> list[pa.Table]:
+    """Changelog rows, each for the partition of its shard."""
+    tables = []
+    for store, keys, values in changes:
+        code = program.topic_codes[changelog_topic(program.application_id, store)]
+        tables.append(
+            wire(
+                len(keys),
+                lane=_all(len(keys), lane, np.int32),
+                kind=_all(len(keys), Kind.CHANGELOG),
+                name=_all(len(keys), code, np.int16),
+                partition=program.shards_of_rows(store, lane)(keys),
+                timestamp=_all(len(keys), timestamp, np.int64),
+                key=keys,
+                value=values,
+            )
+        )
+    return tables
+
+
+def row_of_notes(program: Program, registers: dict[str, int], lane: int, epoch: int, timestamp: int) -> pa.Table:
+    """What the lane remembers besides its stores, in the partition of its first shard."""
+    first = shards_of(lane, program.shards, program.lanes).start
+    return wire(
+        1,
+        lane=[lane],
+        kind=[Kind.CHANGELOG],
+        name=[program.topic_codes[lanes_topic(program.application_id)]],
+        partition=[first],
+        timestamp=[timestamp],
+        key=[b"lane"],
+        value=[_encode(LaneNotes(program.lanes, epoch, registers))],
+    )
+
+
+def _all(count: int, value: int, kind: Any = np.int8) -> Any:
+    return np.full(count, value, kind)

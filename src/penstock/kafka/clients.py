@@ -1,0 +1,157 @@
+"""From `Config` to each client's settings: librdkafka's producer, consumer and admin, and the Java client of Spark's source."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from penstock.config import CLIENTS, Config, Guarantee
+from penstock.errors import ConfigError
+from penstock.kafka.failures import configured_wrongly
+
+logger = logging.getLogger("penstock.kafka")
+"""Where the clients' own log goes."""
+
+LARGEST_BATCH = 1_000_000
+DEFAULT_MESSAGE_BYTES = 1_000_000
+"""librdkafka's defaults: what one request takes of a partition's records, and the size of one record."""
+
+_PRODUCER: dict[str, Any] = {
+    "acks": "all",
+    "enable.idempotence": "true",
+    "partitioner": "murmur2_random",  # a key's partition is the one Java's producer would choose
+    "compression.type": "lz4",
+    "linger.ms": "5",
+    "batch.num.messages": "100000",
+    "queue.buffering.max.messages": "2000000",
+    "queue.buffering.max.kbytes": "1048576",
+    "delivery.report.only.error": True,
+}
+_CONSUMER = {
+    "enable.auto.commit": "false",
+    "auto.offset.reset": "error",  # a position that is gone must be heard of
+    "enable.partition.eof": "true",  # the only way to learn that nothing but control records is left
+    "isolation.level": "read_committed",
+    "fetch.wait.max.ms": "100",
+    "queued.max.messages.kbytes": "131072",
+}
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_JAVA_NAMES = {
+    "bootstrap.servers": "bootstrap.servers",
+    "client.rack": "client.rack",
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+    "ssl.key.pem": "ssl.keystore.key",
+    "ssl.key.password": "ssl.key.password",
+    "ssl.keystore.location": "ssl.keystore.location",
+    "ssl.keystore.password": "ssl.keystore.password",
+}
+_PEM_FILES = {
+    "ssl.ca.location": "ssl.truststore.certificates",
+    "ssl.certificate.location": "ssl.keystore.certificate.chain",
+    "ssl.key.location": "ssl.keystore.key",
+}
+
+
+def producer_settings(config: Config, limits: Collection[int] = ()) -> dict[str, Any]:
+    """Settings of the producer; `limits` are the sizes that the topics it writes to take (`max.message.bytes`).
+
+    librdkafka does not split a batch that a topic refuses for its size, so none may be larger than the smallest limit.
+    """
+    sizes = {
+        "message.max.bytes": str(max(limits, default=DEFAULT_MESSAGE_BYTES)),
+        "batch.size": str(min([LARGEST_BATCH, *limits])),
+    }
+    return {**_PRODUCER, **sizes, **_shared(config), **_only_for("producer.", config)}
+
+
+def consumer_settings(config: Config, group_id: str) -> dict[str, str]:
+    """Settings of a consumer: of changelogs to restore from, or of a group's committed offsets."""
+    return {**_CONSUMER, **_shared(config), **_only_for("restore.consumer.", config), "group.id": group_id}
+
+
+def spark_options(config: Config) -> dict[str, str]:
+    """Options of Spark's Kafka source: how the Java client connects, who it is, and what it may read."""
+    java = {_JAVA_NAMES[name]: value for name, value in config.kafka.items() if name in _JAVA_NAMES}
+    java |= _java_security(config.kafka) | _only_for("main.consumer.", config)
+    if config.guarantee is Guarantee.EXACTLY_ONCE:
+        java["isolation.level"] = "read_committed"
+    return {f"kafka.{name}": value for name, value in java.items()}
+
+
+def open_consumer(settings: Mapping[str, str]) -> Consumer:
+    """A consumer of these settings."""
+    try:
+        return Consumer(dict(settings), logger=logger)
+    except KafkaException as error:
+        raise configured_wrongly(error) from None
+
+
+def open_admin(config: Config) -> AdminClient:
+    """An admin client."""
+    try:
+        return AdminClient({**_shared(config)}, logger=logger)
+    except KafkaException as error:
+        raise configured_wrongly(error) from None
+
+
+def _shared(config: Config) -> dict[str, str]:
+    return {name: value for name, value in config.kafka.items() if not name.startswith(CLIENTS)}
+
+
+def _only_for(client: str, config: Config) -> dict[str, str]:
+    return {name.removeprefix(client): value for name, value in config.kafka.items() if name.startswith(client)}
+
+
+def _java_security(kafka: Mapping[str, str]) -> dict[str, str]:
+    java: dict[str, str] = {}
+    if "security.protocol" in kafka:
+        java["security.protocol"] = kafka["security.protocol"].upper()
+    if "ssl.endpoint.identification.algorithm" in kafka:
+        algorithm = kafka["ssl.endpoint.identification.algorithm"]
+        java["ssl.endpoint.identification.algorithm"] = "" if algorithm == "none" else algorithm
+    if "ssl.keystore.location" in kafka:
+        java["ssl.keystore.type"] = "PKCS12"
+    java |= {_PEM_FILES[name]: _pem(name, path) for name, path in kafka.items() if name in _PEM_FILES}
+    if java.keys() & {"ssl.keystore.key"} or "ssl.key.pem" in kafka:
+        java["ssl.keystore.type"] = "PEM"
+    if java.keys() & {"ssl.truststore.certificates"} or "ssl.ca.pem" in kafka:
+        java["ssl.truststore.type"] = "PEM"
+    return java | _java_login(kafka)
+
+
+def _java_login(kafka: Mapping[str, str]) -> dict[str, str]:
+    mechanism = kafka.get("sasl.mechanism") or kafka.get("sasl.mechanisms")
+    if mechanism is None:
+        return {}
+    if "main.consumer.sasl.jaas.config" in kafka:
+        return {"sasl.mechanism": mechanism}
+    module = _LOGIN_MODULES.get(mechanism.upper())
+    if module is None:
+        raise ConfigError(f"kafka: for sasl.mechanism {mechanism!r}, give Spark's reader its main.consumer.sasl.jaas.config")
+    if not {"sasl.username", "sasl.password"} <= kafka.keys():
+        raise ConfigError(f"kafka: sasl.mechanism {mechanism!r} needs sasl.username and sasl.password")
+    who = f"username={_quoted(kafka['sasl.username'])} password={_quoted(kafka['sasl.password'])}"
+    return {"sasl.mechanism": mechanism.upper(), "sasl.jaas.config": f"{module} required {who};"}
+
+
+def _quoted(text: str) -> str:
+    """A string as JAAS reads it, whatever is in it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"'
+
+
+def _pem(name: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"kafka: {name}: {path} cannot be read as PEM: {type(error).__name__}") from None

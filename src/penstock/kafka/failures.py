@@ -1,0 +1,94 @@
+"""What librdkafka's errors mean here: each becomes the one of ours that says what has happened and what to do."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.errors import BrokerError, CommitError, ConfigError, FencedError, PenstockError, ProductionError, TopicError
+
+_FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
+_OUT_OF_REACH = {
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
+}
+_NOT_ALLOWED = {
+    KafkaError._AUTHENTICATION,
+    KafkaError._SSL,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError.ILLEGAL_SASL_STATE,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+_NO_SUCH_TOPIC = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.TOPIC_EXCEPTION,
+}
+_REFUSED_RECORD = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD}
+
+
+def kafka_error(raised: BaseException) -> KafkaError | None:
+    """What librdkafka said. A callback that runs while a fatal error is already on its way up hides it in a SystemError."""
+    if isinstance(raised, SystemError) and raised.__cause__ is not None:
+        raised = raised.__cause__
+    found = raised.args[0] if isinstance(raised, KafkaException) and raised.args else None
+    return found if isinstance(found, KafkaError) else None
+
+
+def is_retriable(raised: BaseException) -> bool:
+    """Whether the same call may simply be made again."""
+    error = kafka_error(raised)
+    return error is not None and error.retriable()
+
+
+def requires_abort(raised: BaseException) -> bool:
+    """Whether the transaction has failed and must be aborted."""
+    error = kafka_error(raised)
+    return error is not None and error.txn_requires_abort()
+
+
+def is_out_of_reach(error: KafkaError) -> bool:
+    """Whether no answer came, rather than a bad one."""
+    return error.code() in _OUT_OF_REACH
+
+
+def failure(error: KafkaError, what: str) -> PenstockError:
+    """Our error for one of librdkafka's; `what` names what was being done."""
+    code = error.code()
+    text = f"{what}: {error.str()}"
+    if code in _FENCED:
+        return FencedError(f"{what}: another instance of the application has taken over")
+    if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+        return ConfigError("transaction_timeout: it is more than the brokers allow (their transaction.max.timeout.ms)")
+    if code in _NOT_ALLOWED:
+        return ConfigError(f"{text}; check the credentials, and what they are allowed to do")
+    if code in _NO_SUCH_TOPIC:
+        return TopicError(text)
+    if code in _REFUSED_RECORD:
+        return ProductionError(text)
+    if code in _OUT_OF_REACH:
+        return BrokerError(text)
+    return CommitError(text)
+
+
+def translated(raised: BaseException, what: str) -> PenstockError:
+    """Our error for what a client has raised."""
+    error = kafka_error(raised)
+    return CommitError(f"{what}: {raised}") if error is None else failure(error, what)
+
+
+def configured_wrongly(raised: KafkaException) -> ConfigError:
+    """A client could not be made of its settings."""
+    error = kafka_error(raised)
+    return ConfigError(f"kafka: {error.str() if error else raised}")

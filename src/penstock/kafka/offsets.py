@@ -1,0 +1,75 @@
+"""The offsets of the application's group: what Kafka says is committed, and nobody else's business."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from penstock.errors import ConfigError
+from penstock.kafka.failures import failure, kafka_error, translated
+
+T = TypeVar("T")
+Partition = tuple[str, int]
+Committed = tuple[int, str]
+"""An offset and the text that was committed with it."""
+
+
+_SLICE_S = 5.0
+_PAUSE_S = 0.1
+_LATER = {
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._WAIT_COORD,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+}
+
+
+def committed(consumer: Consumer, partitions: Iterable[Partition], timeout_ms: int) -> dict[Partition, Committed | None]:
+    """What the consumer's group has committed of each partition, None for nothing.
+
+    Waits for a transaction that is still deciding: a consumer that reads committed records asks for stable offsets.
+    """
+    wanted = [TopicPartition(topic, partition) for topic, partition in partitions]
+    if not wanted:
+        return {}
+    answer = _asked(lambda: consumer.committed(wanted, timeout=_SLICE_S), timeout_ms, "committed offsets could not be read")
+    found: dict[Partition, Committed | None] = {}
+    for entry in answer:
+        if entry.error is not None:
+            raise failure(entry.error, f"the committed offset of {entry.topic}-{entry.partition} could not be read")
+        found[entry.topic, entry.partition] = (entry.offset, entry.metadata or "") if entry.offset >= 0 else None
+    return found
+
+
+def _asked(ask: Callable[[], T], timeout_ms: int, what: str) -> T:
+    """An answer of the group's coordinator, which may first have to be found, or to load the group."""
+    deadline = time.monotonic() + timeout_ms / 1_000
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            said = kafka_error(error)
+            if said is None or said.code() not in _LATER or time.monotonic() > deadline:
+                raise translated(error, what) from error
+            time.sleep(_PAUSE_S)
+
+
+def refuse_members(admin: AdminClient, group_id: str, timeout_ms: int) -> None:
+    """Refuse to share the group: a member's commits and ours would overwrite each other."""
+
+    def ask() -> Any:
+        return admin.describe_consumer_groups([group_id], request_timeout=_SLICE_S)[group_id].result()
+
+    described = _asked(ask, timeout_ms, f"group {group_id!r} could not be described")
+    if described.members:
+        names = ", ".join(sorted(f"{member.client_id} at {member.host}" for member in described.members))
+        raise ConfigError(
+            f"group {group_id!r} has members ({names}): they use the application's id as their group; stop them, or rename it"
+        )

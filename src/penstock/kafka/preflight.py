@@ -1,0 +1,115 @@
+"""Finds rows that are too large for their topic before a transaction is begun, and does with each what has been decided.
+
+A record that the broker refuses fails its whole transaction, and would again after every restart.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import ProductionError
+from penstock.handlers import DeadLetter, ErrorHandler, Failure, FailureKind, LogAndContinue, settle
+
+logger = logging.getLogger(__name__)
+
+SINK, CHANGELOG, DEAD_LETTER = 1, 2, 3
+"""The kinds of rows."""
+
+RECORD_OVERHEAD = 100
+HEADER_OVERHEAD = 10
+"""Bounds on what Kafka's format adds to the bytes of a record that has a batch to itself, and to those of a header."""
+
+SIZE_HEADER = "__penstock.errors.size"
+"""On a dead letter that had to leave its value behind: how large the record was."""
+
+
+class Preflight:
+    """Checks rows against the sizes that topics take; `limits` by topic, `default` for those that are not among them."""
+
+    def __init__(self, topics: Sequence[str], limits: Mapping[str, int], default: int, production: ErrorHandler) -> None:
+        self._topics = list(topics)
+        self._limits = {topic: min(limit, default) for topic, limit in limits.items()}
+        self._default = default
+        self._production = production
+        # one more at the end: rows whose name is -1 find it there
+        self._limit_by_name = np.array([self._limit(topic) for topic in topics] + [min([*self._limits.values(), default])])
+
+    def check(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that can be sent: the same ones, unless one is too large."""
+        sizes = _sizes(rows)
+        suspects = np.flatnonzero(sizes > self._limit_by_name[rows.column("name").to_numpy(zero_copy_only=False)])
+        if not len(suspects):
+            return rows
+        keep = np.ones(rows.num_rows, np.bool_)
+        others = []
+        for index in suspects.tolist():
+            row = rows.slice(index, 1).to_pylist()[0]
+            size = int(sizes[index])
+            if size > self._limit(self._topic(row)):
+                keep[index] = False
+                others += self._instead(row, size)
+        return pa.concat_batches([rows.filter(pa.array(keep)), pa.RecordBatch.from_pylist(others, schema=rows.schema)])
+
+    def _topic(self, row: Mapping[str, Any]) -> str:
+        return self._topics[row["name"]] if row["name"] >= 0 else str(row["topic"])
+
+    def _limit(self, topic: str) -> int:
+        return self._limits.get(topic, self._default)
+
+    def _instead(self, row: dict[str, Any], size: int) -> list[dict[str, Any]]:
+        """What is sent in place of a row that is too large."""
+        topic = self._topic(row)
+        key = f"the key {row['key'][:50]!r}" if row["key"] is not None else "no key"
+        error = ProductionError(
+            f"a record of {size} bytes with {key} is too large for {topic!r}, which takes {self._limit(topic)}"
+        )
+        if row["kind"] == CHANGELOG:
+            raise ProductionError(f"{error}: the store of that changelog holds more under this key than Kafka takes")
+        if row["kind"] == DEAD_LETTER:
+            return [self._without_value(row, topic, size, error)]
+        headers = tuple((header["name"], header["value"]) for header in row["headers"] or ())
+        failure = Failure(
+            FailureKind.PRODUCTION, error, f"the sink of {topic!r}", None, row["key"], row["value"], row["timestamp"], headers
+        )
+        outcome = settle(self._production, failure)
+        if isinstance(outcome, LogAndContinue):
+            logger.warning("%s; it is left out", error)
+            return []
+        if isinstance(outcome, DeadLetter):
+            logger.warning("%s; it is now a dead letter in %r, without its value", error, outcome.topic)
+            return [self._without_value({**row, "partition": None}, outcome.topic, size, error)]
+        raise error
+
+    def _without_value(self, row: dict[str, Any], topic: str, size: int, error: ProductionError) -> dict[str, Any]:
+        """A dead letter that says what it would have been. If even that does not fit, nobody is left to tell."""
+        told = [
+            {"name": "__streams.errors.exception", "value": b"penstock.errors.ProductionError"},
+            {"name": "__streams.errors.message", "value": str(error).encode("utf-8", "backslashreplace")},
+        ]
+        headers = [*(row["headers"] or told), {"name": SIZE_HEADER, "value": str(size).encode()}]
+        letter = {**row, "kind": DEAD_LETTER, "name": -1, "topic": topic, "value": None, "headers": headers}
+        rest = sum(len(header["name"]) + len(header["value"] or b"") + HEADER_OVERHEAD for header in headers)
+        if len(row["key"] or b"") + rest + RECORD_OVERHEAD > self._limit(topic):
+            raise ProductionError(f"{error}, and its key and headers are too large for a dead letter in {topic!r}") from error
+        return letter
+
+
+def _sizes(rows: pa.RecordBatch) -> Any:
+    sizes = _lengths(rows.column("key")) + _lengths(rows.column("value")) + RECORD_OVERHEAD
+    headers = rows.column("headers")
+    if headers.null_count < len(headers):
+        each = headers.flatten()
+        lengths = _lengths(each.field("name")) + _lengths(each.field("value")) + HEADER_OVERHEAD
+        parents = pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)
+        sizes = sizes + np.bincount(parents, weights=lengths, minlength=rows.num_rows).astype(np.int64)
+    return sizes
+
+
+def _lengths(column: Any) -> Any:
+    return pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)

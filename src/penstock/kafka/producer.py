@@ -1,0 +1,161 @@
+"""`RowProducer`: hands rows to librdkafka as fast as it takes them, and remembers what went wrong on the way.
+
+It knows neither transactions nor offsets; the publishers do.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from penstock.errors import BrokerError, PenstockError
+from penstock.kafka.clients import logger as client_logger
+from penstock.kafka.failures import configured_wrongly, failure, translated
+
+logger = logging.getLogger(__name__)
+
+BY_KEY = -1
+"""No partition: the partitioner finds one by the key."""
+
+EARLIEST_TIMESTAMP = 1
+"""librdkafka takes 0 for "now", so what happened in 1970's first millisecond is sent as of its second."""
+
+_CHUNK = 10_000
+_QUEUE_FULL_WAIT_S = 0.05
+_PROBE_S = 1.0
+
+
+class RowProducer:
+    """A producer of rows (see `penstock.kafka`), whose `name` is an index into `topics`."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        topics: Sequence[str],
+        broker_timeout_ms: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._topics = list(topics)
+        self._broker_timeout = broker_timeout_ms / 1_000
+        self._clock = clock
+        self._failure: tuple[str, KafkaError] | None = None
+        self._failed = 0
+        self._out_of_reach_since: float | None = None
+        self.had_trouble = False
+        callbacks = {"on_delivery": self._on_delivery, "error_cb": self._on_error}
+        try:
+            self.client = Producer({**settings, **callbacks}, logger=client_logger)
+        except KafkaException as error:
+            raise configured_wrongly(error) from None
+
+    def begin(self) -> None:
+        """Forget what earlier rows have met with."""
+        self._failure, self._failed, self.had_trouble = None, 0, False
+
+    def produce(self, rows: pa.RecordBatch) -> None:
+        """Hand the rows over; whether they were delivered is known after a flush."""
+        produce = self.client.produce
+        try:
+            for start in range(0, rows.num_rows, _CHUNK):
+                for row in self._arguments(rows.slice(start, _CHUNK)):
+                    try:
+                        produce(*row)
+                    except BufferError:
+                        self._produce_when_there_is_room(row)
+                self.client.poll(0)
+        except (KafkaException, SystemError) as error:
+            raise translated(error, "records could not be handed over") from error
+
+    def delivery_failure(self) -> PenstockError | None:
+        """The first record that was not delivered, as an error that names its topic."""
+        if self._failure is None:
+            return None
+        topic, error = self._failure
+        return failure(error, f"topic {topic!r} ({self._failed} record(s) not delivered)")
+
+    def check(self) -> None:
+        """Serve callbacks while idle; raises once no broker has been in reach for as long as the application may wait."""
+        try:
+            self.client.poll(0)
+        except (KafkaException, SystemError) as error:
+            raise translated(error, "the producer failed") from error
+        since = self._out_of_reach_since
+        if since is None:
+            return
+        try:
+            self.client.list_topics(timeout=_PROBE_S)
+        except KafkaException:
+            if self.is_out_of_reach_too_long:
+                raise BrokerError(f"no broker has been in reach for {self._clock() - since:.0f} s") from None
+        else:
+            self.is_in_reach()
+
+    @property
+    def is_out_of_reach_too_long(self) -> bool:
+        """Whether no broker has been in reach for as long as the application may wait."""
+        since = self._out_of_reach_since
+        return since is not None and self._clock() - since >= self._broker_timeout
+
+    def is_in_reach(self) -> None:
+        """A broker has answered."""
+        self._out_of_reach_since = None
+
+    def _arguments(self, rows: pa.RecordBatch) -> Iterable[tuple[Any, ...]]:
+        """The positional arguments of `produce` for each row: keywords would cost a third more."""
+        columns = [
+            self._topic_of(rows),
+            rows.column("value").to_pylist(),
+            rows.column("key").to_pylist(),
+            rows.column("partition").fill_null(BY_KEY).to_pylist(),
+            repeat(None),
+            repeat(None),
+            pc.if_else(pc.equal(rows.column("timestamp"), 0), EARLIEST_TIMESTAMP, rows.column("timestamp")).to_pylist(),
+        ]
+        headers = rows.column("headers")
+        if headers.null_count < len(headers):
+            columns.append(map(_pairs, headers.to_pylist()))
+        return zip(*columns)  # noqa: B905 - repeat has no end
+
+    def _topic_of(self, rows: pa.RecordBatch) -> Iterator[str] | list[str]:
+        names = rows.column("name").to_pylist()
+        kinds = set(names)
+        if -1 in kinds:
+            written = zip(names, rows.column("topic").to_pylist(), strict=True)
+            return [self._topics[name] if name >= 0 else topic for name, topic in written]
+        if len(kinds) == 1:
+            return repeat(self._topics[names[0]])
+        return [self._topics[name] for name in names]
+
+    def _produce_when_there_is_room(self, row: tuple[Any, ...]) -> None:
+        while True:
+            self.client.poll(_QUEUE_FULL_WAIT_S)
+            try:
+                self.client.produce(*row)
+            except BufferError:
+                continue
+            return
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failed += 1
+            if self._failure is None:
+                self._failure = (message.topic() or "?", error)
+
+    def _on_error(self, error: KafkaError) -> None:
+        self.had_trouble = True
+        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._out_of_reach_since is None:
+            self._out_of_reach_since = self._clock()
+            logger.warning("no broker is in reach: %s", error.str())
+        else:
+            logger.debug("%s: %s", error.name(), error.str())
+
+
+def _pairs(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]] | None:
+    return None if headers is None else [(header["name"], header["value"]) for header in headers]

@@ -1,0 +1,262 @@
+"""The two ways to publish an epoch: in one Kafka transaction, or record by record and the offsets last.
+
+Both are what the barrier calls a `Publisher`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from penstock.config import Config
+from penstock.errors import BrokerError, CommitError, FencedError, PenstockError
+from penstock.faults import point
+from penstock.kafka.clients import consumer_settings, open_consumer, producer_settings
+from penstock.kafka.failures import is_retriable, kafka_error, requires_abort, translated
+from penstock.kafka.offsets import committed
+from penstock.kafka.producer import RowProducer
+
+if TYPE_CHECKING:
+    from penstock.barrier import SourceOffset
+
+logger = logging.getLogger(__name__)
+
+SLICE_S = 5.0
+"""How long one call waits before the next: an interrupted process must not hang for longer."""
+
+ABORT_S = 10.0
+
+
+class TransactionalPublisher:
+    """Publishes each epoch in one transaction.
+
+    Two producers with one `transactional_id` cannot both go on: `start` fences the other, and settles what it left open.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        transactional_id: str,
+        group_id: str,
+        topics: Sequence[str],
+        limits: Collection[int] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._settings = producer_settings(config, limits) | {
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": str(config.transaction_timeout_ms),
+        }
+        self._group_id = group_id
+        self._topics = topics
+        self._clock = clock
+        self._patience = config.broker_timeout_ms / 1_000
+        self._began = 0.0
+        self._sent: Sequence[SourceOffset] = ()
+        self._committed: Sequence[SourceOffset] = ()
+        self._is_open = False
+        self._is_in_doubt = False
+        self._group_metadata: Any = None
+        self._producer: RowProducer
+
+    def start(self) -> None:
+        """Take over from any other instance."""
+        point("kafka.before_init")
+        self._init()
+        point("kafka.after_init")
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        if self._is_in_doubt:
+            self._renew()
+        self._producer.begin()
+        try:
+            self._producer.client.begin_transaction()
+        except (KafkaException, SystemError) as error:
+            raise self._failed(error, "a transaction could not be begun") from error
+        self._is_open = True
+        self._began = self._clock()
+
+    def produce(self, rows: pa.RecordBatch) -> None:
+        """Hand rows over to be sent in the transaction."""
+        self._producer.produce(rows)
+
+    def send_offsets(self, offsets: Sequence[SourceOffset]) -> None:
+        """Make the offsets of the application's group part of the transaction."""
+        self._sent = offsets
+        send, partitions = self._producer.client.send_offsets_to_transaction, _partitions(offsets)
+        self._persist(lambda: send(partitions, self._group_metadata, SLICE_S), "offsets could not be sent")
+
+    def commit(self) -> bool:
+        """Commit the transaction; False if nobody has said yet whether it is committed."""
+        try:
+            self._producer.client.commit_transaction(SLICE_S)
+        except (KafkaException, SystemError) as error:
+            if is_retriable(error):
+                self._is_in_doubt = True
+                return False
+            if requires_abort(error):
+                self._abort_quietly()
+            raise self._failed(error, "the transaction could not be committed") from error
+        self._producer.is_in_reach()
+        self._is_in_doubt = self._is_in_doubt or self._producer.had_trouble
+        self._is_open, self._committed = False, self._sent
+        return True
+
+    def abort(self) -> None:
+        """Give the transaction up."""
+        try:
+            self._producer.client.abort_transaction(ABORT_S)
+        except (KafkaException, SystemError) as error:
+            raise self._failed(error, "the transaction could not be aborted") from error
+        self._is_open = False
+
+    def check(self) -> None:
+        """Serve the client while idle; raises when the brokers have been out of reach for too long."""
+        self._producer.check()
+
+    def close(self) -> None:
+        """Let go of the client, unless a transaction is open: closing would abort it, and it may be committed by now."""
+        if not self._is_open:
+            self._producer.client.close()
+
+    def _init(self) -> None:
+        consumer = open_consumer(consumer_settings(self._config, self._group_id))
+        self._group_metadata = consumer.consumer_group_metadata()
+        consumer.close()
+        self._producer = RowProducer(self._settings, self._topics, self._config.broker_timeout_ms, self._clock)
+        init = self._producer.client.init_transactions
+        self._persist(lambda: init(SLICE_S), "transactions could not be initialised")
+        self._producer.is_in_reach()
+
+    def _renew(self) -> None:
+        """Go on with a new producer, so that a request that is still on its way cannot end the next transaction.
+
+        Without KIP-890, which librdkafka does not have, a commit that was lost and asked for again may arrive late and commit
+        whatever is open by then. A new producer has a new epoch, which fences the old one's requests; and it fences another
+        instance, too, so it may only go on if that one has committed nothing.
+        """
+        logger.warning("the last commit was in doubt; going on with a new producer")
+        self._producer.client.close()
+        self._init()
+        consumer = open_consumer(consumer_settings(self._config, self._group_id))
+        try:
+            found = committed(consumer, [(o.topic, o.partition) for o in self._committed], self._config.broker_timeout_ms)
+        finally:
+            consumer.close()
+        if any(found[o.topic, o.partition] != (o.offset, o.metadata) for o in self._committed):
+            raise FencedError("another instance of the application has committed since; start again")
+        self._is_in_doubt = False
+
+    def _persist(self, call: Callable[[], object], what: str) -> None:
+        """Call until it succeeds, for as long as brokers may be out of reach."""
+        deadline = self._clock() + self._patience
+        while True:
+            try:
+                call()
+            except (KafkaException, SystemError) as error:
+                if not is_retriable(error) or self._clock() >= deadline:
+                    raise self._failed(error, what) from error
+            else:
+                return
+
+    def _abort_quietly(self) -> None:
+        try:
+            self.abort()
+        except PenstockError as error:
+            logger.warning("%s", error)
+
+    def _failed(self, raised: BaseException, what: str) -> PenstockError:
+        """The error that says most: why a record was not delivered, or what became of the transaction."""
+        error = translated(raised, what)
+        took = self._clock() - self._began
+        if isinstance(error, FencedError) and self._is_open and took * 1_000 >= self._config.transaction_timeout_ms:
+            return CommitError(f"{what}: it was open for {took:.0f} s, and the broker aborts it after transaction_timeout")
+        undelivered = self._producer.delivery_failure()
+        if isinstance(error, FencedError) or undelivered is None:
+            undelivered = error
+        if isinstance(undelivered, BrokerError) and self._is_open and not self._producer.is_out_of_reach_too_long:
+            return CommitError(f"{undelivered}; nothing of it is visible")
+        return undelivered
+
+
+class AtLeastOncePublisher:
+    """Publishes records as they come and commits the offsets when all are delivered; what fails in between comes again."""
+
+    def __init__(
+        self,
+        config: Config,
+        group_id: str,
+        topics: Sequence[str],
+        limits: Collection[int] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        settings = producer_settings(config, limits)
+        settings.setdefault("message.timeout.ms", str(config.broker_timeout_ms))
+        self._producer = RowProducer(settings, topics, config.broker_timeout_ms, clock)
+        self._consumer = open_consumer(consumer_settings(config, group_id))
+        self._sent: Sequence[SourceOffset] = ()
+
+    def start(self) -> None:
+        """Nothing: there is no other instance to fence."""
+
+    def begin(self) -> None:
+        """Begin anew."""
+        self._producer.begin()
+
+    def produce(self, rows: pa.RecordBatch) -> None:
+        """Hand rows over to be sent."""
+        self._producer.produce(rows)
+
+    def send_offsets(self, offsets: Sequence[SourceOffset]) -> None:
+        """Remember the offsets until all rows are delivered."""
+        self._sent = offsets
+
+    def commit(self) -> bool:
+        """Wait until all rows are delivered, then commit the offsets; False if that takes longer."""
+        try:
+            if self._producer.client.flush(SLICE_S):
+                return False
+            undelivered = self._producer.delivery_failure()
+            if undelivered is not None:
+                raise undelivered
+            if self._sent:
+                self._commit_offsets()
+        except (KafkaException, SystemError) as error:
+            found = kafka_error(error)
+            if found is not None and (found.retriable() or found.code() in _ASK_AGAIN):
+                return False
+            raise translated(error, "offsets could not be committed") from error
+        self._producer.is_in_reach()
+        return True
+
+    def abort(self) -> None:
+        """Drop what has not been sent yet."""
+        self._producer.client.purge()
+
+    def check(self) -> None:
+        """Serve the clients while idle; raises when the brokers have been out of reach for too long."""
+        self._consumer.poll(0)
+        self._producer.check()
+
+    def close(self) -> None:
+        """Let go of the clients."""
+        self._producer.client.close()
+        self._consumer.close()
+
+    def _commit_offsets(self) -> None:
+        for partition in self._consumer.commit(offsets=_partitions(self._sent), asynchronous=False):
+            if partition.error is not None:
+                raise KafkaException(partition.error)
+
+
+_ASK_AGAIN = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._WAIT_COORD, KafkaError.COORDINATOR_NOT_AVAILABLE}
+
+
+def _partitions(offsets: Sequence[SourceOffset]) -> list[TopicPartition]:
+    return [TopicPartition(offset.topic, offset.partition, offset.offset, metadata=offset.metadata) for offset in offsets]

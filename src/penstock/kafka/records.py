@@ -1,0 +1,70 @@
+"""Reads whole records of topics from given positions to given ends, for global tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError, TopicPartition
+
+from penstock.errors import BrokerError
+from penstock.kafka.clients import open_consumer
+from penstock.kafka.failures import failure
+from penstock.kafka.offsets import Partition
+from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers
+
+_POLL_S = 0.05
+
+
+class TopicRecord(NamedTuple):
+    """One record as it lies in a topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
+
+
+class RecordReader:
+    """A consumer that is kept open, to go on reading where it was."""
+
+    def __init__(self, settings: Mapping[str, str], timeout_ms: int) -> None:
+        self._consumer = open_consumer(settings)
+        self._timeout_s = timeout_ms / 1_000
+
+    def read(self, positions: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Iterator[TopicRecord]:
+        """All committed records from `positions` up to `ends`, partition by partition in order."""
+        left = {partition: end for partition, end in ends.items() if positions[partition] < end}
+        if not left:
+            return
+        self._consumer.assign([TopicPartition(topic, number, positions[topic, number]) for topic, number in left])
+        heard = time.monotonic()
+        while left:
+            messages = self._consumer.consume(10_000, _POLL_S)
+            if messages:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > self._timeout_s:
+                raise BrokerError(f"global tables: nothing was heard of their topics for {self._timeout_s:g} s")
+            for message in messages:
+                partition = (str(message.topic()), int(message.partition() or 0))
+                offset, error = int(message.offset() or 0), message.error()
+                if partition not in left:
+                    continue
+                if error is None and offset < left[partition]:
+                    _, timestamp = message.timestamp()
+                    headers: Headers = tuple(message.headers() or ()) or NO_HEADERS  # type: ignore[arg-type]
+                    key, value = message.key(), message.value()
+                    yield TopicRecord(*partition, offset, key, value, timestamp or NO_TIMESTAMP, headers)
+                    offset += 1
+                elif error is not None and error.code() != KafkaError._PARTITION_EOF and not error.retriable():
+                    raise failure(error, f"{partition[0]}-{partition[1]} could not be read")
+                if offset >= left[partition]:
+                    del left[partition]
+
+    def close(self) -> None:
+        """Let go of the consumer."""
+        self._consumer.close()

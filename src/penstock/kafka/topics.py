@@ -1,0 +1,170 @@
+"""Topics as Kafka describes them, the application's own ones created and checked, and where partitions begin and end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+
+from penstock.errors import TopicError
+from penstock.kafka.failures import kafka_error, translated
+from penstock.kafka.offsets import Partition
+from penstock.state import StoreKind, StoreSpec
+
+logger = logging.getLogger(__name__)
+
+DAY_MS = 86_400_000
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is. Its id tells it from one that was deleted and created again under the same name."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    config: Mapping[str, str]
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The largest batch of records it takes."""
+        return int(self.config["max.message.bytes"])
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """A topic of the application's own, as it has to be."""
+
+    name: str
+    partitions: int
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+def changelog_config(spec: StoreSpec) -> dict[str, str]:
+    """The settings of a store's changelog, as Kafka Streams would choose them; the store's own come last."""
+    config = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+    retention_ms = spec.retention_ms or 0
+    if spec.kind is StoreKind.VERSIONED:
+        config["min.compaction.lag.ms"] = str(retention_ms + DAY_MS)
+    elif spec.retention_ms is not None:
+        config |= {"cleanup.policy": "compact,delete", "retention.ms": str(retention_ms + DAY_MS)}
+    return config | dict(spec.changelog_config)
+
+
+class Topics:
+    """Asks an admin client about topics; a topic that does not exist is not an error until it is needed."""
+
+    def __init__(self, admin: AdminClient, timeout_ms: int) -> None:
+        self._admin = admin
+        self._timeout = timeout_ms / 1_000
+
+    def describe(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of the topics that exist."""
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
+        futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout)
+        found = {}
+        for name, future in futures.items():
+            try:
+                found[name] = future.result()
+            except KafkaException as error:
+                said = kafka_error(error)
+                if said is None or said.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise translated(error, f"topic {name!r} could not be described") from error
+        configs = self._configs(list(found))
+        return {
+            name: Topic(name, str(topic.topic_id), len(topic.partitions), configs[name]) for name, topic in sorted(found.items())
+        }
+
+    def names(self) -> set[str]:
+        """All topics there are, without Kafka's own."""
+        try:
+            known = self._admin.list_topics(timeout=self._timeout)
+        except KafkaException as error:
+            raise translated(error, "topics could not be listed") from error
+        return {name for name in known.topics if not name.startswith("__")}
+
+    def offset_at(self, partition: Partition, timestamp_ms: int, end: int) -> int:
+        """The first record at or after a time; the end if there is none."""
+        found = self._offsets([partition], OffsetSpec.for_timestamp(timestamp_ms))[partition]
+        return found if found >= 0 else end
+
+    def ensure(self, wanted: Sequence[InternalTopic], replication_factor: int) -> dict[str, Topic]:
+        """Create the internal topics that are missing, and check those that are there."""
+        names = [topic.name for topic in wanted]
+        known = self.describe(names)
+        self._create([topic for topic in wanted if topic.name not in known], replication_factor)
+        if len(known) < len(names):
+            known = self.describe(names)
+        for topic in wanted:
+            _check(topic, known.get(topic.name))
+        return known
+
+    def begin_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Where each partition's log begins."""
+        return self._offsets(partitions, OffsetSpec.earliest())
+
+    def end_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Where what can be read as committed ends: control records count, an open transaction does not."""
+        return self._offsets(partitions, OffsetSpec.latest())
+
+    def _offsets(self, partitions: Iterable[Partition], where: OffsetSpec) -> dict[Partition, int]:
+        wanted = {TopicPartition(topic, partition): where for topic, partition in partitions}
+        if not wanted:
+            return {}
+        futures = self._admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout)
+        return {(p.topic, p.partition): self._result(f, f"{p.topic}-{p.partition}").offset for p, f in futures.items()}
+
+    def _configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        if not names:
+            return {}
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        futures = self._admin.describe_configs(resources, request_timeout=self._timeout)
+        return {
+            resource.name: {name: entry.value for name, entry in self._result(future, resource.name).items()}
+            for resource, future in futures.items()
+        }
+
+    def _create(self, missing: Sequence[InternalTopic], replication_factor: int) -> None:
+        if not missing:
+            return
+        new = [NewTopic(t.name, t.partitions, replication_factor, config=dict(t.config)) for t in missing]
+        for name, future in self._admin.create_topics(new, request_timeout=self._timeout).items():
+            try:
+                future.result()
+            except KafkaException as error:
+                said = kafka_error(error)
+                if said is None or said.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise TopicError(f"topic {name!r} could not be created: {said.str() if said else error}") from error
+            logger.info("created topic %s", name)
+
+    @staticmethod
+    def _result(future: Future[Any], what: str) -> Any:
+        try:
+            return future.result()
+        except KafkaException as error:
+            raise translated(error, f"{what} could not be described") from error
+
+
+def _check(wanted: InternalTopic, found: Topic | None) -> None:
+    if found is None:
+        raise TopicError(f"topic {wanted.name!r} was created and is not there; look at the brokers' logs")
+    if found.partitions != wanted.partitions:
+        raise TopicError(
+            f"topic {wanted.name!r} has {found.partitions} partitions and needs {wanted.partitions}: shards are fixed "
+            f"at the first start; set shards to {found.partitions}, or reset the application"
+        )
+    for name, value in wanted.config.items():
+        if name == "cleanup.policy" and _policies(found.config.get(name, "")) != _policies(value):
+            raise TopicError(f"topic {wanted.name!r} has {name} {found.config.get(name)!r} and needs {value!r}; change it there")
+
+
+def _policies(value: str) -> set[str]:
+    return {policy.strip() for policy in value.split(",")}

@@ -1,0 +1,172 @@
+"""What a lane does about a record that fails: it asks the handler, and acts on the answer."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from traceback import format_exception
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import ATTRIBUTED, ProcessingError
+from penstock.handlers import DeadLetter, ErrorHandlers, Failure, FailureKind, LogAndFail, Outcome, Retry, decide, settle
+from penstock.lanes.outbox import Row
+from penstock.lanes.position import RawRecord
+from penstock.lanes.retries import persistent
+from penstock.processor import Operator
+from penstock.records import NO_HEADERS, Headers, RecordMetadata
+from penstock.topology.nodes import Node, ProcessorNode, SourceNode
+
+if TYPE_CHECKING:
+    from penstock.lanes.lane import Lane
+
+DEAD_LETTER = "dead letter"
+"""The reason under which records that went to a dead-letter topic are counted."""
+
+LONGEST_MESSAGE = 4_096
+LONGEST_TRACE = 16_384
+"""Bounds on what an error may add to a record, which has to fit into its topic with it."""
+
+_log = logging.getLogger(__name__)
+
+
+class Failures:
+    """The handlers of an application, as a lane of it uses them."""
+
+    __slots__ = ("_application_id", "_handlers", "_sleep", "epoch")
+
+    def __init__(
+        self,
+        handlers: ErrorHandlers | None = None,
+        application_id: str = "",
+        epoch: int = 0,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._handlers = handlers or ErrorHandlers()
+        self._application_id = application_id
+        self._sleep = sleep
+        self.epoch = epoch
+
+    def deserialization(self, lane: Lane, node: SourceNode, error: Exception, raw: RawRecord, origin: RecordMetadata) -> None:
+        """A record cannot be read; `error` names it, and is caused by what the serde has to say."""
+        cause = error.__cause__
+        failure = Failure(FailureKind.DESERIALIZATION, cause if isinstance(cause, Exception) else error, node.name, origin, *raw)
+        self._act(lane, failure, settle(self._handlers.deserialization, failure), error)
+
+    def processing(self, lane: Lane, node: Node, error: Exception, key: Any) -> None:
+        """A node's code failed, on a record or in a timer."""
+        if isinstance(error, DecidedError):
+            node, failure, outcome = error.node, error.failure, error.outcome
+        else:
+            failure = failure_at(lane, FailureKind.PROCESSING, node, error)
+            outcome = settle(self._handlers.processing, failure)
+        self._act(lane, failure, outcome, named(failure, node, key))
+
+    def production(self, lane: Lane, node: Node, error: Exception, key: Any) -> None:
+        """A sink cannot make bytes of a record, or cannot tell where it goes."""
+        failure = failure_at(lane, FailureKind.PRODUCTION, node, error)
+        self._act(lane, failure, settle(self._handlers.production, failure), named(failure, node, key))
+
+    def persistent(self, lane: Lane, node: ProcessorNode) -> Operator:
+        """What the node does, with functions that are called again if a handler may ask for it; else as it is."""
+        if not self._handlers.may_retry:
+            return node.operator
+        return persistent(node.operator, lambda error, attempt, is_clean: self._again(lane, node, error, attempt, is_clean))
+
+    def _again(self, lane: Lane, node: Node, error: Exception, attempt: Callable[[], Any], is_clean: Callable[[], bool]) -> Any:
+        """What the function gives when it is called again, as often as the handler allows; if it gives nothing, what then."""
+        failure = failure_at(lane, FailureKind.PROCESSING, node, error)
+        decision = decide(self._handlers.processing, failure)
+        if not isinstance(decision, Retry):
+            raise DecidedError(node, failure, decision) from error
+        for wait_ms in decision.waits_ms():
+            if not is_clean():
+                break
+            _log.info("%s failed on the record from %s and is tried again in %d ms: %r", node.name, failure.place, wait_ms, error)
+            self._sleep(wait_ms / 1000)
+            try:
+                return attempt()
+            except ATTRIBUTED:
+                raise
+            except Exception as latest:
+                error = latest
+        failure = replace(failure, error=error)
+        raise DecidedError(node, failure, settle(decision.then, failure)) from error
+
+    def _act(self, lane: Lane, failure: Failure, outcome: Outcome, fatal: Exception) -> None:
+        """Do what was decided; `fatal` is the error that ends the lane if that is it."""
+        about = (failure.node, failure.place, type(failure.error).__name__, failure.error)
+        if isinstance(outcome, LogAndFail):
+            _log.error("%s failed on the record from %s, which ends the lane: %s: %s", *about)
+            raise fatal from failure.error
+        if isinstance(outcome, DeadLetter):
+            if failure.metadata is not None and failure.metadata.topic == outcome.topic:
+                raise ProcessingError(
+                    f"{fatal}\n  it cannot be a dead letter again: it comes from that very topic"
+                ) from failure.error
+            fatal.__cause__ = failure.error
+            lane.send_dead_letter(dead_letter_row(outcome.topic, failure, fatal, self._application_id, self.epoch))
+            lane.drop(failure.node, DEAD_LETTER)
+            _log.warning("%s failed on the record from %s, now a dead letter: %s: %s", *about)
+        else:
+            lane.drop(failure.node, f"{failure.kind.value} error")
+            _log.warning("%s failed on the record from %s, which is left out: %s: %s", *about)
+
+
+class DecidedError(Exception):
+    """On its way from a function that was not, or not any more, to be called again, to the node that acts on it."""
+
+    def __init__(self, node: Node, failure: Failure, outcome: Outcome) -> None:
+        super().__init__(failure.node)
+        self.node = node
+        self.failure = failure
+        self.outcome = outcome
+
+
+def failure_at(lane: Lane, kind: FailureKind, node: Node, error: Exception) -> Failure:
+    """A failure of the record in hand."""
+    raw = lane.position.raw() or RawRecord(None, None, lane.stream_time, NO_HEADERS)
+    return Failure(kind, error, node.name, lane.metadata, *raw)
+
+
+def named(failure: Failure, node: Node, key: Any) -> ProcessingError:
+    """The error that names the node, the user's line and the record."""
+    error = failure.error
+    return ProcessingError(
+        f"{failure.node} failed on the record from {failure.place} (key {key!r}): {type(error).__name__}: {error}\n"
+        f"  the node was declared at {node.line}"
+    )
+
+
+def dead_letter_row(topic: str, failure: Failure, fatal: Exception, application_id: str, epoch: int) -> Row:
+    """The record as it was read, with headers that say what happened; `fatal` is the error that names node, line and record."""
+    timestamp = max(failure.timestamp, 0)  # a topic takes no negative one
+    headers = failure.headers + _headers(failure, fatal, application_id, epoch)
+    return Row(topic, failure.key, failure.value, timestamp, headers, dead_letter=True)
+
+
+def _headers(failure: Failure, fatal: Exception, application_id: str, epoch: int) -> Headers:
+    error = failure.error
+    topic, partition, offset = failure.metadata or (None, -1, -1)
+    trace = "".join(format_exception(type(fatal), fatal, fatal.__traceback__))
+    return (
+        ("__streams.errors.exception", _class_name(error).encode()),
+        ("__streams.errors.message", _bytes(str(error))[:LONGEST_MESSAGE]),
+        ("__streams.errors.stacktrace", _bytes(trace)[-LONGEST_TRACE:]),  # the innermost call comes last
+        ("__streams.errors.topic", None if topic is None else topic.encode()),
+        ("__streams.errors.partition", str(partition).encode()),
+        ("__streams.errors.offset", str(offset).encode()),
+        ("__penstock.errors.node", failure.node.encode()),
+        ("__penstock.errors.application", application_id.encode()),
+        ("__penstock.errors.epoch", str(epoch).encode()),
+    )
+
+
+def _class_name(error: Exception) -> str:
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")

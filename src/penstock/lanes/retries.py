@@ -1,0 +1,213 @@
+"""Which code of a node can be called again when it fails: that which has done nothing yet that would then be done twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+from penstock.errors import ATTRIBUTED
+from penstock.operators.processing import Processing
+from penstock.operators.stateless import Branch, FlatMap, FlatMapValues
+from penstock.operators.tables import TableTransformValues
+from penstock.processor import Operator, Processor, ProcessorContext, ValueTransformer
+from penstock.records import Record
+
+Persistence = Callable[[Exception, Callable[[], Any], Callable[[], bool]], Any]
+"""`again(error, attempt, is_clean)`: what further attempts give, made as long as the last has left nothing behind; or raises."""
+
+READS = frozenset(
+    {
+        *("all", "approximate_num_entries", "entries", "entry", "fetch", "fetch_all", "fetch_entry", "fetch_keys", "fetch_range"),
+        *(
+            "fetch_session",
+            "find_by_end_range",
+            "find_sessions",
+            "find_sessions_by_keys",
+            "get",
+            "history",
+            "items",
+            "keys",
+            "name",
+        ),
+        *("observed_stream_time", "prefix_scan", "range", "reverse_all", "reverse_range", "values"),
+    }
+)
+"""What of a store only reads. All else counts as a write."""
+
+
+def persistent(operator: Operator, again: Persistence) -> Operator:
+    """The operator with its functions, or its processor, called again by `again` when they fail.
+
+    A function that is given to a verb can neither forward nor write to a store, so it can always be called again. A processor
+    can do both, and is watched.
+    """
+    if isinstance(operator, Processing):
+        return replace(operator, supplier=lambda: _watched(operator.supplier(), again))
+    if isinstance(operator, TableTransformValues):
+        return replace(operator, supplier=lambda: _watched(operator.supplier(), again))
+    if isinstance(operator, Branch):
+        return replace(operator, branches=tuple((_repeated(predicate, again), child) for predicate, child in operator.branches))
+    if isinstance(operator, FlatMap):
+        return replace(operator, mapper=_repeated(_to_the_end(operator.mapper), again))
+    if isinstance(operator, FlatMapValues):
+        return replace(operator, mapper=_repeated(_to_the_end(operator.mapper), again))
+    functions = {field.name: getattr(operator, field.name) for field in fields(operator)}  # type: ignore[arg-type]
+    repeated = {name: _repeated(function, again) for name, function in functions.items() if callable(function)}
+    return replace(operator, **repeated) if repeated else operator  # type: ignore[type-var]
+
+
+def _repeated(function: Callable[..., Any], again: Persistence) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except ATTRIBUTED:
+            raise
+        except Exception as error:
+            return again(error, lambda: function(*arguments), lambda: True)
+
+    return call
+
+
+def _to_the_end(mapper: Callable[..., Any]) -> Callable[..., Any]:
+    """A generator fails while it is read, when half of what it gives might have gone on already: so read it first."""
+    return lambda *arguments: list(mapper(*arguments))
+
+
+def _watched(user_object: Any, again: Persistence) -> Any:
+    if isinstance(user_object, Processor):
+        return WatchedProcessor(user_object, again)
+    if isinstance(user_object, ValueTransformer):
+        return WatchedTransformer(user_object, again)
+    return user_object  # which its operator refuses
+
+
+class Watch:
+    """Whether the attempt under way has left anything behind."""
+
+    __slots__ = ("is_clean",)
+
+    def __init__(self) -> None:
+        self.is_clean = True
+
+    def run(self, call: Callable[[], Any], again: Persistence) -> Any:
+        """Call, and call again."""
+
+        def attempt() -> Any:
+            self.is_clean = True
+            return call()
+
+        try:
+            return attempt()
+        except ATTRIBUTED:
+            raise
+        except Exception as error:
+            return again(error, attempt, lambda: self.is_clean)
+
+
+class WatchedProcessor(Processor[Any, Any, Any, Any]):
+    """A user's processor, whose `process` may be called again."""
+
+    def __init__(self, processor: Processor[Any, Any, Any, Any], again: Persistence) -> None:
+        self._processor = processor
+        self._again = again
+        self._watch = Watch()
+
+    def init(self, context: ProcessorContext[Any, Any]) -> None:
+        """See `Processor`."""
+        self._processor.init(WatchedContext(context, self._watch))
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """See `Processor`."""
+        self._watch.run(lambda: self._processor.process(record), self._again)
+
+    def close(self) -> None:
+        """See `Processor`."""
+        self._processor.close()
+
+
+class WatchedTransformer(ValueTransformer[Any, Any, Any]):
+    """A user's transformer, whose `transform` may be called again."""
+
+    def __init__(self, transformer: ValueTransformer[Any, Any, Any], again: Persistence) -> None:
+        self._transformer = transformer
+        self._again = again
+        self._watch = Watch()
+
+    def init(self, context: ProcessorContext[Any, Any]) -> None:
+        """See `ValueTransformer`."""
+        self._transformer.init(WatchedContext(context, self._watch))
+
+    def transform(self, key: Any, value: Any) -> Any:
+        """See `ValueTransformer`."""
+        return self._watch.run(lambda: self._transformer.transform(key, value), self._again)
+
+    def close(self) -> None:
+        """See `ValueTransformer`."""
+        self._transformer.close()
+
+
+class WatchedContext:
+    """A context that takes note when a record is forwarded."""
+
+    __slots__ = ("_context", "_watch")
+
+    def __init__(self, context: ProcessorContext[Any, Any], watch: Watch) -> None:
+        self._context = context
+        self._watch = watch
+
+    def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
+        """Hand a record on."""
+        self._context.forward(record, child)
+        self._watch.is_clean = False
+
+    def store(self, name: str) -> Any:
+        """A store that takes note when it is written."""
+        return WatchedStore(self._context.store(name), self._watch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+
+class WatchedStore:
+    """A store that takes note when it is written."""
+
+    __slots__ = ("_store", "_watch")
+
+    def __init__(self, store: Any, watch: Watch) -> None:
+        self._store = store
+        self._watch = watch
+
+    def __getattr__(self, name: str) -> Any:
+        found, watch = getattr(self._store, name), self._watch
+        if name in READS:
+            return found
+
+        def write(*arguments: Any, **named: Any) -> Any:
+            watch.is_clean = False
+            return found(*arguments, **named)
+
+        return write
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._watch.is_clean = False
+        self._store[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        self._watch.is_clean = False
+        del self._store[key]
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._store[key]
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._store
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._store)
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    def __bool__(self) -> bool:
+        return bool(self._store)

@@ -1,0 +1,82 @@
+"""Whether state that was committed under one topology can be used under another: what is compared, and what is said.
+
+A topology may grow: new sources, sinks, branches and stores. A store that keeps its name must keep its layout, because its
+changelog would be read as what it is not; and its records must still be routed by the same kind of key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from penstock.state import StoreSpec
+from penstock.topology import SourceNode, Topology
+
+
+class TopologyFacts(msgspec.Struct, frozen=True):
+    """What committed state depends on, as it is written down with it."""
+
+    fingerprint: str
+    stores: dict[str, dict[str, str]]
+    sources: list[str]
+    version: int = 1
+
+
+_decode = msgspec.json.Decoder(TopologyFacts).decode
+
+
+def facts(topology: Topology, fingerprint: str) -> TopologyFacts:
+    """The facts of a topology."""
+    stores = {name: _layout(spec) for name, spec in topology.stores.items() if name not in topology.global_stores}
+    topics = [
+        topic
+        for node in topology.nodes.values()
+        if isinstance(node, SourceNode) and not node.internal
+        for topic in node.topics or (node.pattern.pattern if node.pattern else "",)
+    ]
+    return TopologyFacts(fingerprint, stores, sorted(topics))
+
+
+def encode_facts(found: TopologyFacts) -> bytes:
+    """The facts as bytes."""
+    return msgspec.json.encode(found)
+
+
+def decode_facts(data: bytes) -> TopologyFacts:
+    """The facts from their bytes."""
+    return _decode(data)
+
+
+def incompatibilities(committed: TopologyFacts, now: TopologyFacts) -> list[str]:
+    """What makes committed state unusable, one line each; none if nothing does."""
+    complaints = []
+    for name, layout in now.stores.items():
+        before = committed.stores.get(name)
+        if before is None or before == layout:
+            continue
+        changes = [
+            f"{what} was {before.get(what, 'none')} and is {layout.get(what, 'none')}" for what in _different(before, layout)
+        ]
+        complaints.append(f"store {name!r}: {'; '.join(changes)}")
+    return complaints
+
+
+def _different(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    return [what for what in sorted({*before, *after}) if before.get(what) != after.get(what)]
+
+
+def _layout(spec: StoreSpec) -> dict[str, str]:
+    described: dict[str, Any] = {
+        "kind": spec.kind.value,
+        "retention": None if spec.retention_ms is None else f"{spec.retention_ms} ms",
+        "window": None if spec.window_size_ms is None else f"{spec.window_size_ms} ms",
+        "segments": None if spec.segment_interval_ms is None else f"{spec.segment_interval_ms} ms",
+        "duplicates": spec.retain_duplicates or None,
+        "order": "by time" if spec.time_ordered else None,
+        "ttl": None if spec.ttl_ms is None else "with a TTL",
+        "key": None if spec.key is None else repr(spec.key),
+        "value": None if spec.value is None else repr(spec.value),
+    }
+    return {what: str(value) for what, value in described.items() if value is not None}

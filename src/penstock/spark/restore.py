@@ -1,0 +1,71 @@
+"""Restore as a Spark job: one task per lane, each bringing its store to the committed epoch by itself."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from penstock.epochs.restoring import Committed, ReadChangelog, Restored, restore_lane
+from penstock.spark.tasks import program_of
+
+OnProgress = Callable[[Mapping[int, int]], None]
+"""Told how many offsets each lane still has to read."""
+
+
+def restore(
+    session: SparkSession, broadcast: Any, lanes: int, committed: Committed, read: ReadChangelog, on_progress: OnProgress
+) -> list[Restored]:
+    """Restore all lanes; `read` is called in the tasks."""
+    with _Progress(on_progress) as address:
+
+        def task(rows: Any) -> Any:
+            context = TaskContext.get()
+            is_retry = context is not None and context.attemptNumber() > 0
+            for lane in rows:
+                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+
+                    def report(left: int, lane: int = lane, sender: socket.socket = sender) -> None:
+                        sender.sendto(json.dumps([lane, left]).encode(), address)
+
+                    yield tuple(restore_lane(program_of(broadcast), lane, committed, read, report, is_retry))
+
+        found = session.sparkContext.parallelize(range(lanes), lanes).mapPartitions(task).collect()
+    return [Restored(*lane) for lane in found]
+
+
+class _Progress:
+    """Hears from tasks how far they are. Datagrams on loopback: one that is lost costs nothing."""
+
+    def __init__(self, on_progress: OnProgress) -> None:
+        self._on_progress = on_progress
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        self._socket.settimeout(0.5)
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="penstock-restore-progress", daemon=True)
+
+    def __enter__(self) -> tuple[str, int]:
+        self._thread.start()
+        address: tuple[str, int] = self._socket.getsockname()
+        return address
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+        self._socket.close()
+
+    def _listen(self) -> None:
+        left: dict[int, int] = {}
+        while not self._done.is_set():
+            try:
+                lane, offsets = json.loads(self._socket.recv(1_000))
+                left[int(lane)] = int(offsets)
+            except (TimeoutError, ValueError, TypeError):
+                continue
+            self._on_progress(left)

@@ -1,0 +1,69 @@
+"""The Spark session an application runs on, with the settings that an epoch of a tenth of a second needs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from penstock.errors import ConfigError
+from penstock.spark.jars import connector_jars
+
+_FORBIDDEN = {"spark.speculation": "true"}
+"""A speculative twin of a task would only waste work: its lane's store can be written by one of them."""
+
+
+def open_session(application_id: str, lanes: int, settings: Mapping[str, str]) -> SparkSession:
+    """A session of its own for the application; `settings` are the user's and win."""
+    for name, value in _FORBIDDEN.items():
+        if settings.get(name, "").lower() == value:
+            raise ConfigError(f"[spark] {name} = {value} cannot be used: remove it")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Workers import the user's modules as this process does, also those beside the script that was started.
+    os.environ["PYTHONPATH"] = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+    master = settings.get("master", f"local[{lanes}]")
+    builder = SparkSession.builder.appName(application_id).master(_with_retries(master))
+    for name, value in {**_settings(lanes), **settings}.items():
+        if name != "master":
+            builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _with_retries(master: str) -> str:
+    """`local[N]` gives up at the first task that dies; a dead Python worker is worth another try."""
+    if master == "local":
+        return "local[1,4]"
+    if master.startswith("local[") and "," not in master:
+        return f"{master[:-1]},4]"
+    return master
+
+
+def _settings(lanes: int) -> dict[str, str]:
+    return {
+        "spark.jars": ",".join(map(str, connector_jars())),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": str(lanes),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.worker.faulthandler.enabled": "true",
+        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|user[.]info|key[.]pem|credential",
+        "spark.redaction.string.regex": '(?i)(password|secret)="[^"]*"',
+        "spark.sql.streaming.pollingDelay": "0",
+        # The default file manager starts ten processes per file; the checkpoint is scratch here and may be lost.
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.sql.streaming.numRecentProgressUpdates": "1",
+    }

@@ -1,0 +1,95 @@
+"""The stream of epochs: Structured Streaming calls back once per micro-batch, with the offsets at which it really ends.
+
+Its checkpoint is scratch: new at every start, and what it says is never believed over Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+Offsets = dict[tuple[str, int], int]
+OnBatch = Callable[[DataFrame, Offsets], None]
+
+
+class EpochStream:
+    """Micro-batches from topic partitions, from given offsets on."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        kafka: Mapping[str, str],
+        start: Mapping[tuple[str, int], int],
+        on_batch: OnBatch,
+        interval_ms: int,
+        max_records: int,
+    ) -> None:
+        self._scratch = Path(tempfile.mkdtemp(prefix="penstock-"))
+        self._on_batch = on_batch
+        self._failure: BaseException | None = None
+        reader = session.readStream.format("kafka")
+        for name, value in kafka.items():
+            reader = reader.option(name, value)
+        frame = (
+            reader.option("assign", _by_topic(start, sorted))
+            .option("startingOffsets", _by_topic(start, lambda offsets: {str(p): o for p, o in offsets.items()}))
+            .option("maxOffsetsPerTrigger", max_records)
+            .option("includeHeaders", "true")
+            .option("failOnDataLoss", "true")
+            .load()
+        )
+        self._writer = (
+            frame.writeStream.foreachBatch(self._epoch)
+            .option("checkpointLocation", str(self._scratch))
+            .trigger(processingTime=f"{interval_ms} milliseconds")
+        )
+        self._query: StreamingQuery | None = None
+
+    def start(self) -> None:
+        """Begin; batches are handed over in a thread of Spark's."""
+        self._query = self._writer.start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the end; whether it has come. Raises what ended it."""
+        assert self._query is not None
+        try:
+            ended = self._query.awaitTermination(timeout_s)  # type: ignore[arg-type]
+        except StreamingQueryException as error:
+            raise self._failure or error from None
+        if ended and self._failure is not None:
+            raise self._failure
+        return bool(ended)
+
+    def stop(self) -> None:
+        """End it; a batch that is under way is interrupted unless it is done."""
+        if self._query is not None:
+            self._query.stop()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _epoch(self, frame: DataFrame, batch: int) -> None:
+        try:
+            self._on_batch(frame, self._ends(batch))
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def _ends(self, batch: int) -> Offsets:
+        """Where the batch ends, from Spark's offset log: transaction markers have offsets too, so no record can tell."""
+        lines = (self._scratch / "offsets" / str(batch)).read_text().splitlines()
+        found: dict[str, dict[str, int]] = json.loads(lines[-1])
+        return {(topic, int(partition)): offset for topic, ends in found.items() for partition, offset in ends.items()}
+
+
+def _by_topic(start: Mapping[tuple[str, int], int], form: Callable[[dict[int, int]], Any]) -> str:
+    topics: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in start.items():
+        topics.setdefault(topic, {})[partition] = offset
+    return json.dumps({topic: form(offsets) for topic, offsets in topics.items()})

@@ -1,0 +1,68 @@
+"""What Spark's Python workers run: the hops of an epoch, with the program that the driver broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cloudpickle
+import pyarrow as pa
+from pyspark import TaskContext
+
+from penstock.epochs.entering import enter, needs_entering
+from penstock.epochs.hops import from_topics, on_lanes, out, run_stage
+from penstock.epochs.in_process import run_epoch
+from penstock.epochs.program import Epoch, Program
+from penstock.epochs.wire import WIRE, arrived
+
+Batches = Iterator[pa.RecordBatch]
+Hop = Callable[[Batches], Batches]
+
+_programs: dict[str, Program] = {}
+
+
+def program_of(broadcast: Any) -> Program:
+    """The program, unpacked once per worker; it was packed by this application's own driver."""
+    incarnation, packed = broadcast.value
+    if incarnation not in _programs:
+        _programs.clear()
+        _programs[incarnation] = cloudpickle.loads(packed)
+    return _programs[incarnation]
+
+
+def whole_epoch(broadcast: Any, epoch: Epoch) -> Hop:
+    """All stages and lanes in one task: the cheap way for a small epoch."""
+
+    def hop(batches: Batches) -> Batches:
+        return iter(run_epoch(program_of(broadcast), epoch, list(batches)).to_batches())
+
+    return hop
+
+
+def from_sources(broadcast: Any, epoch: Epoch) -> Hop:
+    """Where records are read: event and stream time, and the first stage if it keeps no state."""
+
+    def hop(batches: Batches) -> Batches:
+        program = program_of(broadcast)
+        table = from_topics(list(batches))
+        if needs_entering(program):
+            table = pa.concat_tables(enter(program, epoch, table))
+        table = on_lanes(program, table)
+        if not program.needs_lanes(0):
+            table = run_stage(program, epoch, 0, 0, table)
+        yield from (table if len(program.plan.stages) > 1 or program.needs_lanes(0) else out(table)).to_batches()
+
+    return hop
+
+
+def on_lane(broadcast: Any, epoch: Epoch, stage: int, is_first: bool) -> Hop:
+    """A stage on the lane that the task is."""
+
+    def hop(batches: Batches) -> Batches:
+        program = program_of(broadcast)
+        lane = TaskContext.get().partitionId()  # type: ignore[union-attr]
+        table = from_topics(list(batches)) if is_first else arrived(list(batches), WIRE)
+        table = run_stage(program, epoch, stage, lane, table)
+        yield from (out(table) if stage == len(program.plan.stages) - 1 else table).to_batches()
+
+    return hop

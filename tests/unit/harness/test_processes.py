@@ -1,0 +1,78 @@
+"""Ports, Java's command line, and waiting that ends."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness import processes
+from harness.broker import Broker, Cluster, replication
+from harness.processes import HarnessError, free_port, java, run_java, wait_until
+
+
+def test_a_free_port_can_be_bound_and_clients_are_not_given_it() -> None:
+    port = free_port()
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", port))
+    assert 20_000 <= port < 32_000
+
+
+def test_missing_jars_name_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "ROOT", tmp_path)
+    monkeypatch.setattr(processes, "KAFKA_JARS", tmp_path / ".parts" / "kafka")
+    with pytest.raises(HarnessError, match=r"no Kafka in \.parts/kafka; run `make setup`"):
+        java("kafka.Kafka")
+
+
+def test_a_tool_that_fails_shows_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: subprocess.CompletedProcess[str] = subprocess.CompletedProcess([], 3, stdout="out", stderr="err")
+    monkeypatch.setattr(processes, "java", lambda *_, **__: ["java"])
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(HarnessError, match=r"kafka\.Tool ended with 3:\nouterr"):
+        run_java("kafka.Tool")
+
+
+def test_waiting_ends_with_what_was_waited_for() -> None:
+    answers = iter([False, False, True])
+    wait_until("the third answer", lambda: next(answers), every_s=0)
+    with pytest.raises(HarnessError, match=r"waited 0\.01 s in vain: rain"):
+        wait_until("rain", lambda: False, timeout_s=0.01, every_s=0)
+
+
+def test_a_broker_that_does_not_run_cannot_be_stopped() -> None:
+    broker = Broker()
+    try:
+        for act in (broker.stop, broker.kill, broker.pause, broker.resume):
+            with pytest.raises(HarnessError, match="broker 1 does not run"):
+                act()
+    finally:
+        broker.close()
+
+
+def test_the_nodes_of_a_cluster_know_each_other() -> None:
+    cluster = Cluster(3)
+    try:
+        properties = [broker._write_properties().read_text() for broker in cluster.brokers]
+        voters = ",".join(broker.voter for broker in cluster.brokers)
+        assert all(f"controller.quorum.voters={voters}\n" in text for text in properties)
+        assert all("min.insync.replicas=2\n" in text for text in properties)
+    finally:
+        cluster.close()
+
+
+def test_a_write_needs_most_of_the_brokers() -> None:
+    assert [replication(brokers)["min.insync.replicas"] for brokers in (1, 2, 3, 5)] == ["1", "2", "2", "3"]
+
+
+def test_the_second_listener_sends_clients_to_the_proxy() -> None:
+    broker = Broker(proxied_port=29092, settings={"log.retention.ms": "1"})
+    try:
+        text = broker._write_properties().read_text()
+        assert f"PROXIED://{broker.upstream}" in text
+        assert "PROXIED://127.0.0.1:29092" in text
+        assert "log.retention.ms=1\n" in text
+    finally:
+        broker.close()

@@ -1,0 +1,104 @@
+"""An epoch passes a lane once per stage: its steps are taken back one by one or together, and its content is checked."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import StateError
+from penstock.serdes import String
+from penstock.state import LaneState, Mark, StoreKind, StoreSpec
+from penstock.state.engines.engine import SpaceBatch
+from tests.unit.state.homes import Home
+
+LEFT = StoreSpec("left", StoreKind.KEY_VALUE, String(), String())
+RIGHT = StoreSpec("right", StoreKind.KEY_VALUE, String(), String())
+
+
+def two_epochs(home: Home) -> LaneState:
+    """Epoch 0 with one stage, epoch 1 with two that touch the same store."""
+    lane = home.lane()
+    left, right = lane.store(LEFT), lane.store(RIGHT)
+    left.put("a", "0")
+    lane.commit(0)
+    left.put("a", "1")
+    lane.registers.register("clock", -1).value = 10
+    lane.commit(1, stage=0)
+    left.put("a", "2")
+    right.put("b", "2")
+    lane.registers.register("clock", -1).value = 20
+    lane.commit(1, stage=2)
+    return lane
+
+
+def content(lane: LaneState) -> dict[str, str]:
+    return {**dict(lane.store(LEFT).all()), **dict(lane.store(RIGHT).all())}
+
+
+def test_a_retried_stage_takes_back_only_its_own_step(home: Home) -> None:
+    lane = two_epochs(home)
+    lane.roll_back(stage=2)
+    assert (lane.epoch, content(lane)) == (1, {"a": "1"})
+    assert lane.registers.register("clock", -1).value == 10
+    lane.verify()
+
+
+def test_taking_an_epoch_back_takes_back_all_its_steps(home: Home) -> None:
+    lane = two_epochs(home)
+    lane.roll_back()
+    assert (lane.epoch, content(lane)) == (0, {"a": "0"})
+    assert lane.registers.register("clock", -1).value == -1
+    lane.verify()
+
+
+def test_a_stage_cannot_be_written_twice_or_out_of_order(home: Home) -> None:
+    lane = two_epochs(home)
+    for stage in (0, 1, 2):
+        with pytest.raises(StateError, match="cannot follow"):
+            lane.commit(1, stage=stage)
+
+
+def test_readers_see_the_epoch_before_through_all_steps(home: Home) -> None:
+    view = two_epochs(home).read_committed(0)
+    assert content(view) == {"a": "0"}
+
+
+def test_the_next_epoch_forgets_how_to_take_back_the_last(home: Home) -> None:
+    lane = two_epochs(home)
+    lane.store(LEFT).put("a", "3")
+    lane.commit(2)
+    lane.roll_back()
+    assert (lane.epoch, content(lane)) == (1, {"a": "2", "b": "2"})
+    with pytest.raises(StateError, match="nothing is kept"):
+        lane.roll_back()
+
+
+def test_mark_and_incarnation_stay_with_the_lane(home: Home) -> None:
+    lane = home.lane()
+    mark = Mark(7, 1_000, {"t/0": 42})
+    lane.restore([], epoch=7, incarnation="first", mark=mark)
+    lane.commit(8, incarnation="second")
+    assert (lane.mark, lane.incarnation, lane.epoch) == (mark, "second", 8)
+    lane.roll_back()
+    assert (lane.mark, lane.epoch) == (mark, 7)
+
+
+@pytest.mark.parametrize(("key", "value"), [(b"a", b"x"), (b"a", None), (b"c", b"x")])
+def test_damaged_content_is_noticed(home: Home, key: bytes, value: bytes | None) -> None:
+    lane = two_epochs(home)
+    lane.verify()
+    engine = lane._engine
+    engine.write([SpaceBatch("left", [key], [value])])
+    with pytest.raises(StateError, match="damaged"):
+        LaneState(engine).verify()
+
+
+def test_a_damaged_head_is_noticed(home: Home) -> None:
+    lane = two_epochs(home)
+    engine = lane._engine
+    head = engine.get("/lane", b"head")
+    assert head is not None
+    for place in range(0, len(head), 7):
+        flipped = bytes([*head[:place], head[place] ^ 4, *head[place + 1 :]])
+        engine.write([SpaceBatch("/lane", [b"head"], [flipped])])
+        with pytest.raises(StateError, match="damaged"):
+            LaneState(engine)

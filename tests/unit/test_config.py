@@ -1,0 +1,263 @@
+"""Configuration: where it comes from, what it refuses, and what it never shows."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.config import Config, Guarantee, Settings, is_secret
+from penstock.errors import ConfigError
+
+SERVERS = {"bootstrap.servers": "localhost:9092"}
+
+
+def load(environment: dict[str, str] | None = None, path: Path | None = None, **overrides: Any) -> Config:
+    return Config.load(path, environment or {}, **{"bootstrap_servers": "localhost:9092", **overrides})
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def toml(text: str, name: str = "penstock.toml") -> Path:
+    path = Path(name)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_has_defaults_for_all_but_the_brokers() -> None:
+    assert load() == Config(kafka=SERVERS)
+    assert load().guarantee is Guarantee.EXACTLY_ONCE
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers.*PENSTOCK_BOOTSTRAP_SERVERS"):
+        Config.load(environment={})
+    with pytest.raises(ConfigError, match="bootstrap"):
+        load(bootstrap_servers=" ")
+
+
+def test_reads_every_setting_from_a_file() -> None:
+    toml(
+        """
+        guarantee = "at_least_once"
+        lanes = 8
+        shards = 64
+        epoch_interval = "250ms"
+        max_epoch_records = 10
+        small_epoch_records = 5
+        state_dir = "here"
+        store_engine = "rocksdb"
+        transaction_timeout = "2m"
+        broker_timeout = 5000
+        replication_factor = 3
+        [kafka]
+        "bootstrap.servers" = "one:9092"
+        linger.ms = 7
+        socket.keepalive.enable = true
+        [spark]
+        master = "local[2]"
+        spark.driver.memory = "2g"
+        """
+    )
+    assert Config.load(environment={}) == Config(
+        guarantee=Guarantee.AT_LEAST_ONCE,
+        lanes=8,
+        shards=64,
+        epoch_interval_ms=250,
+        max_epoch_records=10,
+        small_epoch_records=5,
+        state_dir=Path("here"),
+        store_engine="rocksdb",
+        transaction_timeout_ms=120_000,
+        broker_timeout_ms=5_000,
+        replication_factor=3,
+        kafka={"bootstrap.servers": "one:9092", "linger.ms": "7", "socket.keepalive.enable": "true"},
+        spark={"master": "local[2]", "spark.driver.memory": "2g"},
+    )
+
+
+def test_the_environment_has_every_setting_too() -> None:
+    environment = {
+        "PENSTOCK_BOOTSTRAP_SERVERS": "two:9092",
+        "PENSTOCK_GUARANTEE": "at_least_once",
+        "PENSTOCK_LANES": " 4 ",
+        "PENSTOCK_EPOCH_INTERVAL": "1s",
+        "PENSTOCK_STATE_DIR": "42",
+        "PENSTOCK_REPLICATION_FACTOR": "-1",
+        "PENSTOCK_FAULT": "x:1:kill",
+        "PENSTOCK_SERVICE_HOST": "not ours",
+        "PATH": "",
+    }
+    config = Config.load(environment=environment)
+    assert (config.kafka["bootstrap.servers"], config.guarantee, config.lanes) == ("two:9092", Guarantee.AT_LEAST_ONCE, 4)
+    assert (config.epoch_interval_ms, config.state_dir, config.replication_factor) == (1_000, Path("42"), -1)
+
+
+def test_arguments_win_over_the_environment_which_wins_over_the_file() -> None:
+    path = toml('lanes = 1\nshards = 5\nmax_epoch_records = 9\n[kafka]\n"linger.ms" = 1\n"client.id" = "a"', "other.toml")
+    config = load({"PENSTOCK_LANES": "2", "PENSTOCK_SHARDS": "6"}, path, lanes=3, kafka={"linger.ms": 2})
+    assert (config.lanes, config.shards, config.max_epoch_records) == (3, 6, 9)
+    assert config.kafka == {"bootstrap.servers": "localhost:9092", "linger.ms": "2", "client.id": "a"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"lane": 3}, "arguments: unknown setting 'lane'; did you mean 'lanes'"),
+        ({"zzzzzz": 3}, "there are bootstrap_servers, broker_timeout"),
+        ({"lanes": 0}, "lanes: 0 is not between 1 and"),
+        ({"lanes": "8"}, "lanes: expected a whole number, got '8'"),
+        ({"lanes": True}, "lanes: expected a whole number"),
+        ({"lanes": 33}, "lanes: 33 lanes cannot share 32 shards"),
+        ({"shards": None}, "shards: expected a whole number"),
+        ({"epoch_interval": "soon"}, 'epoch_interval: cannot read .soon.; write a number and a unit: "250ms"'),
+        ({"epoch_interval": "-1s"}, "epoch_interval: -1000 ms is not between"),
+        ({"epoch_interval": 1.5}, "epoch_interval: expected"),
+        ({"transaction_timeout": "999ms"}, "transaction_timeout: 999 ms"),
+        ({"replication_factor": 0}, "replication_factor: 0"),
+        ({"guarantee": "twice"}, "guarantee: 'twice' is none of exactly_once, at_least_once"),
+        ({"state_dir": ""}, "state_dir"),
+        ({"state_dir": 5}, "state_dir"),
+        ({"store_engine": "files"}, "store_engine: 'files' is none of lmdb, rocksdb"),
+        ({"kafka": "localhost"}, "kafka is a table"),
+        ({"kafka": {"linger.ms": [1]}}, "linger.ms: expected text"),
+        ({"spark": {"driver.memory": "1g"}}, "spark: unknown setting 'driver.memory'; it is 'master', or begins with 'spark.'"),
+    ],
+)
+def test_refuses_by_name(overrides: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace("[", r"\[")):
+        load(**overrides)
+
+
+def test_refuses_a_misspelt_variable_and_a_bad_file() -> None:
+    with pytest.raises(ConfigError, match="PENSTOCK_LANE; did you mean PENSTOCK_LANES"):
+        load({"PENSTOCK_LANE": "2"})
+    with pytest.raises(ConfigError, match="lanes: expected a whole number, got 'two'"):
+        load({"PENSTOCK_LANES": "two"})
+    with pytest.raises(ConfigError, match=r"none\.toml cannot be read: No such file"):
+        load(path=Path("none.toml"))
+    with pytest.raises(ConfigError, match=r"bad\.toml is not TOML"):
+        load(path=toml("lanes = = 2", "bad.toml"))
+    with pytest.raises(ConfigError, match=r"odd\.toml: unknown setting 'epoch_interval_ms'; did you mean 'epoch_interval'"):
+        load(path=toml("epoch_interval_ms = 5", "odd.toml"))
+
+
+@pytest.mark.parametrize("prefix", ["", "producer.", "main.consumer.", "restore.consumer."])
+@pytest.mark.parametrize("guarantee", list(Guarantee))
+@pytest.mark.parametrize(
+    "name", ["group.id", "transactional.id", "enable.auto.commit", "auto.offset.reset", "transaction.timeout.ms"]
+)
+def test_refuses_what_is_not_the_users_to_say(prefix: str, guarantee: Guarantee, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{prefix}{name}' cannot be set: "):
+        load(kafka={prefix + name: "x"}, guarantee=guarantee)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("isolation.level", "read_uncommitted"),
+        ("main.consumer.isolation.level", " READ_UNCOMMITTED"),
+        ("enable.idempotence", "false"),
+        ("producer.enable.idempotence", False),
+        ("acks", "1"),
+        ("acks", 0),
+        ("producer.request.required.acks", "1"),
+    ],
+)
+def test_refuses_what_breaks_exactly_once(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"'{name}' must be '.*' under exactly_once"):
+        load(kafka={name: value})
+    assert load(kafka={name: value}, guarantee="at_least_once").guarantee is Guarantee.AT_LEAST_ONCE
+
+
+def test_takes_what_exactly_once_has_anyway() -> None:
+    load(kafka={"isolation.level": "read_committed", "enable.idempotence": "True", "acks": -1, "producer.acks": "all"})
+
+
+def test_fetches_secrets_from_where_they_are_kept() -> None:
+    Path("password").write_text("se cret\n", encoding="utf-8")
+    kafka = {"sasl.password": "file:password", "sasl.username": "env:KAFKA_USER"}
+    config = load({"KAFKA_USER": "ann"}, kafka=kafka, spark={"spark.eventLog.dir": "file:/events"})
+    assert (config.kafka["sasl.password"], config.kafka["sasl.username"]) == ("se cret", "ann")
+    assert config.spark["spark.eventLog.dir"] == "file:/events"
+    with pytest.raises(ConfigError, match=r"sasl\.username: the environment has no variable 'KAFKA_USER'"):
+        load({}, kafka=kafka)
+    Path("password").unlink()
+    with pytest.raises(ConfigError, match=r"sasl\.password: password cannot be read: FileNotFoundError"):
+        load({"KAFKA_USER": "ann"}, kafka=kafka)
+
+
+SECRETS = [
+    "sasl.password",
+    "ssl.key.password",
+    "ssl.keystore.password",
+    "ssl.key.pem",
+    "ssl.keystore.key",
+    "sasl.jaas.config",
+    "main.consumer.sasl.jaas.config",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.config",
+    "basic.auth.user.info",
+    "SASL.PASSWORD",
+]
+CANARY = "c4n4ry"
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_never_shows_a_secret(name: str) -> None:
+    config = load(kafka={name: CANARY}, spark={f"spark.{name}": CANARY, "spark.url": f"https://ann:{CANARY}@host/"})
+    shown = [repr(config), str(config), f"{config}", repr(asdict(config)), repr(copy.deepcopy(config).kafka), repr(config.spark)]
+    shown += [repr(getattr(config, field.name)) for field in fields(config)] + [repr(pickle.loads(pickle.dumps(config)))]
+    assert not any(CANARY in text for text in shown)
+    assert all("[hidden]" in text for text in shown[:4])
+    with pytest.raises(AssertionError) as failure:
+        assert config == load(kafka={name: "other"})
+    assert CANARY not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    "change", [{"lanes": 0}, {"guarantee": "x"}, {"kafka": {"sasl.password": [CANARY]}}, {"spark": {"x": CANARY}}]
+)
+def test_errors_do_not_show_a_secret_either(change: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as error:
+        load({"SECRET": CANARY}, **{"kafka": {"sasl.password": "env:SECRET"}, **change})
+    assert CANARY not in str(error.value)
+
+
+def test_shows_what_is_no_secret() -> None:
+    assert "localhost:9092" in repr(load())
+    assert not is_secret("bootstrap.servers", "localhost:9092")
+    assert not is_secret("sasl.username", "ann")
+
+
+def test_settings_are_a_mapping_that_does_not_change() -> None:
+    given = dict(SERVERS)
+    config = Config(kafka=given)
+    given["linger.ms"] = "5"
+    assert dict(config.kafka) == SERVERS
+    assert len(config.kafka) == 1
+    assert isinstance(config.kafka, Settings)
+    with pytest.raises(TypeError):
+        config.kafka["linger.ms"] = "5"  # type: ignore[index]
+    assert replace(config, lanes=2).kafka == config.kafka
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["lanes", "shards", "epoch_interval", "guarantee", "state_dir", "kafka", "x"]),
+        st.none() | st.text() | st.integers() | st.floats() | st.lists(st.integers()),
+    )
+)
+def test_whatever_is_given_is_taken_or_refused_by_name(overrides: dict[str, Any]) -> None:
+    refusal = None
+    try:
+        load(**overrides)
+    except ConfigError as error:
+        refusal = str(error)
+    assert refusal is None or any(name in refusal for name in overrides)

@@ -41,7 +41,8 @@ class Home:
         """Leave a sign that all has been written to disk, unless there is a new owner already."""
         with self._locked(fcntl.LOCK_EX):
             if _read(self.root / "incarnation") == incarnation:
-                os.sync()
+                for path in self.root.rglob("*"):
+                    _sync(path)
                 _write(self.root / "clean", incarnation)
 
     def forget(self) -> None:
@@ -118,6 +119,12 @@ def _boot() -> str:
 
 def _read(path: Path) -> str:
     return path.read_text() if path.exists() else ""
+
+
+def _sync(path: Path) -> None:
+    if path.is_file():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
 
 
 def _write(path: Path, text: str) -> None:

@@ -15,12 +15,13 @@ from penstock import faults
 from penstock.epochs.home import open_globals, open_lane
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.sending import lanes_of_keys, row_of_notes, rows_of_changes, rows_out, rows_to_exchanges
+from penstock.epochs.shards import shards_of
 from penstock.epochs.wire import OUT, Control, Kind, arrived, control_row, records_of, wire
 from penstock.errors import StateError
 from penstock.lanes.epoch import HEADERS, walk
 from penstock.lanes.failures import Failures
 from penstock.lanes.lane import Lane
-from penstock.state import LaneState, memory_engine
+from penstock.state import LaneState, Mark, memory_engine
 
 INPUT = pa.schema(
     [
@@ -58,11 +59,22 @@ def bring_to(state: LaneState, epoch: Epoch, stage: int) -> None:
 
     A task that is retried takes back what its first attempt wrote.
     """
-    if state.epoch == epoch.number and state.can_roll_back:
+    if state.epoch == epoch.number and state.last_stage > stage:
+        raise StateError(f"stage {stage} of epoch {epoch.number} runs again after stage {state.last_stage}: start the epoch anew")
+    if state.epoch == epoch.number and state.last_stage == stage:
         faults.point("lane.before_roll_back")
         state.roll_back(stage)
     if state.epoch not in (epoch.committed, epoch.number):
         raise StateError(f"a lane is at epoch {state.epoch}, but {epoch.committed} is committed: it has to be restored")
+
+
+def own_mark(program: Program, lane: int, mark: Mark | None) -> Mark | None:
+    """The part of a mark that is about the lane's own changelog partitions."""
+    if mark is None:
+        return None
+    own = shards_of(lane, program.shards, program.lanes)
+    offsets = {place: offset for place, offset in mark.offsets.items() if int(place.rpartition("/")[2]) in own}
+    return Mark(mark.epoch, mark.time_ms, offsets)
 
 
 def _run_free(program: Program, epoch: Epoch, stage: int, lane: int, records: pa.Table) -> list[pa.Table]:
@@ -84,7 +96,7 @@ def _run_on(
     registers = state.registers.snapshot()
     has_moved = registers != state.registers.saved
     faults.point("lane.before_write")
-    changes = state.commit(epoch.number, stage, program.incarnation, epoch.mark)
+    changes = state.commit(epoch.number, stage, program.incarnation, own_mark(program, lane, epoch.mark))
     faults.point("lane.after_write")
     tables = _sent(program, bound, walked, stage, lane)
     tables += rows_of_changes(program, changes, lane, epoch.wall_clock)

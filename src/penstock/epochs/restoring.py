@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from penstock import faults
 from penstock.epochs.home import Home, open_lane
+from penstock.epochs.hops import own_mark
 from penstock.epochs.program import Program, changelog_topic
 from penstock.epochs.shards import shards_of
 from penstock.state import LaneState, Mark, StoreChanges, merged_registers
@@ -89,7 +90,7 @@ def restore_lane(
             if registers is not None:
                 state.registers.reset(dict(registers))
         faults.point("restore.before_mark")
-        mark = Mark(committed.epoch, committed.now_ms, _of_lane(program, lane, committed.ends))
+        mark = own_mark(program, lane, Mark(committed.epoch, committed.now_ms, dict(committed.ends)))
         state.restore([], committed.epoch, program.incarnation, mark)
     return Restored(lane, found.value, rows)
 

@@ -109,8 +109,9 @@ class Epochs:
                 return
             if self._read_to != dict(self.progress.offsets):
                 raise StateError("Spark goes on from other offsets than those that are committed: start again")
-            ends = {partition: min(end, self._limits.get(partition, end)) for partition, end in ends.items()}
-            count = sum(ends[partition] - self.progress.offsets[partition] for partition in self._origins)
+            offsets = self.progress.offsets
+            ends = {place: max(offsets[place], min(end, self._limits.get(place, end))) for place, end in ends.items()}
+            count = sum(ends[place] - offsets[place] for place in self._origins)
             self._before_epoch()
             epoch = self._next()
             faults.point("epoch.before_job")

@@ -11,6 +11,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -46,7 +47,7 @@ from penstock.running.global_tables import GlobalTables
 from penstock.running.restore_progress import RestoreProgress
 from penstock.spark.job import EpochJobs
 from penstock.spark.restore import restore
-from penstock.spark.session import open_session
+from penstock.spark.session import SparkSession, has_session, open_session
 from penstock.spark.stream import EpochStream
 from penstock.state import EngineKind
 from penstock.topology import SinkNode, SourceNode, Topology
@@ -83,6 +84,7 @@ class Starting:
     def run(self, until: Until) -> Started:
         """Start; what is open when something fails is in `closers`."""
         config = self._config
+        opening = self._opening_session()
         admin = open_admin(config)
         topics = Topics(admin, config.broker_timeout_ms)
         program = self._program()
@@ -99,8 +101,7 @@ class Starting:
         before, start = self._position(topics, partitions, {name: topic.topic_id for name, topic in sources.items()})
         refuse_members(admin, self._id, config.broker_timeout_ms)
         told, changelogs = self._committed(topics, program, before)
-        session = open_session(self._id, self._lanes, config.spark)
-        self.closers.append(session.stop)
+        session = opening.result()
         jobs = EpochJobs(session, program, self._source_of(program, sources))
         self._restore(session, jobs, program, told)
         home.forget_others(self._lanes)
@@ -131,6 +132,16 @@ class Starting:
         )
         self.closers.append(stream.stop)
         return Started(epochs, stream, publisher)
+
+    def _opening_session(self) -> Future[SparkSession]:
+        """Spark takes seconds to start, and needs nothing of what is asked of Kafka meanwhile."""
+        is_shared = has_session()
+        executor = ThreadPoolExecutor(1, "penstock-spark")
+        opening = executor.submit(open_session, self._id, self._lanes, self._config.spark)
+        executor.shutdown(wait=False)
+        if not is_shared:
+            self.closers.append(lambda: opening.result().stop())
+        return opening
 
     def _program(self) -> Program:
         return Program.of(
@@ -262,7 +273,7 @@ class Starting:
             return TransactionalPublisher(config, self._id, self._id, program.topics, limits.values())
         return AtLeastOncePublisher(config, self._id, program.topics, limits.values())
 
-    def _restore(self, session: object, jobs: EpochJobs, program: Program, told: Committed) -> None:
+    def _restore(self, session: SparkSession, jobs: EpochJobs, program: Program, told: Committed) -> None:
         if not program.logged_stores and not any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
             return
         settings = consumer_settings(self._config, self._id)
@@ -270,7 +281,7 @@ class Starting:
         progress = RestoreProgress()
         began = time.monotonic()
         restored = restore(
-            session,  # type: ignore[arg-type]
+            session,
             jobs.broadcast,
             self._lanes,
             told,

@@ -12,14 +12,12 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.epochs.entering import needs_entering
-from penstock.epochs.hops import INPUT
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import OUT, WIRE
-from penstock.spark.tasks import from_sources, on_lane, whole_epoch
+from penstock.spark.tasks import empty_epoch, from_sources, on_lane, whole_epoch
 
 _OUT = from_arrow_schema(OUT)
 _WIRE = from_arrow_schema(WIRE)
-_INPUT = from_arrow_schema(INPUT)
 
 
 class EpochJobs:
@@ -40,8 +38,8 @@ class EpochJobs:
 
     def tick(self, epoch: Epoch) -> pa.Table:
         """An epoch without records, for what waits for the clock."""
-        nothing = self._session.createDataFrame([], _INPUT).coalesce(1)
-        return self._collected(nothing.mapInArrow(whole_epoch(self.broadcast, epoch), _OUT))
+        one_task = self._session.range(0, 1, 1, 1)
+        return self._collected(one_task.mapInArrow(empty_epoch(self.broadcast, epoch), _OUT))
 
     def _staged(self, records: DataFrame, epoch: Epoch) -> DataFrame:
         program, broadcast = self._program, self.broadcast

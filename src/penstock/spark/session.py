@@ -16,6 +16,14 @@ _FORBIDDEN = {"spark.speculation": "true"}
 """A speculative twin of a task would only waste work: its lane's store can be written by one of them."""
 
 
+__all__ = ["SparkSession", "has_session", "open_session"]
+
+
+def has_session() -> bool:
+    """Whether this process has a session already, which is then used and left open."""
+    return SparkSession.getActiveSession() is not None
+
+
 def open_session(application_id: str, lanes: int, settings: Mapping[str, str]) -> SparkSession:
     """A session of its own for the application; `settings` are the user's and win."""
     for name, value in _FORBIDDEN.items():

@@ -139,6 +139,11 @@ class LaneState:
         self._write(before, batch, [], [undo_key(step.stage, space) for space in step.spaces])
 
     @property
+    def last_stage(self) -> int:
+        """The last stage that has written to the last epoch, -1 if that is not known any more."""
+        return self._head.steps[-1].stage if self._head.steps else -1
+
+    @property
     def can_roll_back(self) -> bool:
         """Whether the last epoch can be taken back."""
         return bool(self._head.steps)

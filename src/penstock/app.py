@@ -69,7 +69,9 @@ class App:
                 while not running.wait(_POLL_S):
                     pass
         except PenstockError as error:
-            _log.error("%s ended (%s, exit code %d): %s", self.application_id, error.code, error.exit_code, error)
+            unexpected = error if type(error) is PenstockError else None
+            about = (self.application_id, error.code, error.exit_code, error)
+            _log.error("%s ended (%s, exit code %d): %s", *about, exc_info=unexpected)
             raise SystemExit(error.exit_code) from error
 
     def start(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from penstock.epochs.program import Program
 from penstock.errors import FencedError, StateError
 from penstock.state import EngineFactory, EngineKind, LaneState
 
+LOCK_TIMEOUT_S = 60
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -80,8 +82,17 @@ class Home:
 
     @contextmanager
     def _locked(self, kind: int) -> Iterator[None]:
+        deadline = time.monotonic() + LOCK_TIMEOUT_S
         with (self.root / "lock").open("a") as file:
-            fcntl.flock(file, kind)
+            while True:
+                try:
+                    fcntl.flock(file, kind | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        cure = "a task of an earlier start is stuck; end its processes"
+                        raise StateError(f"{self.root} is in use for more than {LOCK_TIMEOUT_S} s: {cure}") from None
+                    time.sleep(0.01)
             yield
 
 

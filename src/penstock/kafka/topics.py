@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -101,7 +102,8 @@ class Topics:
         names = [topic.name for topic in wanted]
         known = self.describe(names)
         self._create([topic for topic in wanted if topic.name not in known], replication_factor)
-        if len(known) < len(names):
+        deadline = time.monotonic() + self._timeout
+        while len(known) < len(names) and time.monotonic() < deadline:  # brokers learn of new topics one by one
             known = self.describe(names)
         for topic in wanted:
             _check(topic, known.get(topic.name))

@@ -140,7 +140,7 @@ class Starting:
         opening = executor.submit(open_session, self._id, self._lanes, self._config.spark)
         executor.shutdown(wait=False)
         if not is_shared:
-            self.closers.append(lambda: opening.result().stop())
+            self.closers.append(lambda: None if opening.exception() else opening.result().stop())
         return opening
 
     def _program(self) -> Program:

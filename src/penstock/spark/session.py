@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigError
@@ -37,7 +38,12 @@ def open_session(application_id: str, lanes: int, settings: Mapping[str, str]) -
     for name, value in {**_settings(lanes), **settings}.items():
         if name != "master":
             builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise ConfigError(
+            f"Spark could not be started: {error}. It needs Java 17 or later, on the path or at JAVA_HOME"
+        ) from error
     session.sparkContext.setLogLevel("ERROR")
     return session
 

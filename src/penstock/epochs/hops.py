@@ -94,7 +94,8 @@ def _run_on(
         bound.advance_wall_clock()
     walked = walk(bound, records_of(records), epoch.catalogue(program))
     registers = state.registers.snapshot()
-    has_moved = registers != state.registers.saved
+    # The first epoch of a start says it in any case: what was restored may be known only under another number of lanes.
+    has_moved = registers != state.registers.saved or not state.can_roll_back
     faults.point("lane.before_write")
     changes = state.commit(epoch.number, stage, program.incarnation, own_mark(program, lane, epoch.mark))
     faults.point("lane.after_write")

@@ -75,14 +75,18 @@ def restore_lane(
 ) -> Restored:
     """Bring a lane to the committed epoch. A retry does not trust what the first attempt may have died of."""
     home = Home(program.directory, program.application_id)
-    directory = home.lane_directory(lane, program.lanes)
-    if is_retry or not _is_usable(program, lane, committed):
-        shutil.rmtree(directory, ignore_errors=True)
+    with home.held_by(program.incarnation):  # all the while: what a late task would remove may be another start's by now
+        if is_retry or not _is_usable(program, lane, committed):
+            shutil.rmtree(home.lane_directory(lane, program.lanes), ignore_errors=True)
+        return _restore(program, lane, committed, read, report)
+
+
+def _restore(program: Program, lane: int, committed: Committed, read: ReadChangelog, report: Report) -> Restored:
     with open_lane(program, lane) as state:
         for name, spec in program.specs.items():
             if name not in program.global_stores:
                 state.store(spec)
-        found = _judge(state, committed)
+        found = _judge(program, lane, state, committed)
         rows = 0
         if found is not Found.UP_TO_DATE:
             rows = _catch_up(program, lane, state, committed, read, report)
@@ -102,13 +106,22 @@ def _is_usable(program: Program, lane: int, committed: Committed) -> bool:
             if state.epoch == -1:
                 return False  # new, or a rebuild that did not come to its end
             state.verify()
-            is_ours = state.epoch == committed.epoch and state.incarnation == committed.incarnation
-            if not is_ours and state.can_roll_back:
+            if not _is_ours(state, committed) and state.can_roll_back:
                 faults.point("restore.before_roll_back")
                 state.roll_back()
-            return is_ours or _has_usable_mark(state, committed)
+            return _is_current(program, lane, state, committed) or _has_usable_mark(state, committed)
     except Exception:  # noqa: BLE001 - whatever is wrong with it, the changelog has all that it should hold
         return False
+
+
+def _is_ours(state: LaneState, committed: Committed) -> bool:
+    return state.epoch == committed.epoch and state.incarnation == committed.incarnation
+
+
+def _is_current(program: Program, lane: int, state: LaneState, committed: Committed) -> bool:
+    """Whether there is nothing to read; there is for a store that was not part of the topology for a while."""
+    known = set() if state.mark is None else state.mark.offsets.keys()
+    return _is_ours(state, committed) and known >= _of_lane(program, lane, committed.ends).keys()
 
 
 def _has_usable_mark(state: LaneState, committed: Committed) -> bool:
@@ -118,11 +131,10 @@ def _has_usable_mark(state: LaneState, committed: Committed) -> bool:
     return all(committed.begins.get(place, 0) <= offset for place, offset in mark.offsets.items())
 
 
-def _judge(state: LaneState, committed: Committed) -> Found:
+def _judge(program: Program, lane: int, state: LaneState, committed: Committed) -> Found:
     if state.mark is None:
         return Found.REBUILT
-    is_current = state.epoch == committed.epoch and state.incarnation == committed.incarnation
-    return Found.UP_TO_DATE if is_current else Found.BEHIND
+    return Found.UP_TO_DATE if _is_current(program, lane, state, committed) else Found.BEHIND
 
 
 def _catch_up(program: Program, lane: int, state: LaneState, committed: Committed, read: ReadChangelog, report: Report) -> int:

@@ -45,6 +45,13 @@ class Clock(Protocol):
     def time(self) -> int:
         """The highest event time observed, -1 before the first."""
 
+    @property
+    def reached(self) -> int:
+        """The time that was reached before the record in hand, here or elsewhere; -1 if that is `time`.
+
+        What waits for that time should be gone before the record is looked at.
+        """
+
     def observe(self, timestamp: int) -> int:
         """Take note of a record's event time and give back the stream time."""
 

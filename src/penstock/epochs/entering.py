@@ -45,16 +45,18 @@ def enter(program: Program, epoch: Epoch, table: pa.Table) -> list[pa.Table]:
 
 
 def _attached(epoch: Epoch, table: pa.Table) -> tuple[pa.Table, dict[int, int]]:
-    """The running maximum of event times within each partition, going on from what earlier epochs have shown."""
+    """The highest event time of each partition before each of its records, going on from what earlier epochs have shown."""
     origins = table.column("origin").to_numpy()
-    times = table.column("timestamp").to_numpy().copy()
+    timestamps = table.column("timestamp").to_numpy()
+    times = np.empty_like(timestamps)
     starts = np.flatnonzero(np.diff(origins, prepend=origins[0] - 1))
     high_times: dict[int, int] = {}
     for start, end in zip(starts, [*starts[1:], len(origins)], strict=True):
         origin = int(origins[start])
-        times[start] = max(times[start], epoch.high_times[origin] if epoch.high_times else NO_TIMESTAMP)
+        times[start] = epoch.high_times[origin] if epoch.high_times else NO_TIMESTAMP
+        times[start + 1 : end] = timestamps[start : end - 1]
         np.maximum.accumulate(times[start:end], out=times[start:end])
-        high_times[origin] = int(times[end - 1])
+        high_times[origin] = int(max(times[end - 1], timestamps[end - 1]))
     return table.set_column(table.schema.get_field_index("stream_time"), "stream_time", pa.array(times)), high_times
 
 

@@ -129,7 +129,7 @@ def _sent(program: Program, lane: Lane, walked: pa.Table, stage: int, number: in
     dropped = [(node, reason, count) for (node, reason), count in lane.dropped.items()]
     tables = [
         rows_out(program, rows, number),
-        rows_to_exchanges(program, rows, causes, walked, number, stage, lane.stream_time),
+        rows_to_exchanges(program, rows, causes, walked, number, stage),
         control_row(Control({}, due, dropped), number) if due is not None or dropped else None,
     ]
     lane.close()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from penstock.epochs.shards import shard_of, shards_of
 from penstock.handlers import ErrorHandlers
 from penstock.lanes.epoch import Catalogue
+from penstock.operators.table_joins import TableJoinSide
 from penstock.plan import Plan
 from penstock.state import EngineKind, Mark, StoreSpec, record_key
 from penstock.topology import Node, ProcessorNode, SinkNode, SourceNode, Topology
@@ -35,6 +36,8 @@ class Program:
     def of(cls, application_id: str, topology: Topology, plan: Plan, **rest: Any) -> Program:
         """The program of a topology."""
         nodes, specs, stores = dict(topology.nodes), dict(topology.stores), dict(topology.global_stores)
+        for store in _joined_stores(nodes, specs):
+            specs[store] = replace(specs[store], cached=False)
         return cls(application_id, nodes, specs, stores, plan, **rest)
 
     @cached_property
@@ -75,7 +78,8 @@ class Program:
     @cached_property
     def attaches_stream_time(self) -> bool:
         """Whether somebody judges lateness or waits for stream time, so that records have to bring it along."""
-        return any(isinstance(node, ProcessorNode) and node.operator.follows_stream_time for node in self.nodes.values())
+        follow = any(isinstance(node, ProcessorNode) and node.operator.follows_stream_time for node in self.nodes.values())
+        return follow or any(spec.ttl_ms is not None for spec in self.specs.values())
 
     @cached_property
     def extracts_timestamps(self) -> bool:
@@ -128,6 +132,24 @@ def _routing_key(program: Program, store: str) -> Any:
 
 def _is_below(nodes: Mapping[str, Node], name: str, source: str) -> bool:
     return name == source or any(_is_below(nodes, parent, source) for parent in nodes[name].parents)
+
+
+def _joined_stores(nodes: Mapping[str, Node], specs: Mapping[str, StoreSpec]) -> set[str]:
+    """Stores of tables that are joined with each other.
+
+    Their caches are left out: when both sides change in one epoch, the side that is flushed first would be joined with a row that
+    the other has not told of yet, and of two deletions neither would be seen by the join.
+    """
+    sides = [node.operator for node in nodes.values() if isinstance(node, ProcessorNode)]
+    tables = {table for side in sides if isinstance(side, TableJoinSide) for table in (side.this_table, side.other_table)}
+    found: set[str] = set()
+    while tables:
+        node = nodes[tables.pop()]
+        cached = {store for store in getattr(node, "stores", ()) if specs[store].cached}
+        found |= cached
+        if not cached:
+            tables.update(node.parents)
+    return found
 
 
 @dataclass(frozen=True)

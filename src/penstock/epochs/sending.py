@@ -14,6 +14,7 @@ from penstock.epochs.shards import lane_of, shard_of, shards_of
 from penstock.epochs.wire import Kind, headers_array, wire
 from penstock.lanes.epoch import LAST
 from penstock.lanes.outbox import Row
+from penstock.records import NO_TIMESTAMP
 from penstock.state import StoreChanges
 
 _BITS = 20
@@ -56,7 +57,7 @@ def rows_out(program: Program, rows: Sequence[Row], lane: int) -> pa.Table | Non
 
 
 def rows_to_exchanges(
-    program: Program, rows: Sequence[Row], causes: list[int], walked: pa.Table, lane: int, level: int, stream_time: int
+    program: Program, rows: Sequence[Row], causes: list[int], walked: pa.Table, lane: int, level: int
 ) -> pa.Table | None:
     """Rows for later stages, each on the lane of its new key, with the place of the record it follows from."""
     leaving = [row for row in rows if row.exchange]
@@ -74,7 +75,7 @@ def rows_to_exchanges(
         key=keys,
         value=values,
         headers=headers_array(headers),
-        **_places(np.array(causes, np.int64), walked, lane, level, stream_time if program.attaches_stream_time else None),
+        **_places(np.array(causes, np.int64), walked, lane, level, program.attaches_stream_time),
     )
 
 
@@ -85,7 +86,7 @@ def lanes_of_keys(program: Program, keys: Sequence[bytes | None]) -> list[int]:
     return [0 if key is None else owner[shard_of(key, shards)] for key in keys]
 
 
-def _places(causes: Any, walked: pa.Table, lane: int, level: int, stream_time: int | None) -> dict[str, Any]:
+def _places(causes: Any, walked: pa.Table, lane: int, level: int, has_stream_time: bool) -> dict[str, Any]:
     """Where rows are in the merged order: that of their cause, told apart by a path of their numbers at each level."""
     numbers = np.arange(len(causes))
     starts = np.flatnonzero(np.diff(causes, prepend=-2))
@@ -99,9 +100,10 @@ def _places(causes: Any, walked: pa.Table, lane: int, level: int, stream_time: i
     step = np.minimum(number, (1 << _BITS) - 1) << (_BITS * max(0, _LEVELS - 1 - level)) if level < _LEVELS else 0 * number
     is_caused &= column["place"] != LAST  # what follows from a flush comes last in later stages too
     times = None
-    if stream_time is not None:
-        own = walked.column("stream_time").fill_null(stream_time).to_numpy()[rows] if walked.num_rows else numbers * 0
-        times = np.where(causes >= 0, own, stream_time)
+    if has_stream_time:
+        times = np.full(len(causes), NO_TIMESTAMP)  # a flush or a timer stands for no single record
+        if walked.num_rows:
+            times = np.where(causes >= 0, walked.column("stream_time").fill_null(NO_TIMESTAMP).to_numpy()[rows], times)
     return {
         "origin": np.where(is_caused, column["origin"], -1).astype(np.int32),
         "offset": np.where(is_caused, column["offset"], lane),

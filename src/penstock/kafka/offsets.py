@@ -34,7 +34,8 @@ _LATER = {
 def committed(consumer: Consumer, partitions: Iterable[Partition], timeout_ms: int) -> dict[Partition, Committed | None]:
     """What the consumer's group has committed of each partition, None for nothing.
 
-    Waits for a transaction that is still deciding: a consumer that reads committed records asks for stable offsets.
+    Waits for a transaction that is still deciding: a consumer that reads committed records asks for stable offsets. The admin
+    client is not asked: its `list_consumer_group_offsets` ends the process if the coordinator is not ready (librdkafka 2.16).
     """
     wanted = [TopicPartition(topic, partition) for topic, partition in partitions]
     if not wanted:

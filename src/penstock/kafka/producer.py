@@ -49,6 +49,7 @@ class RowProducer:
         self._failed = 0
         self._out_of_reach_since: float | None = None
         self.had_trouble = False
+        """Whether a connection has failed since this client was made."""
         callbacks = {"on_delivery": self._on_delivery, "error_cb": self._on_error}
         try:
             self.client = Producer({**settings, **callbacks}, logger=client_logger)
@@ -57,7 +58,7 @@ class RowProducer:
 
     def begin(self) -> None:
         """Forget what earlier rows have met with."""
-        self._failure, self._failed, self.had_trouble = None, 0, False
+        self._failure, self._failed = None, 0
 
     def produce(self, rows: pa.RecordBatch) -> None:
         """Hand the rows over; whether they were delivered is known after a flush."""
@@ -82,10 +83,7 @@ class RowProducer:
 
     def check(self) -> None:
         """Serve callbacks while idle; raises once no broker has been in reach for as long as the application may wait."""
-        try:
-            self.client.poll(0)
-        except (KafkaException, SystemError) as error:
-            raise translated(error, "the producer failed") from error
+        self.poll()
         since = self._out_of_reach_since
         if since is None:
             return
@@ -96,6 +94,13 @@ class RowProducer:
                 raise BrokerError(f"no broker has been in reach for {self._clock() - since:.0f} s") from None
         else:
             self.is_in_reach()
+
+    def poll(self) -> None:
+        """Serve callbacks that are due."""
+        try:
+            self.client.poll(0)
+        except (KafkaException, SystemError) as error:
+            raise translated(error, "the producer failed") from error
 
     @property
     def is_out_of_reach_too_long(self) -> bool:

@@ -6,6 +6,7 @@ Both are what the barrier calls a `Publisher`.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,9 @@ logger = logging.getLogger(__name__)
 SLICE_S = 5.0
 """How long one call waits before the next: an interrupted process must not hang for longer."""
 
+STUCK_S = 10.0
+"""After how long a client that does not come back with the offsets is given up."""
+
 ABORT_S = 10.0
 
 
@@ -36,6 +40,10 @@ class TransactionalPublisher:
     """Publishes each epoch in one transaction.
 
     Two producers with one `transactional_id` cannot both go on: `start` fences the other, and settles what it left open.
+
+    A producer that has lost a connection is replaced before the next transaction. Without KIP-890, which librdkafka does not
+    have, a commit that was lost and asked for again may arrive late and commit whatever is open by then; a new producer has a
+    new epoch, which fences the old one's requests.
     """
 
     def __init__(
@@ -57,6 +65,7 @@ class TransactionalPublisher:
         self._clock = clock
         self._patience = config.broker_timeout_ms / 1_000
         self._began = 0.0
+        self._rows: list[pa.RecordBatch] = []
         self._sent: Sequence[SourceOffset] = ()
         self._committed: Sequence[SourceOffset] = ()
         self._is_open = False
@@ -67,30 +76,41 @@ class TransactionalPublisher:
     def start(self) -> None:
         """Take over from any other instance."""
         point("kafka.before_init")
+        consumer = open_consumer(consumer_settings(self._config, self._group_id))
+        self._group_metadata = consumer.consumer_group_metadata()
+        consumer.close()
         self._init()
         point("kafka.after_init")
 
     def begin(self) -> None:
         """Open a transaction."""
-        if self._is_in_doubt:
+        self._producer.poll()
+        if self._is_in_doubt or (self._producer.had_trouble and self._committed):
             self._renew()
-        self._producer.begin()
-        try:
-            self._producer.client.begin_transaction()
-        except (KafkaException, SystemError) as error:
-            raise self._failed(error, "a transaction could not be begun") from error
-        self._is_open = True
-        self._began = self._clock()
+        self._rows = []
+        self._begin()
 
     def produce(self, rows: pa.RecordBatch) -> None:
         """Hand rows over to be sent in the transaction."""
+        self._rows.append(rows)
         self._producer.produce(rows)
 
     def send_offsets(self, offsets: Sequence[SourceOffset]) -> None:
-        """Make the offsets of the application's group part of the transaction."""
+        """Make the offsets of the application's group part of the transaction.
+
+        librdkafka may wait forever for a group coordinator that has moved or come back, whatever time it is given
+        (confluentinc/librdkafka#5456, #5511). Then the same transaction is begun again with a new producer.
+        """
         self._sent = offsets
-        send, partitions = self._producer.client.send_offsets_to_transaction, _partitions(offsets)
-        self._persist(lambda: send(partitions, self._group_metadata, SLICE_S), "offsets could not be sent")
+        deadline = self._clock() + self._patience
+        while not self._send_offsets(_partitions(offsets)):
+            if self._clock() >= deadline:
+                raise BrokerError(f"offsets could not be sent for {self._patience:g} s")
+            logger.warning("offsets could not be sent; beginning the transaction again")
+            self._renew()
+            self._begin()
+            for rows in self._rows:
+                self._producer.produce(rows)
 
     def commit(self) -> bool:
         """Commit the transaction; False if nobody has said yet whether it is committed."""
@@ -104,8 +124,9 @@ class TransactionalPublisher:
                 self._abort_quietly()
             raise self._failed(error, "the transaction could not be committed") from error
         self._producer.is_in_reach()
-        self._is_in_doubt = self._is_in_doubt or self._producer.had_trouble
-        self._is_open, self._committed = False, self._sent
+        self._is_open = False
+        self._rows = []
+        self._committed = self._sent or self._committed
         return True
 
     def abort(self) -> None:
@@ -126,23 +147,32 @@ class TransactionalPublisher:
             self._producer.client.close()
 
     def _init(self) -> None:
-        consumer = open_consumer(consumer_settings(self._config, self._group_id))
-        self._group_metadata = consumer.consumer_group_metadata()
-        consumer.close()
         self._producer = RowProducer(self._settings, self._topics, self._config.broker_timeout_ms, self._clock)
-        init = self._producer.client.init_transactions
-        self._persist(lambda: init(SLICE_S), "transactions could not be initialised")
+        deadline = self._clock() + self._patience
+        while True:
+            try:
+                self._producer.client.init_transactions(SLICE_S)
+            except (KafkaException, SystemError) as error:
+                if not is_retriable(error) or self._clock() >= deadline:
+                    raise self._failed(error, "transactions could not be initialised") from error
+            else:
+                break
         self._producer.is_in_reach()
+        self._producer.poll()
+        self._producer.had_trouble = False
 
     def _renew(self) -> None:
-        """Go on with a new producer, so that a request that is still on its way cannot end the next transaction.
+        """Go on with a new producer.
 
-        Without KIP-890, which librdkafka does not have, a commit that was lost and asked for again may arrive late and commit
-        whatever is open by then. A new producer has a new epoch, which fences the old one's requests; and it fences another
-        instance, too, so it may only go on if that one has committed nothing.
+        It fences another instance, too, that may have started meanwhile, so it only goes on if that one has committed nothing.
+        Before the first commit there is nothing to tell that by.
         """
-        logger.warning("the last commit was in doubt; going on with a new producer")
-        self._producer.client.close()
+        if not self._committed:
+            raise CommitError("the connection was lost before the first commit; start again")
+        logger.warning("a connection was lost, or a commit was in doubt; going on with a new producer")
+        if not self._is_open:  # one that is stuck in a transaction does not come back from being closed
+            self._producer.client.close()
+        self._is_open = False
         self._init()
         consumer = open_consumer(consumer_settings(self._config, self._group_id))
         try:
@@ -153,17 +183,33 @@ class TransactionalPublisher:
             raise FencedError("another instance of the application has committed since; start again")
         self._is_in_doubt = False
 
-    def _persist(self, call: Callable[[], object], what: str) -> None:
-        """Call until it succeeds, for as long as brokers may be out of reach."""
-        deadline = self._clock() + self._patience
-        while True:
+    def _begin(self) -> None:
+        self._producer.begin()
+        try:
+            self._producer.client.begin_transaction()
+        except (KafkaException, SystemError) as error:
+            raise self._failed(error, "a transaction could not be begun") from error
+        self._is_open = True
+        self._began = self._clock()
+
+    def _send_offsets(self, partitions: list[TopicPartition]) -> bool:
+        """Whether the offsets were sent; False if another producer should try. In a thread, which may never come back."""
+        producer, raised = self._producer, []
+
+        def send() -> None:
             try:
-                call()
+                producer.client.send_offsets_to_transaction(partitions, self._group_metadata, SLICE_S)
             except (KafkaException, SystemError) as error:
-                if not is_retriable(error) or self._clock() >= deadline:
-                    raise self._failed(error, what) from error
-            else:
-                return
+                raised.append(error)
+
+        sending = threading.Thread(target=send, name="penstock-offsets", daemon=True)
+        sending.start()
+        sending.join(min(STUCK_S, self._config.transaction_timeout_ms / 1_000))
+        if sending.is_alive():
+            return False
+        if raised and not is_retriable(raised[0]):
+            raise self._failed(raised[0], "offsets could not be sent") from raised[0]
+        return not raised
 
     def _abort_quietly(self) -> None:
         try:

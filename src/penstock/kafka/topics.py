@@ -20,6 +20,18 @@ from penstock.state import StoreKind, StoreSpec
 logger = logging.getLogger(__name__)
 
 DAY_MS = 86_400_000
+_PAUSE_S = 0.1
+_COMMITTED = IsolationLevel.READ_COMMITTED
+_LEADER_MOVES = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.KAFKA_STORAGE_ERROR,
+}
+"""A partition is between two leaders, or its new one is not ready: it will be, so it is asked for again."""
 T = TypeVar("T")
 
 
@@ -121,8 +133,21 @@ class Topics:
         wanted = {TopicPartition(topic, partition): where for topic, partition in partitions}
         if not wanted:
             return {}
-        futures = self._admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout)
-        return {(p.topic, p.partition): self._result(f, f"{p.topic}-{p.partition}").offset for p, f in futures.items()}
+        found: dict[Partition, int] = {}
+        deadline = time.monotonic() + self._timeout
+        while wanted:
+            futures = self._admin.list_offsets(wanted, isolation_level=_COMMITTED, request_timeout=self._timeout)
+            for place, future in futures.items():
+                try:
+                    found[place.topic, place.partition] = future.result().offset
+                    del wanted[place]
+                except KafkaException as error:
+                    said = kafka_error(error)
+                    if said is None or said.code() not in _LEADER_MOVES or time.monotonic() > deadline:
+                        raise translated(error, f"the offsets of {place.topic}-{place.partition} could not be read") from error
+            if wanted:
+                time.sleep(_PAUSE_S)
+        return found
 
     def _configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         if not names:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.lanes.lane import Lane
 from penstock.lanes.position import NOWHERE, RawRecord, Rows, headers_of
 from penstock.lanes.sources import Intake
-from penstock.records import NO_HEADERS, Headers, RecordMetadata
+from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers, RecordMetadata
 
 HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
 
@@ -41,7 +41,8 @@ RECORDS = pa.schema(
 `source` is the node that reads them and `origin` the topic partition they began in, both as an index into a `Catalogue`.
 `timestamp` is the event time: whoever read the topic has applied the source's extractor. Records straight from a topic have no
 `place`; those from an exchange bring the place in the merged order of the record that caused them, and `path` tells them apart.
-`stream_time` is the highest event time their partition had shown when they were read; null where nobody asks for it.
+`stream_time` is the highest event time their partition had shown before them; null where nobody asks for it, -1 where nobody
+knows: a cache's flush stands for many records.
 """
 
 LAST = 2**63 - 1
@@ -129,15 +130,19 @@ def _walk_timed(
     """As above, where somebody may ask for the stream time at any record, or wait for it."""
     feeds = {code: (lane.intakes[catalogue.sources[code]].process, arriving) for code, arriving in decoded.items()}
     attached = lane.attached
-    stream_times = records.column("timestamp").to_pylist() if times is None else times
-    for position.row, (code, time) in enumerate(zip(records.column("source").to_pylist(), stream_times, strict=True)):
+    known = repeat(NO_TIMESTAMP) if times is None else times
+    for position.row, (code, time) in enumerate(zip(records.column("source").to_pylist(), known, strict=False)):
+        attached.time = time
+        if time > lane.stream_time:  # what other lanes' records would have brought about before this one
+            lane.reach(time)
+            lane.punctuate()
         lane.position = position
-        if times is not None:
-            attached.time = time
-        lane.stream_time = max(lane.stream_time, time)
         process, arriving = feeds[code]
-        process(*next(arriving))
+        key, value, timestamp, headers = next(arriving)
+        lane.reach(timestamp)
+        process(key, value, timestamp, headers)
         lane.punctuate()
+    attached.time = NO_TIMESTAMP
 
 
 def _stream_times(records: pa.Table) -> list[int] | None:

@@ -74,6 +74,7 @@ class Lane:
         for name in _stores_in_order(nodes):
             self._state.store(specs[name])
             self._flushes[name] = _nothing_to_flush
+        self._expiring = [self.store(name) for name in self._flushes if specs[name].ttl_ms is not None]
         self._bind(nodes, partitions)
 
     def _bind(self, nodes: Sequence[Node], partitions: Callable[[str], int]) -> None:
@@ -109,6 +110,12 @@ class Lane:
     @stream_time.setter
     def stream_time(self, time: int) -> None:
         self._stream_time.value = time
+
+    def reach(self, time: int) -> None:
+        """Let stream time come as far, and with it what expires."""
+        self._stream_time.value = max(self._stream_time.value, time)
+        for store in self._expiring:
+            store.observe(time)
 
     @property
     def metadata(self) -> RecordMetadata | None:
@@ -242,7 +249,7 @@ class Lane:
 
 
 class Attached:
-    """The stream time that the record in hand brought along from its source; -1 if it brought none."""
+    """The stream time before the record in hand, which it brought along from its source; -1 if it brought none."""
 
     __slots__ = ("time",)
 
@@ -267,6 +274,11 @@ class ObservedClock:
     def time(self) -> int:
         """The highest timestamp so far."""
         return self._register.value
+
+    @property
+    def reached(self) -> int:
+        """The time that was reached before the record in hand, here or in other lanes; -1 if that is the clock's own time."""
+        return self._attached.time
 
     def observe(self, timestamp: int) -> int:
         """Note a timestamp."""

@@ -306,6 +306,9 @@ class ResponseJoin(Operator):
                 found = primary_get(key)
                 if digest != (None if found is None else _digest(write(found[0]))):
                     dropped("stale response")
+                    if foreign is None and not left:
+                        # The newer row may not have asked: if it has no foreign key, or one that leads nowhere, as before.
+                        forward(key, None, timestamp, headers)
                 elif foreign is None and (found is None or not left):
                     forward(key, None, timestamp, headers)
                 else:

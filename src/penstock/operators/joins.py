@@ -107,13 +107,15 @@ class StreamStreamJoin(Operator):
         left_side, right_side = self.left_side, not self.left_side
         waits = left_side or self.kind == "outer"
         other_waits = right_side or self.kind == "outer"
-        observe = host.clock(f"{self.left_store}/join").observe
+        clock = host.clock(f"{self.left_store}/join")
+        observe = clock.observe
         unjoined = _Unjoined(self, host, forward, outer_store)
         key_serde, value_serde = host.spec(self.left_store if left_side else self.right_store).serdes
         serialize_key, serialize = key_serde.serialize, value_serde.serialize
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
+                reached, before_now = clock.reached, clock.time
                 now = observe(timestamp)
                 if key is None or value is None:
                     if waits and value is not None:
@@ -121,6 +123,8 @@ class StreamStreamJoin(Operator):
                     else:
                         dropped(NULL_KEY_OR_VALUE)
                     return
+                if reached > before_now:
+                    unjoined.emit(reached, after, headers)
                 if timestamp == now:
                     unjoined.emit(now, after, headers)
                 until = max(0, timestamp + after)

@@ -76,24 +76,29 @@ class StreamTableJoin(Operator):
         if not host.view(self.table).is_versioned:
             raise TopologyError(f"{host.node}: a table must be versioned to be joined with a grace period")
         buffer = RecordBuffer(host.store(buffer_store))
-        observe, metadata, at = host.clock(f"{buffer_store}/buffer").observe, host.metadata, host.at
+        clock, metadata, at = host.clock(f"{buffer_store}/buffer"), host.metadata, host.at
+        observe = clock.observe
         key_serde, value_serde = host.spec(buffer_store).serdes
         serialize_key, deserialize_key = key_serde.serialize, key_serde.deserialize
         serialize, deserialize = value_serde.serialize, value_serde.deserialize
+
+        def release(due: int) -> None:
+            if buffer.earliest <= due:
+                for waited_since, waiting_key, record in buffer.take(due):
+                    with at(record.origin):
+                        join(deserialize_key(waiting_key), deserialize(record.value), waited_since, record.headers)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None:
                 join(key, value, timestamp, headers)
                 return
+            release(clock.reached - grace_ms)
             due = observe(timestamp) - grace_ms
             if timestamp < due:
                 join(key, value, timestamp, headers)
                 return
             buffer.add(timestamp, serialize_key(key), Waiting(serialize(value), headers, metadata()))
-            if buffer.earliest <= due:
-                for waited_since, waiting_key, record in buffer.take(due):
-                    with at(record.origin):
-                        join(deserialize_key(waiting_key), deserialize(record.value), waited_since, record.headers)
+            release(due)
 
         return process
 

@@ -37,7 +37,8 @@ class Suppress(TableOperator):
         final, bounds = self.emission.final_results, self.emission.buffer
         wait = self.grace_ms if self.emission.wait_ms is None else self.emission.wait_ms
         buffer = ChangeBuffer(host.store(self.store))
-        observe, metadata, failed, at = host.clock(f"{self.store}/suppress").observe, host.metadata, host.failed, host.at
+        clock, metadata, failed, at = host.clock(f"{self.store}/suppress"), host.metadata, host.failed, host.at
+        observe = clock.observe
         key_serde, value_serde = host.spec(self.store).serdes
         serialize_key, deserialize_key = key_serde.serialize, key_serde.deserialize
         serialize, deserialize = value_serde.serialize, value_serde.deserialize
@@ -51,16 +52,20 @@ class Suppress(TableOperator):
                     forward(deserialize_key(key_bytes), Change(new, old), held.timestamp, held.headers)
             buffer.remove(key_bytes, held)
 
+        def release(expired: int) -> None:
+            if buffer.earliest <= expired:
+                for key_bytes, held in buffer.up_to(expired):
+                    emit(key_bytes, held)
+
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:
+                release(clock.reached - wait)
                 expired = observe(timestamp) - wait
                 new = None if change.new is None else serialize(change.new)
                 old = None if change.old is None else serialize(change.old)
                 time = key.end if final else timestamp
                 buffer.put(time, serialize_key(key), new, old, timestamp, headers, metadata())
-                if buffer.earliest <= expired:
-                    for key_bytes, held in buffer.up_to(expired):
-                        emit(key_bytes, held)
+                release(expired)
                 if bounded and _is_over(buffer, bounds):
                     if bounds.strict:
                         failed(_full(host.node, buffer, bounds), key, change, timestamp, headers)

@@ -207,7 +207,7 @@ class TopologyTestDriver:
             intake, (arrival, origin, raw) = following
             lane = self._lane
             lane.position = At(origin, raw)
-            lane.stream_time = max(lane.stream_time, arrival.timestamp)
+            lane.reach(arrival.timestamp)
             lane.intakes[intake.node.name].process(*arrival)
             lane.punctuate()
             self._commit()

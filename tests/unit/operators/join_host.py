@@ -30,6 +30,10 @@ class RegisterClock:
     def time(self) -> int:
         return self._register.value
 
+    @property
+    def reached(self) -> int:
+        return -1
+
     def observe(self, timestamp: int) -> int:
         self._register.value = max(self._register.value, timestamp)
         return self._register.value

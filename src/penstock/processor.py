@@ -107,6 +107,9 @@ class Host(Protocol):
     ) -> Callable[[], None]:
         """Call `punctuate(timestamp)` at every interval, anchored at `start_ms` if given; returns what cancels it."""
 
+    def cause(self) -> int:
+        """Which of the epoch's records is in hand, by its number in the order of processing; -1 when all are done."""
+
     def on_close(self, close: Callable[[], None]) -> None:
         """Have `close` called when the lane lets go of the node."""
 

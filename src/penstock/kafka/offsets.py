@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from penstock.errors import ConfigError
+from penstock.errors import BrokerError, ConfigError
+from penstock.kafka.clients import open_consumer
 from penstock.kafka.failures import failure, kafka_error, translated
 
 T = TypeVar("T")
@@ -18,6 +19,7 @@ Committed = tuple[int, str]
 """An offset and the text that was committed with it."""
 
 
+_ATTEMPT_MS = 15_000
 _SLICE_S = 5.0
 _PAUSE_S = 0.1
 _LATER = {
@@ -47,6 +49,22 @@ def committed(consumer: Consumer, partitions: Iterable[Partition], timeout_ms: i
             raise failure(entry.error, f"the committed offset of {entry.topic}-{entry.partition} could not be read")
         found[entry.topic, entry.partition] = (entry.offset, entry.metadata or "") if entry.offset >= 0 else None
     return found
+
+
+def read_committed(
+    settings: Mapping[str, str], partitions: Sequence[Partition], timeout_ms: int
+) -> dict[Partition, Committed | None]:
+    """As `committed`, with a new consumer for every attempt: one that met a coordinator as it went away may never find another."""
+    deadline = time.monotonic() + timeout_ms / 1_000
+    while True:
+        consumer = open_consumer(settings)
+        try:
+            return committed(consumer, partitions, min(timeout_ms, _ATTEMPT_MS))
+        except BrokerError:
+            if time.monotonic() > deadline:
+                raise
+        finally:
+            consumer.close()
 
 
 def _asked(ask: Callable[[], T], timeout_ms: int, what: str) -> T:

@@ -19,7 +19,7 @@ from penstock.errors import BrokerError, CommitError, FencedError, PenstockError
 from penstock.faults import point
 from penstock.kafka.clients import consumer_settings, open_consumer, producer_settings
 from penstock.kafka.failures import is_retriable, kafka_error, requires_abort, translated
-from penstock.kafka.offsets import committed
+from penstock.kafka.offsets import read_committed
 from penstock.kafka.producer import RowProducer
 
 if TYPE_CHECKING:
@@ -64,11 +64,11 @@ class TransactionalPublisher:
         self._topics = topics
         self._clock = clock
         self._patience = config.broker_timeout_ms / 1_000
-        self._began = 0.0
+        self._began: float | None = None
         self._rows: list[pa.RecordBatch] = []
         self._sent: Sequence[SourceOffset] = ()
         self._committed: Sequence[SourceOffset] = ()
-        self._is_open = False
+        self._is_settled = False
         self._is_in_doubt = False
         self._group_metadata: Any = None
         self._producer: RowProducer
@@ -124,7 +124,7 @@ class TransactionalPublisher:
                 self._abort_quietly()
             raise self._failed(error, "the transaction could not be committed") from error
         self._producer.is_in_reach()
-        self._is_open = False
+        self._settle()
         self._rows = []
         self._committed = self._sent or self._committed
         return True
@@ -135,7 +135,7 @@ class TransactionalPublisher:
             self._producer.client.abort_transaction(ABORT_S)
         except (KafkaException, SystemError) as error:
             raise self._failed(error, "the transaction could not be aborted") from error
-        self._is_open = False
+        self._settle()
 
     def check(self) -> None:
         """Serve the client while idle; raises when the brokers have been out of reach for too long."""
@@ -143,10 +143,11 @@ class TransactionalPublisher:
 
     def close(self) -> None:
         """Let go of the client, unless a transaction is open: closing would abort it, and it may be committed by now."""
-        if not self._is_open:
+        if self._is_settled:
             self._producer.client.close()
 
     def _init(self) -> None:
+        self._is_settled, self._began = False, None
         self._producer = RowProducer(self._settings, self._topics, self._config.broker_timeout_ms, self._clock)
         deadline = self._clock() + self._patience
         while True:
@@ -160,6 +161,7 @@ class TransactionalPublisher:
         self._producer.is_in_reach()
         self._producer.poll()
         self._producer.had_trouble = False
+        self._settle()
 
     def _renew(self) -> None:
         """Go on with a new producer.
@@ -170,15 +172,10 @@ class TransactionalPublisher:
         if not self._committed:
             raise CommitError("the connection was lost before the first commit; start again")
         logger.warning("a connection was lost, or a commit was in doubt; going on with a new producer")
-        if not self._is_open:  # one that is stuck in a transaction does not come back from being closed
-            self._producer.client.close()
-        self._is_open = False
+        self.close()
         self._init()
-        consumer = open_consumer(consumer_settings(self._config, self._group_id))
-        try:
-            found = committed(consumer, [(o.topic, o.partition) for o in self._committed], self._config.broker_timeout_ms)
-        finally:
-            consumer.close()
+        settings, partitions = consumer_settings(self._config, self._group_id), [(o.topic, o.partition) for o in self._committed]
+        found = read_committed(settings, partitions, self._config.broker_timeout_ms)
         if any(found[o.topic, o.partition] != (o.offset, o.metadata) for o in self._committed):
             raise FencedError("another instance of the application has committed since; start again")
         self._is_in_doubt = False
@@ -189,8 +186,11 @@ class TransactionalPublisher:
             self._producer.client.begin_transaction()
         except (KafkaException, SystemError) as error:
             raise self._failed(error, "a transaction could not be begun") from error
-        self._is_open = True
-        self._began = self._clock()
+        self._is_settled, self._began = False, self._clock()
+
+    def _settle(self) -> None:
+        """No transaction is open."""
+        self._is_settled, self._began = True, None
 
     def _send_offsets(self, partitions: list[TopicPartition]) -> bool:
         """Whether the offsets were sent; False if another producer should try. In a thread, which may never come back."""
@@ -220,13 +220,13 @@ class TransactionalPublisher:
     def _failed(self, raised: BaseException, what: str) -> PenstockError:
         """The error that says most: why a record was not delivered, or what became of the transaction."""
         error = translated(raised, what)
-        took = self._clock() - self._began
-        if isinstance(error, FencedError) and self._is_open and took * 1_000 >= self._config.transaction_timeout_ms:
+        took = 0.0 if self._began is None else self._clock() - self._began
+        if isinstance(error, FencedError) and took * 1_000 >= self._config.transaction_timeout_ms:
             return CommitError(f"{what}: it was open for {took:.0f} s, and the broker aborts it after transaction_timeout")
         undelivered = self._producer.delivery_failure()
         if isinstance(error, FencedError) or undelivered is None:
             undelivered = error
-        if isinstance(undelivered, BrokerError) and self._is_open and not self._producer.is_out_of_reach_too_long:
+        if isinstance(undelivered, BrokerError) and self._began is not None and not self._producer.is_out_of_reach_too_long:
             return CommitError(f"{undelivered}; nothing of it is visible")
         return undelivered
 

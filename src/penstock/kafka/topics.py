@@ -23,6 +23,7 @@ DAY_MS = 86_400_000
 _PAUSE_S = 0.1
 _COMMITTED = IsolationLevel.READ_COMMITTED
 _LEADER_MOVES = {
+    KafkaError._NOENT,  # no broker leads it at all
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.FENCED_LEADER_EPOCH,

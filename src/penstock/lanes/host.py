@@ -112,6 +112,10 @@ class NodeHost:
 
         self._lane.on_start(attributed)
 
+    def cause(self) -> int:
+        """Which of the epoch's records is in hand."""
+        return self._lane.cursor.row
+
     def on_close(self, close: Callable[[], None]) -> None:
         """When the lane closes."""
         self._lane.on_close(close)

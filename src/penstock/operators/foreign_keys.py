@@ -144,7 +144,8 @@ class SubscriptionSend(Operator):
     def bind(self, host: Host, forward: Process) -> Process:
         extractor, write, versioned = self.extractor, self.value.serialize, self.versioned
         instructions = self._left if self.left else self._inner
-        failed, dropped = host.failed, host.dropped
+        failed, dropped, cause = host.failed, host.dropped, host.cause
+        asked: dict[Any, int] = {}  # because of which of the epoch's records a row has asked last
 
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:
@@ -159,7 +160,11 @@ class SubscriptionSend(Operator):
                 if new is not None and new_key is None and not self.left:
                     dropped("null foreign key")
                 digest = None if new is None else _digest(write(new))
-                for foreign_key, instruction in instructions(old_key, new_key):
+                questions = instructions(old_key, new_key)
+                row, now = _hashable(key), cause()
+                if asked.setdefault(row, now) != now:  # the answer to that question will be stale: there must be another
+                    questions = _asking(questions, new_key)
+                for foreign_key, instruction in questions:
                     forward(foreign_key, Subscription(digest, instruction, key), timestamp, headers)
             except ATTRIBUTED:
                 raise
@@ -306,9 +311,6 @@ class ResponseJoin(Operator):
                 found = primary_get(key)
                 if digest != (None if found is None else _digest(write(found[0]))):
                     dropped("stale response")
-                    if foreign is None and not left:
-                        # The newer row may not have asked: if it has no foreign key, or one that leads nowhere, as before.
-                        forward(key, None, timestamp, headers)
                 elif foreign is None and (found is None or not left):
                     forward(key, None, timestamp, headers)
                 else:
@@ -319,6 +321,16 @@ class ResponseJoin(Operator):
                 failed(error, key, response, timestamp, headers)
 
         return process
+
+
+def _hashable(key: Any) -> Any:
+    return key if isinstance(key, (str, int, bytes)) else repr(key)
+
+
+def _asking(questions: list[tuple[Any, Instruction]], new_key: Any) -> list[tuple[Any, Instruction]]:
+    """The same changes, and an answer in any case."""
+    ends = [(key, Instruction.DELETE_KEY_NO_PROPAGATE) for key, instruction in questions if instruction not in _SUBSCRIBING]
+    return [*ends, (new_key, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)]
 
 
 _SUBSCRIBING = frozenset({Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE})

@@ -110,6 +110,9 @@ class MemoryHost:
     def clock(self, name: str) -> RegisterClock:
         return RegisterClock(self.state.registers.register(f"clock/{name}", -1))
 
+    def cause(self) -> int:
+        return 0
+
     def metadata(self) -> RecordMetadata | None:
         return self.origin
 

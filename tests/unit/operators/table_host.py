@@ -94,6 +94,9 @@ class NodeHost:
     def on_close(self, close: Callable[[], None]) -> None:
         self.bench.closes.append(close)
 
+    def cause(self) -> int:
+        return self.bench.piped
+
     def metadata(self) -> RecordMetadata | None:
         return self.bench.origin
 
@@ -118,6 +121,7 @@ class Bench:
         self.stream_time = -1
         self.goes_on = False
         self.auto_deliver = True
+        self.piped = 0  # every record is a cause of its own
         self.drops: list[tuple[str, str]] = []
         self.failures: list[tuple[Any, ...]] = []
         self.headers: list[Headers] = []
@@ -138,6 +142,7 @@ class Bench:
 
     def pipe(self, node: str, key: Any, value: Any, timestamp: int = 0, headers: Headers = NO_HEADERS) -> list[Out]:
         """Give a node a record; what came out for it."""
+        self.piped += 1
         self._bind()
         self.stream_time = max(self.stream_time, timestamp)
         self._bound[node](key, value, timestamp, headers)

@@ -104,8 +104,17 @@ class TestSend:
         assert bench.headers == [HEADERS]
         assert len(digest_of("ann:1")) == 16
         assert digest_of("ann:1") != digest_of("ann:2")
-        (last,) = bench.pipe("send", "k", Change(None, "ann:1"), 4)
+        (last,) = bench.pipe("send", "another", Change(None, "ann:1"), 4)
         assert last.value.digest is None
+
+    def test_a_row_that_has_asked_in_this_epoch_asks_again_in_any_case(self) -> None:
+        """Its first question will be answered after it has changed; such answers are dropped as stale."""
+        bench = Bench().add("send", SubscriptionSend(owner, String(), String(), False, False))
+        bench.pipe("send", "k", Change("ann:1"))
+        again = bench.pipe("send", "k", Change("ann:2", "ann:1"))
+        assert [(out.key, out.value.instruction) for out in again] == [("ann", ANSWER)]
+        gone = bench.pipe("send", "k", Change(None, "ann:2"))
+        assert [(out.key, out.value.instruction) for out in gone] == [("ann", DELETE), (None, ANSWER)]
 
     def test_keys_are_told_apart_by_their_bytes(self) -> None:
         class Folding(String):

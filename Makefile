@@ -20,7 +20,7 @@ SOURCES := src conformance benchmarks harness tests hatch_build.py
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test conformance conformance-mutants parity bench-lane bench-first docs lock jars-pin clean
+.PHONY: help setup check format test conformance conformance-mutants parity bench-lane bench-first chaos docs lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ bench-lane: $(VENV_READY) ## A lane beside a hand-written loop (RECORDS)
 
 bench-first: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Penstock beside Kafka Streams: throughput, latency, restore, memory
 	$(BIN)/python -m benchmarks.first
+
+chaos: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Faults under load, nothing lost or doubled (SEED; QUICK=1: ten minutes)
+	$(BIN)/python -m chaos --seed $(SEED) $(if $(QUICK),--quick)
 
 docs: $(VENV_READY) ## Run the examples of the documents as they stand
 	$(BIN)/pytest tests/docs

@@ -115,7 +115,7 @@ class Broker:
             raise HarnessError(f"broker {self.node_id} runs already")
         properties = self._write_properties()
         if not (self._directory / "data" / "meta.properties").exists():
-            run_java("kafka.tools.StorageTool", "format", "--cluster-id", self._cluster_id, "--config", str(properties))
+            run_java("kafka.tools.StorageTool", "format", f"--cluster-id={self._cluster_id}", "--config", str(properties))
         options = [f"-Xmx{self._heap}", f"-Xms{self._heap}", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError"]
         with (self._directory / "output.log").open("ab") as output:
             self._process = subprocess.Popen(

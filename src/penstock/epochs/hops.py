@@ -44,24 +44,28 @@ def from_topics(batches: Sequence[pa.RecordBatch]) -> pa.Table:
     return wire(table.num_rows, kind=np.zeros(table.num_rows, np.int8), **columns)
 
 
-def run_stage(program: Program, epoch: Epoch, stage: int, lane: int, table: pa.Table) -> pa.Table:
-    """Run a stage's records through one lane; other rows pass by, in front of what the lane sends."""
+def run_stage(program: Program, epoch: Epoch, stage: int, lane: int, table: pa.Table, is_anew: bool = False) -> pa.Table:
+    """Run a stage's records through one lane; other rows pass by, in front of what the lane sends.
+
+    `is_anew` says that all later stages will run again, too: whatever is there of the epoch is taken back.
+    """
     mine, passing = _split(program, stage, table)
     if not program.needs_lanes(stage):
         return pa.concat_tables([passing, *_run_free(program, epoch, stage, lane, mine)])
     with open_globals(program) as globals_, open_lane(program, lane) as state:
-        bring_to(state, epoch, stage)
+        bring_to(state, epoch, stage, is_anew)
         return pa.concat_tables([passing, *_run_on(program, epoch, stage, lane, mine, state, globals_)])
 
 
-def bring_to(state: LaneState, epoch: Epoch, stage: int) -> None:
+def bring_to(state: LaneState, epoch: Epoch, stage: int, is_anew: bool = False) -> None:
     """Have the lane as the stage needs it: at the committed epoch, plus what earlier stages have written of this one.
 
     A task that is retried takes back what its first attempt wrote.
     """
-    if state.epoch == epoch.number and state.last_stage > stage:
+    is_ahead = state.epoch == epoch.number and state.last_stage >= stage
+    if is_ahead and state.last_stage > stage and not is_anew:
         raise StateError(f"stage {stage} of epoch {epoch.number} runs again after stage {state.last_stage}: start the epoch anew")
-    if state.epoch == epoch.number and state.last_stage == stage:
+    if is_ahead:
         faults.point("lane.before_roll_back")
         state.roll_back(stage)
     if state.epoch not in (epoch.committed, epoch.number):

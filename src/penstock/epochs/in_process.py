@@ -20,8 +20,11 @@ def run_epoch(program: Program, epoch: Epoch, batches: Sequence[pa.RecordBatch])
     if needs_entering(program):
         table = pa.concat_tables(enter(program, epoch, table))
     table = on_lanes(program, table)
-    for stage in range(len(program.plan.stages)):
-        table = pa.concat_tables([run_stage(program, epoch, stage, lane, part) for lane, part in parts(program, stage, table)])
+    stages = range(len(program.plan.stages))
+    first = next((stage for stage in stages if program.needs_lanes(stage)), 0)
+    for stage in stages:
+        hops = [run_stage(program, epoch, stage, lane, part, stage == first) for lane, part in parts(program, stage, table)]
+        table = pa.concat_tables(hops)
     return out(table)
 
 

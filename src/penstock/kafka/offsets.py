@@ -54,7 +54,7 @@ def committed(consumer: Consumer, partitions: Iterable[Partition], timeout_ms: i
 def read_committed(
     settings: Mapping[str, str], partitions: Sequence[Partition], timeout_ms: int
 ) -> dict[Partition, Committed | None]:
-    """As `committed`, with a new consumer for every attempt: one that met a coordinator as it went away may never find another."""
+    """As `committed`, with a new consumer for each attempt: one that saw its coordinator go away may never find another."""
     deadline = time.monotonic() + timeout_ms / 1_000
     while True:
         consumer = open_consumer(settings)

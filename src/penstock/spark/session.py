@@ -68,6 +68,8 @@ def _settings(lanes: int) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(lanes),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        # Below the largest number Spark measures the whole batch again for every row, which was most of an epoch's time.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.faulthandler.enabled": "true",

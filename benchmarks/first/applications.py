@@ -1,0 +1,109 @@
+"""An application under measurement: a process tree, started, stopped, and watched from outside (memory, CPU)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from benchmarks.first.sides import Job, Side
+from harness.processes import HarnessError
+
+STOP_TIMEOUT_S = 60
+SAMPLE_EVERY_S = 0.25
+
+
+class Application:
+    """A side at its job, as a process tree; as a context manager it is started on entry and ended on exit."""
+
+    def __init__(self, side: Side, job: Job) -> None:
+        self._side = side
+        self._job = job
+        self._log = job.state_dir.with_suffix(".log")
+        self.peak_rss_bytes = 0
+
+    def __enter__(self) -> Application:  # noqa: PYI034 - Self is newer than Python 3.10
+        command = self._side.command(self._job)
+        with self._log.open("ab") as log:
+            self.started_at = time.monotonic()
+            self._process = subprocess.Popen(  # noqa: S603 - our own programs
+                command, cwd=self._log.parent, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        self._root = psutil.Process(self._process.pid)
+        self._over = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, daemon=True)
+        self._sampler.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """In good order (SIGTERM) if all went well; whatever is left after that is killed."""
+        try:
+            if error is None:
+                self.check()
+                self._stop()
+        finally:
+            self._over.set()
+            self._sampler.join()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def _stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise HarnessError(f"{self._side.name} did not stop in {STOP_TIMEOUT_S} s:\n{self.log_tail()}") from None
+
+    def check(self) -> None:
+        """Nothing is to be measured of an application that has ended."""
+        if self._process.poll() is not None:
+            raise HarnessError(f"{self._side.name} ended with {self._process.returncode}:\n{self.log_tail()}")
+
+    def log_tail(self) -> str:
+        """The last it has said."""
+        return self._log.read_text(errors="replace")[-4000:]
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """CPU time so far by part: the process that was started, Java's compiler, Java and all else below that process."""
+        spent: dict[str, float] = {}
+        for process in self._tree():
+            with contextlib.suppress(psutil.Error):
+                part = "application" if process == self._root else "jvm" if process.name() == "java" else "workers"
+                times = process.cpu_times()
+                compiling_s = _compiling_seconds(process)
+                spent[part] = spent.get(part, 0.0) + times.user + times.system - compiling_s
+                spent["compiler"] = spent.get("compiler", 0.0) + compiling_s
+        return spent
+
+    def _tree(self) -> list[psutil.Process]:
+        try:
+            return [self._root, *self._root.children(recursive=True)]
+        except psutil.Error:
+            return []
+
+    def _sample(self) -> None:
+        while not self._over.wait(SAMPLE_EVERY_S):
+            rss_bytes = 0
+            for process in self._tree():
+                with contextlib.suppress(psutil.Error):
+                    rss_bytes += process.memory_info().rss
+            self.peak_rss_bytes = max(self.peak_rss_bytes, rss_bytes)
+
+
+def _compiling_seconds(process: psutil.Process) -> float:
+    """CPU time of the threads in which Java compiles; 0 where threads have no names to be seen from outside."""
+    spent_s = 0.0
+    for thread in process.threads():
+        with contextlib.suppress(OSError):
+            name = Path(f"/proc/{process.pid}/task/{thread.id}/comm").read_text(encoding="utf-8")
+            if name.startswith(("C1 Compiler", "C2 Compiler")):
+                spent_s += thread.user_time + thread.system_time
+    return spent_s

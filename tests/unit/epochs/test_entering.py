@@ -1,0 +1,175 @@
+"""Where records enter: event times by the sources' extractors, and the stream time of each partition, across epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock import StreamsBuilder, Topology, dead_letter, log_and_continue, log_and_fail, tumbling
+from penstock.epochs.entering import enter, needs_entering
+from penstock.epochs.hops import INPUT, from_topics
+from penstock.epochs.program import Epoch
+from penstock.epochs.wire import Control, Kind, decode_control
+from penstock.errors import ProcessingError
+from penstock.handlers import ErrorHandler, ErrorHandlers
+from penstock.records import SourceRecord
+from tests.unit.epochs.application import Application
+
+ORIGINS = (("in", 0), ("in", 1))
+Entered = tuple[list[dict[str, Any]], list[dict[str, Any]], Control]
+
+
+def windowed(timestamp: Any = None) -> Topology:
+    builder = StreamsBuilder()
+    records = builder.stream("in", value=int, timestamp=timestamp)
+    records.group_by_key().windowed_by(tumbling("1s", grace="0s")).count(store="windows")
+    return builder.build()
+
+
+def entered(
+    tmp_path: Path,
+    topology: Topology,
+    rows: Sequence[tuple[int, int, int, bytes | None]],
+    high_times: tuple[int, ...] = (-1, -1),
+    handler: ErrorHandler | None = None,
+) -> Entered:
+    """Rows by origin, offset, timestamp and value: the records, the rows out, and what is told."""
+    handlers = ErrorHandlers() if handler is None else ErrorHandlers(deserialization=handler)
+    program = Application(tmp_path, lambda: topology, handlers=handlers).program(2, "one")
+    names = ("origin", "offset", "timestamp", "value")
+    named = [{"name": 0, "key": b"k", **dict(zip(names, row, strict=True))} for row in rows]
+    table = from_topics([pa.RecordBatch.from_pylist(named, schema=INPUT)])
+    found = pa.concat_tables(enter(program, Epoch(3, 2, 0, ORIGINS, high_times), table)).to_pylist()
+    told = [decode_control(row["value"]) for row in found if row["kind"] == Kind.CONTROL]
+    records = [row for row in found if row["kind"] == Kind.RECORD]
+    others = [row for row in found if row["kind"] not in {Kind.RECORD, Kind.CONTROL}]
+    return records, others, told[0] if told else Control()
+
+
+def number(value: int) -> bytes:
+    return value.to_bytes(8, "big")
+
+
+def columns(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+class TestStreamTime:
+    def test_it_is_the_highest_event_time_before_the_record_in_its_own_partition(self, tmp_path: Path) -> None:
+        rows = [(0, 1, 50, None), (0, 2, 40, None), (0, 3, 70, None), (0, 4, 60, None), (1, 1, 5, None), (1, 2, 6, None)]
+        records, _, told = entered(tmp_path, windowed(), rows)
+        assert columns(records, "origin", "timestamp", "stream_time") == [
+            (0, 50, -1),
+            (0, 40, 50),
+            (0, 70, 50),
+            (0, 60, 70),
+            (1, 5, -1),
+            (1, 6, 5),
+        ]
+        assert told.high_times == {0: 70, 1: 6}
+
+    def test_it_goes_on_from_what_earlier_epochs_have_shown(self, tmp_path: Path) -> None:
+        records, _, told = entered(tmp_path, windowed(), [(0, 1, 50, None), (0, 2, 90, None), (1, 1, 5, None)], (60, 3))
+        assert columns(records, "stream_time") == [(60,), (60,), (3,)]
+        assert told.high_times == {0: 90, 1: 5}
+
+    def test_a_partition_that_shows_nothing_higher_keeps_its_time(self, tmp_path: Path) -> None:
+        _, _, told = entered(tmp_path, windowed(), [(0, 1, 50, None)], (60, 3))
+        assert told.high_times == {0: 60}
+
+    def test_the_order_of_blocks_does_not_matter(self, tmp_path: Path) -> None:
+        rows = [(0, 1, 50, None), (0, 2, 40, None), (1, 1, 9, None), (1, 2, 8, None)]
+        expected = entered(tmp_path, windowed(), rows)
+        assert entered(tmp_path, windowed(), rows[::-1]) == expected
+        assert entered(tmp_path, windowed(), [rows[1], rows[3], rows[0], rows[2]]) == expected
+
+    def test_an_epoch_without_records_says_nothing(self, tmp_path: Path) -> None:
+        assert entered(tmp_path, windowed(), []) == ([], [], Control())
+
+
+class TestExtractors:
+    def test_the_event_time_is_what_the_extractor_says(self, tmp_path: Path) -> None:
+        topology = windowed(lambda record: record.value * 10)
+        records, _, told = entered(tmp_path, topology, [(0, 1, 999, number(5)), (0, 2, 999, number(7))])
+        assert columns(records, "timestamp", "stream_time") == [(50, -1), (70, 50)]
+        assert told.high_times == {0: 70}
+
+    def test_it_sees_the_record_and_its_partitions_time_so_far(self, tmp_path: Path) -> None:
+        seen: list[SourceRecord] = []
+
+        def note(record: SourceRecord) -> int:
+            seen.append(record)
+            return int(record.value)
+
+        rows = [(0, 8, 900, number(50)), (0, 9, 901, number(40)), (0, 10, 902, number(60)), (1, 4, 903, number(1))]
+        entered(tmp_path, windowed(note), rows, (30, -1))
+        assert [(record.topic, record.partition, record.offset, record.timestamp, record.value) for record in seen] == [
+            ("in", 0, 8, 900, 50),
+            ("in", 0, 9, 901, 40),
+            ("in", 0, 10, 902, 60),
+            ("in", 1, 4, 903, 1),
+        ]
+        assert [record.partition_time for record in seen] == [30, 50, 50, -1]
+
+    def test_a_negative_time_drops_the_record_and_does_not_count(self, tmp_path: Path) -> None:
+        topology = windowed(lambda record: record.value)
+        rows = [(0, 1, 5, number(50)), (0, 2, 5, (-1).to_bytes(8, "big", signed=True)), (0, 3, 5, number(40))]
+        records, others, told = entered(tmp_path, topology, rows)
+        assert columns(records, "offset", "stream_time") == [(1, -1), (3, 50)]
+        assert (others, told.high_times) == ([], {0: 50})
+
+    def test_an_epoch_of_which_nothing_is_left_says_nothing(self, tmp_path: Path) -> None:
+        assert entered(tmp_path, windowed(lambda record: -1), [(0, 1, 5, number(1))], (60, 3)) == ([], [], Control())
+
+    def test_an_extractor_that_fails_names_the_record(self, tmp_path: Path) -> None:
+        topology = windowed(lambda record: 1 // record.value)
+        with pytest.raises(ProcessingError, match=r"timestamp extractor of .* failed on the record from in-1 at offset 7"):
+            entered(tmp_path, topology, [(1, 7, 5, number(0))])
+
+    def test_sources_without_one_keep_the_records_timestamps(self, tmp_path: Path) -> None:
+        builder = StreamsBuilder()
+        builder.stream("in", value=int).to("out")
+        builder.stream("other", value=int, timestamp=lambda record: 1).to("out")
+        records, _, _ = entered(tmp_path, builder.build(), [(0, 1, 5, b"not read here"), (0, 2, 6, None)])
+        assert columns(records, "timestamp") == [(5,), (6,)]
+
+
+class TestUnreadable:
+    ROWS: tuple[tuple[int, int, int, bytes | None], ...] = ((0, 1, 5, number(50)), (0, 2, 6, b"bad"), (0, 3, 7, number(60)))
+    TOPOLOGY = staticmethod(lambda: windowed(lambda record: record.value))
+
+    def test_a_record_that_cannot_be_read_ends_the_epoch_by_default(self, tmp_path: Path) -> None:
+        with pytest.raises(ProcessingError, match="cannot read the record from in-0 at offset 2"):
+            entered(tmp_path, self.TOPOLOGY(), self.ROWS)
+        with pytest.raises(ProcessingError, match="cannot read the record from in-0 at offset 2"):
+            entered(tmp_path, self.TOPOLOGY(), self.ROWS, handler=log_and_fail())
+
+    def test_it_is_left_out_if_the_handler_says_so(self, tmp_path: Path) -> None:
+        records, others, told = entered(tmp_path, self.TOPOLOGY(), self.ROWS, handler=log_and_continue())
+        assert columns(records, "offset", "timestamp") == [(1, 50), (3, 60)]
+        assert (others, told.high_times) == ([], {0: 60})
+
+    def test_it_becomes_a_dead_letter_if_the_handler_says_so(self, tmp_path: Path) -> None:
+        records, others, _ = entered(tmp_path, self.TOPOLOGY(), self.ROWS, handler=dead_letter("dead"))
+        assert columns(records, "offset") == [(1,), (3,)]
+        assert columns(others, "kind", "topic", "key", "value", "timestamp") == [(Kind.DEAD_LETTER, "dead", b"k", b"bad", 6)]
+        headers = {header["name"]: header["value"] for header in others[0]["headers"]}
+        assert headers["__streams.errors.offset"] == b"2"
+        assert headers["__penstock.errors.epoch"] == b"3"
+
+    def test_a_function_decides_record_by_record(self, tmp_path: Path) -> None:
+        rows = [*self.ROWS, (1, 4, 8, b"worse")]
+        decide = lambda failure: dead_letter("dead") if failure.value == b"worse" else log_and_continue()  # noqa: E731
+        _, others, _ = entered(tmp_path, self.TOPOLOGY(), rows, handler=decide)
+        assert columns(others, "value") == [(b"worse",)]
+
+
+def test_records_that_nobody_judges_go_straight_to_their_lanes(tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", value=str).group_by_key().count(store="counts")
+    assert not needs_entering(Application(tmp_path, builder.build).program(1, "one"))
+    assert needs_entering(Application(tmp_path, windowed).program(1, "one"))

@@ -1,0 +1,226 @@
+"""The directory of an application: one owner at a time, and stores are trusted only if they were written to disk."""
+
+from __future__ import annotations
+
+import fcntl
+import multiprocessing
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock import StreamsBuilder
+from penstock.epochs import home as home_module
+from penstock.epochs.home import Home, open_globals, open_lane
+from penstock.errors import FencedError, StateError
+from penstock.state import EngineFactory, EngineKind, LaneState
+from tests.unit.epochs.application import Application, Raw
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(str(tmp_path), "app")
+
+
+@pytest.fixture
+def store(home: Home) -> Path:
+    """Something that a start must not lose for nothing."""
+    home.take_over("first")
+    store = home.lane_directory(0, 2) / "data.mdb"
+    store.parent.mkdir(parents=True)
+    store.write_text("content")
+    home.global_directory.mkdir()
+    return store
+
+
+@pytest.fixture
+def reboot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The machine's boot id: write to it for another boot."""
+    boot = tmp_path / "boot_id"
+    boot.write_text("boot-1\n")
+    monkeypatch.setattr(home_module, "_BOOT", boot)
+    return boot
+
+
+class TestOwner:
+    def test_it_is_whoever_took_over_last(self, home: Home) -> None:
+        home.take_over("first")
+        with home.held_by("first"):
+            pass
+        home.take_over("second")
+        with home.held_by("second"):
+            pass
+        with pytest.raises(FencedError, match="another instance of 'app' has taken over"), home.held_by("first"):
+            raise AssertionError("a store was open")
+
+    def test_only_it_may_open_a_lane(self, tmp_path: Path) -> None:
+        app = Application(tmp_path)
+        zombie = app.take_over(1)
+        app.take_over(1)
+        with pytest.raises(FencedError), open_lane(zombie, 0):
+            raise AssertionError("a store was open")
+        assert not app.lane_directory(0).exists()
+
+    def test_nobody_else_can_look_into_the_directory(self, home: Home) -> None:
+        home.take_over("first")
+        assert home.root.stat().st_mode & 0o777 == 0o700
+
+    def test_a_lane_is_not_kept_in_memory(self, tmp_path: Path) -> None:
+        app = Application(tmp_path)
+        program = replace(app.take_over(1), engine=EngineKind.MEMORY)
+        with pytest.raises(StateError, match="an engine in memory is for tests"), open_lane(program, 0):
+            pass
+
+    def test_a_lane_is_closed_whatever_happens_in_it(self, tmp_path: Path) -> None:
+        program = Application(tmp_path).take_over(1)
+        for _ in range(2):  # twice in one process would be refused by the engine
+            with pytest.raises(KeyError), open_lane(program, 0):
+                raise KeyError
+
+
+class TestBoot:
+    def test_stores_stay_while_the_machine_runs(self, home: Home, reboot: Path, store: Path) -> None:
+        home.take_over("second")
+        assert store.exists()
+
+    def test_stores_of_a_machine_that_went_down_are_forgotten(self, home: Home, reboot: Path, store: Path) -> None:
+        reboot.write_text("boot-2\n")
+        home.take_over("second")
+        assert not store.exists()
+        assert not home.global_directory.exists()
+
+    def test_they_are_forgotten_once(self, home: Home, reboot: Path, store: Path) -> None:
+        reboot.write_text("boot-2\n")
+        home.take_over("second")
+        store.parent.mkdir(parents=True)
+        store.write_text("rebuilt")
+        home.take_over("third")
+        assert store.exists()
+
+    def test_stores_that_were_let_go_of_outlive_the_machine(self, home: Home, reboot: Path, store: Path) -> None:
+        home.let_go("first")
+        reboot.write_text("boot-2\n")
+        home.take_over("second")
+        assert store.exists()
+
+    def test_what_was_let_go_of_counts_until_somebody_takes_over(self, home: Home, reboot: Path, store: Path) -> None:
+        home.let_go("first")
+        home.take_over("second")
+        reboot.write_text("boot-2\n")
+        home.take_over("third")
+        assert not store.exists()
+
+    def test_only_the_owner_can_let_go(self, home: Home, reboot: Path, store: Path) -> None:
+        home.take_over("second")
+        home.let_go("first")
+        reboot.write_text("boot-2\n")
+        home.take_over("third")
+        assert not store.exists()
+
+    def test_letting_go_writes_all_to_disk_before_it_says_so(
+        self, home: Home, store: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        synced = []
+        sync = os.fsync
+
+        def noted(file: int) -> None:
+            synced.append((Path(f"/proc/self/fd/{file}").readlink(), (home.root / "clean").exists()))
+            sync(file)
+
+        monkeypatch.setattr(os, "fsync", noted)
+        home.let_go("first")
+        assert (store, False) in synced
+        assert (home.root / "clean").exists()
+
+
+def test_stores_of_other_numbers_of_lanes_are_forgotten(home: Home) -> None:
+    home.take_over("first")
+    for lanes in (1, 2, 22):
+        home.lane_directory(0, lanes).mkdir(parents=True)
+    home.forget_others(2)
+    assert [lanes for lanes in (1, 2, 22) if home.lane_directory(0, lanes).exists()] == [2]
+
+
+class TestLocks:
+    def test_a_start_waits_for_lanes_that_are_open_in_other_processes(self, home: Home, tmp_path: Path) -> None:
+        home.take_over("first")
+        child = SPAWN.Process(target=hold_open, args=(str(tmp_path), 0.5))
+        child.start()
+        wait_for(tmp_path / "open")
+        began = time.monotonic()
+        home.take_over("second")
+        assert (tmp_path / "closed").exists()
+        assert time.monotonic() - began > 0.2
+        child.join()
+        assert child.exitcode == 0
+
+    def test_lanes_are_open_side_by_side(self, home: Home) -> None:
+        home.take_over("first")
+        with home.held_by("first"), home.held_by("first"):
+            pass
+
+    def test_a_lane_that_never_closes_is_named(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(home_module, "LOCK_TIMEOUT_S", 0.05)
+        home.take_over("first")
+        with home.held_by("first"), pytest.raises(StateError, match="a task of an earlier start is stuck"):
+            home.take_over("second")
+        with home.held_by("first"):  # and nothing has changed
+            pass
+
+    def test_no_lane_opens_while_somebody_takes_over(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(home_module, "LOCK_TIMEOUT_S", 0.05)
+        home.take_over("first")
+        with (home.root / "lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with pytest.raises(StateError, match="is in use"), home.held_by("first"):
+                pass
+
+
+def hold_open(directory: str, seconds: float) -> None:
+    """What a zombie does: it has a lane open for a while."""
+    with Home(directory, "app").held_by("first"):
+        Path(directory, "open").touch()
+        time.sleep(seconds)
+        Path(directory, "closed").touch()
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+class TestGlobals:
+    def test_without_global_stores_there_is_nothing_to_open(self, tmp_path: Path) -> None:
+        with open_globals(Application(tmp_path).take_over(1)) as state:
+            assert state is None
+
+    def test_they_are_read_as_of_their_last_write(self, tmp_path: Path) -> None:
+        builder = StreamsBuilder()
+        table = builder.global_table("in", value=str, store="names")
+        builder.stream("other", value=str).join(table, lambda left, right: right, on=lambda key, value: value).to("out")
+        app = Application(tmp_path, builder.build)
+        program = app.take_over(1)
+        directory = str(Home(str(tmp_path), "app").global_directory)
+        owner = LaneState(EngineFactory(EngineKind.LMDB, directory).open())
+        owner.store(program.specs["names"]).put("a", "1", 0)
+        owner.commit(0)
+        owner.close()
+        with open_globals(program) as state:
+            assert state is not None
+            assert state.store(program.specs["names"]).get("a") == "1"
+            with pytest.raises(StateError):
+                state.commit(1)
+
+
+def test_a_record_reaches_a_lane_that_was_opened_by_name(tmp_path: Path) -> None:
+    app = Application(tmp_path)
+    app.start(1)
+    app.step([Raw(b"a", b"x", 0)])
+    assert app.lane_directory(0) == tmp_path / "app" / "lanes-1" / "0000"
+    assert (app.lane_directory(0) / "data.mdb").exists()

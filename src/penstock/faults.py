@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+_ENTRY = re.compile(r"([\w.]+):(\d+):(kill|raise|sleep=\d+(?:\.\d+)?)")
 
 
 class InjectedFaultError(RuntimeError):
@@ -32,9 +35,10 @@ def _nothing(name: str) -> None:
 def _parse(armed: str) -> dict[str, _Fault]:
     faults = {}
     for entry in armed.split(","):
-        name, nth, action = entry.split(":")
-        if action not in ("kill", "raise") and not action.startswith("sleep="):
+        found = _ENTRY.fullmatch(entry)
+        if found is None:
             raise ValueError(f"PENSTOCK_FAULT: {entry!r} is not point:nth:kill, point:nth:raise or point:nth:sleep=SECONDS")
+        name, nth, action = found.groups()
         faults[name] = _Fault(int(nth), action)
     return faults
 

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import NamedTuple
 
 from penstock import faults
@@ -17,7 +18,7 @@ from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import own_mark
 from penstock.epochs.program import Program, changelog_topic
 from penstock.epochs.shards import shards_of
-from penstock.state import LaneState, Mark, StoreChanges, merged_registers
+from penstock.state import EngineFactory, EngineKind, LaneState, Mark, StoreChanges, merged_registers
 
 MARK_LIFE_MS = 12 * 3600 * 1000
 """A mark older than this is not used: deletions may have left the changelog since (delete.retention.ms, a day)."""
@@ -105,13 +106,40 @@ def _is_usable(program: Program, lane: int, committed: Committed) -> bool:
         with open_lane(program, lane) as state:
             if state.epoch == -1:
                 return False  # new, or a rebuild that did not come to its end
-            state.verify()
             if not _is_ours(state, committed) and state.can_roll_back:
                 faults.point("restore.before_roll_back")
                 state.roll_back()
-            return _is_current(program, lane, state, committed) or _has_usable_mark(state, committed)
+            if not _is_current(program, lane, state, committed) and not _has_usable_mark(state, committed):
+                return False
+            if program.engine is not EngineKind.LMDB:
+                state.verify()
+                return True
+            renewed = _renewed(state, Home(program.directory, program.application_id).lane_directory(lane, program.lanes))
+        renewed()
     except Exception:  # noqa: BLE001 - whatever is wrong with it, the changelog has all that it should hold
         return False
+    return True
+
+
+def _renewed(state: LaneState, directory: Path) -> Callable[[], None]:
+    """Write a store anew, and give back how it takes the old one's place.
+
+    LMDB has no checksums. A damaged entry is noticed by the digests; a damaged branch page or list of free pages is not, and
+    would lead astray later: so nothing of the old file's structure is kept.
+    """
+    fresh = directory.with_suffix(".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    engine = EngineFactory(EngineKind.LMDB, str(fresh)).open()
+    try:
+        state.copy(engine)
+    finally:
+        engine.close()
+
+    def replace() -> None:
+        shutil.rmtree(directory)
+        fresh.rename(directory)
+
+    return replace
 
 
 def _is_ours(state: LaneState, committed: Committed) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.serdes import Serde
 from penstock.state import StoreSpec
 from penstock.topology import SourceNode, Topology
 
@@ -76,7 +77,18 @@ def _layout(spec: StoreSpec) -> dict[str, str]:
         "duplicates": spec.retain_duplicates or None,
         "order": "by time" if spec.time_ordered else None,
         "ttl": None if spec.ttl_ms is None else "with a TTL",
-        "key": None if spec.key is None else repr(spec.key),
-        "value": None if spec.value is None else repr(spec.value),
+        "key": None if spec.key is None else _name(spec.key),
+        "value": None if spec.value is None else _name(spec.value),
     }
     return {what: str(value) for what, value in described.items() if value is not None}
+
+
+def _name(serde: Serde[Any]) -> str:
+    """A serde as it is called in every process; what one of a user's keeps to itself may be a function, or a secret."""
+    kind = type(serde)
+    if not kind.__module__.startswith("penstock."):
+        return kind.__qualname__
+    parts = serde.__getstate__().values()
+    if not any(isinstance(part, Serde) for part in parts):
+        return repr(serde)
+    return f"{kind.__name__}({', '.join(_name(part) if isinstance(part, Serde) else repr(part) for part in parts)})"

@@ -7,7 +7,7 @@ import re
 from penstock import errors
 from penstock.errors import BrokerError, PenstockError, ProcessingError, TopicError
 
-_RAISED = re.compile(r"^(?:\S*\s)?penstock\.errors\.exceptions\.(\w+): (.*)", re.MULTILINE | re.DOTALL)
+_RAISED = re.compile(r"^(?:\S*\s)?penstock\.errors\.exceptions\.(\w+): ", re.MULTILINE)
 _BROKER_GONE = ("TimeoutException", "Timed out waiting for a node assignment", "DisconnectException")
 _DATA_LOST = ("KafkaIllegalStateException", "KAFKA_DATA_LOSS", "OffsetOutOfRange", "UnknownTopicOrPartition")
 _LONGEST = 4_000
@@ -20,8 +20,9 @@ def translated(error: BaseException) -> PenstockError:
     report = str(error)
     found = list(_RAISED.finditer(report))
     if found:
-        kind = getattr(errors, found[-1].group(1), ProcessingError)
-        return kind(_message(found[-1].group(2)))
+        last = found[-1]  # its causes come before it
+        kind = getattr(errors, last.group(1), ProcessingError)
+        return kind(_message(report[last.end() :]))
     if any(sign in report for sign in _DATA_LOST):
         return TopicError(f"a source topic has lost records that were not read yet, or is gone: {report[:_LONGEST]}")
     if any(sign in report for sign in _BROKER_GONE):

@@ -7,6 +7,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from penstock.errors import StateError
 from penstock.state.engines.engine import SpaceBatch
 from penstock.state.epochs import (
@@ -166,13 +168,27 @@ class LaneState:
 
     def verify(self) -> None:
         """Read everything and compare it with the digests: LMDB itself would not notice a damaged page."""
-        for space, expected in self._head.digests.items():
-            found = 0
-            for batch in _chunks(self._engine.scan(space, None, None)):
-                keys, values = zip(*batch, strict=True)
-                found += digest(keys, values)
-            if found & (2**64 - 1) != expected:
-                raise StateError(f"the content of {space!r} is damaged: rebuild the lane")
+        for space in self._head.digests:
+            for _ in self._verified(space):
+                pass
+
+    def copy(self, engine: Engine) -> None:
+        """Write everything into an empty engine, compared with the digests; how the last epoch is taken back is left out."""
+        for space in self._head.digests:
+            for keys, values in self._verified(space):
+                engine.write([SpaceBatch(space, list(keys), list(values))])
+        head = msgspec.structs.replace(self._head, steps=None)
+        engine.write([SpaceBatch(META, [HEAD], [encode_head(head)])])
+
+    def _verified(self, space: str) -> Iterator[tuple[tuple[bytes, ...], tuple[bytes, ...]]]:
+        """All entries of a space; in the end it is known whether they were the right ones."""
+        found = 0
+        for batch in _chunks(self._engine.scan(space, None, None)):
+            keys, values = zip(*batch, strict=True)
+            found += digest(keys, values)
+            yield keys, values
+        if found & (2**64 - 1) != self._head.digests[space]:
+            raise StateError(f"the content of {space!r} is damaged: rebuild the lane")
 
     def restore(
         self, changes: Iterable[StoreChanges], epoch: int | None = None, incarnation: str = "", mark: Mark | None = None

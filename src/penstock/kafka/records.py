@@ -12,7 +12,7 @@ from penstock.errors import BrokerError
 from penstock.kafka.clients import open_consumer
 from penstock.kafka.failures import failure
 from penstock.kafka.offsets import Partition
-from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers
+from penstock.records import NO_HEADERS, Headers
 
 _POLL_S = 0.05
 
@@ -58,7 +58,7 @@ class RecordReader:
                     _, timestamp = message.timestamp()
                     headers: Headers = tuple(message.headers() or ()) or NO_HEADERS  # type: ignore[arg-type]
                     key, value = message.key(), message.value()
-                    yield TopicRecord(*partition, offset, key, value, NO_TIMESTAMP if timestamp is None else timestamp, headers)
+                    yield TopicRecord(*partition, offset, key, value, timestamp, headers)
                     offset += 1
                 elif error is not None and error.code() != KafkaError._PARTITION_EOF and not error.retriable():
                     raise failure(error, f"{partition[0]}-{partition[1]} could not be read")

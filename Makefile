@@ -14,13 +14,13 @@ CONNECTOR_READY := $(CONNECTOR)/.ready
 TOXIPROXY := .parts/toxiproxy
 TOXIPROXY_READY := $(TOXIPROXY)/.ready
 VENV_READY := $(VENV)/.ready
-SOURCES := src conformance benchmarks harness tests hatch_build.py
+SOURCES := src conformance integration chaos benchmarks harness tests hatch_build.py
 
 # `conformance`, `benchmarks` and `harness` are packages at the root that are not installed.
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test conformance conformance-mutants parity bench-lane bench-first chaos docs lock jars-pin clean
+.PHONY: help setup check format test test-jvm conformance conformance-mutants parity bench-lane bench-first integration chaos docs lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ format: $(VENV_READY) ## Format, and fix what can be fixed without a thought
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
+test-jvm: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Tests with a real broker, and with Spark where it says so
+	$(BIN)/pytest -q --no-cov -m jvm tests/jvm
+
 test: $(VENV_READY) ## All tests that need no Java, with coverage
 	$(BIN)/pytest -m "not jvm" --cov --cov-report=term --cov-report=json:reports/coverage.json --cov-fail-under=95
 
@@ -76,6 +79,9 @@ bench-lane: $(VENV_READY) ## A lane beside a hand-written loop (RECORDS)
 
 bench-first: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Penstock beside Kafka Streams: throughput, latency, restore, memory
 	$(BIN)/python -m benchmarks.first
+
+integration: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## The same topologies in the test driver, in epochs and on Spark (SEED; QUICK=1: minutes)
+	$(BIN)/python -m integration --seed $(SEED) $(if $(QUICK),--quick)
 
 chaos: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Faults under load, nothing lost or doubled (SEED; QUICK=1: ten minutes)
 	$(BIN)/python -m chaos --seed $(SEED) $(if $(QUICK),--quick)

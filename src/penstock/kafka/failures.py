@@ -58,11 +58,6 @@ def requires_abort(raised: BaseException) -> bool:
     return error is not None and error.txn_requires_abort()
 
 
-def is_out_of_reach(error: KafkaError) -> bool:
-    """Whether no answer came, rather than a bad one."""
-    return error.code() in _OUT_OF_REACH
-
-
 def failure(error: KafkaError, what: str) -> PenstockError:
     """Our error for one of librdkafka's; `what` names what was being done."""
     code = error.code()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -125,7 +126,7 @@ class RowProducer:
         ]
         headers = rows.column("headers")
         if headers.null_count < len(headers):
-            columns.append(map(_pairs, headers.to_pylist()))
+            columns.append(_pairs(headers))
         return zip(*columns)  # noqa: B905 - repeat has no end
 
     def _topic_of(self, rows: pa.RecordBatch) -> Iterator[str] | list[str]:
@@ -162,5 +163,9 @@ class RowProducer:
             logger.debug("%s: %s", error.name(), error.str())
 
 
-def _pairs(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]] | None:
-    return None if headers is None else [(header["name"], header["value"]) for header in headers]
+def _pairs(headers: Any) -> list[list[tuple[str, bytes | None]]]:
+    """The headers of each row, by column: a dictionary for each header would cost more than sending it."""
+    each = headers.flatten()
+    pairs = list(zip(each.field("name").to_pylist(), each.field("value").to_pylist(), strict=True))
+    ends = np.cumsum(pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)).tolist()
+    return [pairs[start:end] for start, end in zip([0, *ends], ends)]  # noqa: B905 - the last end starts nothing

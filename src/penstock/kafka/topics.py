@@ -83,19 +83,10 @@ class Topics:
         wanted = sorted(set(names))
         if not wanted:
             return {}
-        futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout)
-        found = {}
-        for name, future in futures.items():
-            try:
-                found[name] = future.result()
-            except KafkaException as error:
-                said = kafka_error(error)
-                if said is None or said.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise translated(error, f"topic {name!r} could not be described") from error
+        found = _those_that_exist(self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout))
         configs = self._configs(list(found))
-        return {
-            name: Topic(name, str(topic.topic_id), len(topic.partitions), configs[name]) for name, topic in sorted(found.items())
-        }
+        both = sorted(found.keys() & configs.keys())  # one may be deleted in between
+        return {name: Topic(name, str(found[name].topic_id), len(found[name].partitions), configs[name]) for name in both}
 
     def names(self) -> set[str]:
         """All topics there are, without Kafka's own."""
@@ -155,10 +146,8 @@ class Topics:
             return {}
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         futures = self._admin.describe_configs(resources, request_timeout=self._timeout)
-        return {
-            resource.name: {name: entry.value for name, entry in self._result(future, resource.name).items()}
-            for resource, future in futures.items()
-        }
+        found = _those_that_exist({resource.name: future for resource, future in futures.items()})
+        return {topic: {name: entry.value for name, entry in entries.items()} for topic, entries in found.items()}
 
     def _create(self, missing: Sequence[InternalTopic], replication_factor: int) -> None:
         if not missing:
@@ -173,12 +162,18 @@ class Topics:
                     raise TopicError(f"topic {name!r} could not be created: {said.str() if said else error}") from error
             logger.info("created topic %s", name)
 
-    @staticmethod
-    def _result(future: Future[Any], what: str) -> Any:
+
+def _those_that_exist(futures: Mapping[str, Future[Any]]) -> dict[str, Any]:
+    """What is answered about topics, without those that the broker does not know."""
+    found = {}
+    for name, future in futures.items():
         try:
-            return future.result()
+            found[name] = future.result()
         except KafkaException as error:
-            raise translated(error, f"{what} could not be described") from error
+            said = kafka_error(error)
+            if said is None or said.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise translated(error, f"topic {name!r} could not be described") from error
+    return found
 
 
 def _check(wanted: InternalTopic, found: Topic | None) -> None:

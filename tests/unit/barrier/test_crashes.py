@@ -99,7 +99,6 @@ class Schedule(RuleBasedStateMachine):
         successor = Process(self.broker)
         before = len(self.broker.visible)
         while len(successor.acknowledged) < 2:
-            assert successor.alive, successor.ended_by
             successor.step("go")
         assert len(self.broker.visible) == before + 8
         self.every_record_is_visible_once_and_in_order()
@@ -127,6 +126,23 @@ def test_a_commit_that_comes_late_finds_another_producer() -> None:
 
 def test_with_the_same_producer_it_would_split_the_next_epoch() -> None:
     assert a_commit_comes_late(renews_producers=False) == [0, 1, 2, 3, 4, 5]
+
+
+def test_whoever_takes_a_new_producer_ends_if_another_has_committed() -> None:
+    broker = Broker()
+    first = Process(broker)
+    while first.waiting_at != "commit":
+        first.step("go")
+    first.step("lose response")
+    first.step("go")
+    assert (first.acknowledged, first.waiting_at) == ([0], "init")
+    second = Process(broker)
+    while not second.acknowledged:
+        second.step("go")
+    first.step("go")
+    assert isinstance(first.ended_by, FencedError)
+    assert [position for _, position in broker.visible] == list(range(8))
+    second.step("kill before")
 
 
 TestSchedules = Schedule.TestCase

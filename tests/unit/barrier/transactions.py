@@ -99,6 +99,7 @@ class Process:
         return self.waiting_at != "end"
 
     def step(self, outcome: str) -> None:
+        assert self.alive, self.ended_by
         self.outcomes.put(outcome)
         self.waiting_at = self.calls.get()
 

@@ -54,6 +54,11 @@ class TestBringTo:
             bring_to(lane, Epoch(5, 4, 0), stage)
         assert written(lane) == [b"4/0", b"5/0", b"5/2"]
 
+    @pytest.mark.parametrize(("stage", "left"), [(0, [b"4/0"]), (1, [b"4/0", b"5/0"]), (2, [b"4/0", b"5/0"])])
+    def test_it_can_if_all_that_follow_do_so_too(self, lane: LaneState, stage: int, left: list[bytes]) -> None:
+        bring_to(lane, Epoch(5, 4, 0), stage, is_anew=True)
+        assert written(lane) == left
+
     def test_the_next_epoch_follows_once_the_last_is_committed(self, lane: LaneState) -> None:
         bring_to(lane, Epoch(6, 5, 0), 0)
         assert written(lane) == [b"4/0", b"5/0", b"5/2"]
@@ -88,6 +93,17 @@ class TestStages:
             table = pa.concat_tables(again)
         with pytest.raises(StateError, match="stage 0 of epoch 1 runs again after stage 1"):
             run_stage(program, epoch, 0, 0, table)
+
+    def test_a_whole_epoch_that_is_tried_again_gives_the_same_rows(self, tmp_path: Path) -> None:
+        app = Application(tmp_path)
+        app.start(2)
+        app.step(some_records(1, 20))
+        app.start(2)
+        records = some_records(2, 20)
+        first, again = (app.run(records).to_pylist() for _ in range(2))
+        assert first == again
+        app.commit(records, app.run(records))
+        app.check()
 
     def test_rows_of_other_stages_pass_by_in_front(self, tmp_path: Path) -> None:
         builder = StreamsBuilder()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, NamedTuple, TypedDict
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 import msgspec
 import pytest
 

@@ -1,0 +1,30 @@
+"""The process under test: `python -m chaos.app`, told by the environment what to run and what to die of."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+from chaos import topology
+
+PREFIX = "CHAOS_"
+
+
+def main() -> None:
+    """Run until told to stop, or to the present end of the input if asked for."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if asked("VICTIM") == "driver":  # a lane that hits a fault point kills this process, not its own worker
+        os.environ["PENSTOCK_FAULT_PID"] = str(os.getpid())
+    # Most starts are killed before better code would pay for its making.
+    quick_start = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+    topology.app(asked("APPLICATION_ID"), asked("ON_ERROR") or "fail").run(until=asked("UNTIL") or None, spark=quick_start)
+
+
+def asked(name: str) -> str:
+    """What the campaign has said about this."""
+    return os.environ.get(PREFIX + name, "")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""The guards of exactly-once, each of which can be turned off in a process under test: without it, a row must go red.
+
+Only the campaign does this, by a variable of its own; nothing in the product knows about it. It happens when the topology is
+imported, which is the first thing that the driver and every worker do.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+VARIABLE = "CHAOS_GUARD_OFF"
+
+
+def turn_off(name: str) -> None:
+    """Turn a guard off in this process; none for an empty name."""
+    if name:
+        GUARDS[name]()
+
+
+def roll_back() -> None:
+    """A lane that is taken back an epoch says so, and keeps what it wrote."""
+    from penstock.state.epochs import Head, undo_key  # noqa: PLC0415 - needed here only, as in every guard
+    from penstock.state.lane import LaneState  # noqa: PLC0415
+
+    def take_back_step(self: Any) -> None:
+        head = self._head
+        *steps, step = head.steps
+        epoch = head.epoch if steps else head.previous_epoch
+        before = Head(epoch, step.registers, head.digests, head.previous_epoch, steps or None, head.mark, head.incarnation)
+        self._write(before, [], [], [undo_key(step.stage, space) for space in step.spaces])
+
+    LaneState._take_back_step = take_back_step  # type: ignore[method-assign]
+
+
+def fence() -> None:
+    """Every start is another producer to Kafka, so that an older one can go on."""
+    from penstock.kafka.publishers import TransactionalPublisher  # noqa: PLC0415
+
+    init = TransactionalPublisher.__init__
+
+    def unfenced(self: Any, config: Any, transactional_id: str, *rest: Any, **named: Any) -> None:
+        init(self, config, f"{transactional_id}-{uuid.uuid4().hex}", *rest, **named)
+
+    TransactionalPublisher.__init__ = unfenced  # type: ignore[method-assign]
+
+
+def epoch_check() -> None:
+    """Whatever is found on disk is taken for the committed epoch."""
+    from penstock.epochs import hops, restoring  # noqa: PLC0415
+
+    restoring._is_usable = lambda *_: True
+    restoring._judge = lambda *_: restoring.Found.UP_TO_DATE
+    hops.bring_to = lambda state, epoch, stage, is_anew=False: None
+
+
+def read_committed() -> None:
+    """The source reads what may yet be aborted."""
+    from penstock.running.starting import Starting  # noqa: PLC0415
+
+    options = Starting._source_options
+
+    def source_options(self: Any) -> dict[str, str]:
+        return {**options(self), "kafka.isolation.level": "read_uncommitted"}
+
+    Starting._source_options = source_options  # type: ignore[method-assign]
+
+
+def metadata_check() -> None:
+    """What was committed with the offsets is not held against the topics."""
+    from penstock.running import committed, starting  # noqa: PLC0415
+
+    past = committed.past
+    starting.__dict__["past"] = lambda offsets, topic_ids, shards: past(offsets, {}, shards)
+
+
+def one_action() -> None:
+    """An epoch's rows are collected by two actions."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    from penstock.spark.job import EpochJobs  # noqa: PLC0415
+
+    collected = EpochJobs._collected
+
+    def collected_twice(self: Any, frame: Any) -> Any:
+        return pa.concat_tables([collected(self, frame), collected(self, frame)])
+
+    EpochJobs._collected = collected_twice  # type: ignore[method-assign]
+
+
+def digests() -> None:
+    """A store's content is trusted as it is read."""
+    from penstock.state.lane import LaneState, _chunks  # noqa: PLC0415
+
+    def unverified(self: Any, space: str) -> Any:
+        for batch in _chunks(self._engine.scan(space, None, None)):
+            yield tuple(zip(*batch, strict=True))
+
+    LaneState._verified = unverified  # type: ignore[method-assign]
+
+
+def offsets_in_the_transaction() -> None:
+    """Offsets are committed by themselves, before the transaction is."""
+    from penstock.kafka.clients import consumer_settings, open_consumer  # noqa: PLC0415
+    from penstock.kafka.publishers import TransactionalPublisher, _partitions  # noqa: PLC0415
+
+    def send_offsets(self: Any, offsets: Any) -> None:
+        consumer = open_consumer(consumer_settings(self._config, self._group_id))
+        consumer.commit(offsets=_partitions(offsets), asynchronous=False)
+        consumer.close()
+
+    TransactionalPublisher.send_offsets = send_offsets  # type: ignore[method-assign]
+
+
+GUARDS: Mapping[str, Callable[[], None]] = {
+    guard.__name__: guard
+    for guard in (
+        roll_back,
+        fence,
+        epoch_check,
+        read_committed,
+        metadata_check,
+        one_action,
+        digests,
+        offsets_in_the_transaction,
+    )
+}

@@ -1,0 +1,132 @@
+"""What Kafka has of an application at this moment, read as committed and put into the checker's words."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from chaos.checker import Found, Letter, Output
+from chaos.payments import STORES, Topics
+from chaos.reader import Place, Read, Reader, Records
+from harness import topics as kafka
+from harness.processes import wait_until
+
+TIMEOUT_S = 30
+READ_S = 120
+
+
+class Observer:
+    """Looks at the topics and the group of one application."""
+
+    def __init__(self, bootstrap_servers: str, topics: Topics) -> None:
+        self._servers = bootstrap_servers
+        self._topics = topics
+        self._changelogs = {store: topics.changelog(store) for store in STORES}
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+
+    def found(self) -> Found:
+        """Outputs, tables and offsets. They belong together only while nothing is being committed."""
+        topics = self._topics
+        read = self._read(*topics.outputs, *self._changelogs.values())
+        outputs = {
+            "echo": _outputs(read, topics.echo, json.loads),
+            "sums": _outputs(read, topics.sums, json.loads),
+            "groups": _outputs(read, topics.groups, json.loads),
+            "windows": _outputs(read, topics.windows, _long),
+        }
+        tables = {store: _table(read, topic, *_FORMS[store]) for store, topic in self._changelogs.items()}
+        return Found(outputs, tables, self.offsets())
+
+    def offsets(self) -> dict[int, int]:
+        """What the group has committed of the input, whatever transaction is still open."""
+        group = self._topics.application_id
+        answers = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        partitions = answers[group].result(TIMEOUT_S).topic_partitions
+        return {at.partition: at.offset for at in partitions if at.topic == self._topics.input}
+
+    def input_ends(self) -> dict[int, int]:
+        """Where readers of committed records come to the end of the input."""
+        return {partition: end for (_, partition), end in self._ends([self._topics.input]).items()}
+
+    def output_ends(self) -> dict[Place, int]:
+        """Where readers of committed records come to the end of the outputs."""
+        return self._ends(self._topics.outputs)
+
+    def records(self) -> Records:
+        """All committed records of the outputs."""
+        return self._read(*self._topics.outputs)
+
+    def dead_letters(self) -> list[Letter]:
+        """The dead letters, with the places they say they came from."""
+        return [_letter(record) for records in self._read(self._topics.dead_letters).values() for record in records]
+
+    def open_transactions(self) -> set[str]:
+        """The transactional ids that are neither committed nor aborted, of any application."""
+        return kafka.open_transactions(self._servers)
+
+    def unstable(self) -> dict[str, tuple[int, int]]:
+        """Partitions where readers of committed records are held back, with where they stop and where the end is."""
+        topics = (self._topics.input, *self._topics.outputs, *self._changelogs.values())
+        stable, ends = self._ends(topics), self._ends(topics, IsolationLevel.READ_UNCOMMITTED)
+        return {f"{place[0]}-{place[1]}": (stable[place], end) for place, end in ends.items() if stable[place] != end}
+
+    def _ends(self, topics: Iterable[str], level: IsolationLevel = IsolationLevel.READ_COMMITTED) -> dict[Place, int]:
+        known = self._admin.list_topics(timeout=TIMEOUT_S).topics
+        asked = {
+            TopicPartition(topic, partition): OffsetSpec.latest() for topic in topics for partition in known[topic].partitions
+        }
+        answers = self._admin.list_offsets(asked, isolation_level=level)
+        return {(at.topic, at.partition): answer.result(TIMEOUT_S).offset for at, answer in answers.items()}
+
+    def _read(self, *topics: str) -> Records:
+        """All committed records of some topics, in order."""
+        ends = {place: end for place, end in sorted(self._ends(topics).items()) if end > 0}
+        with Reader(self._servers, list(ends)) as reader:
+            wait_until("everything is read", lambda: reader.has_reached(ends), READ_S, every_s=0.02)
+        return {place: reader.records[place] for place in ends if place in reader.records}
+
+
+def _outputs(records: Records, topic: str, decode: Callable[[bytes], Any]) -> list[Output]:
+    found = []
+    for (name, partition), reads in records.items():
+        for read in reads if name == topic else ():
+            value = decode(read.value or b"")
+            number = value["number"] if isinstance(value, dict) else value
+            found.append(Output(partition, read.offset, (read.key or b"").decode(), number, value))
+    return found
+
+
+def _table(records: Records, topic: str, key: Callable[[bytes], str], value: Callable[[bytes], Any]) -> dict[str, Any]:
+    """What a changelog amounts to: the last value of each key."""
+    last = {read.key or b"": read.value for (name, _), reads in records.items() if name == topic for read in reads}
+    return {key(raw): value(data) for raw, data in last.items() if data is not None}
+
+
+def _long(data: bytes) -> int:
+    (number,) = struct.unpack(">q", data)
+    return int(number)
+
+
+def _windowed_key(raw: bytes) -> str:
+    """The key, then the window's start in eight bytes and a number in four, as Kafka Streams writes it."""
+    return f"{raw[:-12].decode()}@{_long(raw[-12:-4])}"
+
+
+_TIMESTAMP = 8
+_FORMS: Mapping[str, tuple[Callable[[bytes], str], Callable[[bytes], Any]]] = {
+    "sums": (bytes.decode, lambda data: json.loads(data[_TIMESTAMP:])),
+    "groups": (bytes.decode, lambda data: json.loads(data[_TIMESTAMP:])),
+    "windows": (_windowed_key, lambda data: _long(data[_TIMESTAMP:])),
+}
+"""How the rows of each changelog are read: key and value. Values begin with their time."""
+
+
+def _letter(read: Read) -> Letter:
+    headers = dict(read.headers)
+    partition, offset = headers["__streams.errors.partition"] or b"", headers["__streams.errors.offset"] or b""
+    return Letter(int(partition), int(offset), read.key, read.value)

@@ -1,0 +1,70 @@
+"""What must be seen of payments: sequences per key, contents of tables. Plain Python over the input in the order of its log."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from chaos.payments import Payment
+
+
+class Seen(NamedTuple):
+    """What is to be seen of one payment in one output: which payment it was, by number or by count, and the whole value."""
+
+    number: int
+    value: Any
+
+
+Sequences = dict[str, list[Seen]]
+"""By key, in order."""
+
+
+def within(payments: Iterable[Payment], offsets: Mapping[int, int]) -> list[Payment]:
+    """The payments before these offsets, partition by partition and in order."""
+    return sorted((p for p in payments if p.offset < offsets.get(p.partition, 0)), key=lambda p: (p.partition, p.offset))
+
+
+def echoes(payments: Iterable[Payment]) -> Sequences:
+    """Every payment as it was read."""
+    found: Sequences = defaultdict(list)
+    for p in payments:
+        value = {"number": p.number, "step": p.step, "group": p.group, "amount": p.amount}
+        found[p.key].append(Seen(p.number, value))
+    return found
+
+
+def sums(payments: Iterable[Payment]) -> Sequences:
+    """Count and sum per key after every payment: all payments of a key are in one partition, so their order is known."""
+    found: Sequences = defaultdict(list)
+    for p in payments:
+        found[p.key].append(Seen(p.number, added(found[p.key], p)))
+    return found
+
+
+def added(before: list[Seen], payment: Payment) -> dict[str, int]:
+    """The total after one payment more."""
+    last = before[-1].value["sum"] if before else 0
+    return {"count": len(before) + 1, "sum": last + payment.amount, "number": payment.number}
+
+
+def windows(payments: Iterable[Payment]) -> Sequences:
+    """Payments per key and window, after every payment."""
+    found: Sequences = defaultdict(list)
+    for p in payments:
+        count = len(found[p.window]) + 1
+        found[p.window].append(Seen(count, count))
+    return found
+
+
+def groups(payments: Iterable[Payment]) -> dict[str, dict[int, Payment]]:
+    """The payments of each group by number. They come from all partitions: how these interleave is the application's choice."""
+    found: dict[str, dict[int, Payment]] = defaultdict(dict)
+    for p in payments:
+        found[p.group][p.number] = p
+    return found
+
+
+def table(sequences: Mapping[str, list[Seen]]) -> dict[str, Any]:
+    """A table's content: the last value of each key."""
+    return {key: seen[-1].value for key, seen in sequences.items() if seen}

@@ -1,0 +1,23 @@
+"""All rows of the campaign, and which row must go red without which guard."""
+
+from __future__ import annotations
+
+from chaos.rows import files, inputs, instances, kills, outside
+from chaos.rows.row import Row
+
+ROWS: tuple[Row, ...] = (*kills.ROWS, *instances.ROWS, *files.ROWS, *inputs.ROWS, *outside.ROWS)
+
+GUARDED_BY = {
+    "roll_back": "task-retried",
+    "fence": "second-instance",
+    "epoch_check": "stores-from-a-backup",
+    "read_committed": "upstream-aborts",
+    "metadata_check": "input-made-again",
+    "one_action": "task-retried",
+    "digests": "stores-changed",
+    "offsets_in_the_transaction": "barrier.before_commit",
+}
+
+QUICK_GUARDS = ("roll_back",)
+
+__all__ = ["GUARDED_BY", "QUICK_GUARDS", "ROWS", "Row"]

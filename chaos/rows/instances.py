@@ -1,0 +1,87 @@
+"""More than one instance, fewer and more lanes."""
+
+from __future__ import annotations
+
+import signal
+
+from chaos.application import Application, Part
+from chaos.rows.row import FULL, QUICK, Row
+from chaos.trial import Conditions, Trial
+from harness.processes import HarnessError
+
+FENCED = 20
+FENCE_S = 60
+
+
+def second_instance(trial: Trial) -> None:
+    """A second instance starts elsewhere: the first is fenced, says so and ends; the second goes on."""
+    trial.start()
+    trial.see_progress()
+    first = trial.application
+    trial.application = trial.instance("second")
+    with trial.hurting():
+        trial.start()
+    _must_be_fenced(trial, first)
+    trial.finish()
+
+
+def second_instance_same_files(trial: Trial) -> None:
+    """The same, on the same machine and with the same files."""
+    trial.start()
+    trial.see_progress()
+    first = trial.application
+    trial.application = trial.instance("second", PENSTOCK_STATE_DIR=str(first.state_dir))
+    with trial.hurting():
+        trial.start()
+    _must_be_fenced(trial, first)
+    trial.finish()
+
+
+def sleeper_wakes_up(trial: Trial) -> None:
+    """An instance hangs as a whole; a second one takes over; the first goes on as if nothing had been."""
+    trial.start()
+    trial.see_progress()
+    first = trial.application
+    first.signal(Part.ALL, signal.SIGSTOP)
+    trial.application = trial.instance("second")
+    with trial.hurting():
+        trial.start()
+    first.signal(Part.ALL, signal.SIGCONT)
+    _must_be_fenced(trial, first)
+    trial.see_progress()
+    trial.finish()
+
+
+def _must_be_fenced(trial: Trial, first: Application) -> None:
+    try:
+        code = first.wait(FENCE_S)
+    except HarnessError:
+        trial.violate("unfenced", "first instance", f"still runs {FENCE_S} s after the second one went on")
+        return
+    if code != FENCED:
+        trial.violate("unfenced", "first instance", f"ended with {code}, not with {FENCED}")
+    said = first.log.read_text(errors="replace")
+    if "another instance" not in said.lower():
+        trial.violate("unfenced", "first instance", f"does not say that another instance has taken over; see {first.log}")
+
+
+def lanes_come_and_go(trial: Trial) -> None:
+    """Two lanes, five, one, and two again; after a death, after a stop, after a death."""
+    trial.start(PENSTOCK_LANES="2")
+    trial.see_progress()
+    trial.kill(Part.ALL)
+    trial.come_back(PENSTOCK_LANES="5", PENSTOCK_SMALL_EPOCH_RECORDS="0")
+    trial.happened()
+    trial.application.stop()
+    trial.come_back(PENSTOCK_LANES="1")
+    trial.happened()
+    trial.kill(Part.DRIVER)
+    trial.finish()
+
+
+ROWS = (
+    Row("second-instance", second_instance, campaigns=(FULL, QUICK)),
+    Row("second-instance-same-files", second_instance_same_files),
+    Row("sleeper-wakes-up", sleeper_wakes_up, Conditions(settings={"PENSTOCK_TRANSACTION_TIMEOUT": "10s"})),
+    Row("lanes-2-5-1", lanes_come_and_go),
+)

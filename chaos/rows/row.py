@@ -1,0 +1,26 @@
+"""A row: something that happens to an application under load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from chaos.trial import Conditions, Trial
+
+NORMAL = Conditions()
+
+
+FULL, QUICK = "full", "quick"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A name, what is done to the application, and the campaigns that do it.
+
+    Most rows end with `trial.finish()`, which checks everything; those whose application must refuse to go on do not.
+    """
+
+    name: str
+    run: Callable[[Trial], None]
+    conditions: Conditions = NORMAL
+    campaigns: tuple[str, ...] = (FULL,)

@@ -1,0 +1,313 @@
+"""One row of the campaign: an application under load, hurt in some way, brought to rest, and held against the oracle."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn
+
+from chaos import checker, guards
+from chaos.application import Application, Part
+from chaos.checker import Found, Violation
+from chaos.load import Load, Poison
+from chaos.observing import Observer
+from chaos.payments import Payment, Topics
+from chaos.reader import Reader
+from chaos.stores import Files
+from harness import topics as kafka
+from harness.broker import Broker
+from harness.processes import HarnessError
+from harness.toxiproxy import Proxy
+
+PARTITIONS = 3
+PROGRESS_S = 240
+FIRE_S = 240
+REST_S = 300
+BOUNDED_S = 240
+CUT_S = 10
+DEATH_S = 60
+STARTS_MAX = 6
+
+
+class StuckError(Exception):
+    """The application does not come to where it must; the row ends here."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What rows share: a broker, reached directly by the load and the reader and through a proxy by the application."""
+
+    broker: Broker
+    proxy: Proxy
+    directory: Path
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """How a row's application is set up, and by which exit codes it may end on its own."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    on_error: str = "fail"
+    poison: tuple[Poison, ...] = ()
+    exits: frozenset[int] = frozenset()
+
+
+class Trial:
+    """A context manager: on exit, everything it started has ended."""
+
+    def __init__(self, world: World, name: str, conditions: Conditions, guard_off: str = "") -> None:
+        self.world = world
+        self.name = name
+        self.conditions = conditions
+        self.guard_off = guard_off
+        self.topics = Topics(f"chaos-{name}-without-{guard_off}" if guard_off else f"chaos-{name}")
+        self.directory = world.directory / self.topics.application_id
+        self.observer = Observer(world.broker.bootstrap_servers, self.topics)
+        self.load = Load(world.broker.bootstrap_servers, self.topics.input, PARTITIONS, world.seed, poison=conditions.poison)
+        places = [(topic, partition) for topic in self.topics.outputs for partition in range(PARTITIONS)]
+        self.reader = Reader(world.broker.bootstrap_servers, places, self.topics.echo)
+        self._stack = ExitStack()
+        self.application = self.instance("first")
+        self.kills = 0
+        self.wanted = 0
+        self.fired = 0
+        self.recoveries: list[float] = []
+        self.violations: list[Violation] = []
+        self.upstream: list[Payment] = []
+        self._hurt_at: float | None = None
+
+    def instance(self, name: str, **settings: str) -> Application:
+        """An instance of the application, with files of its own."""
+        directory = self.directory / name
+        environment = {
+            "CHAOS_APPLICATION_ID": self.topics.application_id,
+            "CHAOS_ON_ERROR": self.conditions.on_error,
+            guards.VARIABLE: self.guard_off,
+            "PENSTOCK_BOOTSTRAP_SERVERS": self.world.broker.proxied_bootstrap_servers,
+            "PENSTOCK_STATE_DIR": str(directory / "state"),
+            "PENSTOCK_LANES": "2",
+            "PENSTOCK_SHARDS": "8",
+        }
+        instance = Application(directory, {**environment, **self.conditions.settings, **settings})
+        self._stack.callback(instance.close)
+        return instance
+
+    @property
+    def files(self) -> Files:
+        """The files of the instance that runs or ran last."""
+        engine = self.conditions.settings.get("PENSTOCK_STORE_ENGINE", "lmdb")
+        return Files(self.application.state_dir, self.topics.application_id, engine)
+
+    def __enter__(self) -> Trial:  # noqa: PYI034 - Self is newer than Python 3.10
+        for topic in (self.topics.input, *self.topics.outputs):
+            kafka.create(self.world.broker.bootstrap_servers, topic, PARTITIONS)
+        self._stack.enter_context(self.reader)
+        self._stack.enter_context(self.load)
+        self.load.go_on()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+    def violate(self, kind: str, where: str, detail: str) -> None:
+        """Note a violation."""
+        self.violations.append(Violation(kind, where, detail))
+
+    # ---- under load -----------------------------------------------------------------------------------------------
+
+    def start(self, fault: str = "", victim: Part = Part.DRIVER, **settings: str) -> None:
+        """Start the application."""
+        self.application.start(fault, victim, **settings)
+
+    def tend(self, what: str, is_so: Callable[[], bool], timeout_s: float) -> float:
+        """Keep the application running until something is so; how many seconds that took."""
+        began = time.monotonic()
+        starts = 0
+        while not is_so():
+            if not self.application.is_running:
+                starts += 1
+                if starts > STARTS_MAX:
+                    self.stuck(what, f"ended {starts} times in a row, at last with {self.application.exits[-1].code}")
+                self.application.start()
+            if time.monotonic() - began > timeout_s:
+                self.stuck(what, f"not within {timeout_s:g} s")
+            time.sleep(0.05)
+        return time.monotonic() - began
+
+    def stuck(self, what: str, detail: str) -> NoReturn:
+        """End the row: what should be does not come about."""
+        self.violate("stuck", "application", f"{what}: {detail}; see {self.application.log}")
+        raise StuckError(what)
+
+    def see_progress(self, timeout_s: float = PROGRESS_S) -> float:
+        """Wait until something is seen of a payment that is yet to be sent; how many seconds that took."""
+        target = self.load.last_number + 1
+        return self.tend("progress", lambda: self.reader.highest >= target, timeout_s)
+
+    @contextmanager
+    def hurting(self) -> Iterator[None]:
+        """A fault that happens in this block: that it did counts, and progress after it is timed."""
+        self.wanted += 1
+        self._hurt_at = time.monotonic()
+        yield
+        self.fired += 1
+        self.see_progress()
+        self._recovered()
+
+    def happened(self) -> None:
+        """A fault that is certain to have happened, while the application was down."""
+        self.wanted += 1
+        self.fired += 1
+
+    def kill(self, part: Part) -> None:
+        """SIGKILL to a part of it, now; the driver ends with it."""
+        self.wanted += 1
+        if self.application.kill(part):
+            self.fired += 1
+            self.kills += 1
+        self._hurt_at = self._hurt_at or time.monotonic()
+        try:
+            self.application.wait(DEATH_S)
+        except HarnessError:
+            self.stuck(f"the driver ends when {part.value} is killed", f"not within {DEATH_S} s")
+
+    def kill_at(self, fault: str, **settings: str) -> None:
+        """A start of the application that dies at a fault point; what is committed must be whole at that moment."""
+        self.wanted += 1
+        began, target = time.monotonic(), self.load.last_number + 1
+        self.start(fault, Part.DRIVER, **settings)
+        while self.application.is_running:
+            if self._hurt_at is not None and self.reader.highest >= target:
+                self._recovered()
+            if time.monotonic() - began > FIRE_S:
+                self.stuck(f"{fault} fires", f"not within {FIRE_S} s")
+            time.sleep(0.02)
+        code = self.application.exits[-1].code
+        if code != -signal.SIGKILL or not self.application.fired:
+            self.stuck(f"{fault} fires", f"the application ended with {code} instead")
+        self.fired += 1
+        self.kills += 1
+        self._hurt_at = self._hurt_at or time.monotonic()
+        self.check_cut()
+
+    def come_back(self, **settings: str) -> None:
+        """Start again after a death, and see progress."""
+        self._hurt_at = self._hurt_at or time.monotonic()
+        self.application.start("", Part.DRIVER, **settings)
+        self.see_progress()
+        self._recovered()
+
+    def _recovered(self) -> None:
+        assert self._hurt_at is not None
+        self.recoveries.append(time.monotonic() - self._hurt_at)
+        self._hurt_at = None
+
+    def check_cut(self) -> None:
+        """While nothing runs: outputs, tables and offsets that are committed are those of one moment.
+
+        A commit that was asked for may still be under way, partition by partition; that is soon over.
+        """
+        deadline = time.monotonic() + CUT_S
+        while True:
+            found = checker.check(self.sent(), self.observer.found())
+            if not found or time.monotonic() > deadline:
+                self.violations += found
+                return
+            time.sleep(0.5)
+
+    def sent(self) -> list[Payment]:
+        """All payments that count."""
+        return [*self.load.payments, *self.upstream]
+
+    # ---- at rest --------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Let it come to rest and check everything, then once more after a warm restart and after a cold one."""
+        if not self.application.is_running:
+            self.come_back()
+        self.rest()
+        if self.application.stop() != 0:
+            self.violate("exit", "application", f"{self.application.exits[-1].code} when asked to stop")
+        self.check_exits()
+        self.check_all("")
+        if not self.violations:
+            self.restart_warm()
+        if not self.violations:
+            self.restart_cold()
+
+    def rest(self) -> None:
+        """Stop the load and wait until everything is processed and read."""
+        self.load.pause()
+        ends = self.observer.input_ends()
+        self.tend("rest", lambda: self.observer.offsets() == ends, REST_S)
+        output_ends = self.observer.output_ends()
+        self.tend("the reader has read everything", lambda: self.reader.has_reached(output_ends), REST_S)
+
+    def restart_warm(self) -> None:
+        """With all files in place and nothing new to read, a start changes nothing."""
+        before, records = self.observer.found(), self.observer.records()
+        self._run_bounded("warm restart")
+        after = self.observer.found()
+        if self.observer.records() != records or after.tables != before.tables:
+            self.violate("doubled", "warm restart", "something was written though there was nothing new to read")
+        self.violations += _named("after a warm restart", self.check_files(after))
+
+    def restart_cold(self) -> None:
+        """Without any files, and a little more to read, results go on as if nothing had been."""
+        self.files.delete()
+        self.load.send(200)
+        self._run_bounded("cold restart")
+        ends = self.observer.output_ends()
+        self.tend("the reader has read everything", lambda: self.reader.has_reached(ends), REST_S)
+        self.check_all(" after a cold restart")
+
+    def _run_bounded(self, what: str) -> None:
+        self.start(CHAOS_UNTIL="latest")
+        try:
+            code = self.application.wait(BOUNDED_S)
+        except HarnessError:
+            self.stuck(what, f"does not come to its end in {BOUNDED_S} s")
+        if code != 0:
+            self.stuck(what, f"ended with {code}")
+
+    def check_all(self, when: str) -> None:
+        """Everything that must hold while nothing is under way."""
+        found = self.observer.found()
+        self.violations += _named(
+            when,
+            [
+                *checker.check(self.sent(), found),
+                *checker.check_offsets(found.offsets, self.observer.input_ends()),
+                *checker.check_reader(self.reader.records, self.observer.records()),
+                *checker.check_settled(self.observer.open_transactions(), self.observer.unstable()),
+                *checker.check_dead_letters(self._expected_letters(), self.observer.dead_letters()),
+                *self.check_files(found),
+            ],
+        )
+
+    def check_files(self, found: Found) -> Iterator[Violation]:
+        """The stores on disk hold what the changelogs say."""
+        tables = self.files.tables()
+        for store, content in found.tables.items():
+            yield from checker.compare_tables(f"files of {store}", content, tables[store])
+
+    def check_exits(self) -> None:
+        """Whenever it ended on its own, it was for a reason with a name."""
+        for ended in self.application.exits:
+            if not ended.was_asked and ended.code not in self.conditions.exits:
+                self.violate(
+                    "exit", "application", f"ended on its own with {ended.code}; logs are in {self.application.directory}"
+                )
+
+    def _expected_letters(self) -> list[checker.Letter]:
+        return self.load.poisonous if self.conditions.on_error == "dead_letter" else []
+
+
+def _named(when: str, found: Iterator[Violation] | list[Violation]) -> list[Violation]:
+    return [Violation(violation.kind, f"{violation.where}{when}", violation.detail) for violation in found]

@@ -1,0 +1,207 @@
+"""One run of the suite: every scenario in every cut, in one process and on Spark, held against the test driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from integration.compare import Difference, differences
+from integration.cut import Cut
+from integration.hosts import driver, in_process
+from integration.hosts.spark import SparkHost
+from integration.scenario import Result, Scenario
+from integration.scenarios import BY_NAME
+
+RECORDS = {1: 40, 5: 100, 97: 500, 5000: 2500}
+"""How many records an input has, by the size of epochs: on Spark an epoch takes a tenth of a second however small it is."""
+
+LANES = (1, 2, 5)
+ON_SPARK = (5, 97, 5000)
+AT_A_TIME = 2
+"""How many applications Spark runs side by side."""
+
+
+@dataclass(frozen=True)
+class Combination:
+    """One run of a scenario."""
+
+    host: str
+    cut: Cut
+    caching: bool
+    is_retried: bool = False
+
+    def __str__(self) -> str:
+        retried = ", each epoch twice" if self.is_retried else ""
+        return f"{self.host}, {self.cut}, caches {'on' if self.caching else 'off'}{retried}"
+
+
+IN_PROCESS = (
+    *(Combination("in process", Cut(size, lanes), caching) for size in RECORDS for lanes in LANES for caching in (False, True)),
+    *(Combination("in process", Cut(97, 2), caching, is_retried=True) for caching in (False, True)),
+)
+QUICK_IN_PROCESS = tuple(Combination("in process", Cut(97, 5), caching) for caching in (False, True))
+
+
+def on_spark(number: int, is_quick: bool) -> Sequence[Combination]:
+    """What a scenario goes through on Spark: all sizes and lanes, with and without caches by turns; or one of them."""
+    cuts = [Cut(size, lanes) for size in ON_SPARK for lanes in LANES]
+    turns = [Combination("Spark", cut, caching=(number + turn) % 2 == 1) for turn, cut in enumerate(cuts)]
+    return [turns[4 * number % len(turns)]] if is_quick else turns
+
+
+Expected = Mapping[tuple[int, bool], Result]
+"""What the test driver gave, by number of records and caching."""
+
+
+@dataclass
+class Tally:
+    """What a run has seen so far."""
+
+    scenarios: set[str] = field(default_factory=set)
+    combinations: dict[str, int] = field(default_factory=dict)
+    epochs: dict[str, int] = field(default_factory=dict)
+    found: list[Difference] = field(default_factory=list)
+
+    def add(self, scenario: str, combinations: Sequence[Combination], epochs: int, found: Sequence[Difference]) -> None:
+        """Take note of some runs of a scenario on one host."""
+        self.scenarios.add(scenario)
+        host = combinations[0].host
+        self.combinations[host] = self.combinations.get(host, 0) + len(combinations)
+        self.epochs[host] = self.epochs.get(host, 0) + epochs
+        self.found += found
+
+
+def run(scenarios: Sequence[Scenario], seed: int, is_quick: bool, hosts: Sequence[str], report: Path, show: int) -> int:
+    """The exit code: 1 if anything differs."""
+    begun = time.monotonic()
+    tally = Tally()
+    expected: dict[str, Expected] = {}
+    print(f"integration: seed {seed}, {len(scenarios)} topologies", flush=True)
+    if "in-process" in hosts:
+        for name, known, seconds, outcome in _in_process(scenarios, seed, is_quick):
+            expected[name] = known
+            tally.add(name, *outcome)
+            _say(name, *outcome, seconds, show)
+    if "spark" in hosts:
+        for name, seconds, outcome in _on_spark(scenarios, seed, is_quick, expected):
+            tally.add(name, *outcome)
+            _say(name, *outcome, seconds, show)
+    seconds = round(time.monotonic() - begun, 1)
+    _report(report, seed, is_quick, tally, seconds)
+    print(f"epochs: {tally.epochs}, combinations: {tally.combinations}, {seconds} s; see {report}")
+    total = sum(tally.combinations.values())
+    print(f"{len(tally.scenarios)} topologies, {total} combinations, {len(tally.found)} differences")
+    return 1 if tally.found else 0
+
+
+Outcome = tuple[Sequence[Combination], int, list[Difference]]
+"""What was run, in how many epochs, and what differs."""
+
+
+def _in_process(scenarios: Sequence[Scenario], seed: int, is_quick: bool) -> Iterator[tuple[str, Expected, float, Outcome]]:
+    """Scenarios side by side, one process each: they have nothing to do with each other."""
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        futures = [pool.submit(_one_in_process, scenario.name, seed, is_quick) for scenario in scenarios]
+        for future in futures:
+            yield future.result()
+
+
+def _one_in_process(name: str, seed: int, is_quick: bool) -> tuple[str, Expected, float, Outcome]:
+    begun = time.monotonic()
+    scenario = BY_NAME[name]
+    expected: dict[tuple[int, bool], Result] = {}
+    combinations = QUICK_IN_PROCESS if is_quick else IN_PROCESS
+    epochs, found = 0, []
+    for combination in combinations:
+        records = RECORDS[combination.cut.epoch_records]
+        known = _expected(expected, scenario, seed, records, combination.caching)
+        try:
+            phases = scenario.phases(seed, records)
+            result = in_process.run(scenario, phases, combination.caching, combination.cut, is_retried=combination.is_retried)
+        except Exception as error:  # noqa: BLE001 - a run that fails is a difference
+            found.append(_failure(scenario, combination, error))
+            continue
+        epochs += result.epochs
+        found += differences(scenario, str(combination), combination.caching, known, result)
+    return name, expected, time.monotonic() - begun, (combinations, epochs, found)
+
+
+def _on_spark(
+    scenarios: Sequence[Scenario], seed: int, is_quick: bool, expected: Mapping[str, Expected]
+) -> Iterator[tuple[str, float, Outcome]]:
+    with SparkHost() as host, ThreadPoolExecutor(AT_A_TIME) as pool:
+        futures = [
+            pool.submit(_one_on_spark, host, scenario, on_spark(number, is_quick), seed, dict(expected.get(scenario.name, {})))
+            for number, scenario in enumerate(scenarios)
+        ]
+        try:
+            for scenario, future in zip(scenarios, futures, strict=True):
+                yield scenario.name, *future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _one_on_spark(
+    host: SparkHost,
+    scenario: Scenario,
+    combinations: Sequence[Combination],
+    seed: int,
+    expected: dict[tuple[int, bool], Result],
+) -> tuple[float, Outcome]:
+    begun = time.monotonic()
+    epochs, found = 0, []
+    for combination in combinations:
+        records = RECORDS[combination.cut.epoch_records]
+        known = _expected(expected, scenario, seed, records, combination.caching)
+        try:
+            result = host.run(scenario, scenario.phases(seed, records), combination.caching, combination.cut)
+        except Exception as error:  # noqa: BLE001 - as above
+            found.append(_failure(scenario, combination, error))
+            continue
+        epochs += result.epochs
+        found += differences(scenario, str(combination), combination.caching, known, result)
+    return time.monotonic() - begun, (combinations, epochs, found)
+
+
+def _expected(known: dict[tuple[int, bool], Result], scenario: Scenario, seed: int, records: int, caching: bool) -> Result:
+    if (records, caching) not in known:
+        known[records, caching] = driver.run(scenario, scenario.phases(seed, records), caching)
+    return known[records, caching]
+
+
+def _failure(scenario: Scenario, combination: Combination, error: Exception) -> Difference:
+    return Difference(scenario.name, str(combination), "the run failed", f"  {type(error).__name__}: {error}")
+
+
+def _say(
+    name: str, combinations: Sequence[Combination], epochs: int, found: Sequence[Difference], seconds: float, show: int
+) -> None:
+    print(
+        f"  {combinations[0].host:10}  {name:42} {len(combinations):3} combinations, {epochs:5} epochs, "
+        f"{len(found)} differences, {seconds:.1f} s",
+        flush=True,
+    )
+    for difference in found[:show]:
+        print(f"{difference}\n", flush=True)
+
+
+def _report(path: Path, seed: int, is_quick: bool, tally: Tally, seconds: float) -> None:
+    report = {
+        "seed": seed,
+        "quick": is_quick,
+        "topologies": len(tally.scenarios),
+        "combinations": sum(tally.combinations.values()),
+        "differences": len(tally.found),
+        "combinations_by_host": tally.combinations,
+        "epochs_by_host": tally.epochs,
+        "records_by_epoch_size": RECORDS,
+        "found": [str(difference) for difference in tally.found],
+        "seconds": seconds,
+    }
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,58 @@
+"""What stores hold, as entries that can be compared: whichever lane, engine or changelog they are read from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from integration.scenario import Entry
+from penstock.records import ValueAndTimestamp
+from penstock.state import LaneState, RawLayout, StoreKind, StoreSpec, memory_engine
+from penstock.state.bounds import MAX_TIME
+
+Rows = Mapping[str, tuple[list[bytes], list[bytes | None]]]
+"""Changelog rows by store: keys and values, in the order they were written."""
+
+
+def contents(lane: LaneState, specs: Iterable[StoreSpec]) -> dict[str, list[Entry]]:
+    """The content of each store as of the lane's last commit."""
+    committed = lane.read_committed(lane.epoch)
+    return {spec.name: [_entry(*pair) for pair in _pairs(spec, committed.store(spec))] for spec in specs}
+
+
+def restored(rows: Rows, specs: Iterable[StoreSpec]) -> LaneState:
+    """A lane made from changelogs alone."""
+    state = LaneState(memory_engine())
+    for spec in specs:
+        state.store(spec).restore(*rows.get(spec.name, ([], [])))
+    state.restore([], epoch=0)
+    return state
+
+
+def _pairs(spec: StoreSpec, store: Any) -> Iterator[tuple[Any, Any]]:
+    if spec.kind is StoreKind.VERSIONED:
+        for key, _ in store.all():
+            yield from ((key, version) for version in store.history(key, 0, MAX_TIME))
+    elif spec.kind is StoreKind.RAW:
+        yield from ((key, _without_origin(spec, value)) for key, value in store.scan())
+    elif spec.kind in (StoreKind.TIMESTAMPED, StoreKind.TIMESTAMPED_WINDOW):
+        yield from store.entries.all()
+    else:
+        yield from store.all()
+
+
+def _without_origin(spec: StoreSpec, value: bytes) -> Any:
+    """What a buffer holds, but for where it was read: after an exchange the test driver names that, and lanes the source."""
+    if spec.layout is RawLayout.HELD and value:
+        return msgspec.msgpack.decode(value)[:-1]
+    if spec.layout is RawLayout.WAITING:
+        return [waiting[:-1] for waiting in msgspec.msgpack.decode(value)]
+    return value
+
+
+def _entry(key: Any, value: Any) -> Entry:
+    if isinstance(value, ValueAndTimestamp):
+        return Entry(repr(key), repr(value.value), value.timestamp)
+    return Entry(repr(key), repr(value))

@@ -1,0 +1,197 @@
+"""Epochs of any size on any number of lanes, in this process: all stages and exchanges, stores in files, no Spark, no Kafka.
+
+What Kafka does is done here with lists: topics are logs, an epoch takes the next records of them, changelogs are kept.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from integration.contents import contents, restored
+from integration.cut import Cut
+from integration.inputs import SHARDS
+from integration.scenario import SINK_PARTITIONS, Entry, Fed, Phase, Result, Scenario, Sent, Setup
+from penstock.epochs.home import Home, open_lane
+from penstock.epochs.hops import INPUT
+from penstock.epochs.in_process import run_epoch
+from penstock.epochs.program import Epoch, Program, changelog_topic, lanes_topic
+from penstock.epochs.shards import shard_of
+from penstock.epochs.wire import Kind, decode_control
+from penstock.handlers import ErrorHandlers
+from penstock.plan import plan
+from penstock.running.global_tables import GlobalTables, Partition
+from penstock.state import EngineKind
+from penstock.topology import SourceNode, Topology
+
+APPLICATION_ID = "integration"
+INCARNATION = "one"
+WALL_CLOCK_MS = 1_000_000_000
+
+
+def run(scenario: Scenario, phases: Sequence[Phase], caching: bool, cut: Cut, *, is_retried: bool = False) -> Result:
+    """The result of a scenario in epochs; with `is_retried` each runs twice, as if a task had died after it had written."""
+    with tempfile.TemporaryDirectory(prefix="penstock-integration-") as directory:
+        running = _Running(scenario, scenario.build(Setup(caching)), cut, directory, is_retried)
+        for phase in phases:
+            running.feed(phase)
+        return running.result()
+
+
+class _Running:
+    """An application under way: its logs, how far they have been read, and what has come out."""
+
+    def __init__(self, scenario: Scenario, topology: Topology, cut: Cut, directory: str, is_retried: bool) -> None:
+        self._cut = cut
+        self._is_retried = is_retried
+        self._partitions = scenario.input_partitions
+        self._sink_partitions = {output.topic: SINK_PARTITIONS for output in scenario.outputs}
+        self._program = Program.of(
+            APPLICATION_ID,
+            topology,
+            plan(topology),
+            lanes=cut.lanes,
+            shards=SHARDS,
+            directory=directory,
+            engine=EngineKind.LMDB,
+            incarnation=INCARNATION,
+            handlers=ErrorHandlers(),
+        )
+        Home(directory, APPLICATION_ID).take_over(INCARNATION)
+        self._source_of = _sources_by_topic(self._program)
+        self._origins = tuple((topic, number) for topic in self._source_of for number in range(self._partitions))
+        self._high_times = [-1] * len(self._origins)
+        self._ends: defaultdict[int, int] = defaultdict(int)
+        self._waiting: deque[dict[str, Any]] = deque()
+        self._number = 0
+        self._now = WALL_CLOCK_MS
+        self._outputs: defaultdict[str, list[Sent]] = defaultdict(list)
+        self._changelogs: defaultdict[str, tuple[list[bytes], list[bytes | None]]] = defaultdict(lambda: ([], []))
+        self._globals = _GlobalLogs(self._program)
+
+    def feed(self, phase: Phase) -> None:
+        """Take a phase's records in, all of them, and whatever comes back through topics; then let the clock move."""
+        for record in phase.records:
+            self._append(record)
+        while self._waiting:
+            self._epoch([self._waiting.popleft() for _ in range(min(self._cut.epoch_records, len(self._waiting)))])
+        if phase.advance_ms:
+            self._now += phase.advance_ms
+            self._epoch([])
+
+    def result(self) -> Result:
+        """What has come out, and what the lanes and their changelogs hold."""
+        specs = [spec for name, spec in self._program.specs.items() if name not in self._program.global_stores]
+        kept: dict[str, list[Entry]] = {spec.name: [] for spec in specs}
+        for lane in range(self._cut.lanes) if specs else ():
+            with open_lane(self._program, lane) as state:
+                for name, entries in contents(state, specs).items():
+                    kept[name] += entries
+        logged = [spec for spec in specs if spec.logged]
+        stores = {"stores": kept, "changelogs": contents(restored(self._changelogs, logged), logged)}
+        return Result(dict(self._outputs), stores, self._number)
+
+    def _append(self, record: Fed) -> None:
+        topic, key, value, timestamp, headers = record
+        if self._globals.takes(record):
+            return
+        partition = 0 if key is None else shard_of(key, self._partitions)
+        origin = self._origins.index((topic, partition))
+        self._waiting.append(
+            {
+                "name": self._source_of[topic],
+                "origin": origin,
+                "offset": self._ends[origin],
+                "timestamp": timestamp,
+                "key": key,
+                "value": value,
+                "headers": [{"name": name, "value": data} for name, data in headers] or None,
+            }
+        )
+        self._ends[origin] += 1
+
+    def _epoch(self, rows: list[dict[str, Any]]) -> None:
+        self._globals.refresh()
+        high_times = tuple(self._high_times)
+        epoch = Epoch(self._number, self._number - 1, self._now, self._origins, high_times, self._sink_partitions)
+        batches = [pa.RecordBatch.from_pylist(rows, schema=INPUT)]
+        table = run_epoch(self._program, epoch, batches)
+        if self._is_retried:
+            table = self._the_same(table, run_epoch(self._program, epoch, batches))
+        self._number += 1
+        for row in table.to_pylist():
+            self._take(row)
+
+    def _the_same(self, table: pa.Table, again: pa.Table) -> pa.Table:
+        """What an epoch gave when it ran again: the same, but that lanes may say again what they remember."""
+        once, twice = ([row for row in found.to_pylist() if not self._is_of_lanes(row)] for found in (table, again))
+        assert once == twice, f"epoch {self._number} gave something else when it was run again"
+        return again
+
+    def _is_of_lanes(self, row: dict[str, Any]) -> bool:
+        return bool(row["kind"] == Kind.CHANGELOG and self._program.topics[row["name"]] == lanes_topic(APPLICATION_ID))
+
+    def _take(self, row: dict[str, Any]) -> None:
+        """What Kafka would get of an epoch."""
+        if row["kind"] == Kind.CONTROL:
+            for origin, time in decode_control(row["value"]).high_times.items():
+                self._high_times[origin] = max(self._high_times[origin], time)
+            return
+        topic = row["topic"] if row["name"] < 0 else self._program.topics[row["name"]]
+        if row["kind"] == Kind.CHANGELOG:
+            keys, values = self._changelogs[_store_of(self._program, topic)]
+            keys.append(row["key"])
+            values.append(row["value"])
+            return
+        headers = tuple((header["name"], header["value"]) for header in row["headers"] or ())
+        self._outputs[topic].append(Sent(row["key"], row["value"], row["timestamp"], headers, row["partition"]))
+        if topic in self._source_of:
+            self._append(Fed(topic, row["key"], row["value"], row["timestamp"], headers))
+
+
+def _sources_by_topic(program: Program) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for code, name in enumerate(program.sources):
+        node = program.nodes[name]
+        if isinstance(node, SourceNode) and not node.internal and name not in program.global_stores.values():
+            found.update(dict.fromkeys(node.topics, code))
+    return found
+
+
+def _store_of(program: Program, topic: str) -> str:
+    stores = {changelog_topic(program.application_id, store): store for store in program.logged_stores}
+    return stores.get(topic, topic)
+
+
+class _GlobalLogs:
+    """The topics of global tables, and the tables: they follow their topics at the beginning of an epoch."""
+
+    def __init__(self, program: Program) -> None:
+        sources = [program.nodes[name] for name in program.global_stores.values()]
+        self._logs: dict[str, list[Fed]] = {topic: [] for node in sources for topic in getattr(node, "topics", ())}
+        partitions = [(topic, 0) for topic in self._logs]
+        self._tables = GlobalTables(program, partitions, lambda asked: dict.fromkeys(asked, 0), self._ends, self._read)
+
+    def takes(self, record: Fed) -> bool:
+        """Take a record of a global table's topic; whether it was one."""
+        if record.topic not in self._logs:
+            return False
+        self._logs[record.topic].append(record)
+        return True
+
+    def refresh(self) -> None:
+        """Let the tables follow."""
+        self._tables.refresh(at_once=True)
+
+    def _ends(self, asked: Iterable[Partition]) -> dict[Partition, int]:
+        return {(topic, partition): len(self._logs[topic]) for topic, partition in asked}
+
+    def _read(self, positions: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Iterator[Any]:
+        for (topic, partition), end in ends.items():
+            start = positions[topic, partition]
+            for offset, (_, key, value, timestamp, headers) in enumerate(self._logs[topic][start:end], start):
+                yield topic, partition, offset, key, value, timestamp, headers

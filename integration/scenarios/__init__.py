@@ -1,0 +1,15 @@
+"""All scenarios, by subject."""
+
+from integration.scenario import Scenario
+from integration.scenarios import aggregations, joins, processors, routing, tables, windows
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *aggregations.SCENARIOS,
+    *windows.SCENARIOS,
+    *joins.SCENARIOS,
+    *tables.SCENARIOS,
+    *processors.SCENARIOS,
+    *routing.SCENARIOS,
+)
+
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

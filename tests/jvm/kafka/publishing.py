@@ -1,0 +1,100 @@
+"""Configurations, rows and offsets for tests against a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from confluent_kafka import KafkaException
+
+from harness import topics
+from harness.broker import Broker
+from harness.processes import wait_until
+from penstock.barrier import SourceOffset
+from penstock.config import Config
+from penstock.epochs.wire import OUT
+from penstock.kafka.clients import consumer_settings, open_consumer
+from penstock.kafka.offsets import committed
+from penstock.kafka.publishers import TransactionalPublisher
+
+
+def config(bootstrap_servers: str, **overrides: Any) -> Config:
+    return Config.load(environment={}, bootstrap_servers=bootstrap_servers, **overrides)
+
+
+def new_topic(bootstrap_servers: str, name: str = "topic", partitions: int = 1, **settings: str) -> str:
+    """A topic of its own for each test."""
+    unique = f"{name}-{uuid4().hex[:8]}"
+    topics.create(bootstrap_servers, unique, partitions, {key.replace("_", "."): value for key, value in settings.items()})
+    return unique
+
+
+def row(value: bytes | None, **columns: Any) -> dict[str, Any]:
+    return {"kind": 1, "name": 0, "topic": None, "partition": None, "timestamp": 5, "key": b"k", "headers": None} | {
+        "value": value,
+        **columns,
+    }
+
+
+def rows(*each: dict[str, Any] | bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([row(one) if isinstance(one, bytes) else one for one in each], schema=OUT)
+
+
+def at(offset: int, metadata: str = "m", topic: str = "input", partition: int = 0) -> SourceOffset:
+    return SourceOffset(topic, partition, offset, metadata)
+
+
+@contextmanager
+def hanging(broker: Broker) -> Iterator[None]:
+    """While the block runs, nothing of the broker moves; a signal alone may reach some of its threads later."""
+    broker.pause()
+    try:
+        tasks = list(Path(f"/proc/{broker.pid}/task").iterdir())
+        wait_until("all threads stand still", lambda: all(_state(task) == "T" for task in tasks), 20, every_s=0.01)
+        yield
+    finally:
+        broker.resume()
+
+
+def _state(task: Path) -> str:
+    return (task / "stat").read_text().rpartition(")")[2].split()[0]
+
+
+def wait_until_settled(bootstrap_servers: str, topic: str) -> None:
+    """A commit returns when it is decided; the markers that make it visible follow."""
+
+    def is_settled() -> bool:
+        try:
+            return topics.end_offsets(bootstrap_servers, topic) == topics.end_offsets(bootstrap_servers, topic, committed=False)
+        except KafkaException:  # a broker that was away has no leaders for a moment
+            return False
+
+    wait_until(f"no transaction is open in {topic}", is_settled, 20)
+
+
+def values(bootstrap_servers: str, topic: str) -> list[bytes | None]:
+    """What a reader of committed records finds when all transactions are settled."""
+    wait_until_settled(bootstrap_servers, topic)
+    return [record.value for record in topics.read(bootstrap_servers, topic)]
+
+
+def offset_of(bootstrap_servers: str, group: str, partition: int = 0) -> tuple[int, str] | None:
+    """What the group has committed of the topic `input`."""
+    consumer = open_consumer(consumer_settings(config(bootstrap_servers), group))
+    try:
+        return committed(consumer, [("input", partition)], 20_000)["input", partition]
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def publisher(settings: Config, application: str, *names: str, **options: Any) -> Iterator[TransactionalPublisher]:
+    """A started publisher; whatever is open at the end is left as it is, as a dead process would."""
+    started = TransactionalPublisher(settings, application, application, names, **options)
+    started.start()
+    yield started
+    started.close()

@@ -1,0 +1,287 @@
+"""A broker that hangs, dies or is not there, and a process that is killed in the middle of a commit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import topics
+from harness.broker import Broker
+from harness.processes import ROOT, free_port
+from penstock.barrier import Barrier
+from penstock.config import Config
+from penstock.errors import BrokerError, CommitError, FencedError
+from penstock.kafka import publishers
+from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
+from tests.jvm.kafka.publishing import at, config, hanging, new_topic, offset_of, publisher, rows, values
+
+pytestmark = pytest.mark.jvm
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Broker]:
+    """A broker to hurt; every test leaves it running."""
+    with Broker() as running:
+        topics.create(running.bootstrap_servers, "input", partitions=3)
+        yield running
+
+
+def test_a_commit_that_is_not_answered_is_asked_for_again(own: Broker, application: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishers, "SLICE_S", 1.0)
+    servers = own.bootstrap_servers
+    topic = new_topic(servers)
+    with publisher(config(servers), application, topic) as target:
+        barrier = Barrier(target)
+        barrier.commit(0, [rows(b"0")], [at(1)])
+        target.begin()
+        target.produce(rows(b"1"))
+        target.send_offsets([at(2)])
+        with hanging(own):
+            assert not target.commit()
+            assert not target.commit()
+        while not target.commit():
+            pass
+        first = target._producer.client
+        barrier.commit(2, [rows(b"2")], [at(3)])
+        assert target._producer.client is not first, "a commit in doubt is followed by a new producer"
+        second = target._producer.client
+        barrier.commit(3, [rows(b"3")], [at(4)])
+        assert target._producer.client is second
+    assert values(servers, topic) == [b"0", b"1", b"2", b"3"]
+    assert offset_of(servers, application) == (4, "m")
+
+
+def test_after_a_commit_in_doubt_it_gives_way_to_whoever_has_committed(
+    own: Broker, application: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishers, "SLICE_S", 0.5)
+    servers = own.bootstrap_servers
+    topic = new_topic(servers)
+    with publisher(config(servers), application, topic) as target:
+        target.begin()
+        target.produce(rows(b"0"))
+        target.send_offsets([at(1)])
+        with hanging(own):
+            assert not target.commit()
+        while not target.commit():
+            pass
+        with publisher(config(servers), application, topic) as other:
+            Barrier(other).commit(1, [rows(b"1")], [at(2)])
+        with pytest.raises(FencedError, match="another instance of the application has committed since"):
+            Barrier(target).commit(1, [rows(b"1")], [at(2)])
+    assert values(servers, topic) == [b"0", b"1"]
+
+
+def test_a_broker_that_dies_before_the_commit_and_comes_back(own: Broker, application: str) -> None:
+    servers = own.bootstrap_servers
+    topic = new_topic(servers)
+    with publisher(config(servers), application, topic) as target:
+        barrier = Barrier(target)
+        barrier.commit(0, [rows(b"0")], [at(1)])
+        own.kill()
+        back = threading.Timer(2, own.start)
+        back.start()
+        barrier.commit(1, [rows(b"1")], [at(2)])
+        back.join()
+        barrier.commit(2, [rows(b"2")], [at(3)])
+        target.check()
+    assert values(servers, topic) == [b"0", b"1", b"2"]
+    assert offset_of(servers, application) == (3, "m")
+
+
+def test_a_broker_that_hangs_for_longer_than_a_transaction_may_take(own: Broker, application: str) -> None:
+    servers = own.bootstrap_servers
+    topic = new_topic(servers)
+    with publisher(config(servers, transaction_timeout="2s"), application, topic) as target:
+        barrier = Barrier(target)
+        barrier.commit(0, [rows(b"0")], [at(1)])
+        own.pause()
+        back = threading.Timer(6, own.resume)
+        back.start()
+        barrier.commit(1, [rows(b"1"), rows(b"2")], [at(2)])
+        back.join()
+    assert values(servers, topic) == [b"0", b"1", b"2"]
+    assert offset_of(servers, application) == (2, "m")
+
+
+def test_a_broker_that_hangs_for_too_long_ends_the_application(
+    own: Broker, application: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishers, "SLICE_S", 1.0)
+    servers = own.bootstrap_servers
+    topic = new_topic(servers)
+    with publisher(config(servers, transaction_timeout="2s", broker_timeout="5s"), application, topic) as target:
+        barrier = Barrier(target)
+        barrier.commit(0, [rows(b"0")], [at(1)])
+        with hanging(own), pytest.raises(BrokerError):
+            barrier.commit(1, [rows(b"1")], [at(2)])
+    assert values(servers, topic) == [b"0"]
+
+
+def test_a_connection_lost_before_the_first_commit_is_not_guessed_about(own: Broker, application: str) -> None:
+    servers = own.bootstrap_servers
+    target = TransactionalPublisher(config(servers, transaction_timeout="2s"), application, application, [])
+    target.start()
+    with hanging(own), pytest.raises(CommitError, match="before the first commit; start again"):
+        Barrier(target).commit(0, [], [at(1)])
+    assert offset_of(servers, application) is None
+
+
+def test_an_idle_application_ends_when_the_brokers_are_gone_for_too_long(own: Broker, application: str) -> None:
+    settings = config(own.bootstrap_servers, broker_timeout="3s")
+    exactly_once = TransactionalPublisher(settings, application, application, [])
+    exactly_once.start()
+    at_least_once = AtLeastOncePublisher(settings, f"{application}-2", [])
+    Barrier(exactly_once).commit(0, [], [at(1)])
+    Barrier(at_least_once).commit(0, [], [at(1)])
+    exactly_once.check()
+    own.kill()
+    try:
+        for target in (exactly_once, at_least_once):
+            began = time.monotonic()
+            with pytest.raises(BrokerError, match="no broker has been in reach for"):
+                check_for(target, 20)
+            assert time.monotonic() - began < 15
+    finally:
+        own.start()
+
+
+def check_for(target: TransactionalPublisher | AtLeastOncePublisher, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        target.check()
+        time.sleep(0.1)
+
+
+def test_an_idle_application_goes_on_when_the_brokers_come_back(own: Broker, application: str) -> None:
+    servers = own.bootstrap_servers
+    topic = new_topic(servers)
+    with publisher(config(servers, broker_timeout="60s"), application, topic) as target:
+        Barrier(target).commit(0, [rows(b"0")], [at(1)])
+        own.kill()
+        check_for(target, 2)
+        own.start()
+        check_for(target, 3)
+        assert target._producer._out_of_reach_since is None
+        Barrier(target).commit(1, [rows(b"1")], [at(2)])
+    assert values(servers, topic) == [b"0", b"1"]
+
+
+def test_a_start_without_brokers_ends_in_time(application: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishers, "SLICE_S", 0.5)
+    settings = Config.load(environment={}, bootstrap_servers=f"127.0.0.1:{free_port()}", broker_timeout="2s")
+    began = time.monotonic()
+    with pytest.raises(BrokerError, match="transactions could not be initialised"):
+        TransactionalPublisher(settings, application, application, []).start()
+    assert 2 <= time.monotonic() - began < 10
+
+
+def test_at_least_once_waits_for_a_broker_that_hangs(own: Broker, application: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishers, "SLICE_S", 0.5)
+    servers = own.bootstrap_servers
+    topic = new_topic(servers)
+    target = AtLeastOncePublisher(config(servers, guarantee="at_least_once"), application, [topic])
+    Barrier(target).commit(0, [rows(b"0")], [at(1)])
+    target.begin()
+    target.produce(rows(b"1"))
+    target.send_offsets([at(2)])
+    with hanging(own):
+        assert not target.commit()
+    while not target.commit():
+        pass
+    target.close()
+    assert values(servers, topic) == [b"0", b"1"]
+    assert offset_of(servers, application) == (2, "m")
+
+
+VICTIM = """
+import sys
+from penstock.barrier import Barrier, SourceOffset
+from penstock.kafka.publishers import TransactionalPublisher
+from tests.jvm.kafka.publishing import config, rows
+servers, application, topic = sys.argv[1:]
+target = TransactionalPublisher(config(servers), application, application, [topic])
+target.start()
+barrier = Barrier(target)
+for epoch in range(5):
+    barrier.commit(epoch, [rows(b"%d-a" % epoch), rows(b"%d-b" % epoch)], [SourceOffset("input", 0, epoch + 1, str(epoch))])
+"""
+
+GIVING_UP = """
+import sys
+from penstock.barrier import Barrier, SourceOffset
+from penstock.errors import PenstockError
+from penstock.kafka.publishers import TransactionalPublisher
+from tests.jvm.kafka.publishing import config, rows
+servers, application, topic = sys.argv[1:]
+target = TransactionalPublisher(
+    config(servers, transaction_timeout="2s", broker_timeout="4s"), application, application, [topic]
+)
+target.start()
+barrier = Barrier(target)
+barrier.commit(0, [rows(b"0")], [SourceOffset("input", 0, 1, "m")])
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    barrier.commit(1, [rows(b"1")], [SourceOffset("input", 0, 2, "m")])
+except PenstockError as error:
+    sys.exit(error.exit_code)
+"""
+
+
+def test_a_process_that_gives_up_ends_with_its_own_exit_code(own: Broker, application: str) -> None:
+    servers = own.bootstrap_servers
+    topic = new_topic(servers)
+    process = subprocess.Popen(
+        [sys.executable, "-c", GIVING_UP, servers, application, topic],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    with hanging(own):
+        process.communicate("go on\n", timeout=60)
+    assert process.returncode == BrokerError.exit_code
+    assert values(servers, topic) == [b"0"]
+
+
+KILLED_AT = {
+    "kafka.before_init:1": 0,
+    "kafka.after_init:1": 0,
+    "barrier.before_begin:3": 2,
+    "barrier.after_begin:3": 2,
+    "barrier.mid_produce:5": 2,
+    "barrier.after_produce:3": 2,
+    "barrier.after_offsets:3": 2,
+    "barrier.before_commit:3": 2,
+    "barrier.after_commit:3": 3,
+}
+
+
+@pytest.mark.parametrize(("point", "epochs"), KILLED_AT.items())
+def test_a_process_that_is_killed_leaves_whole_epochs(
+    servers: str, application: str, point: str, epochs: int, tmp_path: Path
+) -> None:
+    topic = new_topic(servers)
+    faults = {"PENSTOCK_FAULT": f"{point}:kill", "PENSTOCK_FAULT_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", VICTIM, servers, application, topic]
+    died = subprocess.run(
+        command, env={**os.environ, **faults}, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert died.returncode == -9, died.stderr
+    assert (tmp_path / "fired").read_text().startswith(point.partition(":")[0])
+    with publisher(config(servers), application, topic) as successor:
+        assert offset_of(servers, application) == ((epochs, str(epochs - 1)) if epochs else None)
+        Barrier(successor).commit(9, [rows(b"9")], [at(9)])
+    assert values(servers, topic) == [b"%d-%s" % (epoch, half) for epoch in range(epochs) for half in (b"a", b"b")] + [b"9"]

@@ -1,0 +1,72 @@
+"""A broker that asks who is there: the same configuration lets librdkafka and Java in, whatever is in the password."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.broker import Broker
+from harness.processes import free_port, run_java
+from penstock.barrier import Barrier
+from penstock.config import Config
+from penstock.errors import PenstockError
+from penstock.kafka.clients import open_admin, spark_options
+from penstock.kafka.publishers import TransactionalPublisher
+from penstock.kafka.topics import InternalTopic, Topics
+from tests.jvm.kafka.publishing import rows
+
+pytestmark = pytest.mark.jvm
+
+PASSWORD = r"""q"uo\te;s required; 'x' = {y}"""
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[str]:
+    port = free_port()
+    escaped = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
+    users = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="{escaped}";'
+    broker = Broker()
+    broker._settings |= {
+        "listeners": f"DIRECT://127.0.0.1:{broker.port},CONTROLLER://127.0.0.1:{broker.controller_port},SASL://127.0.0.1:{port}",
+        "advertised.listeners": f"DIRECT://127.0.0.1:{broker.port},SASL://127.0.0.1:{port}",
+        "listener.security.protocol.map": "DIRECT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl.plain.sasl.jaas.config": users.replace("\\", "\\\\"),  # a properties file has escapes of its own
+    }
+    with broker:
+        yield f"127.0.0.1:{port}"
+
+
+def config(servers: str, password: str = PASSWORD) -> Config:
+    login = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.username": "ann", "sasl.password": password}
+    return Config.load(environment={}, bootstrap_servers=servers, kafka=login, broker_timeout="5s")
+
+
+def test_librdkafka_gets_in(guarded: str) -> None:
+    Topics(open_admin(config(guarded)), 20_000).ensure([InternalTopic("written", 1)], -1)
+    target = TransactionalPublisher(config(guarded), "app", "app", ["written"])
+    target.start()
+    Barrier(target).commit(0, [rows(b"v")], [])
+    target.close()
+
+
+def test_java_gets_in_with_the_translated_login(guarded: str, tmp_path: Path) -> None:
+    options = {name.removeprefix("kafka."): value for name, value in spark_options(config(guarded)).items()}
+    properties = tmp_path / "client.properties"
+    properties.write_text("".join(f"{name}={_escaped(value)}\n" for name, value in options.items()), encoding="utf-8")
+    command = ["--bootstrap-server", guarded, "--command-config", str(properties), "--list"]
+    Topics(open_admin(config(guarded)), 20_000).ensure([InternalTopic("seen-by-java", 1)], -1)
+    assert "seen-by-java" in run_java("org.apache.kafka.tools.TopicCommand", *command)
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\")
+
+
+def test_a_wrong_password_is_refused_and_not_shown(guarded: str, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(PenstockError) as error:
+        TransactionalPublisher(config(guarded, "c4n4ry"), "app", "app", []).start()
+    assert error.value.exit_code in {2, 22}
+    assert "c4n4ry" not in str(error.value) + caplog.text

@@ -1,0 +1,149 @@
+"""Topics and offsets as a real broker tells them."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from harness import topics
+from harness.processes import free_port, wait_until
+from penstock.config import Config
+from penstock.errors import BrokerError, ConfigError, TopicError
+from penstock.kafka.clients import consumer_settings, open_admin, open_consumer
+from penstock.kafka.offsets import committed, read_committed, refuse_members
+from penstock.kafka.topics import InternalTopic, Topics
+from tests.jvm.kafka.publishing import at, config, new_topic, offset_of, publisher, rows, wait_until_settled
+
+pytestmark = pytest.mark.jvm
+
+
+@pytest.fixture
+def asked(admin: AdminClient) -> Topics:
+    return Topics(admin, 20_000)
+
+
+def internal(partitions: int = 4, **settings: str) -> InternalTopic:
+    return InternalTopic(f"app-{uuid4().hex[:8]}-changelog", partitions, settings)
+
+
+def test_describes_those_that_exist(asked: Topics, servers: str) -> None:
+    name = new_topic(servers, partitions=3, max_message_bytes="2000")
+    found = asked.describe([name, "no-such-topic"])
+    assert list(found) == [name]
+    assert (found[name].name, found[name].partitions, found[name].max_message_bytes) == (name, 3, 2_000)
+    assert found[name].topic_id
+    assert found[name] == asked.describe([name])[name]
+    assert asked.describe([]) == {}
+    assert name in asked.names()
+
+
+def test_a_topic_that_is_created_again_has_another_id(asked: Topics, admin: AdminClient, servers: str) -> None:
+    name = new_topic(servers)
+    before = asked.describe([name])[name].topic_id
+    admin.delete_topics([name])[name].result()
+    wait_until("it is gone", lambda: not asked.describe([name]), 20)
+    topics.create(servers, name)
+    assert asked.describe([name])[name].topic_id != before
+
+
+def test_creates_internal_topics_once(asked: Topics) -> None:
+    wanted = InternalTopic(f"app-{uuid4().hex[:8]}-changelog", 4, {"cleanup.policy": "compact,delete", "retention.ms": "5000"})
+    created = asked.ensure([wanted], -1)[wanted.name]
+    assert (created.partitions, created.config["cleanup.policy"]) == (4, "compact,delete")
+    assert created.config["retention.ms"] == "5000"
+    assert asked.ensure([wanted], -1)[wanted.name] == created
+    assert asked.ensure([], -1) == {}
+
+
+def test_refuses_internal_topics_that_are_not_what_they_must_be(asked: Topics) -> None:
+    name = f"app-{uuid4().hex[:8]}-changelog"
+    asked.ensure([InternalTopic(name, 4, {"cleanup.policy": "compact"})], 1)
+    with pytest.raises(TopicError, match=rf"'{name}' has 4 partitions and needs 8: .*; set shards to 4, or reset"):
+        asked.ensure([InternalTopic(name, 8, {"cleanup.policy": "compact"})], 1)
+    with pytest.raises(TopicError, match=r"cleanup.policy 'compact' and needs 'compact,delete'; change it there"):
+        asked.ensure([InternalTopic(name, 4, {"cleanup.policy": "compact,delete"})], 1)
+
+
+def test_says_why_a_topic_cannot_be_created(asked: Topics) -> None:
+    with pytest.raises(TopicError, match=r"could not be created: .*eplication"):
+        asked.ensure([internal()], 3)
+    with pytest.raises(TopicError, match="'not/a/name' could not be described: Broker: Invalid topic"):
+        asked.ensure([InternalTopic("not/a/name", 1)], 1)
+
+
+def test_ends_count_control_records_but_not_open_transactions(
+    asked: Topics, admin: AdminClient, servers: str, application: str
+) -> None:
+    name = new_topic(servers, partitions=3)
+    places = [(name, number) for number in range(3)]
+    assert asked.end_offsets(places) == dict.fromkeys(places, 0)
+    with publisher(config(servers), application, name) as target:
+        target.begin()
+        target.produce(rows(*[{**rows(b"v").to_pylist()[0], "partition": 1}] * 2))
+        target.send_offsets([])
+        assert target.commit()
+        wait_until_settled(servers, name)
+        assert asked.end_offsets(places) == {places[0]: 0, places[1]: 3, places[2]: 0}
+        target.begin()
+        target.produce(rows({**rows(b"open").to_pylist()[0], "partition": 1}))
+        target._producer.client.flush()
+        assert asked.end_offsets(places)[places[1]] == 3
+        target.abort()
+    wait_until_settled(servers, name)
+    assert asked.end_offsets(places)[places[1]] == 5
+    assert asked.begin_offsets(places) == dict.fromkeys(places, 0)
+    admin.delete_records([TopicPartition(name, 1, 2)])[TopicPartition(name, 1)].result()
+    assert asked.begin_offsets(places)[places[1]] == 2
+    assert asked.end_offsets([]) == {}
+
+
+def test_many_new_partitions_are_asked_for_until_they_have_leaders(asked: Topics) -> None:
+    wanted = internal(partitions=64)
+    asked.ensure([wanted], -1)
+    assert len(asked.end_offsets([(wanted.name, number) for number in range(64)])) == 64
+
+
+def test_brokers_that_are_not_there_are_an_error() -> None:
+    nowhere = Config.load(environment={}, bootstrap_servers=f"127.0.0.1:{free_port()}")
+    with pytest.raises(BrokerError, match="'topic' could not be described"):
+        Topics(open_admin(nowhere), 1_000).describe(["topic"])
+    with pytest.raises(BrokerError, match="committed offsets could not be read"):
+        read_committed(consumer_settings(nowhere, "app"), [("input", 0)], 1_000)
+
+
+def test_offsets_that_are_still_being_decided_are_waited_for(servers: str, application: str) -> None:
+    consumer = open_consumer(consumer_settings(config(servers), application))
+    assert committed(consumer, [], 1_000) == {}
+    with publisher(config(servers), application) as target:
+        target.begin()
+        target.send_offsets([at(1, "first")])
+        assert target.commit()
+        assert offset_of(servers, application) == (1, "first")
+        target.begin()
+        target.send_offsets([at(2, "second")])
+        with pytest.raises(BrokerError):
+            committed(consumer, [("input", 0)], 1_000)
+        target.abort()
+        assert committed(consumer, [("input", 0), ("input", 1)], 20_000) == {("input", 0): (1, "first"), ("input", 1): None}
+    consumer.close()
+
+
+def test_a_group_with_members_is_refused(servers: str, admin: AdminClient, application: str) -> None:
+    refuse_members(admin, application, 20_000)
+    member = Consumer({"bootstrap.servers": servers, "group.id": application, "client.id": "intruder"})
+    member.subscribe(["input"])
+
+    def has_joined() -> bool:
+        member.poll(0.1)
+        return bool(member.assignment())
+
+    wait_until("the member has joined", has_joined, 30)
+    with pytest.raises(
+        ConfigError, match=rf"group '{application}' has members \(intruder at .*\): they use the application's id"
+    ):
+        refuse_members(admin, application, 20_000)
+    member.close()
+    refuse_members(admin, application, 20_000)

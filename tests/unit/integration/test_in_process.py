@@ -1,0 +1,43 @@
+"""Every scenario in epochs, in one process: the same as in the test driver, whatever the size of epochs and number of lanes."""
+
+from __future__ import annotations
+
+import pytest
+
+from integration.compare import differences
+from integration.cut import Cut
+from integration.hosts import driver, in_process
+from integration.scenario import Scenario
+from integration.scenarios import BY_NAME, SCENARIOS
+
+CUTS = (Cut(11, 2), Cut(31, 5), Cut(1000, 3))
+RECORDS = 60
+
+
+@pytest.mark.parametrize("caching", [False, True], ids=["plain", "cached"])
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.slug)
+def test_epochs_and_lanes_make_no_difference(scenario: Scenario, caching: bool) -> None:
+    cut = CUTS[SCENARIOS.index(scenario) % len(CUTS)]
+    phases = scenario.phases(1, RECORDS)
+    expected = driver.run(scenario, phases, caching)
+    actual = in_process.run(scenario, phases, caching, cut)
+    assert not [str(difference) for difference in differences(scenario, str(cut), caching, expected, actual)]
+    assert any(expected.outputs.values())
+
+
+@pytest.mark.parametrize("name", ["counts of counts", "own event times", "foreign-key joins, a turn at a time"])
+def test_epochs_of_one_make_no_difference(name: str) -> None:
+    scenario = BY_NAME[name]
+    phases = scenario.phases(3, 30)
+    expected = driver.run(scenario, phases, caching=True)
+    actual = in_process.run(scenario, phases, True, Cut(1, 2))
+    assert not differences(scenario, "one by one", True, expected, actual)
+
+
+@pytest.mark.parametrize("name", ["five exchanges", "final results", "foreign-key joins", "wall-clock punctuator"])
+def test_an_epoch_that_runs_twice_gives_the_same_twice(name: str) -> None:
+    scenario = BY_NAME[name]
+    phases = scenario.phases(2, RECORDS)
+    expected = driver.run(scenario, phases, caching=False)
+    actual = in_process.run(scenario, phases, False, Cut(20, 3), is_retried=True)
+    assert not differences(scenario, "twice", False, expected, actual)

@@ -1,0 +1,101 @@
+"""When a changelog partition has been read to its end; the client itself is tried on a real broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from penstock.errors import BrokerError, StateError
+from penstock.kafka.changelog import _rows, read
+
+
+@dataclass
+class Told:
+    """A message as the client hands it over."""
+
+    at: int | None
+    of: tuple[str, int] | None = ("log", 0)
+    told_key: bytes | None = b"k"
+    told_value: bytes | None = b"v"
+    code: int | None = None
+    retriable: bool = False
+
+    def topic(self) -> str | None:
+        return self.of[0] if self.of else None
+
+    def partition(self) -> int | None:
+        return self.of[1] if self.of else None
+
+    def offset(self) -> int | None:
+        return self.at
+
+    def key(self) -> bytes | None:
+        return self.told_key
+
+    def value(self) -> bytes | None:
+        return self.told_value
+
+    def error(self) -> KafkaError | None:
+        return None if self.code is None else KafkaError(self.code, retriable=self.retriable)
+
+
+def eof(at: int) -> Told:
+    return Told(at, code=KafkaError._PARTITION_EOF)
+
+
+def rows(messages: list[Told], ends: dict[tuple[str, int], int]) -> tuple[list[Any], dict[tuple[str, int], int]]:
+    left = dict(ends)
+    return list(_rows(messages, left)), left  # type: ignore[arg-type]
+
+
+END = {("log", 0): 5}
+
+
+@pytest.mark.parametrize(
+    ("messages", "is_done"),
+    [
+        ([], False),
+        ([Told(3)], False),
+        ([Told(4)], True),  # the last offset is a record
+        ([Told(2), eof(5)], True),  # then control records only
+        ([eof(5)], True),
+        ([eof(7)], True),  # somebody has gone on writing
+        ([eof(4)], False),  # an end that is not ours yet
+        ([Told(2), Told(6)], True),  # the next record lies behind the end
+    ],
+)
+def test_a_partition_is_done_at_its_end(messages: list[Told], is_done: bool) -> None:
+    assert (rows(messages, END)[1] == {}) == is_done
+
+
+def test_rows_come_by_partition_in_order_and_none_from_behind_the_end() -> None:
+    other = ("other", 1)
+    messages = [Told(0, told_value=b"1"), Told(7, other), Told(2, told_value=None), Told(9, other), Told(8, other), Told(5)]
+    found, left = rows(messages, {**END, other: 9})
+    assert found == [("log", 0, [b"k", b"k"], [b"1", None]), ("other", 1, [b"k"], [b"v"])]
+    assert left == {}
+
+
+def test_a_row_without_a_key_is_not_ours() -> None:
+    with pytest.raises(StateError, match="log-0 at offset 1: a changelog row without a key"):
+        rows([Told(1, told_key=None)], END)
+
+
+@pytest.mark.parametrize("code", [KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE])
+def test_a_position_that_is_gone_means_to_start_over(code: int) -> None:
+    with pytest.raises(StateError, match="log-0: the changelog no longer has the offset to go on from; rebuild"):
+        rows([Told(1, code=code)], END)
+
+
+def test_errors_that_pass_are_waited_out_and_others_raised() -> None:
+    assert rows([Told(None, None, code=KafkaError._TRANSPORT, retriable=True), Told(None, None)], END) == ([], END)
+    with pytest.raises(BrokerError, match="changelogs could not be read"):
+        rows([Told(None, None, code=KafkaError._ALL_BROKERS_DOWN)], END)
+
+
+def test_nothing_to_read_needs_no_broker() -> None:
+    assert not list(read({}, {("log", 0): 5}, END, 1_000))
+    assert not list(read({}, {}, {("log", 0): 0}, 1_000))

@@ -1,0 +1,99 @@
+"""Rows become the arguments of `produce`; nothing is sent, for there is no broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError
+
+from penstock.epochs.wire import OUT
+from penstock.errors import BrokerError, ConfigError, TopicError
+from penstock.kafka.producer import RowProducer
+
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}
+
+
+@pytest.fixture
+def producer() -> RowProducer:
+    return RowProducer(NOWHERE, ["zero", "one"], 5_000, lambda: clock[0])
+
+
+clock = [0.0]
+
+
+def row(value: bytes | None = b"v", **columns: Any) -> dict[str, Any]:
+    given = {"kind": 1, "name": 0, "topic": None, "partition": None, "timestamp": 5, "key": b"k", "headers": None}
+    return {**given, "value": value, **columns}
+
+
+def arguments(producer: RowProducer, *rows: dict[str, Any]) -> list[tuple[Any, ...]]:
+    return list(producer._arguments(pa.RecordBatch.from_pylist(list(rows), schema=OUT)))
+
+
+def test_rows_of_one_topic(producer: RowProducer) -> None:
+    assert arguments(producer, row(name=1), row(None, name=1, key=None, partition=3)) == [
+        ("one", b"v", b"k", -1, None, None, 5),
+        ("one", None, None, 3, None, None, 5),
+    ]
+
+
+def test_rows_of_several_topics(producer: RowProducer) -> None:
+    found = arguments(producer, row(name=1), row(), row(name=-1, topic="other"))
+    assert [topic for topic, *_ in found] == ["one", "zero", "other"]
+    assert [topic for topic, *_ in arguments(producer, row(name=1), row())] == ["one", "zero"]
+
+
+def test_a_timestamp_of_zero_would_be_now(producer: RowProducer) -> None:
+    assert [found[6] for found in arguments(producer, row(timestamp=0), row(timestamp=-1), row(timestamp=9))] == [1, -1, 9]
+
+
+def test_headers_are_pairs(producer: RowProducer) -> None:
+    headers = [{"name": "h", "value": b"1"}, {"name": "h", "value": None}]
+    rows = [row(), row(headers=headers), row(), row(headers=[]), row(headers=headers[1:])]
+    pairs = [[], [("h", b"1"), ("h", None)], [], [], [("h", None)]]
+    assert [found[7] for found in arguments(producer, *rows)] == pairs
+    sliced = pa.RecordBatch.from_pylist(rows, schema=OUT).slice(2)
+    assert [found[7] for found in producer._arguments(sliced)] == pairs[2:]
+
+
+def test_no_rows(producer: RowProducer) -> None:
+    assert arguments(producer) == []
+
+
+def test_only_the_first_record_that_was_not_delivered_is_named(producer: RowProducer) -> None:
+    class Sent:
+        def __init__(self, topic: str) -> None:
+            self.topic = lambda: topic
+
+    assert producer.delivery_failure() is None
+    producer._on_delivery(None, Sent("fine"))  # type: ignore[arg-type]
+    assert producer.delivery_failure() is None
+    for topic in ("first", "second"):
+        producer._on_delivery(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), Sent(topic))  # type: ignore[arg-type]
+    error = producer.delivery_failure()
+    assert isinstance(error, TopicError)
+    assert str(error).startswith("topic 'first' (2 record(s) not delivered)")
+    producer.begin()
+    assert producer.delivery_failure() is None
+
+
+def test_brokers_that_are_gone_for_too_long_are_an_error(producer: RowProducer, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock[0] = 100.0
+    producer.check()
+    producer._on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert producer.had_trouble
+    monkeypatch.setattr("penstock.kafka.producer._PROBE_S", 0.01)
+    clock[0] = 104.0
+    producer.check()
+    clock[0] = 105.0
+    with pytest.raises(BrokerError, match="no broker has been in reach for 5 s"):
+        producer.check()
+    producer.is_in_reach()
+    producer.check()
+
+
+def test_settings_that_make_no_client_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"Invalid value for configuration property .socket.timeout.ms."):
+        RowProducer({**NOWHERE, "socket.timeout.ms": "soon"}, [], 5_000)

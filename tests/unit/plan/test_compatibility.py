@@ -1,0 +1,175 @@
+"""Whether committed state can be used under another topology, and what is said if it cannot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock import Store, StreamsBuilder, Topology, key_value_store, session, tumbling, window_store
+from penstock.plan import TopologyFacts, decode_facts, encode_facts, facts, incompatibilities
+from penstock.serdes import Int64, Json, Serde, SessionWindowed, String, TimeWindowed
+from penstock.state import StoreKind, StoreSpec
+
+
+def facts_of(declare: Callable[[StreamsBuilder], Any]) -> TopologyFacts:
+    builder = StreamsBuilder()
+    declare(builder)
+    return facts(builder.build(), "fingerprint")
+
+
+def counts(builder: StreamsBuilder) -> None:
+    builder.stream("in", value=str).group_by_key().count(store="s")
+
+
+def changed(before: StoreSpec, **changes: Any) -> list[str]:
+    """What is said when a store of that name has changed."""
+    return incompatibilities(_facts(before), _facts(replace(before, **changes)))
+
+
+def _facts(spec: StoreSpec) -> TopologyFacts:
+    return facts(Topology().add_state_store(spec), "fingerprint")
+
+
+TABLE = StoreSpec("s", StoreKind.TIMESTAMPED, key=String(), value=Int64())
+WINDOWS = StoreSpec("s", StoreKind.WINDOW, key=String(), value=Int64(), retention_ms=9_000, window_size_ms=1_000)
+
+
+class TestGrowth:
+    def test_the_same_topology_fits(self) -> None:
+        assert incompatibilities(facts_of(counts), facts_of(counts)) == []
+
+    def test_stores_may_come_and_go(self) -> None:
+        def more(builder: StreamsBuilder) -> None:
+            counts(builder)
+            builder.stream("other", value=str).group_by_key().count(store="t")
+
+        assert incompatibilities(facts_of(counts), facts_of(more)) == []
+        assert incompatibilities(facts_of(more), facts_of(counts)) == []
+
+    def test_what_no_changelog_depends_on_may_change(self) -> None:
+        assert changed(TABLE, cached=True) == []
+        assert changed(TABLE, changelog_config=(("retention.ms", "1"),)) == []
+        assert changed(replace(TABLE, ttl_ms=5), ttl_ms=6) == []
+
+    def test_global_stores_have_their_topic_instead(self) -> None:
+        before = facts_of(lambda builder: builder.global_table("in", value=str, store="g"))
+        after = facts_of(lambda builder: builder.global_table("in", value=int, store="g"))
+        assert before.stores == {}
+        assert incompatibilities(before, after) == []
+
+
+class TestChanges:
+    @pytest.mark.parametrize(
+        ("before", "changes", "said"),
+        [
+            (TABLE, {"value": String()}, "value was Int64() and is String()"),
+            (TABLE, {"key": Json()}, "key was String() and is Json()"),
+            (TABLE, {"ttl_ms": 1_000}, "ttl was none and is with a TTL"),
+            (TABLE, {"kind": StoreKind.KEY_VALUE}, "kind was timestamped and is key_value"),
+            (WINDOWS, {"retention_ms": 8_000}, "retention was 9000 ms and is 8000 ms"),
+            (WINDOWS, {"window_size_ms": 2_000}, "window was 1000 ms and is 2000 ms"),
+            (WINDOWS, {"segment_interval_ms": 100_000}, "segments was none and is 100000 ms"),
+            (WINDOWS, {"retain_duplicates": True}, "duplicates was none and is True"),
+            (WINDOWS, {"time_ordered": True}, "order was none and is by time"),
+        ],
+    )
+    def test_a_layout_that_changed_is_named(self, before: StoreSpec, changes: dict[str, Any], said: str) -> None:
+        assert changed(before, **changes) == [f"store 's': {said}"]
+
+    def test_all_that_changed_in_a_store_is_one_line(self) -> None:
+        [line] = changed(WINDOWS, kind=StoreKind.TIMESTAMPED_WINDOW, window_size_ms=2_000)
+        assert line == "store 's': kind was window and is timestamped_window; window was 1000 ms and is 2000 ms"
+
+    def test_every_store_that_changed_has_a_line(self) -> None:
+        def two(kind: Any) -> Callable[[StreamsBuilder], None]:
+            def declare(builder: StreamsBuilder) -> None:
+                for name in ("a", "b"):
+                    builder.table(name, value=kind, store=name)
+
+            return declare
+
+        lines = incompatibilities(facts_of(two(str)), facts_of(two(int)))
+        assert [line.split(":")[0] for line in lines] == ["store 'a'", "store 'b'"]
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            (tumbling("1s", grace="0s"), tumbling("2s", grace="0s")),
+            (tumbling("1s", grace="0s"), tumbling("1s", grace="5h")),
+            (tumbling("1s", grace="0s"), session("1s", grace="0s")),
+        ],
+    )
+    def test_other_windows_are_another_store(self, before: Any, after: Any) -> None:
+        def windowed(windows: Any) -> Callable[[StreamsBuilder], Any]:
+            return lambda builder: builder.stream("in", value=str).group_by_key().windowed_by(windows).count(store="s")
+
+        assert incompatibilities(facts_of(windowed(before)), facts_of(windowed(after)))
+
+    def test_a_windowed_key_of_another_size_is_another_key(self) -> None:
+        sizes = [replace(TABLE, key=TimeWindowed(String(), size)) for size in (1_000, 2_000)]
+        assert incompatibilities(*map(_facts, sizes))
+        assert incompatibilities(_facts(sizes[0]), _facts(replace(TABLE, key=SessionWindowed(String()))))
+
+
+class Own(Serde[Any]):
+    """A serde of a user's, with a function and a secret of its own."""
+
+    def __init__(self, dumps: Callable[[Any], bytes], secret: str = "") -> None:
+        self.dumps = dumps
+        self.secret = secret
+
+    def serialize(self, value: Any, /) -> bytes:
+        return self.dumps(value)
+
+    def deserialize(self, data: bytes, /) -> Any:
+        return data
+
+
+class TestOwnSerdes:
+    @pytest.mark.parametrize("wrapped", [lambda serde: serde, lambda serde: TimeWindowed(serde, 1_000)])
+    def test_a_serde_is_the_same_one_in_another_process(self, wrapped: Callable[[Serde[Any]], Serde[Any]]) -> None:
+        before, after = (replace(TABLE, key=wrapped(Own(lambda value: b"")), value=Own(lambda value: b"")) for _ in range(2))
+        assert incompatibilities(_facts(before), _facts(after)) == []
+
+    def test_what_it_keeps_to_itself_is_not_written_into_a_topic(self) -> None:
+        assert b"hunter2" not in encode_facts(_facts(replace(TABLE, value=Own(bytes, "hunter2"))))
+
+    def test_another_class_is_another_serde(self) -> None:
+        assert changed(TABLE, value=Own(bytes)) == ["store 's': value was Int64() and is Own"]
+
+
+class TestWritten:
+    def test_facts_are_read_as_they_were_written(self) -> None:
+        def declare(builder: StreamsBuilder) -> None:
+            counts(builder)
+            builder.add_state_store(key_value_store("own", key=bytes, value=str))
+            builder.add_state_store(window_store("w", retention="1h", window_size="1m", key=bytes, value=str))
+            builder.table("other", value=int, store=Store("t", history="1h"))
+
+        found = facts_of(declare)
+        assert decode_facts(encode_facts(found)) == found
+        assert set(found.stores) == {"s", "own", "w", "t"}
+        assert found.sources == ["in", "other"]
+
+    def test_a_source_by_pattern_is_its_pattern(self) -> None:
+        assert facts_of(lambda builder: builder.stream(re.compile("in-.*")).to("out")).sources == ["in-.*"]
+
+    def test_exchanges_are_no_sources(self) -> None:
+        def declare(builder: StreamsBuilder) -> None:
+            builder.stream("in", value=str).select_key(lambda key, value: value).group_by_key().count(store="s")
+
+        assert facts_of(declare).sources == ["in"]
+
+    def test_what_a_later_version_has_written_is_readable(self) -> None:
+        written = encode_facts(facts_of(counts))
+        grown = written[:-1] + b',"more":1}'
+        assert decode_facts(grown) == facts_of(counts)
+
+    def test_what_is_none_is_refused(self) -> None:
+        with pytest.raises(msgspec.DecodeError):
+            decode_facts(b"not facts")

@@ -1,0 +1,397 @@
+"""The epochs of a running application, over jobs and a publisher that only note what is asked of them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock import StreamsBuilder
+from penstock.barrier import Barrier, CommitMetadata, SourceOffset
+from penstock.epochs.program import Epoch
+from penstock.epochs.wire import OUT, Control, Kind, control_row, out_rows
+from penstock.errors import BrokerError, CommitError, ProcessingError, StateError
+from penstock.running import epochs as epochs_module
+from penstock.running.epochs import KEEP_ALIVE_S, MARK_EVERY_S, Epochs, Partition, Progress
+from penstock.state import Mark
+from tests.unit.epochs.application import program_of
+
+A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
+START = Progress(4, {A0: 10, A1: 20, B0: 30}, {A0: 500})
+
+
+class Clock:
+    """The wall clock and the monotonic one, moved by hand; stands for the module `time`."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(epochs_module, "time", clock)
+    return clock
+
+
+class Noted:
+    """Jobs and a publisher in one: what was run, and what was published by it."""
+
+    def __init__(self) -> None:
+        self.epochs: list[Epoch] = []
+        self.small: list[bool | None] = []
+        self.limits: list[Mapping[Partition, int]] = []
+        self.calls: list[str] = []
+        self.offsets: list[list[SourceOffset]] = []
+        self.published: list[list[dict[str, Any]]] = []
+        self.controls: list[Control] = []
+        self.failure: Exception | None = None
+        self.commit_failure: Exception | None = None
+        self.during: Callable[[], None] = lambda: None
+
+    def run(self, frame: Any, epoch: Epoch, is_small: bool, limits: Mapping[Partition, int]) -> pa.Table:
+        self.limits.append(limits)
+        return self._job(epoch, is_small)
+
+    def tick(self, epoch: Epoch) -> pa.Table:
+        return self._job(epoch, None)
+
+    def _job(self, epoch: Epoch, is_small: bool | None) -> pa.Table:
+        self.epochs.append(epoch)
+        self.small.append(is_small)
+        self.during()
+        if self.failure is not None:
+            raise self.failure
+        told = [control_row(control, 0).select(OUT.names) for control in self.controls]
+        return pa.concat_tables([out_rows(Kind.SINK, 2, 0, 0, b"epoch", b"%d" % epoch.number), *told])
+
+    def begin(self) -> None:
+        self.calls.append("begin")
+        self.published.append([])
+
+    def produce(self, rows: pa.RecordBatch) -> None:
+        self.published[-1] += rows.to_pylist()
+
+    def send_offsets(self, offsets: Sequence[SourceOffset]) -> None:
+        self.offsets.append(list(offsets))
+
+    def commit(self) -> bool:
+        if self.commit_failure is not None:
+            raise self.commit_failure
+        self.calls.append("commit")
+        return True
+
+    def abort(self) -> None:
+        self.calls.append("abort")
+
+
+@pytest.fixture
+def noted() -> Noted:
+    return Noted()
+
+
+def epochs_of(noted: Noted, **options: Any) -> Epochs:
+    builder = StreamsBuilder()
+    builder.stream("a", value=str).group_by_key().count(store="counts").to_stream().to("out", value=int)
+    defaults: dict[str, Any] = {
+        "small": 5,
+        "partitions": {"out": 3},
+        "topic_ids": {"a": "id-a"},
+        "changelog_ends": dict,
+    }
+    start = options.pop("start", START)
+    return Epochs(program_of(builder.build()), noted, Barrier(noted), start, **{**defaults, **options})
+
+
+def ends(a0: int = 10, a1: int = 20, b0: int = 30) -> dict[Partition, int]:
+    return {A0: a0, A1: a1, B0: b0}
+
+
+class TestOffsets:
+    def test_every_partition_is_committed_every_time(self, noted: Noted) -> None:
+        epochs = epochs_of(noted)
+        epochs.on_batch(None, ends(a0=13))
+        epochs.on_batch(None, ends(a0=13, b0=31))
+        committed = [[(place.topic, place.partition, place.offset) for place in sent] for sent in noted.offsets]
+        assert committed == [
+            [("a", 0, 13), ("a", 1, 20), ("b", 0, 30)],
+            [("a", 0, 13), ("a", 1, 20), ("b", 0, 31)],
+        ]
+        assert epochs.progress == Progress(6, ends(a0=13, b0=31), {A0: 500})
+
+    def test_their_metadata_says_all_that_a_start_has_to_know(self, noted: Noted) -> None:
+        epochs = epochs_of(noted)
+        noted.controls = [Control({0: 700}), Control({2: 9})]
+        epochs.on_batch(None, ends(a0=11))
+        program = epochs._program
+        told = {(sent.topic, sent.partition): CommitMetadata.decode(sent.metadata) for sent in noted.offsets[0]}
+        common = {"epoch": 5, "incarnation": "one", "fingerprint": program.plan.fingerprint, "lanes": 2, "shards": 8}
+        assert told == {
+            A0: CommitMetadata(**common, high_time=700, topic_id="id-a"),  # type: ignore[arg-type]
+            A1: CommitMetadata(**common, high_time=-1, topic_id="id-a"),  # type: ignore[arg-type]
+            B0: CommitMetadata(**common, high_time=9, topic_id=None),  # type: ignore[arg-type]
+        }
+
+    def test_a_tick_commits_them_where_they_are(self, noted: Noted, clock: Clock) -> None:
+        epochs = epochs_of(noted)
+        clock.now += KEEP_ALIVE_S + 1
+        epochs.tick()
+        assert [(sent.topic, sent.partition, sent.offset) for sent in noted.offsets[0]] == [
+            ("a", 0, 10),
+            ("a", 1, 20),
+            ("b", 0, 30),
+        ]
+
+    def test_spark_may_not_go_on_from_somewhere_else(self, noted: Noted) -> None:
+        epochs = epochs_of(noted)
+        epochs.on_batch(None, ends(a0=11))
+        epochs.progress = Progress(9, ends(a0=12), {})
+        with pytest.raises(StateError, match="Spark goes on from other offsets than those that are committed"):
+            epochs.on_batch(None, ends(a0=13))
+        assert len(noted.epochs) == 1
+
+
+class TestEpochs:
+    def test_an_epoch_is_told_where_the_application_stands(self, noted: Noted, clock: Clock) -> None:
+        epochs = epochs_of(noted)
+        noted.controls = [Control({1: 60}), Control({1: 50, 0: 400})]
+        epochs.on_batch(None, ends(a0=11))
+        clock.now = 2_000.5
+        epochs.on_batch(None, ends(a0=12))
+        first, second = noted.epochs
+        assert (first.number, first.committed, first.wall_clock) == (5, 4, 1_000_000)
+        assert (second.number, second.committed, second.wall_clock) == (6, 5, 2_000_500)
+        assert first.origins == second.origins == (A0, A1, B0)
+        assert (first.high_times, second.high_times) == ((500, -1, -1), (500, 60, -1))
+        assert first.partitions == {"out": 3}
+
+    @pytest.mark.parametrize(("moved", "is_small"), [(5, True), (6, False)])
+    def test_a_small_epoch_is_told_by_what_has_moved_over_all_partitions(self, noted: Noted, moved: int, is_small: bool) -> None:
+        epochs_of(noted).on_batch(None, ends(a0=12, b0=30 + moved - 2))
+        assert noted.small == [is_small]
+
+    def test_rows_go_out_without_what_is_for_the_driver(self, noted: Noted) -> None:
+        noted.controls = [Control(), Control({0: 1})]
+        epochs_of(noted).on_batch(None, ends(a0=11))
+        assert [(row["kind"], row["value"]) for row in noted.published[0]] == [(Kind.SINK, b"5")]
+
+    def test_every_batch_is_checked_before_the_transaction_begins(self, noted: Noted) -> None:
+        checked: list[list[str]] = []
+
+        def check(rows: pa.RecordBatch) -> pa.RecordBatch:
+            checked.append(list(noted.calls))
+            return rows.slice(0, 0)
+
+        epochs_of(noted, check=check).on_batch(None, ends(a0=11))
+        assert checked == [[]]
+        assert noted.published == [[]]
+
+    def test_first_rows_go_with_the_first_epoch_only(self, noted: Noted) -> None:
+        epochs = epochs_of(noted, first_rows=out_rows(Kind.CHANGELOG, 0, 0, 0, b"topology", b"facts"))
+        epochs.on_batch(None, ends(a0=11))
+        epochs.on_batch(None, ends(a0=12))
+        assert [[row["key"] for row in rows] for rows in noted.published] == [[b"topology", b"epoch"], [b"epoch"]]
+
+    def test_global_tables_are_read_before_the_epoch_begins(self, noted: Noted, clock: Clock) -> None:
+        before: list[int] = []
+        epochs = epochs_of(noted, before_epoch=lambda: before.append(len(noted.epochs)))
+        epochs.on_batch(None, ends(a0=11))
+        clock.now += KEEP_ALIVE_S + 1
+        epochs.tick()
+        assert before == [0, 1]
+
+    def test_drops_are_logged(self, noted: Noted, caplog: pytest.LogCaptureFixture) -> None:
+        noted.controls = [Control(dropped=[("node", "late", 3)])]
+        with caplog.at_level(logging.INFO):
+            epochs_of(noted).on_batch(None, ends(a0=11))
+        assert "node dropped 3 records: late" in caplog.text
+
+
+class TestFailures:
+    def test_a_job_that_fails_leaves_everything_as_it_was(self, noted: Noted) -> None:
+        epochs = epochs_of(noted)
+        noted.failure = ProcessingError("bad record")
+        with pytest.raises(ProcessingError):
+            epochs.on_batch(None, ends(a0=11))
+        assert (epochs.progress, noted.calls) == (START, [])
+        noted.failure = None
+        epochs.on_batch(None, ends(a0=11))
+        assert [epoch.number for epoch in noted.epochs] == [5, 5]
+        assert epochs.progress.epoch == 5
+
+    @pytest.mark.parametrize("failure", [CommitError("aborted"), BrokerError("out of reach")])
+    def test_a_commit_that_fails_is_no_progress(self, noted: Noted, failure: Exception) -> None:
+        epochs = epochs_of(noted, first_rows=out_rows(Kind.CHANGELOG, 0, 0, 0, b"topology", b"facts"))
+        noted.commit_failure = failure
+        with pytest.raises(type(failure)):
+            epochs.on_batch(None, ends(a0=11))
+        assert epochs.progress == START
+        noted.commit_failure = None
+        with pytest.raises(CommitError):  # the barrier takes no further epoch
+            epochs.on_batch(None, ends(a0=11))
+        assert epochs.progress == START
+
+    def test_a_row_that_does_not_fit_ends_the_epoch_before_anything_is_published(self, noted: Noted) -> None:
+        def check(rows: pa.RecordBatch) -> pa.RecordBatch:
+            raise ProcessingError("too large")
+
+        epochs = epochs_of(noted, check=check)
+        with pytest.raises(ProcessingError):
+            epochs.on_batch(None, ends(a0=11))
+        assert (epochs.progress, noted.calls) == (START, [])
+
+    def test_a_failure_lets_go_of_the_lock(self, noted: Noted) -> None:
+        epochs = epochs_of(noted)
+        noted.failure = ProcessingError("bad record")
+        with pytest.raises(ProcessingError):
+            epochs.on_batch(None, ends(a0=11))
+        epochs.stop()
+
+
+class TestLimits:
+    def test_a_bounded_run_goes_exactly_that_far(self, noted: Noted) -> None:
+        limits = {A0: 15, A1: 20, B0: 32}
+        epochs = epochs_of(noted, limits=limits)
+        assert not epochs.is_done
+        epochs.on_batch(None, ends(a0=18, b0=31))
+        assert (epochs.progress.offsets, epochs.is_done) == (ends(a0=15, b0=31), False)
+        epochs.on_batch(None, ends(a0=25, b0=99))
+        assert (epochs.progress.offsets, epochs.is_done) == (ends(a0=15, b0=32), True)
+        assert noted.limits == [limits, limits]
+
+    def test_nothing_is_taken_once_it_is_done(self, noted: Noted) -> None:
+        epochs = epochs_of(noted, limits={A0: 11})
+        epochs.on_batch(None, ends(a0=11))
+        epochs.on_batch(None, ends(a0=12))
+        assert len(noted.epochs) == 1
+
+    def test_a_limit_that_lies_behind_takes_nothing_back(self, noted: Noted) -> None:
+        epochs = epochs_of(noted, limits={A0: 3, B0: 31})
+        epochs.on_batch(None, ends(a0=12, b0=31))
+        assert (epochs.progress.offsets, epochs.is_done) == (ends(b0=31), True)
+
+    def test_partitions_without_a_limit_go_on_meanwhile(self, noted: Noted) -> None:
+        epochs = epochs_of(noted, limits={A0: 12})
+        epochs.on_batch(None, ends(a0=11, b0=50))
+        assert (epochs.progress.offsets, epochs.is_done) == (ends(a0=11, b0=50), False)
+
+    def test_what_is_beyond_a_limit_does_not_count_as_much_to_do(self, noted: Noted) -> None:
+        epochs_of(noted, limits={A0: 12, B0: 31}).on_batch(None, ends(a0=5_000))
+        assert noted.small == [True]
+
+    def test_a_run_without_limits_is_never_done(self, noted: Noted) -> None:
+        assert not epochs_of(noted).is_done
+
+
+class TestTicks:
+    def test_nothing_happens_while_nothing_is_due(self, noted: Noted, clock: Clock) -> None:
+        epochs = epochs_of(noted)
+        epochs.tick()
+        noted.controls = [Control(due=int(clock.now * 1000) + 5_000)]
+        epochs.on_batch(None, ends(a0=11))
+        clock.now += 4.9
+        epochs.tick()
+        assert len(noted.epochs) == 1
+
+    def test_the_earliest_timer_of_all_lanes_counts(self, noted: Noted, clock: Clock) -> None:
+        epochs = epochs_of(noted)
+        noted.controls = [Control(due=int(clock.now * 1000) + 9_000), Control(due=int(clock.now * 1000) + 5_000), Control()]
+        epochs.on_batch(None, ends(a0=11))
+        clock.now += 5
+        epochs.tick()
+        assert noted.small == [True, None]
+        assert epochs.progress == Progress(6, ends(a0=11), {A0: 500})
+
+    def test_what_is_due_is_what_the_last_epoch_said(self, noted: Noted, clock: Clock) -> None:
+        epochs = epochs_of(noted)
+        noted.controls = [Control(due=int(clock.now * 1000) + 1_000)]
+        epochs.on_batch(None, ends(a0=11))
+        noted.controls = []
+        epochs.on_batch(None, ends(a0=12))
+        clock.now += 60
+        epochs.tick()
+        assert len(noted.epochs) == 2
+
+    def test_an_application_without_input_commits_now_and_then(self, noted: Noted, clock: Clock) -> None:
+        epochs = epochs_of(noted)
+        clock.now += KEEP_ALIVE_S
+        epochs.tick()
+        assert not noted.epochs
+        clock.now += 1
+        epochs.tick()
+        epochs.tick()
+        assert [epoch.number for epoch in noted.epochs] == [5]
+        assert noted.calls == ["begin", "commit"]
+
+
+class TestMarks:
+    def test_a_mark_is_handed_to_exactly_one_epoch(self, noted: Noted, clock: Clock) -> None:
+        epochs = epochs_of(noted, changelog_ends=lambda: {"c/0": 100 * len(noted.epochs)})
+        for number in range(11, 14):
+            epochs.on_batch(None, ends(a0=number))
+        clock.now += MARK_EVERY_S + 0.1
+        for number in range(14, 17):
+            epochs.on_batch(None, ends(a0=number))
+        early, late = Mark(5, 1_000_000, {"c/0": 100}), Mark(8, 1_010_100, {"c/0": 400})
+        assert [epoch.mark for epoch in noted.epochs] == [None, early, None, None, late, None]
+
+    def test_how_far_changelogs_reach_is_asked_after_the_commit(self, noted: Noted) -> None:
+        asked: list[list[str]] = []
+
+        def changelog_ends() -> Mapping[str, int]:
+            asked.append(list(noted.calls))
+            return {}
+
+        epochs_of(noted, changelog_ends=changelog_ends).on_batch(None, ends(a0=11))
+        assert asked == [["begin", "commit"]]
+
+
+class TestStop:
+    def test_the_epoch_in_hand_comes_to_its_end_and_no_other_is_taken(self, noted: Noted) -> None:
+        epochs = epochs_of(noted)
+        began, may_end = threading.Event(), threading.Event()
+
+        def long_job() -> None:
+            began.set()
+            assert may_end.wait(10)
+
+        noted.during = long_job
+        working = threading.Thread(target=epochs.on_batch, args=(None, ends(a0=11)))
+        working.start()
+        assert began.wait(10)
+        stopping = threading.Thread(target=epochs.stop)
+        stopping.start()
+        stopping.join(0.05)
+        assert stopping.is_alive()
+        may_end.set()
+        stopping.join(10)
+        working.join(10)
+        assert epochs.progress.epoch == 5
+        epochs.on_batch(None, ends(a0=12))
+        assert epochs.progress.epoch == 5
+
+    def test_no_timer_fires_afterwards(self, noted: Noted, clock: Clock) -> None:
+        epochs = epochs_of(noted)
+        epochs.stop()
+        clock.now += KEEP_ALIVE_S + 1
+        epochs.tick()
+        assert not noted.epochs
+
+    def test_what_must_not_come_between_is_left_out_while_an_epoch_is_under_way(self, noted: Noted) -> None:
+        epochs = epochs_of(noted)
+        called: list[str] = []
+        noted.during = lambda: epochs.while_idle(lambda: called.append("during"))
+        epochs.on_batch(None, ends(a0=11))
+        epochs.while_idle(lambda: called.append("after"))
+        epochs.while_idle(lambda: called.append("again"))
+        assert called == ["after", "again"]

@@ -1,0 +1,183 @@
+"""An application from its start to its end: its states, what ends it, and that everything is let go of."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock import Topology
+from penstock.config import Config
+from penstock.errors import BrokerError, PenstockError, TopicError
+from penstock.handlers import ErrorHandlers
+from penstock.running import running as running_module
+from penstock.running.running import Running
+from penstock.running.states import State
+
+PATIENCE_S = 20
+
+
+class Stage:
+    """What a start would leave running, as a test plays it."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+        self.closers: list[Callable[[], None]] = []
+        self.progress = SimpleNamespace(epoch=7)
+        self.is_done = False
+        self.start_failure: BaseException | None = None
+        self.end: BaseException | bool = False
+        self.may_start = threading.Event()
+        self.may_start.set()
+
+    def run(self, until: Any) -> Any:
+        """`Starting.run`."""
+        self.did.append(f"start until {until}")
+        self.closers += [lambda: self.did.append("close first"), lambda: self.did.append("close second")]
+        assert self.may_start.wait(PATIENCE_S)
+        if self.start_failure is not None:
+            raise self.start_failure
+        return SimpleNamespace(epochs=self, stream=self, publisher=self)
+
+    def start(self) -> None:
+        self.did.append("stream")
+
+    def wait(self, timeout_s: float) -> bool:
+        time.sleep(0.001)
+        if isinstance(self.end, BaseException):
+            raise self.end
+        return self.end
+
+    def tick(self) -> None:
+        if "tick" not in self.did:
+            self.did.append("tick")
+
+    def while_idle(self, call: Callable[[], None]) -> None:
+        call()
+
+    def check(self) -> None:
+        self.did.append("check")
+
+    def stop(self) -> None:
+        self.did.append("stop")
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    stage = Stage()
+    monkeypatch.setattr(running_module, "Starting", lambda *arguments: stage)
+    return stage
+
+
+def started(stage: Stage, states: list[State] | None = None, until: Any = None) -> Running:
+    config = Config(kafka={"bootstrap.servers": "nowhere:1"})
+    listeners = () if states is None else (lambda new, old: states.append(new),)
+    return Running("app", Topology(), ErrorHandlers(), config, until, listeners).start()
+
+
+def until_running(running: Running) -> None:
+    assert running.wait_until_running(PATIENCE_S)
+    assert running.state is State.RUNNING
+
+
+def test_it_runs_until_it_is_asked_to_stop(stage: Stage) -> None:
+    states: list[State] = []
+    running = started(stage, states, until="latest")
+    until_running(running)
+    assert not running.wait(0.01)
+    running.stop()
+    assert running.wait(PATIENCE_S)
+    assert states == [State.REBALANCING, State.RUNNING, State.PENDING_SHUTDOWN, State.NOT_RUNNING]
+    assert stage.did == ["start until latest", "stream", "tick", "stop", "close second", "close first"]
+
+
+def test_it_ends_when_its_bound_is_reached(stage: Stage) -> None:
+    stage.is_done = True
+    running = started(stage)
+    assert running.wait(PATIENCE_S)
+    assert running.state is State.NOT_RUNNING
+
+
+def test_the_epoch_is_what_is_committed(stage: Stage) -> None:
+    stage.may_start.clear()
+    with started(stage) as running:
+        assert running.epoch == -1
+        stage.may_start.set()
+        until_running(running)
+        assert running.epoch == 7
+
+
+def test_the_end_of_a_block_is_the_end_of_the_application(stage: Stage) -> None:
+    with started(stage) as running:
+        until_running(running)
+    assert running.state is State.NOT_RUNNING
+    assert stage.did[-1] == "close first"
+
+
+def test_it_can_be_stopped_before_it_runs(stage: Stage) -> None:
+    stage.may_start.clear()
+    running = started(stage)
+    running.stop()
+    stage.may_start.set()
+    assert running.wait(PATIENCE_S)
+    assert "tick" not in stage.did
+
+
+def test_a_start_that_fails_is_told_to_whoever_waits(stage: Stage) -> None:
+    states: list[State] = []
+    stage.start_failure = TopicError("topics are missing: in")
+    running = started(stage, states)
+    with pytest.raises(TopicError, match="topics are missing"):
+        running.wait_until_running(PATIENCE_S)
+    with pytest.raises(TopicError, match="topics are missing"):
+        running.wait(PATIENCE_S)
+    assert states == [State.REBALANCING, State.PENDING_ERROR, State.ERROR]
+    assert stage.did[-2:] == ["close second", "close first"]
+
+
+def test_what_ends_the_stream_ends_the_application(stage: Stage) -> None:
+    running = started(stage)
+    until_running(running)
+    stage.end = BrokerError("no broker")
+    with pytest.raises(BrokerError):
+        running.wait(PATIENCE_S)
+    assert running.state is State.ERROR
+
+
+def test_an_error_of_somebody_elses_becomes_one_of_penstocks(stage: Stage) -> None:
+    stage.start_failure = RuntimeError("from the depths")
+    running = started(stage)
+    with pytest.raises(PenstockError, match="from the depths") as failed:
+        running.wait(PATIENCE_S)
+    assert failed.value.__cause__ is stage.start_failure
+
+
+def test_everything_is_closed_whatever_fails_on_the_way(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    running = started(stage)
+    until_running(running)
+
+    def fails() -> None:
+        raise OSError("busy")
+
+    stage.closers.append(fails)
+    with caplog.at_level(logging.ERROR):
+        running.close()
+    assert stage.did[-2:] == ["close second", "close first"]
+    assert "something could not be closed" in caplog.text
+    assert running.state is State.NOT_RUNNING
+
+
+def test_the_publisher_is_looked_after_while_nothing_comes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(10**6))
+    monkeypatch.setattr(running_module, "time", SimpleNamespace(monotonic=lambda: float(next(now))))
+    running = started(stage)
+    until_running(running)
+    deadline = time.monotonic() + PATIENCE_S
+    while "check" not in stage.did:
+        assert time.monotonic() < deadline
+    running.close()

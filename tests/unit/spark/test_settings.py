@@ -1,0 +1,44 @@
+"""What Spark is told, as far as that can be seen without starting it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from penstock.errors import ConfigError
+from penstock.spark.session import _with_retries, open_session
+from penstock.spark.stream import _by_topic
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [
+        ("local", "local[1,4]"),
+        ("local[2]", "local[2,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[2,9]", "local[2,9]"),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+        ("spark://host:7077", "spark://host:7077"),
+        ("yarn", "yarn"),
+    ],
+)
+def test_a_dead_worker_is_worth_another_try_unless_the_user_says_otherwise(master: str, expected: str) -> None:
+    assert _with_retries(master) == expected
+
+
+@pytest.mark.parametrize("value", ["true", "True"])
+def test_speculation_is_refused_before_anything_is_started(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"\[spark\] spark.speculation = true cannot be used"):
+        open_session("app", 2, {"spark.speculation": value})
+
+
+def test_offsets_are_told_to_spark_by_topic_and_partition() -> None:
+    start = {("b", 1): 7, ("a", 0): 5, ("b", 0): 0}
+    assert json.loads(_by_topic(start, sorted)) == {"b": [0, 1], "a": [0]}
+    offsets = _by_topic(start, lambda offsets: {str(partition): offset for partition, offset in offsets.items()})
+    assert json.loads(offsets) == {"b": {"1": 7, "0": 0}, "a": {"0": 5}}
+
+
+def test_names_of_topics_are_kept_whatever_they_are() -> None:
+    assert json.loads(_by_topic({('with "quotes"', 0): 1}, sorted)) == {'with "quotes"': [0]}

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -22,7 +23,7 @@ __all__ = ["SparkSession", "has_session", "open_session"]
 
 def has_session() -> bool:
     """Whether this process has a session already, which is then used and left open."""
-    return SparkSession.getActiveSession() is not None
+    return SparkContext._active_spark_context is not None  # an "active session" is a thread's own
 
 
 def open_session(application_id: str, lanes: int, settings: Mapping[str, str]) -> SparkSession:

@@ -4,6 +4,7 @@ PYTHON ?= python3
 SEED ?= 1
 CASES ?= 2000
 RECORDS ?=
+JVM_TESTS ?= tests/jvm
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -60,7 +61,7 @@ format: $(VENV_READY) ## Format, and fix what can be fixed without a thought
 	$(BIN)/ruff format $(SOURCES)
 
 test-jvm: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Tests with a real broker, and with Spark where it says so
-	$(BIN)/pytest -q --no-cov -m jvm tests/jvm
+	$(BIN)/pytest --no-cov -m jvm $(JVM_TESTS)
 
 test: $(VENV_READY) ## All tests that need no Java, with coverage
 	$(BIN)/pytest -m "not jvm" --cov --cov-report=term --cov-report=json:reports/coverage.json --cov-fail-under=95

@@ -64,7 +64,7 @@ test-jvm: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## 
 	$(BIN)/pytest --no-cov -m jvm $(JVM_TESTS)
 
 test: $(VENV_READY) ## All tests that need no Java, with coverage
-	$(BIN)/pytest -m "not jvm" --cov --cov-report=term --cov-report=json:reports/coverage.json --cov-fail-under=95
+	PYTHONHASHSEED=0 $(BIN)/pytest -m "not jvm" --numprocesses auto --cov --cov-report=term --cov-report=json:reports/coverage.json --cov-fail-under=95
 
 conformance: $(VENV_READY) $(PARTS_READY) ## Generated topologies against Kafka Streams itself (SEED, CASES)
 	$(BIN)/python -m conformance run --seed $(SEED) --cases $(CASES)

@@ -13,14 +13,14 @@ from pathlib import Path
 from integration.compare import Difference, differences
 from integration.cut import Cut
 from integration.hosts import driver, in_process
+from integration.hosts.in_process import LANES, Trouble
 from integration.hosts.spark import SparkHost
 from integration.scenario import Result, Scenario
 from integration.scenarios import BY_NAME
 
-RECORDS = {1: 40, 5: 100, 97: 500, 5000: 2500}
+RECORDS = {1: 40, 5: 100, 97: 400, 5000: 2000}
 """How many records an input has, by the size of epochs: on Spark an epoch takes a tenth of a second however small it is."""
 
-LANES = (1, 2, 5)
 ON_SPARK = (5, 97, 5000)
 AT_A_TIME = 2
 """How many applications Spark runs side by side."""
@@ -33,16 +33,20 @@ class Combination:
     host: str
     cut: Cut
     caching: bool
-    is_retried: bool = False
+    trouble: Trouble = Trouble.NONE
 
     def __str__(self) -> str:
-        retried = ", each epoch twice" if self.is_retried else ""
-        return f"{self.host}, {self.cut}, caches {'on' if self.caching else 'off'}{retried}"
+        parts = [self.host, str(self.cut), f"caches {'on' if self.caching else 'off'}", self.trouble.value]
+        return ", ".join(filter(None, parts))
 
 
 IN_PROCESS = (
     *(Combination("in process", Cut(size, lanes), caching) for size in RECORDS for lanes in LANES for caching in (False, True)),
-    *(Combination("in process", Cut(97, 2), caching, is_retried=True) for caching in (False, True)),
+    *(
+        Combination("in process", Cut(97, 2), caching, trouble)
+        for caching in (False, True)
+        for trouble in (Trouble.RETRIES, Trouble.RESTARTS)
+    ),
 )
 QUICK_IN_PROCESS = tuple(Combination("in process", Cut(97, 5), caching) for caching in (False, True))
 
@@ -122,7 +126,7 @@ def _one_in_process(name: str, seed: int, is_quick: bool) -> tuple[str, Expected
         known = _expected(expected, scenario, seed, records, combination.caching)
         try:
             phases = scenario.phases(seed, records)
-            result = in_process.run(scenario, phases, combination.caching, combination.cut, is_retried=combination.is_retried)
+            result = in_process.run(scenario, phases, combination.caching, combination.cut, combination.trouble)
         except Exception as error:  # noqa: BLE001 - a run that fails is a difference
             found.append(_failure(scenario, combination, error))
             continue

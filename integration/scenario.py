@@ -116,7 +116,8 @@ class Scenario:
     """A topology with its input and its outputs.
 
     `input_partitions` is more than one only where nothing depends on time, since the test driver has one partition per topic.
-    `undated` are stores that are compared as `Reading.VALUES` where caches are on.
+    `undated` are stores that are compared as `Reading.VALUES` where caches are on. `keeps_its_lanes` says why its result may
+    depend on a change of lanes, if it may.
     """
 
     name: str
@@ -125,6 +126,7 @@ class Scenario:
     outputs: tuple[Output, ...]
     input_partitions: int = 1
     undated: tuple[str, ...] = ()
+    keeps_its_lanes: str = ""
 
     def phases(self, seed: int, records: int) -> Sequence[Phase]:
         """The input: about so many records, the same ones for the same seed."""

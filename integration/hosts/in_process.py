@@ -8,18 +8,20 @@ from __future__ import annotations
 import tempfile
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 import pyarrow as pa
 
 from integration.contents import contents, restored
 from integration.cut import Cut
+from integration.hosts.changelogs import Changelogs
 from integration.inputs import SHARDS
 from integration.scenario import SINK_PARTITIONS, Entry, Fed, Phase, Result, Scenario, Sent, Setup
 from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
-from penstock.epochs.program import Epoch, Program, changelog_topic, lanes_topic
+from penstock.epochs.program import Epoch, Program, lanes_topic
 from penstock.epochs.shards import shard_of
 from penstock.epochs.wire import Kind, decode_control
 from penstock.handlers import ErrorHandlers
@@ -29,14 +31,25 @@ from penstock.state import EngineKind
 from penstock.topology import SourceNode, Topology
 
 APPLICATION_ID = "integration"
-INCARNATION = "one"
+INCARNATION = "first start"
+LANES = (1, 2, 5)
 WALL_CLOCK_MS = 1_000_000_000
 
 
-def run(scenario: Scenario, phases: Sequence[Phase], caching: bool, cut: Cut, *, is_retried: bool = False) -> Result:
-    """The result of a scenario in epochs; with `is_retried` each runs twice, as if a task had died after it had written."""
+class Trouble(Enum):
+    """What an application goes through besides its input."""
+
+    NONE = ""
+    RETRIES = "each epoch twice"
+    """As if a task had died after it had written."""
+    RESTARTS = "started anew after every second epoch"
+    """From changelogs alone, and with another number of lanes where the scenario may."""
+
+
+def run(scenario: Scenario, phases: Sequence[Phase], caching: bool, cut: Cut, trouble: Trouble = Trouble.NONE) -> Result:
+    """The result of a scenario in epochs."""
     with tempfile.TemporaryDirectory(prefix="penstock-integration-") as directory:
-        running = _Running(scenario, scenario.build(Setup(caching)), cut, directory, is_retried)
+        running = _Running(scenario, scenario.build(Setup(caching)), cut, directory, trouble)
         for phase in phases:
             running.feed(phase)
         return running.result()
@@ -45,9 +58,10 @@ def run(scenario: Scenario, phases: Sequence[Phase], caching: bool, cut: Cut, *,
 class _Running:
     """An application under way: its logs, how far they have been read, and what has come out."""
 
-    def __init__(self, scenario: Scenario, topology: Topology, cut: Cut, directory: str, is_retried: bool) -> None:
+    def __init__(self, scenario: Scenario, topology: Topology, cut: Cut, directory: str, trouble: Trouble) -> None:
         self._cut = cut
-        self._is_retried = is_retried
+        self._trouble = trouble
+        self._may_change_lanes = not scenario.keeps_its_lanes
         self._partitions = scenario.input_partitions
         self._sink_partitions = {output.topic: SINK_PARTITIONS for output in scenario.outputs}
         self._program = Program.of(
@@ -70,7 +84,7 @@ class _Running:
         self._number = 0
         self._now = WALL_CLOCK_MS
         self._outputs: defaultdict[str, list[Sent]] = defaultdict(list)
-        self._changelogs: defaultdict[str, tuple[list[bytes], list[bytes | None]]] = defaultdict(lambda: ([], []))
+        self._changelogs = Changelogs()
         self._globals = _GlobalLogs(self._program)
 
     def feed(self, phase: Phase) -> None:
@@ -87,12 +101,13 @@ class _Running:
         """What has come out, and what the lanes and their changelogs hold."""
         specs = [spec for name, spec in self._program.specs.items() if name not in self._program.global_stores]
         kept: dict[str, list[Entry]] = {spec.name: [] for spec in specs}
-        for lane in range(self._cut.lanes) if specs else ():
+        for lane in range(self._program.lanes) if specs else ():
             with open_lane(self._program, lane) as state:
                 for name, entries in contents(state, specs).items():
                     kept[name] += entries
         logged = [spec for spec in specs if spec.logged]
-        stores = {"stores": kept, "changelogs": contents(restored(self._changelogs, logged), logged)}
+        rows = {spec.name: self._changelogs.of_store(APPLICATION_ID, spec.name) for spec in logged}
+        stores = {"stores": kept, "changelogs": contents(restored(rows, logged), logged)}
         return Result(dict(self._outputs), stores, self._number)
 
     def _append(self, record: Fed) -> None:
@@ -120,11 +135,19 @@ class _Running:
         epoch = Epoch(self._number, self._number - 1, self._now, self._origins, high_times, self._sink_partitions)
         batches = [pa.RecordBatch.from_pylist(rows, schema=INPUT)]
         table = run_epoch(self._program, epoch, batches)
-        if self._is_retried:
+        if self._trouble is Trouble.RETRIES:
             table = self._the_same(table, run_epoch(self._program, epoch, batches))
         self._number += 1
         for row in table.to_pylist():
             self._take(row)
+        if self._trouble is Trouble.RESTARTS and self._number % 2 == 0:
+            self._restart()
+
+    def _restart(self) -> None:
+        others = [lanes for lanes in LANES if lanes != self._program.lanes]
+        lanes = others[self._number // 2 % len(others)] if self._may_change_lanes else self._program.lanes
+        start = f"start after epoch {self._number}"
+        self._program = self._changelogs.restart(self._program, lanes, start, self._number - 1, self._now)
 
     def _the_same(self, table: pa.Table, again: pa.Table) -> pa.Table:
         """What an epoch gave when it ran again: the same, but that lanes may say again what they remember."""
@@ -143,9 +166,7 @@ class _Running:
             return
         topic = row["topic"] if row["name"] < 0 else self._program.topics[row["name"]]
         if row["kind"] == Kind.CHANGELOG:
-            keys, values = self._changelogs[_store_of(self._program, topic)]
-            keys.append(row["key"])
-            values.append(row["value"])
+            self._changelogs.append(topic, row["partition"], row["key"], row["value"])
             return
         headers = tuple((header["name"], header["value"]) for header in row["headers"] or ())
         self._outputs[topic].append(Sent(row["key"], row["value"], row["timestamp"], headers, row["partition"]))
@@ -160,11 +181,6 @@ def _sources_by_topic(program: Program) -> dict[str, int]:
         if isinstance(node, SourceNode) and not node.internal and name not in program.global_stores.values():
             found.update(dict.fromkeys(node.topics, code))
     return found
-
-
-def _store_of(program: Program, topic: str) -> str:
-    stores = {changelog_topic(program.application_id, store): store for store in program.logged_stores}
-    return stores.get(topic, topic)
 
 
 class _GlobalLogs:

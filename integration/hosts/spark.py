@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
@@ -18,8 +19,8 @@ from integration.contents import contents, restored
 from integration.cut import Cut
 from integration.inputs import SHARDS
 from integration.scenario import SINK_PARTITIONS, Phase, Result, Scenario, Sent, Setup
-from penstock import App, Topology
-from penstock.epochs.program import changelog_topic
+from penstock import App
+from penstock.epochs.program import changelog_topic, lanes_topic
 from penstock.epochs.shards import shard_of
 from penstock.running.running import Running
 from penstock.spark.session import open_session
@@ -28,8 +29,33 @@ from penstock.topology import SourceNode
 TIMEOUT_S = 120
 LANES_MAX = 5
 CHUNK = 10_000
+EVERY_S = 0.05
 
 Partition = tuple[str, int]
+
+
+class _Run:
+    """One application: what it is called, what it runs, which topics it has."""
+
+    def __init__(self, application_id: str, scenario: Scenario, phases: Sequence[Phase], caching: bool) -> None:
+        self.application_id = application_id
+        self.scenario = scenario
+        self.phases = phases
+        self.setup = Setup(caching, f"{application_id}-")
+        self.topology = scenario.build(self.setup)
+        tables = self.topology.global_stores
+        self.logged = [spec for name, spec in self.topology.stores.items() if spec.logged and name not in tables]
+        nodes = [node for node in self.topology.nodes.values() if isinstance(node, SourceNode) and not node.internal]
+        self.sources = [topic for node in nodes if node.name not in tables.values() for topic in node.topics]
+        self.partitions = {lanes_topic(application_id): SHARDS}
+        self.partitions |= {changelog_topic(application_id, spec.name): SHARDS for spec in self.logged}
+        self.partitions |= {self.setup.topic(output.topic): SINK_PARTITIONS for output in scenario.outputs}
+        fed = {record.topic for phase in phases for record in phase.records}
+        self.partitions |= {self.setup.topic(topic): scenario.input_partitions for topic in fed}
+
+    def partition_of(self, key: bytes | None) -> int:
+        """Where a record is fed."""
+        return 0 if key is None else shard_of(key, self.scenario.input_partitions)
 
 
 class SparkHost:
@@ -46,22 +72,25 @@ class SparkHost:
             opening.callback(session.stop)
             self._servers: dict[str, Any] = {"bootstrap.servers": self._broker.bootstrap_servers}
             self._admin = AdminClient(self._servers)
-            self._producer = Producer({**self._servers, "linger.ms": 5, "max.in.flight.requests.per.connection": 1})
+            self._producer = Producer({**self._servers, "linger.ms": 5, "enable.idempotence": True})
+            opening.callback(self._disconnect)
             self._open = opening.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._open.close()
 
+    def _disconnect(self) -> None:
+        """Let go of the broker before it goes."""
+        del self._admin, self._producer
+
     def run(self, scenario: Scenario, phases: Sequence[Phase], caching: bool, cut: Cut) -> Result:
         """The result of a scenario on Spark."""
-        application_id = f"{scenario.slug}-{next(self._numbers)}"
-        setup = Setup(caching, f"{application_id}-")
-        topology = scenario.build(setup)
-        self._create(setup, scenario, phases)
-        self._produce(setup, scenario, phases[0])
+        run = _Run(f"{scenario.slug}-{next(self._numbers)}", scenario, phases, caching)
+        self._create(run)
+        self._produce(run, phases[0])
         with tempfile.TemporaryDirectory(prefix="penstock-integration-") as directory:
-            running = App(application_id, topology).start(
+            running = App(run.application_id, run.topology).start(
                 bootstrap_servers=self._broker.bootstrap_servers,
                 state_dir=directory,
                 lanes=cut.lanes,
@@ -72,73 +101,75 @@ class SparkHost:
                 epoch_interval="10ms",
             )
             with running:
-                self._feed(application_id, setup, topology, scenario, phases, running)
+                self._feed(run, running)
                 epochs = running.epoch + 1
             running.wait()
-        return self._result(application_id, setup, topology, scenario, epochs)
+        self._check_input(run)
+        result = self._result(run, epochs)
+        self._admin.delete_topics(list(run.partitions))  # a broker with thousands of partitions is slow
+        return result
 
-    def _feed(
-        self,
-        application_id: str,
-        setup: Setup,
-        topology: Topology,
-        scenario: Scenario,
-        phases: Sequence[Phase],
-        running: Running,
-    ) -> None:
+    def _feed(self, run: _Run, running: Running) -> None:
         """One phase after the other; the first one is there already, as it is for an application that starts late."""
-        for number, phase in enumerate(phases):
+        for number, phase in enumerate(run.phases):
             if number:
-                self._produce(setup, scenario, phase)
-            self._wait_until_read(application_id, topology, running)
+                self._produce(run, phase)
+            self._wait_until_read(run, running)
             if phase.advance_ms:
-                after = running.epoch
-                wait_until("epochs by the clock", lambda after=after: running.epoch >= after + 3, TIMEOUT_S, 0.02)  # type: ignore[misc]
+                _wait_for_epochs(running, running.epoch + 3)
 
-    def _wait_until_read(self, application_id: str, topology: Topology, running: Running) -> None:
+    def _wait_until_read(self, run: _Run, running: Running) -> None:
         """Until everything in the source topics is committed, also what the application itself has written there."""
-        sources = [node for node in topology.nodes.values() if isinstance(node, SourceNode) and not node.internal]
-        names = [topic for node in sources if node.name not in topology.global_stores.values() for topic in node.topics]
-        group = Consumer({**self._servers, "group.id": application_id})
+        names = run.sources
+        group = Consumer({**self._servers, "group.id": run.application_id})
 
         def is_read() -> bool:
             if running.wait(0):
                 return True
-            ends = self._ends(names)
-            if ends != self._ends(names, IsolationLevel.READ_UNCOMMITTED):
+            ends = self._ends(run, names)
+            if ends != self._ends(run, names, IsolationLevel.READ_UNCOMMITTED):
                 return False
             committed = group.committed([TopicPartition(*place) for place in ends], timeout=TIMEOUT_S)
             return all(at.offset >= ends[at.topic, at.partition] for at in committed)
 
         try:
             running.wait_until_running(TIMEOUT_S)
-            wait_until(f"{application_id} has read {', '.join(names)}", is_read, TIMEOUT_S, 0.02)
+            wait_until(f"{run.application_id} has read {', '.join(names)}", is_read, TIMEOUT_S, EVERY_S)
         finally:
             group.close()
 
-    def _result(self, application_id: str, setup: Setup, topology: Topology, scenario: Scenario, epochs: int) -> Result:
-        logged = [spec for name, spec in topology.stores.items() if spec.logged and name not in topology.global_stores]
-        changelogs = {changelog_topic(application_id, spec.name): spec.name for spec in logged}
-        outputs = {setup.topic(output.topic): output.topic for output in scenario.outputs}
-        found = self._read([*changelogs, *outputs])
+    def _check_input(self, run: _Run) -> None:
+        """Make sure that the application was fed what the test driver is: retries of a producer may change the order."""
+        fed: defaultdict[Partition, list[Sent]] = defaultdict(list)
+        for phase in run.phases:
+            for topic, key, value, timestamp, headers in phase.records:
+                partition = run.partition_of(key)
+                fed[run.setup.topic(topic), partition].append(Sent(key, value, timestamp, headers, partition))
+        found = self._read(run, list({topic for topic, _ in fed}))
+        for (topic, partition), records in fed.items():
+            if records != [record for record in found[topic] if record.partition == partition]:
+                raise HarnessError(f"{topic}-{partition} does not hold what was fed, in that order")
+
+    def _result(self, run: _Run, epochs: int) -> Result:
+        changelogs = {changelog_topic(run.application_id, spec.name): spec.name for spec in run.logged}
+        outputs = {run.setup.topic(output.topic): output.topic for output in run.scenario.outputs}
+        found = self._read(run, [*changelogs, *outputs])
         rows: dict[str, tuple[list[bytes], list[bytes | None]]] = {
             store: ([record.key for record in found[topic]], [record.value for record in found[topic]])  # type: ignore[misc]
             for topic, store in changelogs.items()
         }
         sent = {name: found[topic] for topic, name in outputs.items() if found[topic]}
-        return Result(sent, {"changelogs": contents(restored(rows, logged), logged)}, epochs)
+        return Result(sent, {"changelogs": contents(restored(rows, run.logged), run.logged)}, epochs)
 
     # ---- the broker ---------------------------------------------------------------------------------------------------
 
-    def _create(self, setup: Setup, scenario: Scenario, phases: Sequence[Phase]) -> None:
-        partitions = {record.topic: scenario.input_partitions for phase in phases for record in phase.records}
-        for output in scenario.outputs:
-            partitions.setdefault(output.topic, SINK_PARTITIONS)
-        new = [NewTopic(setup.topic(name), count, 1) for name, count in partitions.items()]
+    def _create(self, run: _Run) -> None:
+        own = {changelog_topic(run.application_id, spec.name) for spec in run.logged} | {lanes_topic(run.application_id)}
+        new = [NewTopic(name, count, 1) for name, count in run.partitions.items() if name not in own]
         for created in self._admin.create_topics(new).values():
             created.result(TIMEOUT_S)
 
-    def _produce(self, setup: Setup, scenario: Scenario, phase: Phase) -> None:
+    def _produce(self, run: _Run, phase: Phase) -> None:
         failures: list[str] = []
 
         def delivered(error: object, _: Message) -> None:
@@ -146,31 +177,31 @@ class SparkHost:
                 failures.append(str(error))
 
         for topic, key, value, timestamp, headers in phase.records:
-            partition = 0 if key is None else shard_of(key, scenario.input_partitions)
-            extra: list[tuple[str, str | bytes | None]] = list(headers)
-            self._producer.produce(setup.topic(topic), value, key, partition, delivered, timestamp=timestamp, headers=extra)
+            name, extra = run.setup.topic(topic), list[tuple[str, str | bytes | None]](headers)
+            self._producer.produce(name, value, key, run.partition_of(key), delivered, timestamp=timestamp, headers=extra)
             self._producer.poll(0)
         left = self._producer.flush(TIMEOUT_S)
         if left or failures:
             raise HarnessError(f"{left} records unsent, {len(failures)} failed: {failures[:3]}")
 
-    def _partitions(self, names: Iterable[str]) -> list[Partition]:
-        known = self._admin.list_topics(timeout=TIMEOUT_S).topics
-        return [(name, partition) for name in names for partition in known[name].partitions]
-
-    def _ends(self, names: Iterable[str], level: IsolationLevel = IsolationLevel.READ_COMMITTED) -> dict[Partition, int]:
-        asked = {TopicPartition(*place): OffsetSpec.latest() for place in self._partitions(names)}
-        answers = self._admin.list_offsets(asked, isolation_level=level)
+    def _ends(
+        self, run: _Run, names: Iterable[str], level: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> dict[Partition, int]:
+        places = [TopicPartition(name, partition) for name in names for partition in range(run.partitions[name])]
+        answers = self._admin.list_offsets(dict.fromkeys(places, OffsetSpec.latest()), isolation_level=level)
         return {(place.topic, place.partition): answer.result(TIMEOUT_S).offset for place, answer in answers.items()}
 
-    def _read(self, names: Sequence[str]) -> Mapping[str, list[Sent]]:
+    def _read(self, run: _Run, names: Sequence[str]) -> Mapping[str, list[Sent]]:
         """All committed records of some topics, by topic; within a partition in order.
 
         A commit is answered before all partitions have heard of it: they are waited for.
         """
-        settled = "transactions to be settled everywhere"
-        wait_until(settled, lambda: self._ends(names) == self._ends(names, IsolationLevel.READ_UNCOMMITTED), TIMEOUT_S, 0.02)
-        ends = {place: end for place, end in self._ends(names).items() if end}
+
+        def is_settled() -> bool:
+            return self._ends(run, names) == self._ends(run, names, IsolationLevel.READ_UNCOMMITTED)
+
+        wait_until(f"transactions of {run.application_id} are settled", is_settled, TIMEOUT_S, EVERY_S)
+        ends = {place: end for place, end in self._ends(run, names).items() if end}
         found: dict[str, list[Sent]] = {name: [] for name in names}
         consumer = Consumer(
             {
@@ -204,3 +235,8 @@ def _sent(message: Any) -> Sent:
         raise HarnessError(f"{message.topic()}: {message.error()}")
     headers = tuple(message.headers() or ())
     return Sent(message.key(), message.value(), message.timestamp()[1], headers, message.partition())
+
+
+def _wait_for_epochs(running: Running, epoch: int) -> None:
+    """Until the clock has brought epochs about."""
+    wait_until("epochs by the clock", lambda: running.epoch >= epoch, TIMEOUT_S, EVERY_S)

@@ -153,11 +153,11 @@ def _turning(setup: Setup) -> Topology:
 def _round_trip(setup: Setup) -> Topology:
     """A topic that the topology writes and reads itself: what it writes comes back in a later epoch."""
     builder = StreamsBuilder()
-    (builder.stream(setup.topic("letters"), value=str).map_values(lambda value: value[:2]).to(setup.topic("halfway"), value=str))
+    builder.stream(setup.topic("letters"), value=str).map_values(lambda value: value[:2]).to(setup.topic("halfway"), value=str)
     (
         builder.stream(setup.topic("halfway"), value=str)
-        .group_by(lambda _, value: value)
-        .aggregate(list, lambda _, value, last: [*last, len(last)][-4:], store=setup.store("lists", value=list))
+        .group_by_key()
+        .aggregate(list, lambda _, value, last: [*last, value][-4:], store=setup.store("lists", value=list))
         .to_stream()
         .to(setup.topic("lists"), value=list)
     )

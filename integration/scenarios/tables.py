@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from integration.inputs import any_key, closing, fed, forward_moments, moments, one_phase
+from integration.inputs import START_MS, any_key, closing, fed, forward_moments, moments, one_phase
 from integration.scenario import Fed, Output, Phase, Reading, Scenario, Setup
 from penstock import Store, StreamsBuilder, Topology, ValueTransformer, key_value_store
 
@@ -136,7 +136,8 @@ def _left_team(_: str, member: str, team: list[str]) -> list[str]:
 
 
 def _members(rng: Random, count: int) -> Sequence[Phase]:
-    records = []
+    """Every team has one who stays: with caches, a team that others only pass through might never be heard of."""
+    records = [fed("members", f"founder {team}", f"t{team} 1", START_MS) for team in range(12)]
     for time in moments(rng, count):
         team = None if rng.random() < 0.1 else f"t{rng.randrange(12)} {rng.randrange(100)}"
         records.append(fed("members", any_key(rng), team, time))

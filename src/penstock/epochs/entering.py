@@ -36,8 +36,7 @@ def enter(program: Program, epoch: Epoch, table: pa.Table) -> list[pa.Table]:
         table = table.take(pa.array(order))
     others: list[pa.Table | None] = []
     if program.extracts_timestamps:
-        table, dead_letters = _extracted(program, epoch, table)
-        others.append(dead_letters)
+        table, *others = _extracted(program, epoch, table)
     if table.num_rows:
         table, high_times = _attached(epoch, table)
         others.append(control_row(Control(high_times), 0))
@@ -60,7 +59,7 @@ def _attached(epoch: Epoch, table: pa.Table) -> tuple[pa.Table, dict[int, int]]:
     return table.set_column(table.schema.get_field_index("stream_time"), "stream_time", pa.array(times)), high_times
 
 
-def _extracted(program: Program, epoch: Epoch, table: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+def _extracted(program: Program, epoch: Epoch, table: pa.Table) -> list[pa.Table | None]:
     """Event times by the sources' extractors; without records that an extractor drops or that cannot be read."""
     lane = _without_nodes(program, epoch)
     intakes = {code: Intake(node, _nowhere) for code, node in _sources(program).items()}
@@ -80,7 +79,12 @@ def _extracted(program: Program, epoch: Epoch, table: pa.Table) -> tuple[pa.Tabl
         timestamps.append(timestamp)
         kept.append(timestamp != NO_TIMESTAMP)
     table = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", pa.array(timestamps, pa.int64()))
-    return (table if all(kept) else table.filter(pa.array(kept))), rows_out(program, lane.drain(), 0)
+    dropped = [(node, reason, count) for (node, reason), count in lane.dropped.items()]
+    return [
+        table if all(kept) else table.filter(pa.array(kept)),
+        rows_out(program, lane.drain(), 0),
+        control_row(Control(dropped=dropped), 0) if dropped else None,
+    ]
 
 
 def _event_time(lane: Lane, intake: Intake, origin: RecordMetadata, row: dict[str, Any], partition_time: int) -> int:

@@ -18,6 +18,13 @@ _OUT_OF_REACH = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NETWORK_EXCEPTION,
 }
+_COORDINATOR_MOVES = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._TRANSPORT,
+    KafkaError._DESTROY_BROKER,
+}
 _NOT_ALLOWED = {
     KafkaError._AUTHENTICATION,
     KafkaError._SSL,
@@ -50,6 +57,12 @@ def is_retriable(raised: BaseException) -> bool:
     """Whether the same call may simply be made again."""
     error = kafka_error(raised)
     return error is not None and error.retriable()
+
+
+def is_passing(raised: BaseException) -> bool:
+    """Whether the transaction has failed only because a coordinator was moving or not ready: another one will do better."""
+    error = kafka_error(raised)
+    return error is not None and error.txn_requires_abort() and error.code() in _COORDINATOR_MOVES
 
 
 def requires_abort(raised: BaseException) -> bool:

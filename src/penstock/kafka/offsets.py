@@ -19,6 +19,10 @@ Committed = tuple[int, str]
 """An offset and the text that was committed with it."""
 
 
+_UNREADABLE = (
+    "committed offsets could not be read (if the brokers are up, a transaction that never ended holds them: "
+    "kafka-transactions.sh find-hanging names it, and abort ends it)"
+)
 _ATTEMPT_MS = 15_000
 _SLICE_S = 5.0
 _PAUSE_S = 0.1
@@ -42,7 +46,7 @@ def committed(consumer: Consumer, partitions: Iterable[Partition], timeout_ms: i
     wanted = [TopicPartition(topic, partition) for topic, partition in partitions]
     if not wanted:
         return {}
-    answer = _asked(lambda: consumer.committed(wanted, timeout=_SLICE_S), timeout_ms, "committed offsets could not be read")
+    answer = _asked(lambda: consumer.committed(wanted, timeout=_SLICE_S), timeout_ms, _UNREADABLE)
     found: dict[Partition, Committed | None] = {}
     for entry in answer:
         if entry.error is not None:

@@ -18,7 +18,7 @@ from penstock.config import Config
 from penstock.errors import BrokerError, CommitError, FencedError, PenstockError
 from penstock.faults import point
 from penstock.kafka.clients import consumer_settings, open_consumer, producer_settings
-from penstock.kafka.failures import is_retriable, kafka_error, requires_abort, translated
+from penstock.kafka.failures import is_passing, is_retriable, kafka_error, requires_abort, translated
 from penstock.kafka.offsets import read_committed
 from penstock.kafka.producer import RowProducer
 
@@ -207,7 +207,7 @@ class TransactionalPublisher:
         sending.join(min(STUCK_S, self._config.transaction_timeout_ms / 1_000))
         if sending.is_alive():
             return False
-        if raised and not is_retriable(raised[0]):
+        if raised and not (is_retriable(raised[0]) or is_passing(raised[0])):
             raise self._failed(raised[0], "offsets could not be sent") from raised[0]
         return not raised
 

@@ -1,6 +1,6 @@
 """A plan is a function of a topology: stages between exchanges."""
 
-from penstock.plan.compatibility import TopologyFacts, decode_facts, encode_facts, facts, incompatibilities
+from penstock.plan.compatibility import TopologyFacts, decode_facts, encode_facts, facts, incompatibilities, remembered
 from penstock.plan.planner import fingerprint, plan
 from penstock.plan.stages import Plan, Stage
 
@@ -14,4 +14,5 @@ __all__ = [
     "fingerprint",
     "incompatibilities",
     "plan",
+    "remembered",
 ]

@@ -40,6 +40,11 @@ def facts(topology: Topology, fingerprint: str) -> TopologyFacts:
     return TopologyFacts(fingerprint, stores, sorted(topics))
 
 
+def remembered(committed: TopologyFacts | None, now: TopologyFacts) -> TopologyFacts:
+    """What to write down: stores that are gone, too, because their changelogs are read if they come back."""
+    return now if committed is None else msgspec.structs.replace(now, stores={**committed.stores, **now.stores})
+
+
 def encode_facts(found: TopologyFacts) -> bytes:
     """The facts as bytes."""
     return msgspec.json.encode(found)

@@ -31,7 +31,7 @@ from penstock.kafka.preflight import Preflight
 from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
 from penstock.kafka.records import RecordReader
 from penstock.kafka.topics import InternalTopic, Topic, Topics, changelog_config
-from penstock.plan import TopologyFacts, encode_facts, facts, plan
+from penstock.plan import TopologyFacts, encode_facts, facts, plan, remembered
 from penstock.running.committed import (
     TOPOLOGY,
     Past,
@@ -100,7 +100,7 @@ class Starting:
         partitions = self._partitions(program, sources)
         before, start = self._position(topics, partitions, {name: topic.topic_id for name, topic in sources.items()})
         refuse_members(admin, self._id, config.broker_timeout_ms)
-        told, changelogs = self._committed(topics, program, before)
+        told, changelogs, known_facts = self._committed(topics, program, before)
         session = opening.result()
         jobs = EpochJobs(session, program, self._source_of(program, sources))
         self._restore(session, jobs, program, told)
@@ -119,7 +119,7 @@ class Starting:
             changelog_ends=lambda: places(topics.end_offsets(changelogs)),
             before_epoch=tables.refresh,
             limits=self._limits(until, topics, partitions),
-            first_rows=self._facts_row(program),
+            first_rows=self._facts_row(program, known_facts),
             check=preflight.check,
         )
         stream = EpochStream(
@@ -236,8 +236,10 @@ class Starting:
             )
         return topics.offset_at(partition, int(time.time() * 1000) - int(node.reset or 0), end)
 
-    def _committed(self, topics: Topics, program: Program, before: Past | None) -> tuple[Committed, list[Partition]]:
-        """What lanes are brought to, and the partitions of their changelogs."""
+    def _committed(
+        self, topics: Topics, program: Program, before: Past | None
+    ) -> tuple[Committed, list[Partition], TopologyFacts]:
+        """What lanes are brought to, the partitions of their changelogs, and what is known about all stores there ever were."""
         shards = range(self._config.shards)
         changelogs = [(changelog_topic(self._id, store), shard) for store in program.logged_stores for shard in shards]
         own = [(lanes_topic(self._id), shard) for shard in shards]
@@ -255,15 +257,15 @@ class Starting:
         known = committed_state(
             before, log, self._lanes, self._config.shards, _only(begins, changelogs), _only(ends, changelogs), now
         )
-        return known, changelogs
+        return known, changelogs, remembered(log.facts, self._facts())
 
     def _facts(self) -> TopologyFacts:
         return facts(self._topology, self._plan.fingerprint)
 
-    def _facts_row(self, program: Program) -> pa.Table:
+    def _facts_row(self, program: Program, known: TopologyFacts) -> pa.Table:
         """The topology's facts, committed with the first epoch of every start."""
         code = program.topic_codes[lanes_topic(self._id)]
-        return out_rows(Kind.CHANGELOG, code, 0, int(time.time() * 1000), TOPOLOGY, encode_facts(self._facts()))
+        return out_rows(Kind.CHANGELOG, code, 0, int(time.time() * 1000), TOPOLOGY, encode_facts(known))
 
     # ---- lanes and epochs ---------------------------------------------------------------------------------------------
 

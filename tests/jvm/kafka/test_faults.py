@@ -20,7 +20,7 @@ from penstock.config import Config
 from penstock.errors import BrokerError, CommitError, FencedError
 from penstock.kafka import publishers
 from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
-from tests.jvm.kafka.publishing import at, config, hanging, new_topic, offset_of, publisher, rows, values
+from tests.jvm.kafka.publishing import at, config, hanging, new_topic, offset_of, publisher, rows, values, wait_until_settled
 
 pytestmark = pytest.mark.jvm
 
@@ -85,6 +85,7 @@ def test_a_broker_that_dies_before_the_commit_and_comes_back(own: Broker, applic
     with publisher(config(servers), application, topic) as target:
         barrier = Barrier(target)
         barrier.commit(0, [rows(b"0")], [at(1)])
+        wait_until_settled(servers, topic, application)
         own.kill()
         back = threading.Timer(2, own.start)
         back.start()
@@ -165,6 +166,7 @@ def test_an_idle_application_goes_on_when_the_brokers_come_back(own: Broker, app
     topic = new_topic(servers)
     with publisher(config(servers, broker_timeout="60s"), application, topic) as target:
         Barrier(target).commit(0, [rows(b"0")], [at(1)])
+        wait_until_settled(servers, topic, application)
         own.kill()
         check_for(target, 2)
         own.start()

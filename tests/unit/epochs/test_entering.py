@@ -47,7 +47,8 @@ def entered(
     told = [decode_control(row["value"]) for row in found if row["kind"] == Kind.CONTROL]
     records = [row for row in found if row["kind"] == Kind.RECORD]
     others = [row for row in found if row["kind"] not in {Kind.RECORD, Kind.CONTROL}]
-    return records, others, told[0] if told else Control()
+    high = {origin: time for control in told for origin, time in control.high_times.items()}
+    return records, others, Control(high, dropped=[drop for control in told for drop in control.dropped])
 
 
 def number(value: int) -> bytes:
@@ -152,9 +153,11 @@ class TestUnreadable:
         records, others, told = entered(tmp_path, self.TOPOLOGY(), self.ROWS, handler=log_and_continue())
         assert columns(records, "offset", "timestamp") == [(1, 50), (3, 60)]
         assert (others, told.high_times) == ([], {0: 60})
+        assert [(reason, count) for _, reason, count in told.dropped] == [("deserialization error", 1)]
 
     def test_it_becomes_a_dead_letter_if_the_handler_says_so(self, tmp_path: Path) -> None:
-        records, others, _ = entered(tmp_path, self.TOPOLOGY(), self.ROWS, handler=dead_letter("dead"))
+        records, others, told = entered(tmp_path, self.TOPOLOGY(), self.ROWS, handler=dead_letter("dead"))
+        assert [(reason, count) for _, reason, count in told.dropped] == [("dead letter", 1)]
         assert columns(records, "offset") == [(1,), (3,)]
         assert columns(others, "kind", "topic", "key", "value", "timestamp") == [(Kind.DEAD_LETTER, "dead", b"k", b"bad", 6)]
         headers = {header["name"]: header["value"] for header in others[0]["headers"]}

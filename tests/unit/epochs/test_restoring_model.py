@@ -58,6 +58,7 @@ class Life(RuleBasedStateMachine):
         self.copies = Path(self.temporary.name) / "copies"
         self.records = iter(some_records(seed=1, count=10_000))
         self.pending = [next(self.records)]
+        self.committed: dict[int, dict[str, int]] = {}
         self.expected: dict[int, dict[str, int]] = {}
         self.app.start(lanes)
         self.is_running = True
@@ -76,7 +77,7 @@ class Life(RuleBasedStateMachine):
         self.take(count)
         self.app.step(self.pending[:count])
         del self.pending[:count]
-        self.expected = {lane: self.app.registers(lane) for lane in range(self.app.lanes)}
+        self.committed = self.expected = {lane: self.app.registers(lane) for lane in range(self.app.lanes)}
 
     @precondition(lambda self: self.is_running)
     @rule(count=st.integers(1, 25), point=st.sampled_from(["lane.before_write", "lane.after_write"]), hit=st.integers(1, 12))
@@ -160,7 +161,7 @@ class Life(RuleBasedStateMachine):
         before = self.app.past
         self.app.start(lanes, is_retry)
         if before is not None:
-            self.expected = taken_over(self.expected, before.lanes, lanes)
+            self.expected = taken_over(self.committed, before.lanes, lanes)
         self.is_running = True
 
     # ---- what must hold -------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pytest
 from integration.compare import differences
 from integration.cut import Cut
 from integration.hosts import driver, in_process
+from integration.hosts.in_process import Trouble
 from integration.scenario import Scenario
 from integration.scenarios import BY_NAME, SCENARIOS
 
@@ -34,10 +35,11 @@ def test_epochs_of_one_make_no_difference(name: str) -> None:
     assert not differences(scenario, "one by one", True, expected, actual)
 
 
+@pytest.mark.parametrize("trouble", [Trouble.RETRIES, Trouble.RESTARTS], ids=lambda trouble: trouble.name.lower())
 @pytest.mark.parametrize("name", ["five exchanges", "final results", "foreign-key joins", "wall-clock punctuator"])
-def test_an_epoch_that_runs_twice_gives_the_same_twice(name: str) -> None:
+def test_trouble_makes_no_difference(name: str, trouble: Trouble) -> None:
     scenario = BY_NAME[name]
     phases = scenario.phases(2, RECORDS)
     expected = driver.run(scenario, phases, caching=False)
-    actual = in_process.run(scenario, phases, False, Cut(20, 3), is_retried=True)
-    assert not differences(scenario, "twice", False, expected, actual)
+    actual = in_process.run(scenario, phases, False, Cut(20, 2), trouble)
+    assert not [str(difference) for difference in differences(scenario, trouble.value, False, expected, actual)]

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import BrokerError, CommitError, ConfigError, FencedError, PenstockError, ProductionError, TopicError
-from penstock.kafka.failures import configured_wrongly, failure, is_retriable, kafka_error, requires_abort, translated
+from penstock.kafka.failures import configured_wrongly, failure, is_passing, is_retriable, kafka_error, requires_abort, translated
 
 MEANINGS = {
     KafkaError._FENCED: FencedError,
@@ -63,3 +63,10 @@ def test_says_whether_to_call_again_or_to_abort() -> None:
     abort = KafkaException(KafkaError(KafkaError._TIMED_OUT, txn_requires_abort=True))
     assert (is_retriable(again), requires_abort(again)) == (True, False)
     assert (is_retriable(abort), requires_abort(abort)) == (False, True)
+
+
+def test_a_coordinator_that_moves_is_told_from_a_transaction_that_failed() -> None:
+    moving = KafkaException(KafkaError(KafkaError.NOT_COORDINATOR, txn_requires_abort=True))
+    failed = KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, txn_requires_abort=True))
+    fatal = KafkaException(KafkaError(KafkaError.NOT_COORDINATOR, fatal=True))
+    assert [is_passing(error) for error in (moving, failed, fatal, SystemError("odd"))] == [True, False, False, False]

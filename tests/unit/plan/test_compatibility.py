@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from penstock import Store, StreamsBuilder, Topology, key_value_store, session, tumbling, window_store
-from penstock.plan import TopologyFacts, decode_facts, encode_facts, facts, incompatibilities
+from penstock.plan import TopologyFacts, decode_facts, encode_facts, facts, incompatibilities, remembered
 from penstock.serdes import Int64, Json, Serde, SessionWindowed, String, TimeWindowed
 from penstock.state import StoreKind, StoreSpec
 
@@ -141,6 +141,20 @@ class TestOwnSerdes:
 
     def test_another_class_is_another_serde(self) -> None:
         assert changed(TABLE, value=Own(bytes)) == ["store 's': value was Int64() and is Own"]
+
+
+class TestRemembered:
+    def test_a_store_that_left_is_still_known_when_it_comes_back_as_another(self) -> None:
+        first = facts_of(counts)
+        second = remembered(first, facts_of(lambda builder: builder.stream("in").to("out")))
+        third = facts_of(lambda builder: builder.table("in", value=str, store="s"))
+        assert incompatibilities(second, third) == ["store 's': value was Int64() and is String()"]
+        assert incompatibilities(second, first) == []
+
+    def test_of_a_store_that_stays_the_layout_now_is_written_down(self) -> None:
+        first, second = _facts(WINDOWS), _facts(replace(WINDOWS, retention_ms=8_000))
+        assert remembered(first, second).stores == second.stores
+        assert remembered(None, first) == first
 
 
 class TestWritten:

@@ -238,7 +238,9 @@ def test_a_model_with_a_field_of_another_type_is_not_written() -> None:
         Json(Account).serialize(account)
 
 
-@pytest.mark.parametrize("of", [Opaque, list[Opaque], Concealing, complex, "str", 5, {}, lambda: None], ids=str)
+@pytest.mark.parametrize(
+    "of", [Opaque, list[Opaque], Concealing, complex, "str", 5, {}, lambda: None], ids=lambda of: getattr(of, "__name__", str(of))
+)
 @pytest.mark.parametrize("kind", [Json, MsgPack])
 def test_types_without_mapping_are_refused_at_once(kind: Any, of: Any) -> None:
     with pytest.raises(TypeError, match=r"no mapping to documents.*use a dataclass, a msgspec\.Struct, a Pydantic model"):

@@ -1,0 +1,139 @@
+"""What Spark's workers run, without Spark: stage by stage over shuffled rows, it comes to what one process makes of the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+
+from penstock import StreamsBuilder, Topology
+from penstock.epochs.entering import needs_entering
+from penstock.epochs.hops import INPUT, on_lanes
+from penstock.epochs.program import Epoch, Program
+from penstock.epochs.wire import OUT, WIRE, Kind, wire
+from penstock.spark import tasks
+from penstock.spark.tasks import empty_epoch, from_sources, on_lane, program_of, whole_epoch
+from tests.unit.epochs.application import Application, every_kind_of_store, some_records
+
+EPOCH = Epoch(0, -1, 5_000, (("in", 0), ("in", 1)), (-1, -1))
+Rows = list[dict[str, Any]]
+
+
+def broadcast_of(program: Program) -> Any:
+    return SimpleNamespace(value=(program.incarnation, cloudpickle.dumps(program)))
+
+
+@pytest.fixture(autouse=True)
+def forget_programs() -> None:
+    tasks._programs.clear()
+
+
+def counts() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", value=str).group_by_key().count(store="counts").to_stream().to("out", value=int)
+    return builder.build()
+
+
+def upper() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", value=str).map_values(str.upper).to("out", value=str)
+    return builder.build()
+
+
+def words() -> Topology:
+    builder = StreamsBuilder()
+    flat = builder.stream("in", value=str).flat_map_values(str.split)
+    flat.group_by(lambda key, value: value).count(store="words").to_stream().to("out", value=int)
+    return builder.build()
+
+
+def input_of(origin: int, seed: int) -> pa.RecordBatch:
+    """The records of one partition."""
+    rows = [{"name": 0, "origin": origin, "offset": n, **record._asdict()} for n, record in enumerate(some_records(seed, 40))]
+    return pa.RecordBatch.from_pylist(rows, schema=INPUT)
+
+
+def by_lane(frames: Sequence[pa.Table], lanes: int) -> list[list[pa.RecordBatch]]:
+    """A shuffle: every task gets the rows of its lane, in an order of Spark's choosing."""
+    table = pa.concat_tables(reversed(frames))
+    lane = table.column("lane").to_numpy()
+    return [table.filter(pa.array(lane == number)).to_batches() for number in range(lanes)]
+
+
+def staged(program: Program, partitions: Sequence[pa.RecordBatch], monkeypatch: pytest.MonkeyPatch) -> pa.Table:
+    """The hops that `EpochJobs` has Spark run, with tables for frames."""
+    broadcast, last = broadcast_of(program), len(program.plan.stages) - 1
+    frames: list[pa.Table]
+    first = 0
+    is_plain = program.needs_lanes(0) and not needs_entering(program)
+    if is_plain:
+        keyed = [pa.Table.from_batches([part]).append_column("kind", pa.nulls(len(part), pa.int8())) for part in partitions]
+        frames = [on_lanes(program, table.add_column(0, "lane", pa.nulls(len(table), pa.int32()))) for table in keyed]
+    else:
+        frames = [pa.Table.from_batches(from_sources(broadcast, EPOCH)(iter([part]))) for part in partitions]
+        first = 0 if program.needs_lanes(0) else 1
+    for stage in range(first, last + 1):
+        sent = []
+        for lane, batches in enumerate(by_lane(frames, program.lanes)):
+            monkeypatch.setattr(TaskContext, "get", lambda lane=lane: SimpleNamespace(partitionId=lambda: lane))
+            hop = on_lane(broadcast, EPOCH, stage, is_first=is_plain and stage == 0)
+            sent.append(pa.Table.from_batches(hop(iter(batches)), OUT if stage == last else WIRE))
+        frames = sent
+    return pa.concat_tables(frames)
+
+
+def per_key(table: pa.Table) -> dict[tuple[int, int, bytes | None], Rows]:
+    """Rows by kind, topic and key, where their order counts."""
+    found: dict[tuple[int, int, bytes | None], Rows] = {}
+    for row in table.to_pylist():
+        if row["kind"] != Kind.CONTROL and row["key"] != b"lane":
+            found.setdefault((row["kind"], row["name"], row["key"]), []).append(row)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("make", "partitions"),
+    [(counts, 2), (words, 2), (every_kind_of_store, 2), (upper, 1)],  # without state nothing puts partitions in an order
+)
+def test_hop_by_hop_it_is_the_same_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[], Topology], partitions: int
+) -> None:
+    parts = [input_of(partition, seed=partition) for partition in range(partitions)]
+    whole, hops = Application(tmp_path / "whole", make), Application(tmp_path / "hops", make)
+    for app in (whole, hops):
+        app.start(3)
+    at_once = pa.Table.from_batches(whole_epoch(broadcast_of(whole.running), EPOCH)(iter(parts)))
+    tasks._programs.clear()
+    in_stages = staged(hops.running, parts, monkeypatch)
+    assert in_stages.schema == at_once.schema == OUT
+    assert per_key(in_stages) == per_key(at_once)
+    assert per_key(at_once)
+
+
+def test_an_epoch_without_records_runs_on_every_lane(tmp_path: Path) -> None:
+    app = Application(tmp_path, counts)
+    app.start(3)
+    anything = pa.RecordBatch.from_pylist([{"id": 0}])
+    table = pa.Table.from_batches(empty_epoch(broadcast_of(app.running), EPOCH)(iter([anything])), OUT)
+    assert [row["key"] for row in table.to_pylist()] == [b"lane"] * 3
+
+
+def test_a_program_is_unpacked_once_and_replaced_by_that_of_a_new_start(tmp_path: Path) -> None:
+    app = Application(tmp_path, counts)
+    first, second = broadcast_of(app.program(1, "one")), broadcast_of(app.program(1, "two"))
+    assert program_of(first) is program_of(first)
+    assert program_of(second).incarnation == "two"
+    assert list(tasks._programs) == ["two"]
+
+
+def test_rows_of_a_shuffle_are_found_again_by_their_lane() -> None:
+    table = wire(3, lane=np.array([2, 0, 2], np.int32), kind=[Kind.SINK] * 3, key=[b"a", b"b", b"c"])
+    shuffled = [[row["key"] for batch in lane for row in batch.to_pylist()] for lane in by_lane([table], 3)]
+    assert shuffled == [[b"b"], [], [b"a", b"c"]]

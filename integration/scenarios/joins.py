@@ -43,10 +43,10 @@ def _rekeyed(setup: Setup) -> Topology:
     """Both sides under new keys, each through an exchange of its own."""
     builder = StreamsBuilder()
     left, right = _sides(builder, setup)
-    by_last_digit: Callable[[str, str], str] = lambda _, value: f"d{value[-1]}"  # noqa: E731
+    by_last_word: Callable[[str, str], str] = lambda _, value: value.split()[1]  # noqa: E731
     (
-        left.select_key(by_last_digit)
-        .outer_join(right.select_key(by_last_digit), _both, within="150ms", grace="500ms", value=str, other_value=str)
+        left.select_key(by_last_word)
+        .outer_join(right.select_key(by_last_word), _both, within="150ms", grace="500ms", value=str, other_value=str)
         .to(setup.topic("joined"), value=str)
     )
     return builder.build()
@@ -87,11 +87,17 @@ def _global_tables(setup: Setup) -> Topology:
     return builder.build()
 
 
+def _pair(rng: Random) -> str:
+    """A side, a number, and what will be the key after an exchange."""
+    number = rng.randrange(1000)
+    return f"{rng.choice('LR')}{number} d{number % 10}"
+
+
 def _pairs_and_moved(rng: Random, count: int) -> Sequence[Phase]:
     phases = []
     for turn in range(4):
         times = moments(rng, max(1, count // 4))
-        records = [fed("pairs", any_key(rng, 15), f"{rng.choice('LR')}{rng.randrange(1000)}", time) for time in times]
+        records = [fed("pairs", any_key(rng, 15), _pair(rng), time) for time in times]
         phases.append(Phase([record._replace(topic="moved") for record in records] if turn % 2 else records))
     return phases
 
@@ -99,14 +105,14 @@ def _pairs_and_moved(rng: Random, count: int) -> Sequence[Phase]:
 def _pairs(rng: Random, count: int) -> Sequence[Phase]:
     """Out of order, but not by more than the joins' grace: past that, who meets whom depends on what a task still holds."""
     times = moments(rng, count, disorder=500, late=0)
-    records = [fed("pairs", any_key(rng, 15), f"{rng.choice('LR')}{rng.randrange(1000)}", time) for time in times]
+    records = [fed("pairs", any_key(rng, 15), _pair(rng), time) for time in times]
     return one_phase(records + _closing_pairs(records))
 
 
 def _closing_pairs(records: Sequence[Fed]) -> list[Fed]:
     """Both sides are told of the time, a little apart, so that what the first one finds open the second one closes."""
-    first = closing("pairs", lambda key: f"L{key}", records)
-    second = closing("pairs", lambda key: f"R{key}", records, by_ms=3_700_000)
+    first = closing("pairs", lambda key: f"L {key}", records)
+    second = closing("pairs", lambda key: f"R {key}", records, by_ms=3_700_000)
     return first + second
 
 

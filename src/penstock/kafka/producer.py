@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import repeat
 from typing import Any
 
@@ -75,8 +76,11 @@ class RowProducer:
         except (KafkaException, SystemError) as error:
             raise translated(error, "records could not be handed over") from error
 
-    def delivery_failure(self) -> PenstockError | None:
-        """The first record that was not delivered, as an error that names its topic."""
+    def delivery_failure(self, wait_s: float = 0.0) -> PenstockError | None:
+        """The first record that was not delivered, as an error that names its topic; it may have yet to be reported."""
+        if self._failure is None:
+            with suppress(KafkaException, SystemError):  # a fatal error, which whoever asks has met already
+                self.client.poll(wait_s)
         if self._failure is None:
             return None
         topic, error = self._failure

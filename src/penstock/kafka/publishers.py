@@ -35,6 +35,9 @@ STUCK_S = 10.0
 
 ABORT_S = 10.0
 
+REPORT_S = 0.2
+"""How long a transaction that has failed waits for the report that says which record it was."""
+
 
 class TransactionalPublisher:
     """Publishes each epoch in one transaction.
@@ -223,7 +226,7 @@ class TransactionalPublisher:
         took = 0.0 if self._began is None else self._clock() - self._began
         if isinstance(error, FencedError) and took * 1_000 >= self._config.transaction_timeout_ms:
             return CommitError(f"{what}: it was open for {took:.0f} s, and the broker aborts it after transaction_timeout")
-        undelivered = self._producer.delivery_failure()
+        undelivered = self._producer.delivery_failure(wait_s=REPORT_S)
         if isinstance(error, FencedError) or undelivered is None:
             undelivered = error
         if isinstance(undelivered, BrokerError) and self._began is not None and not self._producer.is_out_of_reach_too_long:

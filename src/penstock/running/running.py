@@ -116,7 +116,7 @@ class Running:
         checked = time.monotonic()
         while not self._stop.is_set() and not started.epochs.is_done:
             if started.stream.wait(_TICK_S):
-                return
+                raise PenstockError("Spark's query has ended without being asked to; start again")
             started.epochs.tick()
             if time.monotonic() - checked > 1:
                 checked = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from os import urandom
 
@@ -180,13 +181,22 @@ def test_a_partition_that_is_not_there_is_refused(servers: str, application: str
 def test_a_record_that_the_topic_refuses_is_named(servers: str, application: str) -> None:
     topic = new_topic(servers, max_message_bytes="1000")
     with publisher(config(servers), application, topic) as target:
-        publish(target, rows(row(urandom(5_000))))
         with pytest.raises(ProductionError, match=rf"topic '{topic}' \(1 record\(s\) not delivered\): .*too large"):
-            target.commit()
+            Barrier(target).commit(0, [rows(row(urandom(5_000)))], [at(1)])
     with publisher(config(servers), application, topic) as target:
         publish(target, rows(b"small"))
         assert target.commit()
     assert values(servers, topic) == [b"small"]
+
+
+def test_a_record_that_was_refused_before_the_offsets_are_sent_is_named_too(servers: str, application: str) -> None:
+    topic = new_topic(servers, max_message_bytes="1000")
+    with publisher(config(servers), application, topic) as target:
+        target.begin()
+        target.produce(rows(row(urandom(5_000))))
+        time.sleep(1)
+        with pytest.raises(ProductionError, match=rf"topic '{topic}' \(1 record\(s\) not delivered\): .*too large"):
+            target.send_offsets([at(1)])
 
 
 def test_no_batch_is_larger_than_the_smallest_topic_takes(servers: str, application: str) -> None:

@@ -149,6 +149,15 @@ def test_what_ends_the_stream_ends_the_application(stage: Stage) -> None:
     assert running.state is State.ERROR
 
 
+def test_a_stream_that_ends_by_itself_is_a_failure(stage: Stage) -> None:
+    running = started(stage)
+    until_running(running)
+    stage.end = True
+    with pytest.raises(PenstockError, match="without being asked"):
+        running.wait(PATIENCE_S)
+    assert running.state is State.ERROR
+
+
 def test_an_error_of_somebody_elses_becomes_one_of_penstocks(stage: Stage) -> None:
     stage.start_failure = RuntimeError("from the depths")
     running = started(stage)

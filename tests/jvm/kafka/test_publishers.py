@@ -180,9 +180,9 @@ def test_a_partition_that_is_not_there_is_refused(servers: str, application: str
 
 def test_a_record_that_the_topic_refuses_is_named(servers: str, application: str) -> None:
     topic = new_topic(servers, max_message_bytes="1000")
-    with publisher(config(servers), application, topic) as target:
-        with pytest.raises(ProductionError, match=rf"topic '{topic}' \(1 record\(s\) not delivered\): .*too large"):
-            Barrier(target).commit(0, [rows(row(urandom(5_000)))], [at(1)])
+    refusal = pytest.raises(ProductionError, match=rf"topic '{topic}' \(1 record\(s\) not delivered\): .*too large")
+    with publisher(config(servers), application, topic) as target, refusal:
+        Barrier(target).commit(0, [rows(row(urandom(5_000)))], [at(1)])
     with publisher(config(servers), application, topic) as target:
         publish(target, rows(b"small"))
         assert target.commit()

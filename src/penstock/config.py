@@ -65,13 +65,22 @@ class Guarantee(Enum):
     AT_LEAST_ONCE = "at_least_once"
 
 
+class Secret(str):
+    """A setting's value that shows as `[hidden]` in whatever it is printed with: a dict of settings, a failed assertion."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "[hidden]"
+
+
 class Settings(Mapping[str, str]):
     """Settings of a client or of Spark by name; secrets show as `[hidden]` wherever it is printed."""
 
     __slots__ = ("_values",)
 
     def __init__(self, values: Mapping[str, str]) -> None:
-        self._values = dict(values)
+        self._values = {name: Secret(value) if is_secret(name, value) else value for name, value in values.items()}
 
     def __getitem__(self, name: str) -> str:
         return self._values[name]
@@ -83,7 +92,7 @@ class Settings(Mapping[str, str]):
         return len(self._values)
 
     def __repr__(self) -> str:
-        return repr({name: "[hidden]" if is_secret(name, value) else value for name, value in self._values.items()})
+        return repr(self._values)
 
 
 def is_secret(name: str, value: str = "") -> bool:

@@ -210,9 +210,12 @@ CANARY = "c4n4ry"
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_never_shows_a_secret(name: str) -> None:
+@pytest.mark.parametrize("ci", ["", "true"], ids=["at a desk", "in CI"])
+def test_never_shows_a_secret(name: str, ci: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", ci)  # pytest spells out whole differences there
     config = load(kafka={name: CANARY}, spark={f"spark.{name}": CANARY, "spark.url": f"https://ann:{CANARY}@host/"})
     shown = [repr(config), str(config), f"{config}", repr(asdict(config)), repr(copy.deepcopy(config).kafka), repr(config.spark)]
+    shown.append(repr(dict(config.kafka)))
     shown += [repr(getattr(config, field.name)) for field in fields(config)] + [repr(pickle.loads(pickle.dumps(config)))]
     assert not any(CANARY in text for text in shown)
     assert all("[hidden]" in text for text in shown[:4])

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from chaos.checker import Found, Letter, Output
@@ -28,6 +28,8 @@ class Observer:
         self._topics = topics
         self._changelogs = {store: topics.changelog(store) for store in STORES}
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        group = {"group.id": topics.application_id, "isolation.level": "read_uncommitted"}
+        self._group = Consumer({"bootstrap.servers": bootstrap_servers, "log_level": 0, **group})
 
     def found(self) -> Found:
         """Outputs, tables and offsets. They belong together only while nothing is being committed."""
@@ -43,11 +45,14 @@ class Observer:
         return Found(outputs, tables, self.offsets())
 
     def offsets(self) -> dict[int, int]:
-        """What the group has committed of the input, whatever transaction is still open."""
-        group = self._topics.application_id
-        answers = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-        partitions = answers[group].result(TIMEOUT_S).topic_partitions
-        return {at.partition: at.offset for at in partitions if at.topic == self._topics.input}
+        """What the group has committed of the input, whatever transaction is still open.
+
+        Asked by a consumer: librdkafka's admin client crashes the process when the coordinator answers this with an error.
+        """
+        partitions = self._admin.list_topics(self._topics.input, timeout=TIMEOUT_S).topics[self._topics.input].partitions
+        asked = [TopicPartition(self._topics.input, partition) for partition in partitions]
+        found = self._group.committed(asked, timeout=TIMEOUT_S)
+        return {at.partition: at.offset for at in found if at.offset >= 0}
 
     def input_ends(self) -> dict[int, int]:
         """Where readers of committed records come to the end of the input."""

@@ -135,7 +135,8 @@ def _turn(rng: Random, count: int, start: int) -> list[int]:
 
 
 def _orders(rng: Random, count: int) -> Sequence[Phase]:
-    countries = [fed("countries", f"c{n % 30}", None if n % 30 > 20 else f"country {n}", n) for n in range(60)]
+    # from 1 on: librdkafka takes a timestamp of 0 for none
+    countries = [fed("countries", f"c{n % 30}", None if n % 30 > 20 else f"country {n}", n) for n in range(1, 61)]
     orders = [fed("orders", any_key(rng), f"c{rng.randrange(30)} {n}", time) for n, time in enumerate(moments(rng, count))]
     return [Phase(countries), Phase(orders)]
 

@@ -134,7 +134,7 @@ class Config:
     lanes: int | None = None
     shards: int = 32
     epoch_interval_ms: int = 100
-    max_epoch_records: int = 200_000
+    max_epoch_records: int = 500_000
     small_epoch_records: int = 2_000
     state_dir: Path = Path("state")
     store_engine: str = "lmdb"

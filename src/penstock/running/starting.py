@@ -315,6 +315,9 @@ class Starting:
         timeout = str(self._config.broker_timeout_ms)
         options = {
             "kafka.fetch.max.wait.ms": "10",  # with the default an epoch stalls for a second now and then
+            # A task reads tens of thousands of records at once: the defaults (500, 1 MiB) doubled the time it took.
+            "kafka.max.poll.records": "20000",
+            "kafka.max.partition.fetch.bytes": str(8 << 20),
             "kafka.default.api.timeout.ms": timeout,
             "kafkaConsumer.pollTimeoutMs": timeout,
         }

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from chaos.load import GHOSTS, POISONS, Upstream, truncated
 from chaos.payments import encoded
-from chaos.rows.row import FULL, QUICK, Row
+from chaos.rows.row import Row
 from chaos.trial import FIRE_S, PARTITIONS, Conditions, Trial
 from harness import topics as kafka
 from harness.processes import HarnessError
@@ -147,7 +147,7 @@ def _refused_start(trial: Trial, expected: int, named: str) -> None:
 
 
 ROWS = (
-    Row("poison-dead-letter", poison_kept, Conditions(on_error="dead_letter", poison=POISONS), campaigns=(FULL, QUICK)),
+    Row("poison-dead-letter", poison_kept, Conditions(on_error="dead_letter", poison=POISONS)),
     Row("poison-continue", poison_kept, Conditions(on_error="continue", poison=POISONS)),
     Row("poison-fail", poison_refused, Conditions(exits=frozenset({PROCESSING}))),
     Row("upstream-aborts", partial(upstream_hangs, False)),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from chaos.application import Part
+from chaos.load import POISONS
 from chaos.rows.row import QUICK, Row
 from chaos.trial import FIRE_S, Conditions, Trial
 
@@ -84,7 +85,7 @@ def while_restoring(trial: Trial) -> None:
 
 
 def one_after_the_other(trial: Trial) -> None:
-    """Every point once, in one go."""
+    """Every point once, in one go; one record in a hundred is bad, and a dead letter."""
     chooser = random.Random(trial.world.seed)
     for point in (*PER_EPOCH, *PER_LANE):
         hit = chooser.randrange(3, 9) if point in PER_EPOCH else chooser.randrange(5, 24)
@@ -156,7 +157,12 @@ ROWS = (
     Row("lane.before_roll_back", in_a_retried_task),
     Row("restore.before_roll_back", while_rolling_back),
     Row("restore.chunk", while_restoring),
-    Row("every-point-once", one_after_the_other, campaigns=(QUICK,)),
+    Row(
+        "every-point-once",
+        one_after_the_other,
+        Conditions(on_error="dead_letter", poison=POISONS),
+        campaigns=(QUICK,),
+    ),
     Row("random-kills", partial(at_random_moments, RANDOM_KILLS)),
     Row("random-kills-rocksdb", partial(at_random_moments, 10), Conditions(settings={"PENSTOCK_STORE_ENGINE": "rocksdb"})),
     Row("worker-killed", worker_in_mid_lane),

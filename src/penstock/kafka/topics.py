@@ -139,6 +139,7 @@ class Topics:
                         raise translated(error, f"the offsets of {place.topic}-{place.partition} could not be read") from error
             if wanted:
                 time.sleep(_PAUSE_S)
+                self.names()  # librdkafka goes by the leaders it knows until somebody asks for all topics
         return found
 
     def _configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:

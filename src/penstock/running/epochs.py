@@ -16,7 +16,7 @@ from penstock import faults
 from penstock.barrier import Barrier, CommitMetadata, SourceOffset
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import Kind, decode_control
-from penstock.errors import StateError
+from penstock.errors import BrokerError, CommitError, StateError
 from penstock.records import NO_TIMESTAMP
 from penstock.state import Mark
 
@@ -156,7 +156,15 @@ class Epochs:
         self._committed_at = time.monotonic()
         if self._committed_at - self._marked_at > MARK_EVERY_S:
             self._marked_at = self._committed_at
-            self._mark = Mark(epoch.number, int(time.time() * 1000), dict(self._changelog_ends()))
+            self._mark = self._new_mark(epoch.number)
+
+    def _new_mark(self, epoch: int) -> Mark | None:
+        """How far the changelogs reach; without it a restart reads more, which is no reason to end."""
+        try:
+            return Mark(epoch, int(time.time() * 1000), dict(self._changelog_ends()))
+        except (BrokerError, CommitError) as error:
+            _log.warning("%s; a restart would have to read more of the changelogs", error)
+            return None
 
     def _first_batches(self) -> Sequence[pa.RecordBatch]:
         return [] if self._first_rows is None else self._first_rows.to_batches()

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from harness import topics
+from harness.broker import Broker
 from harness.processes import free_port, wait_until
 from penstock.config import Config
 from penstock.errors import BrokerError, ConfigError, TopicError
@@ -104,6 +105,18 @@ def test_many_new_partitions_are_asked_for_until_they_have_leaders(asked: Topics
     wanted = internal(partitions=64)
     asked.ensure([wanted], -1)
     assert len(asked.end_offsets([(wanted.name, number) for number in range(64)])) == 64
+
+
+def test_offsets_are_found_again_after_a_broker_died() -> None:
+    """It leads under a new epoch then, and the client remembers the old one."""
+    with Broker() as broker:
+        name = new_topic(broker.bootstrap_servers, partitions=2)
+        asked = Topics(AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}), 20_000)
+        places = [(name, 0), (name, 1)]
+        before = asked.end_offsets(places)
+        broker.kill()
+        broker.start()
+        assert asked.end_offsets(places) == before
 
 
 def test_brokers_that_are_not_there_are_an_error() -> None:

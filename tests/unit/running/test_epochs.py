@@ -355,6 +355,16 @@ class TestMarks:
         epochs_of(noted, changelog_ends=changelog_ends).on_batch(None, ends(a0=11))
         assert asked == [["begin", "commit"]]
 
+    @pytest.mark.parametrize("failure", [CommitError("leaders move"), BrokerError("out of reach")])
+    def test_an_epoch_is_committed_whether_or_not_there_is_a_mark(self, noted: Noted, failure: Exception) -> None:
+        def changelog_ends() -> Mapping[str, int]:
+            raise failure
+
+        epochs = epochs_of(noted, changelog_ends=changelog_ends)
+        epochs.on_batch(None, ends(a0=11))
+        epochs.on_batch(None, ends(a0=12))
+        assert [(epoch.number, epoch.mark) for epoch in noted.epochs] == [(5, None), (6, None)]
+
 
 class TestStop:
     def test_the_epoch_in_hand_comes_to_its_end_and_no_other_is_taken(self, noted: Noted) -> None:

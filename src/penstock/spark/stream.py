@@ -73,6 +73,7 @@ class EpochStream:
         if self._query is not None:
             self._query.stop()
         shutil.rmtree(self._scratch, ignore_errors=True)
+        self._on_batch = _not_any_more  # the JVM keeps this stream, and with it all that an application had open
 
     def _epoch(self, frame: DataFrame, batch: int) -> None:
         try:
@@ -86,6 +87,10 @@ class EpochStream:
         lines = (self._scratch / "offsets" / str(batch)).read_text().splitlines()
         found: dict[str, dict[str, int]] = json.loads(lines[-1])
         return {(topic, int(partition)): offset for topic, ends in found.items() for partition, offset in ends.items()}
+
+
+def _not_any_more(frame: DataFrame, ends: Offsets) -> None:
+    """What is called by a stream that was stopped."""
 
 
 def _by_topic(start: Mapping[tuple[str, int], int], form: Callable[[dict[int, int]], Any]) -> str:

@@ -89,6 +89,7 @@ class Epochs:
         self._marked_at = 0.0
         self._committed_at = time.monotonic()
         self._stopping = False
+        self._failure: BaseException | None = None
 
     @property
     def is_done(self) -> bool:
@@ -107,21 +108,29 @@ class Epochs:
         with self._lock:
             if self._stopping or self.is_done:
                 return
-            if self._read_to != dict(self.progress.offsets):
-                raise StateError("Spark goes on from other offsets than those that are committed: start again")
-            offsets = self.progress.offsets
-            ends = {place: max(offsets[place], min(end, self._limits.get(place, end))) for place, end in ends.items()}
-            count = sum(ends[place] - offsets[place] for place in self._origins)
-            self._before_epoch()
-            epoch = self._next()
-            faults.point("epoch.before_job")
-            rows = self._jobs.run(frame, epoch, count <= self._small, self._limits)
-            self._commit(epoch, rows, ends)
-            self._read_to = dict(ends)
+            try:
+                self._run(frame, ends)
+            except BaseException as error:
+                self._failure = error
+                raise
+
+    def _run(self, frame: Any, ends: Mapping[Partition, int]) -> None:
+        if self._read_to != dict(self.progress.offsets):
+            raise StateError("Spark goes on from other offsets than those that are committed: start again")
+        offsets = self.progress.offsets
+        ends = {place: max(offsets[place], min(end, self._limits.get(place, end))) for place, end in ends.items()}
+        count = sum(ends[place] - offsets[place] for place in self._origins)
+        self._before_epoch()
+        epoch = self._next()
+        faults.point("epoch.before_job")
+        rows = self._jobs.run(frame, epoch, count <= self._small, self._limits)
+        self._commit(epoch, rows, ends)
+        self._read_to = dict(ends)
 
     def tick(self) -> None:
         """An epoch without records, if something is due; otherwise nothing."""
         with self._lock:
+            self._raise_failure()
             now = int(time.time() * 1000)
             is_due = bool(self._due) and min(self._due.values()) <= now
             if self._stopping or not (is_due or time.monotonic() - self._committed_at > KEEP_ALIVE_S):
@@ -134,9 +143,15 @@ class Epochs:
         """Call something that must not come between the steps of a commit; not at all while an epoch is under way."""
         if self._lock.acquire(blocking=False):
             try:
+                self._raise_failure()
                 call()
             finally:
                 self._lock.release()
+
+    def _raise_failure(self) -> None:
+        """An epoch that failed says why it did; the state it leaves behind would only say what follows from that."""
+        if self._failure is not None:
+            raise self._failure
 
     def _next(self) -> Epoch:
         high = tuple(self.progress.high_times.get(origin, NO_TIMESTAMP) for origin in self._origins)

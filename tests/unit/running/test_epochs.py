@@ -334,6 +334,24 @@ class TestTicks:
         assert noted.calls == ["begin", "commit"]
 
 
+class TestFailure:
+    def test_an_epoch_that_failed_is_what_everybody_hears_of(self, noted: Noted) -> None:
+        """What is left behind, such as a producer that was given up, would only say what follows from it."""
+        epochs, cause, asked = epochs_of(noted), CommitError("it was open for too long"), list[str]()
+
+        def fail() -> None:
+            raise cause
+
+        noted.during = fail
+        with pytest.raises(CommitError, match="open for too long"):
+            epochs.on_batch(None, ends(a0=11))
+        for ask in (epochs.tick, lambda: epochs.while_idle(lambda: asked.append("asked"))):
+            with pytest.raises(CommitError) as found:
+                ask()
+            assert found.value is cause
+        assert asked == []
+
+
 class TestMarks:
     def test_a_mark_is_handed_to_exactly_one_epoch(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted, changelog_ends=lambda: {"c/0": 100 * len(noted.epochs)})

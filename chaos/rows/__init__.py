@@ -12,7 +12,7 @@ GUARDED_BY = {
     "fence": "second-instance",
     "epoch_check": "stores-from-a-backup",
     "read_committed": "upstream-aborts",
-    "metadata_check": "input-made-again",
+    "metadata_check": "offsets-moved",
     "one_action": "task-retried",
     "digests": "stores-changed",
     "offsets_in_the_transaction": "barrier.before_commit",

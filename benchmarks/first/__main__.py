@@ -18,6 +18,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from benchmarks.first import latency, report, restore, throughput, workload
 from benchmarks.first.applications import Application
 from benchmarks.first.sides import Job, KafkaStreams, Penstock, Side
@@ -26,6 +28,7 @@ from harness.broker import Broker
 REPORT = Path("reports/bench-first.json")
 BROKER = {"log.cleaner.backoff.ms": "15000"}  # Kafka's default: the harness' own makes the cleaner busy all the time
 COMMIT_INTERVALS_MS = (100, 1000)
+SETTLE_S, QUIET_FOR_S, QUIET_PERCENT = 60, 3, 10
 LARGER = {  # than the defaults: a cache that holds all keys, and more at once from and to the broker
     "statestore.cache.max.bytes": str(256 << 20),
     "max.poll.records": "5000",
@@ -56,7 +59,8 @@ class Bench:
         self.figures: dict[str, dict[str, dict[str, Any]]] = {}
 
     def job(self, measurement: str, side: Side, topology: str, source: str) -> Job:
-        """A job of its own: no other has its name, its sink or its state."""
+        """A job of its own: no other has its name, its sink or its state, nor a broker that still cleans up after another."""
+        self._settle()
         name = f"{measurement}-{side.name}"
         workload.create(self.broker.bootstrap_servers, f"{name}-out")
         return Job(
@@ -67,6 +71,13 @@ class Bench:
             bootstrap_servers=self.broker.bootstrap_servers,
             state_dir=self.directory / name,
         )
+
+    def _settle(self) -> None:
+        """Wait until the broker has nothing to do: it compacts for a while what an application has written."""
+        broker, end = psutil.Process(self.broker.pid), time.monotonic() + SETTLE_S
+        quiet = 0
+        while quiet < QUIET_FOR_S and time.monotonic() < end:
+            quiet = quiet + 1 if broker.cpu_percent(1.0) < QUIET_PERCENT else 0
 
     def note(self, measurement: str, side: Side, figures: Any) -> None:
         """Keep the figures and print them at once."""

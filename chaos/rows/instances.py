@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 
 from chaos.application import Application, Part
 from chaos.rows.row import FULL, QUICK, Row
@@ -13,24 +14,13 @@ FENCED = 20
 FENCE_S = 60
 
 
-def second_instance(trial: Trial) -> None:
-    """A second instance starts elsewhere: the first is fenced, says so and ends; the second goes on."""
+def second_instance(shares_files: bool, trial: Trial) -> None:
+    """A second instance starts, elsewhere or on the same files: the first is fenced, says so and ends; the second goes on."""
     trial.start()
     trial.see_progress()
     first = trial.application
-    trial.application = trial.instance("second")
-    with trial.hurting():
-        trial.start()
-    _must_be_fenced(trial, first)
-    trial.finish()
-
-
-def second_instance_same_files(trial: Trial) -> None:
-    """The same, on the same machine and with the same files."""
-    trial.start()
-    trial.see_progress()
-    first = trial.application
-    trial.application = trial.instance("second", PENSTOCK_STATE_DIR=str(first.state_dir))
+    files = {"PENSTOCK_STATE_DIR": str(first.state_dir)} if shares_files else {}
+    trial.application = trial.instance("second", **files)
     with trial.hurting():
         trial.start()
     _must_be_fenced(trial, first)
@@ -80,8 +70,8 @@ def lanes_come_and_go(trial: Trial) -> None:
 
 
 ROWS = (
-    Row("second-instance", second_instance, campaigns=(FULL, QUICK)),
-    Row("second-instance-same-files", second_instance_same_files),
+    Row("second-instance", partial(second_instance, False), campaigns=(FULL, QUICK)),
+    Row("second-instance-same-files", partial(second_instance, True)),
     Row("sleeper-wakes-up", sleeper_wakes_up, Conditions(settings={"PENSTOCK_TRANSACTION_TIMEOUT": "10s"})),
     Row("lanes-2-5-1", lanes_come_and_go),
 )

@@ -3,65 +3,53 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 
 from chaos.rows.row import Row
-from chaos.trial import Conditions, Trial
+from chaos.trial import Conditions, Trial, World
 
 COMMIT, BROKER = 21, 22
 GETS_OVER_OR_SAYS_SO = Conditions(exits=frozenset({COMMIT, BROKER}))
 BROKER_DOWN_S = 3
 
 
-def broker_killed(trial: Trial) -> None:
-    """The broker is killed and starts again with what it has on disk; three times."""
+def outage(harm: Callable[[World], None], mend: Callable[[World], None], seconds: float, times: int, trial: Trial) -> None:
+    """Something that the application depends on is out of order for so long, some times over."""
     trial.start()
     trial.see_progress()
-    for _ in range(3):
+    for _ in range(times):
         with trial.hurting():
-            trial.world.broker.kill()
-            time.sleep(BROKER_DOWN_S)
-            trial.world.broker.start()
+            harm(trial.world)
+            time.sleep(seconds)
+            mend(trial.world)
     trial.finish()
 
 
-def broker_paused(seconds: float, trial: Trial) -> None:
+def broker_killed(times: int) -> Callable[[Trial], None]:
+    """The broker is killed and starts again with what it has on disk."""
+    return partial(outage, lambda world: world.broker.kill(), lambda world: world.broker.start(), BROKER_DOWN_S, times)
+
+
+def broker_paused(seconds: float) -> Callable[[Trial], None]:
     """The broker hangs with all connections open."""
-    trial.start()
-    trial.see_progress()
-    with trial.hurting():
-        trial.world.broker.pause()
-        time.sleep(seconds)
-        trial.world.broker.resume()
-    trial.finish()
+    return partial(outage, lambda world: world.broker.pause(), lambda world: world.broker.resume(), seconds, 1)
 
 
-def connection_cut(seconds: float, trial: Trial) -> None:
+def connection_cut(seconds: float) -> Callable[[Trial], None]:
     """Every connection of the application is closed, and new ones are refused for a while."""
-    trial.start()
-    trial.see_progress()
-    with trial.hurting():
-        trial.world.proxy.cut()
-        time.sleep(seconds)
-        trial.world.proxy.restore()
-    trial.finish()
+    return partial(outage, lambda world: world.proxy.cut(), lambda world: world.proxy.restore(), seconds, 1)
 
 
-def packets_lost(seconds: float, trial: Trial) -> None:
+def packets_lost(seconds: float) -> Callable[[Trial], None]:
     """Connections stay open and nothing comes through, in either direction."""
-    trial.start()
-    trial.see_progress()
-    with trial.hurting():
-        trial.world.proxy.hang()
-        time.sleep(seconds)
-        trial.world.proxy.restore()
-    trial.finish()
+    return partial(outage, lambda world: world.proxy.hang(), lambda world: world.proxy.restore(), seconds, 1)
 
 
 ROWS = (
-    Row("broker-killed", broker_killed, GETS_OVER_OR_SAYS_SO),
-    Row("broker-paused-45s", partial(broker_paused, 45), GETS_OVER_OR_SAYS_SO),
-    Row("connection-cut-5s", partial(connection_cut, 5), GETS_OVER_OR_SAYS_SO),
-    Row("connection-cut-90s", partial(connection_cut, 90), GETS_OVER_OR_SAYS_SO),
-    Row("packets-lost-30s", partial(packets_lost, 30), GETS_OVER_OR_SAYS_SO),
+    Row("broker-killed", broker_killed(3), GETS_OVER_OR_SAYS_SO),
+    Row("broker-paused-45s", broker_paused(45), GETS_OVER_OR_SAYS_SO),
+    Row("connection-cut-5s", connection_cut(5), GETS_OVER_OR_SAYS_SO),
+    Row("connection-cut-90s", connection_cut(90), GETS_OVER_OR_SAYS_SO),
+    Row("packets-lost-30s", packets_lost(30), GETS_OVER_OR_SAYS_SO),
 )

@@ -1,7 +1,7 @@
 """All scenarios, by subject."""
 
 from integration.scenario import Scenario
-from integration.scenarios import aggregations, joins, processors, routing, tables, windows
+from integration.scenarios import aggregations, asynchronous, joins, processors, routing, tables, windows
 
 SCENARIOS: tuple[Scenario, ...] = (
     *aggregations.SCENARIOS,
@@ -10,6 +10,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *tables.SCENARIOS,
     *processors.SCENARIOS,
     *routing.SCENARIOS,
+    *asynchronous.SCENARIOS,
 )
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

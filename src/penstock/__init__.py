@@ -7,11 +7,13 @@ A topology is a value; a plan is a function of it; an epoch runs it; one Kafka t
     plan      topology to stages
     lanes     a lane walks an epoch
     operators what happens to a record
+    calls     calls to other systems, many at once
     state     stores, undo, changelog;  timing  windows and durations;  serdes  bytes and values
     testing   TopologyTestDriver
 """
 
 from penstock.app import App
+from penstock.calls import CircuitBreaker, ResultCache
 from penstock.dsl import (
     CogroupedKStream,
     EmitStrategy,
@@ -31,7 +33,7 @@ from penstock.dsl import (
     versioned_store,
     window_store,
 )
-from penstock.errors import PenstockError, ProcessingError, SerializationError, StateError, TopologyError
+from penstock.errors import CircuitOpenError, PenstockError, ProcessingError, SerializationError, StateError, TopologyError
 from penstock.handlers import (
     ErrorHandler,
     ErrorHandlers,
@@ -42,6 +44,7 @@ from penstock.handlers import (
     log_and_fail,
     retry,
 )
+from penstock.operators.asynchronous import CallContext
 from penstock.processor import (
     Cancellable,
     FixedKeyProcessor,
@@ -55,6 +58,7 @@ from penstock.records import (
     Record,
     RecordContext,
     RecordMetadata,
+    SideOutput,
     SourceRecord,
     ValueAndTimestamp,
     VersionedRecord,
@@ -100,7 +104,10 @@ __all__ = [
     "App",
     "Boolean",
     "Bytes",
+    "CallContext",
     "Cancellable",
+    "CircuitBreaker",
+    "CircuitOpenError",
     "CogroupedKStream",
     "Duration",
     "EmitStrategy",
@@ -131,9 +138,11 @@ __all__ = [
     "Record",
     "RecordContext",
     "RecordMetadata",
+    "ResultCache",
     "Serde",
     "SerializationError",
     "SessionWindowed",
+    "SideOutput",
     "SourceRecord",
     "StateError",
     "Store",

@@ -93,8 +93,13 @@ class Retry:
 
     def waits_ms(self) -> list[int]:
         """How long to wait before each attempt."""
-        longest = max(self.backoff_ms, LONGEST_BACKOFF_MS)
-        return [min(self.backoff_ms << attempt, longest) for attempt in range(self.attempts)]
+        return waits_ms(self.attempts, self.backoff_ms)
+
+
+def waits_ms(attempts: int, backoff_ms: int) -> list[int]:
+    """How long to wait before each of several attempts: twice as long each time, up to a limit."""
+    longest = max(backoff_ms, LONGEST_BACKOFF_MS)
+    return [min(backoff_ms << attempt, longest) for attempt in range(attempts)]
 
 
 Outcome = LogAndFail | LogAndContinue | DeadLetter

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from penstock.calls import Call, Request
     from penstock.records import Headers, Process, Record, RecordMetadata, ValueAndTimestamp
     from penstock.state import Register, StoreSpec
 
@@ -75,6 +76,9 @@ class Host(Protocol):
     def child(self, name: str) -> Process:
         """One named child of the node."""
 
+    def side_output(self, name: str) -> Process:
+        """Where records go that the node sends aside under this name, which must have been declared."""
+
     def view(self, table: str) -> View:
         """How to read the table that the named node produces."""
 
@@ -91,6 +95,13 @@ class Host(Protocol):
         """Have `flush` called when the epoch ends, in store order.
 
         Of several nodes with one store the last in the topology is called: the first to ask, for binding goes backwards.
+        """
+
+    def asking(self, call: Call, take: Callable[[Request, Any], None]) -> Callable[[Request], None]:
+        """Have calls made when the epoch ends: gives what takes a request, while its record is in hand.
+
+        `take` is given each request with its answer, in the order of requests, as if its record were in hand again. What follows
+        from answers must go through an exchange: the records of the epoch are done by then.
         """
 
     def on_start(self, start: Callable[[], None]) -> None:
@@ -166,6 +177,9 @@ class ProcessorContext(Protocol[KOut, VOut]):
 
     def forward(self, record: Record[KOut, VOut], child: str | None = None) -> None:
         """Hand a record to all children of this processor, or to the named one."""
+
+    def side_output(self, name: str, record: Record[Any, Any]) -> None:
+        """Send a record aside, to the stream that was declared as `side_output(name)` of what this processor gives."""
 
     def store(self, name: str) -> Any:
         """A store that was connected to this processor."""

@@ -82,6 +82,17 @@ class RecordContext(NamedTuple):
     headers: Headers
 
 
+@dataclass(frozen=True, slots=True)
+class SideOutput:
+    """What an asynchronous mapper returns to send a value aside, in place of a result.
+
+    It goes to the stream that was declared as `side_output(name)`, with the key, timestamp and headers of the record.
+    """
+
+    name: str
+    value: Any
+
+
 class Change(NamedTuple):
     """What a table's edge carries: the new value, the old one where somebody downstream asked for it.
 

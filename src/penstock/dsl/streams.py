@@ -6,13 +6,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
+from penstock.calls import CircuitBreaker, ResultCache
 from penstock.dsl import stream_joins
+from penstock.dsl.asynchronous import DEFAULT_TIMEOUT, asked, call_of
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import repartition
+from penstock.dsl.side_outputs import Sender
 from penstock.dsl.stores import Store, materialized
 from penstock.dsl.table_drafts import SourceDraft, source_table_write
 from penstock.errors import TopologyError
+from penstock.operators.asynchronous import MapAsync, MapValuesAsync, ProcessAsync, with_context
 from penstock.operators.printing import Print
 from penstock.operators.processing import Processing, Supplier
 from penstock.operators.stateless import Branch, Filter, FlatMap, FlatMapValues, Map, MapValues, PassThrough, Peek, SelectKey
@@ -41,10 +45,11 @@ def otherwise(key: Any, value: Any) -> bool:
 class KStream(Generic[K, V]):
     """A stream of records with keys of type `K` and values of type `V`."""
 
-    __slots__ = ("_exchanged", "_place")
+    __slots__ = ("_exchanged", "_place", "_sender")
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, sender: Sender | None = None) -> None:
         self._place = place
+        self._sender = sender
         self._exchanged: Place | None = None
 
     # ---- stateless ------------------------------------------------------------------------------------------------
@@ -468,7 +473,8 @@ class KStream(Generic[K, V]):
         name = self._place.draft.name("KSTREAM-PROCESSOR-") if name is None else name
         operator = Processing(checked(supplier, "", "process", line), fixed_key=False)
         serdes = {"key": given_serde(key), "value": given_serde(value)}
-        return KStream(self._place.below(name, operator, line, rekeyed=True, stores=tuple(stores), **serdes))
+        place = self._place.below(name, operator, line, rekeyed=True, stores=tuple(stores), **serdes)
+        return KStream(place, Sender(place))
 
     def process_values(
         self, supplier: Supplier, *, stores: Iterable[str] = (), value: Any = None, name: str | None = None
@@ -477,7 +483,187 @@ class KStream(Generic[K, V]):
         line = user_line()
         name = self._place.draft.name("KSTREAM-PROCESSVALUES-") if name is None else name
         operator = Processing(checked(supplier, "", "process_values", line), fixed_key=True)
-        return KStream(self._place.below(name, operator, line, stores=tuple(stores), value=given_serde(value)))
+        place = self._place.below(name, operator, line, stores=tuple(stores), value=given_serde(value))
+        return KStream(place, Sender(place))
+
+    # ---- other systems --------------------------------------------------------------------------------------------
+
+    def map_values_async(
+        self,
+        function: Callable[..., Any],
+        *,
+        with_key: bool = False,
+        concurrency: int = 64,
+        timeout: Duration | None = DEFAULT_TIMEOUT,
+        retries: int = 0,
+        backoff: Duration = "100ms",
+        setup: Callable[[], Any] | None = None,
+        ordered: bool = True,
+        breaker: CircuitBreaker | None = None,
+        cache: ResultCache | None = None,
+        batch: int | None = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream[K, Any]:
+        """Replace the value with what `await function(value)` gives, with many calls under way at once.
+
+        A function that is not `async def` is run in threads. `with_key=True` calls `function(key, value)`, `batch=100` calls
+        `function([(key, value), ...])` with up to as many and expects a list of results. What `setup()` gives, once per process,
+        is its last argument. A result of `SideOutput(name, value)` goes to that side output.
+
+        At most `concurrency` calls are under way in a process, each for at most `timeout`. One that fails is made again up to
+        `retries` times, after waits from `backoff` on that double; then the record goes to the handler of processing errors.
+        Results come in the order of the records, whatever the order of answers; `ordered=True` also makes the calls of a key one
+        after another. Nothing is under way when an epoch is committed; but an epoch that is run again calls again. `value=` says
+        the type of the result. See `docs/async.md`.
+
+        Example:
+            >>> import asyncio
+            >>> from penstock import StreamsBuilder
+            >>> from penstock.testing import TopologyTestDriver
+            >>> async def greet(name):
+            ...     await asyncio.sleep(0.01)
+            ...     return f"hello {name}"
+            >>> builder = StreamsBuilder()
+            >>> builder.stream("names", value=str).map_values_async(greet, timeout="2s", retries=3, value=str).to("greetings")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.input("names").pipe("ann")
+            ...     driver.output("greetings").values()
+            ['hello ann']
+        """
+        line = user_line()
+        if with_key and batch is not None:
+            raise TopologyError(f"map_values_async takes with_key= or batch=, not both: a batch brings the keys along ({line})")
+        call = call_of(
+            "map_values_async",
+            function,
+            "key, value" if with_key else "value",
+            line,
+            concurrency=concurrency,
+            timeout=timeout,
+            retries=retries,
+            backoff=backoff,
+            setup=setup,
+            ordered=ordered,
+            breaker=breaker,
+            cache=cache,
+            batch=batch,
+        )
+        name = self._name("KSTREAM-MAPVALUESASYNC-", name)
+        operator = MapValuesAsync(call, with_key)
+        return KStream(*asked(self._place, name, operator, call, line, self._place.key, given_serde(value)))
+
+    def map_async(
+        self,
+        function: Callable[..., Any],
+        *,
+        concurrency: int = 64,
+        timeout: Duration | None = DEFAULT_TIMEOUT,
+        retries: int = 0,
+        backoff: Duration = "100ms",
+        setup: Callable[[], Any] | None = None,
+        ordered: bool = True,
+        breaker: CircuitBreaker | None = None,
+        cache: ResultCache | None = None,
+        batch: int | None = None,
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream[Any, Any]:
+        """As `map_values_async`, but `await function(key, value)` gives a pair of the new key and the new value."""
+        line = user_line()
+        call = call_of(
+            "map_async",
+            function,
+            "key, value",
+            line,
+            concurrency=concurrency,
+            timeout=timeout,
+            retries=retries,
+            backoff=backoff,
+            setup=setup,
+            ordered=ordered,
+            breaker=breaker,
+            cache=cache,
+            batch=batch,
+        )
+        name = self._name("KSTREAM-MAPASYNC-", name)
+        return KStream(*asked(self._place, name, MapAsync(call), call, line, given_serde(key), given_serde(value)))
+
+    def process_async(
+        self,
+        function: Callable[..., Any],
+        *,
+        concurrency: int = 64,
+        timeout: Duration | None = DEFAULT_TIMEOUT,
+        retries: int = 0,
+        backoff: Duration = "100ms",
+        setup: Callable[[], Any] | None = None,
+        ordered: bool = True,
+        breaker: CircuitBreaker | None = None,
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream[Any, Any]:
+        """As `map_async`, for any number of results: `await function(record, context)` calls `context.forward(record)`.
+
+        `context.side_output(name, record)` sends a record aside, and `context.record_metadata` tells where the record came from.
+        What an attempt that fails has sent does not go on. There are no stores: put a `process` before or behind.
+
+        Example:
+            >>> from penstock import StreamsBuilder
+            >>> async def look_up(record, context):
+            ...     if record.value:
+            ...         context.forward(record.with_value(record.value.upper()))
+            ...     else:
+            ...         context.side_output("empty", record)
+            >>> found = StreamsBuilder().stream("names", value=str).process_async(look_up, value=str)
+            >>> found.side_output("empty", value=str).to("empty")
+        """
+        line = user_line()
+        call = call_of(
+            "process_async",
+            function,
+            "record, context",
+            line,
+            concurrency=concurrency,
+            timeout=timeout,
+            retries=retries,
+            backoff=backoff,
+            setup=setup,
+            ordered=ordered,
+            breaker=breaker,
+            adapt=with_context,
+        )
+        name = self._name("KSTREAM-PROCESSASYNC-", name)
+        return KStream(*asked(self._place, name, ProcessAsync(call), call, line, given_serde(key), given_serde(value)))
+
+    def side_output(self, name: str, *, key: Any = None, value: Any = None) -> KStream[Any, Any]:
+        """The records that the processor this stream comes from sends aside under a name.
+
+        It does so by `self.context.side_output(name, record)`, or an asynchronous mapper by returning `SideOutput(name, value)`;
+        what it forwards stays on this stream. `value=` says the type of
+        what is sent aside, `key=` that of its keys (default: as on this stream). The result is a stream as any other.
+
+        Example:
+            >>> from penstock import Processor, StreamsBuilder
+            >>> class Check(Processor):
+            ...     def process(self, record):
+            ...         if record.value > 0:
+            ...             self.context.forward(record)
+            ...         else:
+            ...             self.context.side_output("rejected", record.with_value(f"{record.value} is not positive"))
+            >>> checked = StreamsBuilder().stream("amounts", value=int).process(Check, value=int)
+            >>> checked.to("accepted", value=int)
+            >>> checked.side_output("rejected", value=str).to("rejected", value=str)
+        """
+        line = user_line()
+        if self._sender is None:
+            raise TopologyError(
+                f"side_output({name!r}) works on the stream that process, process_values or an asynchronous verb returned; "
+                f"{self._place.name} sends nothing aside ({line})"
+            )
+        return KStream(self._sender.side_output(name, given_serde(key) or self._place.key, given_serde(value), line))
 
     # ---- inside the room ------------------------------------------------------------------------------------------
 

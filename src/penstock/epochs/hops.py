@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import faults
+from penstock.epochs.calling import callers_of
 from penstock.epochs.home import open_globals, open_lane
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.sending import lanes_of_keys, row_of_notes, rows_of_changes, rows_out, rows_to_exchanges
@@ -122,6 +123,7 @@ def _bind(program: Program, epoch: Epoch, stage: int, state: LaneState, globals_
         tables=program.nodes,
         global_state=globals_,
         failures=Failures(program.handlers, program.application_id, epoch.number),
+        callers=lambda: callers_of(program),
     )
 
 

@@ -89,8 +89,7 @@ def lanes_of_keys(program: Program, keys: Sequence[bytes | None]) -> list[int]:
 def _places(causes: Any, walked: pa.Table, lane: int, level: int, has_stream_time: bool) -> dict[str, Any]:
     """Where rows are in the merged order: that of their cause, told apart by a path of their numbers at each level."""
     numbers = np.arange(len(causes))
-    starts = np.flatnonzero(np.diff(causes, prepend=-2))
-    number = numbers - np.repeat(starts, np.diff(np.append(starts, len(causes))))
+    number = _number_by_cause(causes)
     is_caused = causes >= 0
     rows = np.maximum(causes, 0)
     if walked.num_rows:
@@ -111,6 +110,21 @@ def _places(causes: Any, walked: pa.Table, lane: int, level: int, has_stream_tim
         "path": np.where(is_caused, column["path"] | step, numbers),
         "stream_time": times,
     }
+
+
+def _number_by_cause(causes: Any) -> Any:
+    """Which of its cause's rows each row is. Answers to calls come after all that was sent while records were in hand."""
+    if (np.diff(causes) >= 0).all():
+        return _number_in_run(causes)
+    order = np.argsort(causes, kind="stable")
+    number = np.empty(len(causes), np.int64)
+    number[order] = _number_in_run(causes[order])
+    return number
+
+
+def _number_in_run(causes: Any) -> Any:
+    starts = np.flatnonzero(np.diff(causes, prepend=-2))
+    return np.arange(len(causes)) - np.repeat(starts, np.diff(np.append(starts, len(causes))))
 
 
 def rows_of_changes(program: Program, changes: Sequence[StoreChanges], lane: int, timestamp: int) -> list[pa.Table]:

@@ -5,6 +5,7 @@ PenstockError                        1
 ├── TopologyError                    3   the topology cannot be built: says the cure
 │   └── IncompatibleTopologyError    4   the committed state belongs to another topology: says what changed
 ├── ProcessingError                 10   user code failed on a record: names node, user's line, topic-partition-offset
+├── CircuitOpenError                10   a call was not made: those before it have failed
 ├── SerializationError              10   bytes could not become a value, or a value bytes
 ├── ProductionError                 11   a record cannot be written to its topic
 ├── TopicError                      12   a topic is missing or is not what is needed
@@ -17,6 +18,7 @@ PenstockError                        1
 from penstock.errors.exceptions import (
     ATTRIBUTED,
     BrokerError,
+    CircuitOpenError,
     CommitError,
     ConfigError,
     FencedError,
@@ -33,6 +35,7 @@ from penstock.errors.exceptions import (
 __all__ = [
     "ATTRIBUTED",
     "BrokerError",
+    "CircuitOpenError",
     "CommitError",
     "ConfigError",
     "FencedError",

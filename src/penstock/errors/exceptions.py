@@ -44,6 +44,13 @@ ATTRIBUTED = (ProcessingError, TopologyError)
 """Errors that already name the node they belong to; what a node lets pass untouched."""
 
 
+class CircuitOpenError(PenstockError):
+    """A call was not made, because those before it have failed and the circuit breaker is open."""
+
+    code = "circuit"
+    exit_code = 10
+
+
 class SerializationError(PenstockError, ValueError):
     """Bytes that are not what the serde expects, or a value the serde cannot write."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from penstock.calls import Call, Request
 from penstock.errors import ATTRIBUTED, ProcessingError, TopologyError
 from penstock.handlers import FailureKind
 from penstock.lanes.failures import failure_at, named
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 class NodeHost:
     """What one node of a lane may use."""
 
-    __slots__ = ("_lane", "_node", "_schedules", "children")
+    __slots__ = ("_lane", "_node", "_schedules", "children", "side_outputs")
 
     def __init__(self, lane: Lane, node: Node) -> None:
         self._lane = lane
         self._node = node
         self._schedules = 0
         self.children: dict[str, Process] = {}
+        self.side_outputs: dict[str, Process] = {}
 
     @property
     def node(self) -> str:
@@ -61,6 +63,17 @@ class NodeHost:
         except KeyError:
             known = ", ".join(self.children) or "none"
             raise TopologyError(f"{self.node} has no child {name!r}; its children are: {known}") from None
+
+    def side_output(self, name: str) -> Process:
+        """Where records sent aside under a name go."""
+        found = self.side_outputs.get(name)
+        if found is None:
+            declared = ", ".join(self.side_outputs) or "none"
+            raise TopologyError(
+                f"{self.node} sends a record to side output {name!r}, which nobody declared ({self._node.line}); declare it by "
+                f"side_output({name!r}) on the stream that the node gives. Declared are: {declared}"
+            )
+        return found
 
     def view(self, table: str) -> View:
         """How to read a table."""
@@ -96,6 +109,10 @@ class NodeHost:
                 raise named(failure, self._node, None) from error
 
         self._lane.on_flush(store, attributed)
+
+    def asking(self, call: Call, take: Callable[[Request, Any], None]) -> Callable[[Request], None]:
+        """Calls that are made when the epoch ends."""
+        return self._lane.asking(self._node, call, take).ask
 
     def on_start(self, start: Callable[[], None]) -> None:
         """When the lane is bound."""

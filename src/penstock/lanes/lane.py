@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
+from penstock.calls import Call, Callers, Request
 from penstock.errors import TopologyError
+from penstock.lanes.asking import Asking
 from penstock.lanes.failures import Failures
 from penstock.lanes.host import NodeHost
 from penstock.lanes.outbox import Row
@@ -29,7 +31,8 @@ class Lane:
     """A running instance of some nodes of a topology.
 
     `partitions` tells a partitioner how many partitions a topic has; `wall_clock` is the host's clock in milliseconds. A lane
-    of one stage is also given the topology's other nodes as `tables`, for joins that read what another stage writes.
+    of one stage is also given the topology's other nodes as `tables`, for joins that read what another stage writes. `callers`
+    gives what makes calls to other systems; it is asked only if a node makes some.
     """
 
     def __init__(
@@ -43,8 +46,11 @@ class Lane:
         tables: Mapping[str, Node] = MappingProxyType({}),
         global_state: LaneState | None = None,
         failures: Failures | None = None,
+        callers: Callable[[], Callers] = Callers,
     ) -> None:
         self.failures = failures or Failures()
+        self._callers = callers
+        self._asking: list[Asking] = []
         self._tables = tables
         self._global_stores = global_stores
         self._global_state = global_state or state
@@ -95,6 +101,10 @@ class Lane:
             elif isinstance(node, ProcessorNode):
                 host = self._hosts[node.name]
                 host.children = below
+                if node.side_outputs:
+                    host.side_outputs = {output: below[child] for output, child in node.side_outputs}
+                    aside = {child for _, child in node.side_outputs}
+                    forward = fan_out([process for name, process in below.items() if name not in aside])
                 bound[node.name] = self.failures.persistent(self, node).bind(host, forward)
             else:
                 bound[node.name] = forward
@@ -187,6 +197,12 @@ class Lane:
         if self._flushes[store] is _nothing_to_flush:
             self._flushes[store] = flush
 
+    def asking(self, node: Node, call: Call, take: Callable[[Request, Any], None]) -> Asking:
+        """The calls of a node, which are made when the epoch ends."""
+        asking = Asking(self, node, self._callers().of(node.name, call), take)
+        self._asking.append(asking)
+        return asking
+
     def on_start(self, start: Callable[[], None]) -> None:
         """Called once the lane is bound, parents before children."""
         self._starters.append(start)
@@ -215,14 +231,18 @@ class Lane:
         self.wall_clock_punctuators.fire(self.wall_clock())
 
     def flush(self) -> None:
-        """Let cached tables emit: what the end of an epoch does before the commit.
+        """Have calls made and let cached tables emit: what the end of an epoch does before the commit.
 
-        A processor below one table may write into another that has been asked already; then all are asked again.
+        A processor below one table may write into another that has been asked already, and a table may lead to calls; then all
+        are asked again.
         """
         while True:
+            for asking in reversed(self._asking):
+                asking.make()
             for flush in self._flushes.values():
                 flush()
-            if not any(self._pending.values()) and not any(cache.held for cache in self._caches()):
+            is_waiting = any(asking.is_waiting for asking in self._asking)
+            if not is_waiting and not any(self._pending.values()) and not any(cache.held for cache in self._caches()):
                 return
 
     def _caches(self) -> list[CachedKeyValueStore[Any, Any]]:

@@ -148,7 +148,7 @@ class WatchedTransformer(ValueTransformer[Any, Any, Any]):
 
 
 class WatchedContext:
-    """A context that takes note when a record is forwarded."""
+    """A context that takes note when a record is sent on."""
 
     __slots__ = ("_context", "_watch")
 
@@ -159,6 +159,11 @@ class WatchedContext:
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
         """Hand a record on."""
         self._context.forward(record, child)
+        self._watch.is_clean = False
+
+    def side_output(self, name: str, record: Record[Any, Any]) -> None:
+        """Send a record aside."""
+        self._context.side_output(name, record)
         self._watch.is_clean = False
 
     def store(self, name: str) -> Any:

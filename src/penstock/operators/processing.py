@@ -67,11 +67,19 @@ class Context:
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
         """Hand a record on."""
         if self.check_key and record.key is not self.fixed_key and record.key != self.fixed_key:
-            raise ValueError(f"{self._host.node}: a FixedKeyProcessor must not change the key; use process() instead")
+            self._refuse_key()
         if record.timestamp < 0:
-            raise ValueError(f"{self._host.node}: a record needs a timestamp of 0 or later, not {record.timestamp}")
+            self._refuse_timestamp(record)
         forward = self._forward if child is None else self._host.child(child)
         forward(record.key, record.value, record.timestamp, record.headers)
+
+    def side_output(self, name: str, record: Record[Any, Any]) -> None:
+        """Send a record aside."""
+        if self.check_key and record.key is not self.fixed_key and record.key != self.fixed_key:
+            self._refuse_key()
+        if record.timestamp < 0:
+            self._refuse_timestamp(record)
+        self._host.side_output(name)(record.key, record.value, record.timestamp, record.headers)
 
     def store(self, name: str) -> Any:
         """A store connected to this processor."""
@@ -98,3 +106,9 @@ class Context:
     def current_system_time_ms(self) -> int:
         """Wall-clock time."""
         return self._host.wall_clock()
+
+    def _refuse_key(self) -> None:
+        raise ValueError(f"{self._host.node}: a FixedKeyProcessor must not change the key; use process() instead")
+
+    def _refuse_timestamp(self, record: Record[Any, Any]) -> None:
+        raise ValueError(f"{self._host.node}: a record needs a timestamp of 0 or later, not {record.timestamp}")

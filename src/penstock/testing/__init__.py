@@ -1,6 +1,7 @@
 """Testing without a broker, a JVM or Spark."""
 
 from penstock.testing.driver import TopologyTestDriver
+from penstock.testing.fakes import FakeAsync
 from penstock.testing.topics import InputTopic, OutputTopic
 
-__all__ = ["InputTopic", "OutputTopic", "TopologyTestDriver"]
+__all__ = ["FakeAsync", "InputTopic", "OutputTopic", "TopologyTestDriver"]

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
+from penstock.calls import Callers, LoopThread
 from penstock.errors import TopologyError
 from penstock.handlers import DEFAULT, ErrorHandler, ErrorHandlers
 from penstock.lanes.failures import Failures
@@ -20,13 +21,15 @@ from penstock.lanes.lane import Lane
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import At, RawRecord
 from penstock.lanes.sources import Arrival, Intake
+from penstock.operators.asynchronous import MapAsync, MapValuesAsync, ProcessAsync
 from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata
 from penstock.serdes import Bytes, Serde, serde_of
 from penstock.state import LaneState, memory_engine
 from penstock.testing.queues import TopicQueues
 from penstock.testing.topics import InputTopic, OutputTopic
+from penstock.testing.virtual_time import VirtualTimeLoop
 from penstock.timing import Duration, Instant, duration_ms, instant_ms
-from penstock.topology import SinkNode, SourceNode, Topology
+from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology
 
 APPLICATION_ID = "topology-test-driver"
 """The application that dead letters name."""
@@ -37,7 +40,9 @@ class TopologyTestDriver:
 
     `wall_clock` is where the wall clock starts (default: now); it moves only by `advance_wall_clock`. `caching=False`
     lets every table emit each of its updates. `partitions` is how many partitions a partitioner is told that topics have. The
-    error handlers are those of `App`; a retry does not wait here.
+    error handlers are those of `App`; a retry does not wait here. `fakes` are functions that stand in for others, by the function
+    that the topology was built with: what an asynchronous verb calls, or its `setup=`. Calls take no time here: while nothing
+    but time is waited for, a clock of their own is put forward.
 
     Example:
         >>> from penstock import StreamsBuilder
@@ -59,8 +64,11 @@ class TopologyTestDriver:
         deserialization_errors: ErrorHandler = DEFAULT,
         processing_errors: ErrorHandler = DEFAULT,
         production_errors: ErrorHandler = DEFAULT,
+        fakes: Mapping[Callable[..., Any], Callable[..., Any]] = MappingProxyType({}),
     ) -> None:
         self._topology = topology
+        self._loop = LoopThread(lambda thread: VirtualTimeLoop(lambda: self._now, thread))
+        self._callers = Callers(self._loop, _checked(fakes, topology))
         self._handlers = ErrorHandlers(
             deserialization=deserialization_errors, processing=processing_errors, production=production_errors
         )
@@ -88,6 +96,7 @@ class TopologyTestDriver:
             partitions=lambda topic: self._partitions,
             global_stores=self._topology.global_stores,
             failures=self._failures,
+            callers=lambda: self._callers,
         )
 
     def __enter__(self) -> TopologyTestDriver:  # noqa: PYI034 - Self is not in Python 3.10
@@ -153,9 +162,13 @@ class TopologyTestDriver:
         self._complete()
 
     def close(self) -> None:
-        """Close processors and stores."""
-        self._lane.close()
-        self._state.close()
+        """Close processors, stores, and the clients of asynchronous verbs."""
+        try:
+            self._lane.close()
+        finally:
+            self._state.close()
+            self._callers.close()
+            self._loop.stop()
 
     # ---- inside ---------------------------------------------------------------------------------------------------
 
@@ -233,6 +246,22 @@ class TopologyTestDriver:
                 back = self._find_intake(row.topic)
                 if back is not None:
                     self._accept(row.topic, back, RawRecord(row.key, row.value, row.timestamp, row.headers))
+
+
+def _checked(
+    fakes: Mapping[Callable[..., Any], Callable[..., Any]], topology: Topology
+) -> Mapping[Callable[..., Any], Callable[..., Any]]:
+    """The fakes, once it is known that the topology calls what they stand in for."""
+    operators = [node.operator for node in topology.nodes.values() if isinstance(node, ProcessorNode)]
+    calls = [operator.call for operator in operators if isinstance(operator, (MapAsync, MapValuesAsync, ProcessAsync))]
+    known = [function for call in calls for function in (call.function, call.setup) if function is not None]
+    for function in fakes:
+        if function not in known:
+            names = ", ".join(getattr(each, "__qualname__", repr(each)) for each in known) or "none"
+            raise TopologyError(
+                f"fakes= has one for {function!r}, which no asynchronous verb of the topology calls; called are: {names}"
+            )
+    return fakes
 
 
 def _do_not_wait(seconds: float) -> None:

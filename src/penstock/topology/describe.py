@@ -69,7 +69,7 @@ def _sizes(members: Sequence[Node]) -> dict[str, int]:
 
 
 def mermaid(nodes: Mapping[str, Node], stores: Mapping[str, StoreSpec], groups: Sequence[Sequence[str]]) -> str:
-    """A Mermaid flow chart: topics as pills, stores as cylinders, exchanges as dotted lines."""
+    """A Mermaid flow chart: topics as pills, stores as cylinders, exchanges as dotted lines, side outputs with their names."""
     lines = ["flowchart TD"]
     ids = {name: f"n{number}" for number, name in enumerate(nodes)}
     for number, group in enumerate(groups):
@@ -86,8 +86,9 @@ def mermaid(nodes: Mapping[str, Node], stores: Mapping[str, StoreSpec], groups: 
             if topic not in topics:
                 topics[topic] = f"t{len(topics)}"
                 lines.append(f'  {topics[topic]}(["{topic}"])')
+    aside = {child: output for node in nodes.values() for output, child in getattr(node, "side_outputs", ())}
     for node in nodes.values():
-        lines.extend(_edges(node, ids, topics))
+        lines.extend(_edges(node, ids, topics, aside.get(node.name)))
     return "\n".join(lines) + "\n"
 
 
@@ -99,9 +100,10 @@ def _topics(node: Node) -> tuple[str, ...]:
     return ()
 
 
-def _edges(node: Node, ids: Mapping[str, str], topics: Mapping[str, str]) -> list[str]:
+def _edges(node: Node, ids: Mapping[str, str], topics: Mapping[str, str], side_output: str | None) -> list[str]:
     me = ids[node.name]
-    edges = [f"  {ids[parent]} --> {me}" for parent in node.parents]
+    label = "" if side_output is None else f'|"{side_output}"|'
+    edges = [f"  {ids[parent]} -->{label} {me}" for parent in node.parents]
     if isinstance(node, ProcessorNode):
         edges += [f"  {me} --- {ids[f'store {store}']}" for store in node.stores]
     else:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 
 from penstock.errors import TopologyError
 from penstock.operators.processing import Processing, Supplier
+from penstock.operators.stateless import PassThrough
 from penstock.serdes import Json, Serde, String, serde_of
 from penstock.state import StoreSpec
 from penstock.topology.describe import describe, mermaid
@@ -20,6 +22,7 @@ from penstock.topology.functions import checked
 from penstock.topology.groups import node_groups
 from penstock.topology.nodes import (
     Exchange,
+    Line,
     Node,
     Partitioner,
     ProcessorNode,
@@ -117,6 +120,27 @@ class Topology:
         self.add_node(ProcessorNode(name, parents, operator, (), line))
         return self.connect_processor_and_state_stores(name, *stores) if (stores := tuple(stores)) else self
 
+    def add_side_output(self, name: str, processor: str, output: str) -> Topology:
+        """Add a node for the records that a processor sends aside by `context.side_output(output, record)`.
+
+        Nodes below `name` see those records and no others; what the processor forwards goes to its other children.
+
+        Example:
+            >>> from penstock import Processor
+            >>> class Check(Processor):
+            ...     def process(self, record):
+            ...         if record.value:
+            ...             self.context.forward(record)
+            ...         else:
+            ...             self.context.side_output("empty", record)
+            >>> topology = Topology().add_source("in", "lines", value=str).add_processor("check", Check, "in")
+            >>> topology.add_side_output("empty-lines", "check", "empty").nodes["check"].side_outputs
+            (('empty', 'empty-lines'),)
+        """
+        line = user_line()
+        self.add_side_node(ProcessorNode(name, (processor,), PassThrough(), (), line), output)
+        return self
+
     def add_sink(
         self,
         name: str,
@@ -187,10 +211,7 @@ class Topology:
 
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
         """Let a processor use stores that were declared before."""
-        node = self._nodes.get(processor)
-        if not isinstance(node, ProcessorNode):
-            known = ", ".join(name for name, node in self._nodes.items() if isinstance(node, ProcessorNode)) or "none"
-            raise TopologyError(f"there is no processor {processor!r} to connect stores to ({user_line()}); there are: {known}")
+        node = self._processor(processor, "connect stores to", user_line())
         for store in stores:
             if store not in self._stores:
                 known = ", ".join(self._stores) or "none"
@@ -198,7 +219,7 @@ class Topology:
                     f"store {store!r} is not declared ({user_line()}); call add_state_store first. There are: {known}"
                 )
         added = tuple(store for store in stores if store not in node.stores and store not in self._global_stores)
-        self._nodes[processor] = ProcessorNode(node.name, node.parents, node.operator, node.stores + added, node.line)
+        self._nodes[processor] = replace(node, stores=node.stores + added)
         return self
 
     def add_node(self, node: Node) -> None:
@@ -212,6 +233,15 @@ class Topology:
         if isinstance(node, SourceNode):
             self._check_topics(node)
         self._nodes[node.name] = node
+
+    def add_side_node(self, node: ProcessorNode, output: str) -> None:
+        """Add a node as it is, for what its parent sends aside under a name."""
+        [processor] = node.parents
+        parent = self._processor(processor, "send records aside", node.line)
+        if any(output == known for known, _ in parent.side_outputs):
+            raise TopologyError(f"side output {output!r} of {processor} is declared twice ({node.line}); use what the first gave")
+        self.add_node(node)
+        self._nodes[processor] = replace(parent, side_outputs=(*parent.side_outputs, (output, node.name)))
 
     def add_exchange(self, exchange: Exchange) -> None:
         """Note that an internal topic of this name is a re-keying point."""
@@ -239,6 +269,13 @@ class Topology:
     def groups(self) -> list[list[str]]:
         """Sub-topologies: names of nodes that are connected by edges or shared stores, exchanges cut."""
         return node_groups(self._nodes, self._global_stores)
+
+    def _processor(self, name: str, purpose: str, line: Line) -> ProcessorNode:
+        node = self._nodes.get(name)
+        if isinstance(node, ProcessorNode):
+            return node
+        known = ", ".join(name for name, node in self._nodes.items() if isinstance(node, ProcessorNode)) or "none"
+        raise TopologyError(f"there is no processor {name!r} to {purpose} ({line}); there are: {known}")
 
     def _check_topics(self, source: SourceNode) -> None:
         for other in self._nodes.values():

@@ -82,13 +82,18 @@ class SourceNode:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorNode:
-    """Does something to records, with stores or without."""
+    """Does something to records, with stores or without.
+
+    `side_outputs` are the names under which it may send records aside, each with the child that takes them: what it forwards
+    goes to all other children.
+    """
 
     name: str
     parents: tuple[str, ...]
     operator: Operator
     stores: tuple[str, ...]
     line: Line
+    side_outputs: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,9 @@ class MemoryHost:
     def child(self, name: str) -> Process:
         raise NotImplementedError
 
+    def side_output(self, name: str) -> Process:
+        raise NotImplementedError
+
     def user_store(self, name: str) -> Any:
         raise NotImplementedError
 
@@ -134,6 +137,9 @@ class MemoryHost:
         raise NotImplementedError
 
     def on_flush(self, store: str, flush: Callable[[], None]) -> None:
+        raise NotImplementedError
+
+    def asking(self, call: Any, take: Callable[[Any, Any], None]) -> Callable[[Any], None]:
         raise NotImplementedError
 
     def on_start(self, start: Callable[[], None]) -> None:

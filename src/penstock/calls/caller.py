@@ -1,0 +1,227 @@
+"""Makes the calls of nodes, epoch after epoch: limits, further attempts, the breaker, the cache, batches."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import inspect
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from penstock.calls.call import Call, Request, is_async
+from penstock.calls.clients import Client
+from penstock.calls.loop import OF_THIS_PROCESS, LoopThread
+from penstock.calls.memory import MISSING, Answers, Circuit
+from penstock.calls.work import Failed, Work
+
+_chance = random.Random()  # noqa: S311 - spreads attempts over time, guards nothing
+
+
+class Caller:
+    """Makes the calls of one node in this process. What it remembers between epochs is a help and no more."""
+
+    def __init__(self, call: Call, thread: LoopThread) -> None:
+        self._call = call
+        self._function = call.adapt(call.function)
+        self._is_blocking = not is_async(call.function)
+        self._thread = thread
+        self._turn = threading.Lock()  # the limits hold for the process: its lanes take turns
+        self._circuit = None if call.breaker is None else Circuit(call.breaker)
+        self._cache = None if call.cache is None else Answers(call.cache)
+        self._open: _Open | None = None
+
+    def answers(self, requests: Sequence[Request]) -> Iterator[Any]:
+        """An answer or a `Failed` for each request, in their order.
+
+        Nothing is under way any more when the iterator is exhausted or closed.
+        """
+        with self._turn, self._thread.waiting():
+            opened = self._opened()
+            blocking: set[Future[Any]] = set()
+            work = Work(self._call, requests, lambda asked: self._ask(opened, asked, blocking))
+            running = self._thread.begin(work.run, work.wake)
+            try:
+                yield from work.answers(running)
+            finally:
+                running.cancel()
+                concurrent.futures.wait(blocking)  # a thread cannot be cancelled
+
+    def close(self) -> None:
+        """Let go of the client and of threads."""
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.close()
+
+    def _opened(self) -> _Open:
+        loop = self._thread.loop()
+        if self._open is None or self._open.loop is not loop:  # another loop: this process was forked
+            self._open = None
+            self._open = _Open(self._call, self._thread, loop, self._is_blocking)
+        return self._open
+
+    async def _ask(self, opened: _Open, requests: Sequence[Request], blocking: set[Future[Any]]) -> list[Any]:
+        """Answers from the cache, and for the others one call, made as often as it may be."""
+        cache, time = self._cache, opened.loop.time
+        if cache is None:
+            return await self._answered(opened, requests, blocking)
+        answers = [cache.get(request.question, time()) for request in requests]
+        missing = [place for place, answer in enumerate(answers) if answer is MISSING]
+        if missing:
+            found = await self._answered(opened, [requests[place] for place in missing], blocking)
+            for place, answer in zip(missing, found, strict=True):
+                answers[place] = answer
+                if not isinstance(answer, Failed):
+                    cache.put(requests[place].question, answer, time())
+        return answers
+
+    async def _answered(self, opened: _Open, requests: Sequence[Request], blocking: set[Future[Any]]) -> list[Any]:
+        try:
+            if self._call.batch is None:
+                return [await self._attempted(opened, requests[0].arguments, blocking)]
+            pairs = [(request.key, request.value) for request in requests]
+            return _results(await self._attempted(opened, (pairs,), blocking), len(requests))
+        except Exception as error:
+            return [Failed(error)] * len(requests)
+
+    async def _attempted(self, opened: _Open, arguments: tuple[Any, ...], blocking: set[Future[Any]]) -> Any:
+        """What the function gives, now or after one of the waits."""
+        circuit, time = self._circuit, opened.loop.time
+        latest: Exception | None = None
+        for wait_ms in (*self._call.waits_ms, None):
+            if circuit is not None:
+                try:
+                    circuit.admit(time())
+                except Exception as error:
+                    raise error from latest
+            try:
+                result = await self._once(opened, arguments, blocking)
+            except Exception as error:
+                if circuit is not None:
+                    circuit.failed(time())
+                if wait_ms is None:
+                    raise
+                latest = error
+            except BaseException:
+                if circuit is not None:
+                    circuit.gave_up()
+                raise
+            else:
+                if circuit is not None:
+                    circuit.succeeded()
+                return result
+            await asyncio.sleep(wait_ms * _chance.uniform(0.5, 1) / 1000)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _once(self, opened: _Open, arguments: tuple[Any, ...], blocking: set[Future[Any]]) -> Any:
+        function, timeout_ms = self._function, self._call.timeout_ms
+        if opened.executor is not None:
+            return await self._in_thread(opened, opened.executor, arguments, blocking)
+        if timeout_ms is None:
+            return await function(*arguments, *opened.client)
+        deadline = _Deadline(opened.loop, timeout_ms)
+        try:
+            return await function(*arguments, *opened.client)
+        except asyncio.CancelledError as error:
+            if not deadline.is_over:
+                raise
+            raise TimeoutError(f"no answer within {timeout_ms} ms") from error
+        finally:
+            deadline.lift()
+
+    async def _in_thread(
+        self, opened: _Open, executor: ThreadPoolExecutor, arguments: tuple[Any, ...], blocking: set[Future[Any]]
+    ) -> Any:
+        under_way = self._thread.blocking
+        future = executor.submit(self._function, *arguments, *opened.client)
+        blocking.add(future)
+        under_way.add(future)
+        answer = asyncio.wrap_future(future)
+        future.add_done_callback(blocking.discard)
+        future.add_done_callback(under_way.discard)
+        result = await answer
+        if inspect.isawaitable(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise TypeError("the function gave something to await: write it with async def, so that it is run on the event loop")
+        return result
+
+
+class _Deadline:
+    """Cancels the task in hand when its time is over, without a second task for each call as `asyncio.wait_for` has it."""
+
+    __slots__ = ("_handle", "_task", "is_over")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_ms: int) -> None:
+        self.is_over = False
+        self._task = asyncio.current_task(loop)
+        self._handle = loop.call_later(timeout_ms / 1000, self._expire)
+
+    def lift(self) -> None:
+        """Let the task go on; a newer Python counts how often it was cancelled, and scopes in the user's code go by that."""
+        self._handle.cancel()
+        uncancel = getattr(self._task, "uncancel", None)
+        if self.is_over and uncancel is not None:
+            uncancel()
+
+    def _expire(self) -> None:
+        self.is_over = True
+        if self._task is not None:
+            self._task.cancel()
+
+
+def _results(results: Any, count: int) -> list[Any]:
+    """The results of a batch; one that is an exception stands for the failure of its record alone."""
+    found = list(results)
+    if len(found) != count:
+        raise ValueError(f"the function was given {count} requests and gave {len(found)} results; it must give one for each")
+    return [Failed(result) if isinstance(result, Exception) else result for result in found]
+
+
+class _Open:
+    """What a caller needs of this process: the client, and threads if its function blocks."""
+
+    def __init__(self, call: Call, thread: LoopThread, loop: asyncio.AbstractEventLoop, is_blocking: bool) -> None:
+        self.loop = loop
+        self._client = None if call.setup is None else Client(thread, call.setup)
+        self.client = () if self._client is None else (self._client.value,)
+        self.executor = ThreadPoolExecutor(call.concurrency, "penstock-call") if is_blocking else None
+
+    def close(self) -> None:
+        """Let go of both."""
+        if self.executor is not None:
+            self.executor.shutdown(wait=False)
+        if self._client is not None:
+            self._client.close()
+
+
+class Callers:
+    """The callers of an application in this process, by node; they outlive its epochs.
+
+    `fakes` stand in for functions of the topology, by the function.
+    """
+
+    def __init__(
+        self, thread: LoopThread = OF_THIS_PROCESS, fakes: Mapping[Callable[..., Any], Callable[..., Any]] = MappingProxyType({})
+    ) -> None:
+        self._thread = thread
+        self._fakes = fakes
+        self._callers: dict[str, Caller] = {}
+
+    def of(self, node: str, call: Call) -> Caller:
+        """What makes a node's calls."""
+        caller = self._callers.get(node)
+        if caller is None:
+            function = self._fakes.get(call.function, call.function)
+            setup = None if call.setup is None else self._fakes.get(call.setup, call.setup)
+            caller = self._callers[node] = Caller(replace(call, function=function, setup=setup), self._thread)
+        return caller
+
+    def close(self) -> None:
+        """Let go of clients and threads; the next call opens them anew."""
+        for caller in self._callers.values():
+            caller.close()

@@ -1,0 +1,33 @@
+"""Side outputs in a draft: streams of what a processor sends aside, each below a node of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.dsl.draft import DraftNode
+from penstock.dsl.place import Place
+from penstock.errors import TopologyError
+from penstock.operators.stateless import PassThrough
+from penstock.serdes import Serde
+from penstock.topology import Line, ProcessorNode, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """The node of a processor, which may send records aside."""
+
+    place: Place
+
+    def side_output(self, output: str, key: Serde[Any] | None, value: Serde[Any] | None, line: Line) -> Place:
+        """Where the records are that the processor sends aside under a name."""
+        here = self.place
+        name = f"{here.name}-{output}"
+        if any(child.name == name for child in here.node.children):
+            raise TopologyError(f"side output {output!r} of {here.name} is declared twice ({line}); use what the first gave")
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            topology.add_side_node(ProcessorNode(name, parents, PassThrough(), (), line), output)
+
+        node = here.draft.add(DraftNode(name, line, write), here.node)
+        return here.moved(name, node, key=key, value=value)

@@ -1,0 +1,23 @@
+"""What makes the calls of a program in this process: kept from epoch to epoch, closed with the program or the process."""
+
+from __future__ import annotations
+
+import weakref
+
+from penstock.calls import Callers
+from penstock.epochs.program import Program
+
+_callers: dict[int, Callers] = {}
+
+
+def callers_of(program: Program) -> Callers:
+    """The callers of a program; a process of Spark's unpacks it once and has the same one in every epoch."""
+    found = _callers.get(id(program))
+    if found is None:
+        found = _callers[id(program)] = Callers()
+        weakref.finalize(program, _close, id(program))
+    return found
+
+
+def _close(number: int) -> None:
+    _callers.pop(number).close()

@@ -1,0 +1,142 @@
+"""Operators that ask other systems: they take note of requests while records come by, and send on the answers at the end."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.calls import Call, Request, is_async
+from penstock.processor import Host, Operator
+from penstock.records import Headers, Process, Record, RecordMetadata, SideOutput
+
+
+@dataclass(frozen=True, slots=True)
+class MapValuesAsync(Operator):
+    """Replaces the value with what was answered."""
+
+    call: Call
+    with_key: bool = False
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        def take(request: Request, answer: Any) -> None:
+            if isinstance(answer, SideOutput):
+                host.side_output(answer.name)(request.key, answer.value, request.timestamp, request.headers)
+            else:
+                forward(request.key, answer, request.timestamp, request.headers)
+
+        return _asking(host, self.call, take, _pair if self.with_key else _value)
+
+
+@dataclass(frozen=True, slots=True)
+class MapAsync(Operator):
+    """Replaces key and value with the pair that was answered."""
+
+    call: Call
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        def take(request: Request, answer: Any) -> None:
+            if isinstance(answer, SideOutput):
+                host.side_output(answer.name)(request.key, answer.value, request.timestamp, request.headers)
+            else:
+                key, value = answer
+                forward(key, value, request.timestamp, request.headers)
+
+        return _asking(host, self.call, take, _pair)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessAsync(Operator):
+    """Sends on what the function has forwarded and sent aside by the time it is done."""
+
+    call: Call
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        def take(request: Request, sent: list[tuple[str | None, Record[Any, Any]]]) -> None:
+            for side, record in sent:
+                send = forward if side is None else host.side_output(side)
+                send(record.key, record.value, record.timestamp, record.headers)
+
+        ask = host.asking(self.call, take)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            record = Record(key, value, timestamp, headers)
+            ask(Request(key, value, timestamp, headers, (record, host.metadata())))
+
+        return process
+
+
+class CallContext:
+    """What the function given to `process_async` can do besides asking: forward records, and send records aside.
+
+    They go on when the function is done; those of an attempt that fails do not.
+    """
+
+    __slots__ = ("record_metadata", "sent")
+
+    def __init__(self, metadata: RecordMetadata | None) -> None:
+        self.record_metadata = metadata
+        """Topic, partition and offset of the record; None for what a timer or a cache has sent."""
+        self.sent: list[tuple[str | None, Record[Any, Any]]] = []
+
+    def forward(self, record: Record[Any, Any]) -> None:
+        """Hand a record on."""
+        self._send(None, record)
+
+    def side_output(self, name: str, record: Record[Any, Any]) -> None:
+        """Send a record aside, to the stream that was declared as `side_output(name)`."""
+        self._send(name, record)
+
+    def _send(self, side: str | None, record: Record[Any, Any]) -> None:
+        if record.timestamp < 0:
+            raise ValueError(f"a record needs a timestamp of 0 or later, not {record.timestamp}")
+        self.sent.append((side, record))
+
+
+def with_context(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of `process_async` as a call: it is given a new context each time, and gives what it sent there."""
+
+    async def call(record: Record[Any, Any], metadata: RecordMetadata | None, *client: Any) -> list[Any]:
+        context = CallContext(metadata)
+        await function(record, context, *client)
+        return context.sent
+
+    def blocking_call(record: Record[Any, Any], metadata: RecordMetadata | None, *client: Any) -> Any:
+        context = CallContext(metadata)
+        result = function(record, context, *client)
+        return result if inspect.isawaitable(result) else context.sent  # which the caller refuses
+
+    return call if is_async(function) else blocking_call
+
+
+def _value(key: Any, value: Any) -> tuple[Any, ...]:
+    return (value,)
+
+
+def _pair(key: Any, value: Any) -> tuple[Any, ...]:
+    return (key, value)
+
+
+def _asking(
+    host: Host, call: Call, take: Callable[[Request, Any], None], arguments: Callable[[Any, Any], tuple[Any, ...]]
+) -> Process:
+    ask, failed = host.asking(call, take), host.failed
+    if call.cache is None:
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            ask(Request(key, value, timestamp, headers, arguments(key, value)))
+
+        return process
+    by = call.cache.by
+
+    def process_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        try:
+            question: Hashable = by(key, value)
+            hash(question)
+        except Exception as error:
+            failed(error, key, value, timestamp, headers)
+        else:
+            ask(Request(key, value, timestamp, headers, arguments(key, value), question))
+
+    return process_cached

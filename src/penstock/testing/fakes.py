@@ -1,0 +1,71 @@
+"""Stand-ins for functions that ask other systems: they answer and fail as a test says, after delays that take no time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from penstock.timing import Duration, duration_ms
+
+
+class FakeAsync:
+    """An asynchronous function that answers as it is told; for `TopologyTestDriver(topology, fakes={function: fake})`.
+
+    `answer` is what it answers, or a function of the call's arguments. `delay` and `error` are a value for every call, a function
+    of its arguments, or a list with one for each call in turn; when that is at its end, the last delay holds on and nothing fails
+    any more. An `error` of None lets the call be answered. `calls` are the arguments of all calls so far, and `most_at_once` is
+    how many were under way together.
+
+    Example:
+        >>> from penstock import StreamsBuilder
+        >>> from penstock.testing import TopologyTestDriver
+        >>> async def score(order):
+        ...     raise NotImplementedError("asks the scoring service")
+        >>> builder = StreamsBuilder()
+        >>> scores = builder.stream("orders", value=int).map_values_async(score, timeout="2s", retries=3, value=int)
+        >>> scores.to("scores")
+        >>> fake = FakeAsync(lambda order: order * 10, delay="1s", error=[ConnectionError("down"), None])
+        >>> with TopologyTestDriver(builder.build(), fakes={score: fake}) as driver:
+        ...     driver.input("orders").pipe(7)
+        ...     driver.output("scores").values(), fake.calls
+        ([70], [(7,), (7,)])
+    """
+
+    def __init__(
+        self,
+        answer: Any = None,
+        *,
+        delay: Duration | list[Duration] | Callable[..., Duration] = 0,
+        error: Exception | list[Exception | None] | Callable[..., Exception | None] | None = None,
+    ) -> None:
+        self._answer = answer
+        self._delay = _in_turn(delay, delay[-1] if isinstance(delay, list) else None)
+        self._error = _in_turn(error, None)
+        self._under_way = 0
+        self.calls: list[tuple[Any, ...]] = []
+        self.most_at_once = 0
+
+    async def __call__(self, *arguments: Any) -> Any:
+        """Take note of the call, wait, and answer or fail."""
+        self.calls.append(arguments)
+        error, delay = self._error(arguments), self._delay(arguments)
+        self._under_way += 1
+        self.most_at_once = max(self.most_at_once, self._under_way)
+        try:
+            await asyncio.sleep(duration_ms(delay, "delay") / 1000)
+        finally:
+            self._under_way -= 1
+        if error is not None:
+            raise error
+        return self._answer(*arguments) if callable(self._answer) else self._answer
+
+
+def _in_turn(given: Any, afterwards: Any) -> Callable[[tuple[Any, ...]], Any]:
+    """What a call gets of what was given: one for all, by its arguments, or the next of a list."""
+    if callable(given):
+        return lambda arguments: given(*arguments)
+    if isinstance(given, list):
+        following = iter(given)
+        return lambda arguments: next(following, afterwards)
+    return lambda arguments: given

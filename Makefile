@@ -21,7 +21,7 @@ SOURCES := src conformance integration chaos benchmarks harness tests hatch_buil
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-jvm conformance conformance-mutants parity bench-lane bench-first integration chaos docs lock jars-pin clean
+.PHONY: help setup check format test test-jvm conformance conformance-mutants parity bench-lane bench-first bench-time integration chaos docs lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ bench-lane: $(VENV_READY) ## A lane beside a hand-written loop (RECORDS)
 
 bench-first: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Penstock beside Kafka Streams: throughput, latency, restore, memory
 	$(BIN)/python -m benchmarks.first
+
+bench-time: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Timers of a lane, and records that a service is asked about on Spark
+	$(BIN)/python -m benchmarks.time
 
 integration: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## The same topologies in the test driver, in epochs and on Spark (SEED; QUICK=1: minutes)
 	$(BIN)/python -m integration --seed $(SEED) $(if $(QUICK),--quick)

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from integration.compare import Difference, differences
-from integration.cut import Cut
+from integration.cut import LANES, RECUT, Cut
 from integration.hosts import driver, in_process
-from integration.hosts.in_process import LANES, Trouble
+from integration.hosts.in_process import Trouble
 from integration.hosts.spark import SparkHost
-from integration.scenario import Result, Scenario
+from integration.scenario import Judge, Result, Scenario
 from integration.scenarios import BY_NAME
 
-RECORDS = {1: 40, 5: 100, 97: 400, 5000: 2000}
+RECORDS = {1: 40, 5: 100, 7: 100, 97: 400, 120: 400, 1000: 2500, 5000: 2000}
 """How many records an input has, by the size of epochs: on Spark an epoch takes a tenth of a second however small it is."""
 
-ON_SPARK = (5, 97, 5000)
+SIZES = (1, 5, 97, 5000)
 AT_A_TIME = 2
 """How many applications Spark runs side by side."""
 
@@ -41,7 +41,7 @@ class Combination:
 
 
 IN_PROCESS = (
-    *(Combination("in process", Cut(size, lanes), caching) for size in RECORDS for lanes in LANES for caching in (False, True)),
+    *(Combination("in process", Cut(size, lanes), caching) for size in SIZES for lanes in LANES for caching in (False, True)),
     *(
         Combination("in process", Cut(97, 2), caching, trouble)
         for caching in (False, True)
@@ -51,10 +51,17 @@ IN_PROCESS = (
 QUICK_IN_PROCESS = tuple(Combination("in process", Cut(97, 5), caching) for caching in (False, True))
 
 
-def on_spark(number: int, is_quick: bool) -> Sequence[Combination]:
-    """What a scenario goes through on Spark: all sizes and lanes, with and without caches by turns; or one of them."""
-    cuts = [Cut(size, lanes) for size in ON_SPARK for lanes in LANES]
-    turns = [Combination("Spark", cut, caching=(number + turn) % 2 == 1) for turn, cut in enumerate(cuts)]
+def in_one_process(scenario: Scenario, is_quick: bool) -> Sequence[Combination]:
+    """What a scenario goes through in one process."""
+    if is_quick:
+        return QUICK_IN_PROCESS
+    recut = RECUT if scenario.cuts is RECUT else ()
+    return [*IN_PROCESS, *(Combination("in process", cut, caching) for cut in recut for caching in (False, True))]
+
+
+def on_spark(scenario: Scenario, number: int, is_quick: bool) -> Sequence[Combination]:
+    """What a scenario goes through on Spark: all its cuts, with and without caches by turns; or one of them."""
+    turns = [Combination("Spark", cut, caching=(number + turn) % 2 == 1) for turn, cut in enumerate(scenario.cuts)]
     return [turns[4 * number % len(turns)]] if is_quick else turns
 
 
@@ -119,7 +126,7 @@ def _one_in_process(name: str, seed: int, is_quick: bool) -> tuple[str, Expected
     begun = time.monotonic()
     scenario = BY_NAME[name]
     expected: dict[tuple[int, bool], Result] = {}
-    combinations = QUICK_IN_PROCESS if is_quick else IN_PROCESS
+    combinations = in_one_process(scenario, is_quick)
     epochs, found = 0, []
     for combination in combinations:
         records = RECORDS[combination.cut.epoch_records]
@@ -140,7 +147,9 @@ def _on_spark(
 ) -> Iterator[tuple[str, float, Outcome]]:
     with SparkHost() as host, ThreadPoolExecutor(AT_A_TIME) as pool:
         futures = [
-            pool.submit(_one_on_spark, host, scenario, on_spark(number, is_quick), seed, dict(expected.get(scenario.name, {})))
+            pool.submit(
+                _one_on_spark, host, scenario, on_spark(scenario, number, is_quick), seed, dict(expected.get(scenario.name, {}))
+            )
             for number, scenario in enumerate(scenarios)
         ]
         try:
@@ -174,7 +183,11 @@ def _one_on_spark(
 
 def _expected(known: dict[tuple[int, bool], Result], scenario: Scenario, seed: int, records: int, caching: bool) -> Result:
     if (records, caching) not in known:
-        known[records, caching] = driver.run(scenario, scenario.phases(seed, records), caching)
+        phases = scenario.phases(seed, records)
+        if scenario.judge is Judge.DRIVER:
+            known[records, caching] = driver.run(scenario, phases, caching)
+        else:
+            known[records, caching] = in_process.run(scenario, phases, caching, Cut(1, 1))
     return known[records, caching]
 
 

@@ -9,6 +9,7 @@ from enum import Enum
 from random import Random
 from typing import Any, NamedTuple
 
+from integration.cut import USUAL, Cut
 from penstock import Store, Topology
 from penstock.records import NO_HEADERS, Headers
 
@@ -111,13 +112,21 @@ class Setup:
         return Store(name, caching=self.caching, **options)
 
 
+class Judge(Enum):
+    """Whose result is the expected one."""
+
+    DRIVER = "the test driver"
+    EPOCHS_OF_ONE = "one record after the other, in one lane"
+    """In this process; for several partitions that each have a time of their own, where the test driver has one per topic."""
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A topology with its input and its outputs.
 
-    `input_partitions` is more than one only where nothing depends on time, since the test driver has one partition per topic.
+    `input_partitions` is more than one only where nothing depends on time, or where the `judge` knows of partitions.
     `undated` are stores that are compared as `Reading.VALUES` where caches are on. `keeps_its_lanes` says why its result may
-    depend on a change of lanes, if it may.
+    depend on a change of lanes, if it may. `cuts` are those that it goes through on Spark.
     """
 
     name: str
@@ -127,6 +136,8 @@ class Scenario:
     input_partitions: int = 1
     undated: tuple[str, ...] = ()
     keeps_its_lanes: str = ""
+    judge: Judge = Judge.DRIVER
+    cuts: Sequence[Cut] = USUAL
 
     def phases(self, seed: int, records: int) -> Sequence[Phase]:
         """The input: about so many records, the same ones for the same seed."""

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from harness.processes import KAFKA_JARS, PARTS, ROOT, HarnessError
 
@@ -65,7 +66,15 @@ class KafkaStreams:
         return [*program, *(f"{name}={value}" for name, value in settings.items())]
 
 
-Side = Penstock | KafkaStreams
+class Side(Protocol):
+    """Who does a job."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in reports."""
+
+    def command(self, job: Job) -> list[str]:
+        """How it is started."""
 
 
 def _compile() -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import tempfile
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
 import pyarrow as pa
 
 from integration.contents import contents, restored
-from integration.cut import Cut
+from integration.cut import LANES, Cut
 from integration.hosts.changelogs import Changelogs
 from integration.inputs import SHARDS
 from integration.scenario import SINK_PARTITIONS, Entry, Fed, Phase, Result, Scenario, Sent, Setup
@@ -26,13 +27,14 @@ from penstock.epochs.shards import shard_of
 from penstock.epochs.wire import Kind, decode_control
 from penstock.handlers import ErrorHandlers
 from penstock.plan import plan
+from penstock.records import NO_TIMESTAMP
 from penstock.running.global_tables import GlobalTables, Partition
 from penstock.state import EngineKind
+from penstock.timing import WatermarkTracker
 from penstock.topology import SourceNode, Topology
 
 APPLICATION_ID = "integration"
 INCARNATION = "first start"
-LANES = (1, 2, 5)
 WALL_CLOCK_MS = 1_000_000_000
 
 
@@ -59,7 +61,7 @@ class _Running:
     """An application under way: its logs, how far they have been read, and what has come out."""
 
     def __init__(self, scenario: Scenario, topology: Topology, cut: Cut, directory: str, trouble: Trouble) -> None:
-        self._cut = cut
+        self._sizes = cut.sizes()
         self._trouble = trouble
         self._may_change_lanes = not scenario.keeps_its_lanes
         self._partitions = scenario.input_partitions
@@ -78,7 +80,8 @@ class _Running:
         Home(directory, APPLICATION_ID).take_over(INCARNATION)
         self._source_of = _sources_by_topic(self._program)
         self._origins = tuple((topic, number) for topic in self._source_of for number in range(self._partitions))
-        self._high_times = [-1] * len(self._origins)
+        self._high_times = [NO_TIMESTAMP] * len(self._origins)
+        self._watermarks = _tracker(self._program, self._origins)
         self._ends: defaultdict[int, int] = defaultdict(int)
         self._waiting: deque[dict[str, Any]] = deque()
         self._number = 0
@@ -92,7 +95,7 @@ class _Running:
         for record in phase.records:
             self._append(record)
         while self._waiting:
-            self._epoch([self._waiting.popleft() for _ in range(min(self._cut.epoch_records, len(self._waiting)))])
+            self._epoch([self._waiting.popleft() for _ in range(min(next(self._sizes), len(self._waiting)))])
         if phase.advance_ms:
             self._now += phase.advance_ms
             self._epoch([])
@@ -131,8 +134,7 @@ class _Running:
 
     def _epoch(self, rows: list[dict[str, Any]]) -> None:
         self._globals.refresh()
-        high_times = tuple(self._high_times)
-        epoch = Epoch(self._number, self._number - 1, self._now, self._origins, high_times, self._sink_partitions)
+        epoch = self._next()
         batches = [pa.RecordBatch.from_pylist(rows, schema=INPUT)]
         table = run_epoch(self._program, epoch, batches)
         if self._trouble is Trouble.RETRIES:
@@ -142,6 +144,14 @@ class _Running:
             self._take(row)
         if self._trouble is Trouble.RESTARTS and self._number % 2 == 0:
             self._restart()
+
+    def _next(self) -> Epoch:
+        high_times, tracker = tuple(self._high_times), self._watermarks
+        epoch = Epoch(self._number, self._number - 1, self._now, self._origins, high_times, self._sink_partitions)
+        if tracker is None:
+            return epoch
+        told = tuple(tracker.watermarks.get(origin, NO_TIMESTAMP) for origin in self._origins)
+        return replace(epoch, watermark=tracker.advance(at=self._now), watermarks=told)
 
     def _restart(self) -> None:
         others = [lanes for lanes in LANES if lanes != self._program.lanes]
@@ -161,8 +171,12 @@ class _Running:
     def _take(self, row: dict[str, Any]) -> None:
         """What Kafka would get of an epoch."""
         if row["kind"] == Kind.CONTROL:
-            for origin, time in decode_control(row["value"]).high_times.items():
+            control = decode_control(row["value"])
+            for origin, time in control.high_times.items():
                 self._high_times[origin] = max(self._high_times[origin], time)
+            for origin, watermark in control.watermarks.items():
+                assert self._watermarks is not None
+                self._watermarks.heard(self._origins[origin], watermark, at=self._now)
             return
         topic = row["topic"] if row["name"] < 0 else self._program.topics[row["name"]]
         if row["kind"] == Kind.CHANGELOG:
@@ -172,6 +186,11 @@ class _Running:
         self._outputs[topic].append(Sent(row["key"], row["value"], row["timestamp"], headers, row["partition"]))
         if topic in self._source_of:
             self._append(Fed(topic, row["key"], row["value"], row["timestamp"], headers))
+
+
+def _tracker(program: Program, origins: Iterable[Partition]) -> WatermarkTracker[Partition] | None:
+    strategies = {place: strategy for place in origins if (strategy := program.watermark_of(place[0])) is not None}
+    return WatermarkTracker(strategies, started_at=WALL_CLOCK_MS) if strategies else None
 
 
 def _sources_by_topic(program: Program) -> dict[str, int]:

@@ -18,7 +18,7 @@ from harness.processes import HarnessError, wait_until
 from integration.contents import contents, restored
 from integration.cut import Cut
 from integration.inputs import SHARDS
-from integration.scenario import SINK_PARTITIONS, Phase, Result, Scenario, Sent, Setup
+from integration.scenario import SINK_PARTITIONS, Fed, Phase, Result, Scenario, Sent, Setup
 from penstock import App
 from penstock.epochs.program import changelog_topic, lanes_topic
 from penstock.epochs.shards import shard_of
@@ -88,7 +88,8 @@ class SparkHost:
         """The result of a scenario on Spark."""
         run = _Run(f"{scenario.slug}-{next(self._numbers)}", scenario, phases, caching)
         self._create(run)
-        self._produce(run, phases[0])
+        if not cut.is_uneven:
+            self._produce(run, phases[0].records)
         with tempfile.TemporaryDirectory(prefix="penstock-integration-") as directory:
             running = App(run.application_id, run.topology).start(
                 bootstrap_servers=self._broker.bootstrap_servers,
@@ -101,7 +102,7 @@ class SparkHost:
                 epoch_interval="10ms",
             )
             with running:
-                self._feed(run, running)
+                self._feed(run, running, cut)
                 epochs = running.epoch + 1
             running.wait()
         self._check_input(run)
@@ -109,14 +110,27 @@ class SparkHost:
         self._admin.delete_topics(list(run.partitions))  # a broker with thousands of partitions is slow
         return result
 
-    def _feed(self, run: _Run, running: Running) -> None:
-        """One phase after the other; the first one is there already, as it is for an application that starts late."""
+    def _feed(self, run: _Run, running: Running, cut: Cut) -> None:
+        """One phase after the other; the first one is there already, as it is for an application that starts late.
+
+        For uneven epochs each phase comes piece by piece, each of which is read before the next is there.
+        """
         for number, phase in enumerate(run.phases):
-            if number:
-                self._produce(run, phase)
+            if cut.is_uneven:
+                self._feed_unevenly(run, running, phase, cut)
+            elif number:
+                self._produce(run, phase.records)
             self._wait_until_read(run, running)
             if phase.advance_ms:
                 _wait_for_epochs(running, running.epoch + 3)
+
+    def _feed_unevenly(self, run: _Run, running: Running, phase: Phase, cut: Cut) -> None:
+        left, sizes = list(phase.records), cut.sizes()
+        while left:
+            size = next(sizes)
+            self._produce(run, left[:size])
+            self._wait_until_read(run, running)
+            del left[:size]
 
     def _wait_until_read(self, run: _Run, running: Running) -> None:
         """Until everything in the source topics is committed, also what the application itself has written there."""
@@ -169,14 +183,14 @@ class SparkHost:
         for created in self._admin.create_topics(new).values():
             created.result(TIMEOUT_S)
 
-    def _produce(self, run: _Run, phase: Phase) -> None:
+    def _produce(self, run: _Run, records: Sequence[Fed]) -> None:
         failures: list[str] = []
 
         def delivered(error: object, _: Message) -> None:
             if error is not None:
                 failures.append(str(error))
 
-        for topic, key, value, timestamp, headers in phase.records:
+        for topic, key, value, timestamp, headers in records:
             name, extra = run.setup.topic(topic), list[tuple[str, str | bytes | None]](headers)
             self._producer.produce(name, value, key, run.partition_of(key), delivered, timestamp=timestamp, headers=extra)
             self._producer.poll(0)

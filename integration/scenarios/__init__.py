@@ -1,11 +1,12 @@
 """All scenarios, by subject."""
 
 from integration.scenario import Scenario
-from integration.scenarios import aggregations, asynchronous, joins, processors, routing, tables, windows
+from integration.scenarios import aggregations, asynchronous, joins, processors, routing, tables, watermarks, windows
 
 SCENARIOS: tuple[Scenario, ...] = (
     *aggregations.SCENARIOS,
     *windows.SCENARIOS,
+    *watermarks.SCENARIOS,
     *joins.SCENARIOS,
     *tables.SCENARIOS,
     *processors.SCENARIOS,

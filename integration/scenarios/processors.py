@@ -1,4 +1,4 @@
-"""Processors of the user's own: stores of every kind, punctuators of both clocks, what a lane must remember for them."""
+"""Processors of the user's own: stores of every kind, punctuators of both clocks, timers, what a lane must remember for them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from penstock import (
     PunctuationType,
     Record,
     StreamsBuilder,
+    Timer,
     Topology,
     Windowed,
     key_value_store,
@@ -173,6 +174,23 @@ def _collected(setup: Setup) -> Topology:
     return builder.build()
 
 
+class _Remind(Processor[str, str, str, str]):
+    """Says of every record what it was, two seconds of event time later."""
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.timers.event_time(after="2s", name=f"{record.value} of {record.timestamp}")
+
+    def on_timer(self, timer: Timer) -> None:
+        self.context.forward(timer.record(timer.name))
+
+
+def _reminded(setup: Setup) -> Topology:
+    builder = StreamsBuilder()
+    letters = builder.stream(setup.topic("letters"), value=str)
+    letters.process(_Remind, name="remind").to(setup.topic("reminders"), key=str, value=str)
+    return builder.build()
+
+
 def _letters_by_day(rng: Random, count: int) -> Sequence[Phase]:
     times = list(moments(rng, count))
     third = max(1, count // 3)
@@ -191,6 +209,7 @@ SCENARIOS = (
         (Output("delivered"),),
         keeps_its_lanes="the processor's keys are of its own making and do not move with the records' keys",
     ),
+    Scenario("timers", _reminded, _letters, (Output.of_stream("reminders"),)),
     Scenario(
         "wall-clock punctuator",
         _collected,

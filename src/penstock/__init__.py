@@ -33,7 +33,15 @@ from penstock.dsl import (
     versioned_store,
     window_store,
 )
-from penstock.errors import CircuitOpenError, PenstockError, ProcessingError, SerializationError, StateError, TopologyError
+from penstock.errors import (
+    CircuitOpenError,
+    LateRecordError,
+    PenstockError,
+    ProcessingError,
+    SerializationError,
+    StateError,
+    TopologyError,
+)
 from penstock.handlers import (
     ErrorHandler,
     ErrorHandlers,
@@ -51,6 +59,9 @@ from penstock.processor import (
     Processor,
     ProcessorContext,
     PunctuationType,
+    Timer,
+    TimerKind,
+    Timers,
     ValueTransformer,
 )
 from penstock.records import (
@@ -86,10 +97,13 @@ from penstock.state import StoreSpec
 from penstock.timing import (
     Duration,
     Suppressed,
+    Watermark,
     Windows,
+    bounded_disorder,
     hopping,
     max_bytes,
     max_records,
+    monotonous,
     session,
     sliding,
     tumbling,
@@ -97,6 +111,7 @@ from penstock.timing import (
     unlimited,
     until_time_limit,
     until_window_closes,
+    watermark_from,
 )
 from penstock.topology import Topology
 
@@ -128,6 +143,7 @@ __all__ = [
     "KGroupedTable",
     "KStream",
     "KTable",
+    "LateRecordError",
     "List",
     "MsgPack",
     "PenstockError",
@@ -151,6 +167,9 @@ __all__ = [
     "String",
     "Suppressed",
     "TimeWindowed",
+    "Timer",
+    "TimerKind",
+    "Timers",
     "Topology",
     "TopologyError",
     "UUIDs",
@@ -158,9 +177,11 @@ __all__ = [
     "ValueTransformer",
     "VersionedRecord",
     "Void",
+    "Watermark",
     "Windowed",
     "WindowedKStream",
     "Windows",
+    "bounded_disorder",
     "dead_letter",
     "hopping",
     "key_value_store",
@@ -168,6 +189,7 @@ __all__ = [
     "log_and_fail",
     "max_bytes",
     "max_records",
+    "monotonous",
     "otherwise",
     "retry",
     "session",
@@ -181,5 +203,6 @@ __all__ = [
     "until_time_limit",
     "until_window_closes",
     "versioned_store",
+    "watermark_from",
     "window_store",
 ]

@@ -27,6 +27,7 @@ class FailureKind(Enum):
     DESERIALIZATION = "deserialization"
     PROCESSING = "processing"
     PRODUCTION = "production"
+    LATE = "late"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,9 @@ ErrorHandler = Decision | Callable[[Failure], Decision]
 DEFAULT: ErrorHandler = LogAndFail()
 """Silence is never the default."""
 
+_KINDS = (FailureKind.DESERIALIZATION, FailureKind.PROCESSING, FailureKind.PRODUCTION)
+"""What an application has handlers for; late records are each source's own affair."""
+
 
 def log_and_fail() -> LogAndFail:
     """End the application with an error that names the node, the user's line and the record; its epoch is not committed."""
@@ -162,7 +166,7 @@ class ErrorHandlers:
     production: ErrorHandler = DEFAULT
 
     def __post_init__(self) -> None:
-        for kind in FailureKind:
+        for kind in _KINDS:
             handler = self.of(kind)
             _check(handler, f"{kind.value}_errors=")
             if isinstance(handler, Retry) and kind is not FailureKind.PROCESSING:
@@ -175,7 +179,7 @@ class ErrorHandlers:
 
     def dead_letter_topics(self) -> frozenset[str]:
         """The topics known to be written to, for a check before the start; a function may name others."""
-        handlers = [self.of(kind) for kind in FailureKind]
+        handlers = [self.of(kind) for kind in _KINDS]
         outcomes = [handler.then if isinstance(handler, Retry) else handler for handler in handlers]
         return frozenset(outcome.topic for outcome in outcomes if isinstance(outcome, DeadLetter))
 
@@ -217,6 +221,13 @@ def settle(handler: ErrorHandler, failure: Failure) -> Outcome:
     if isinstance(after, Retry):
         raise ProcessingError(f"the function {_name(decision.then)} asks for a retry after a retry") from failure.error
     return after
+
+
+def check_late_policy(handler: ErrorHandler, where: str) -> None:
+    """That it says what becomes of late records."""
+    if isinstance(handler, Retry):
+        raise ConfigError(f"{where} cannot be retry(...): a late record stays late")
+    _check(handler, where)
 
 
 def _check(handler: ErrorHandler, where: str) -> None:

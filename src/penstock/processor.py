@@ -10,13 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+
+from penstock.records import Record
 
 if TYPE_CHECKING:
     from penstock.calls import Call, Request
-    from penstock.records import Headers, Process, Record, RecordMetadata, ValueAndTimestamp
+    from penstock.handlers import ErrorHandler
+    from penstock.records import Headers, Process, RecordMetadata, ValueAndTimestamp
     from penstock.state import Register, StoreSpec
+    from penstock.timing import Duration, Instant
 
 KIn = TypeVar("KIn", contravariant=True)
 VIn = TypeVar("VIn", contravariant=True)
@@ -29,6 +33,50 @@ class PunctuationType(Enum):
 
     STREAM_TIME = "stream_time"
     WALL_CLOCK_TIME = "wall_clock_time"
+
+
+class TimerKind(IntEnum):
+    """Which clock a timer waits for."""
+
+    EVENT_TIME = 0
+    PROCESSING_TIME = 1
+
+
+class Timer(NamedTuple):
+    """A timer of one key: what `Processor.on_timer` is given when it fires, and what `Timers` lists before.
+
+    `time` is when it is due, in epoch milliseconds, which may be before the clock that made it fire.
+    """
+
+    key: Any
+    name: str
+    time: int
+    kind: TimerKind
+
+    def record(self, value: Any) -> Record[Any, Any]:
+        """A record of the timer's key at the timer's time.
+
+        Example:
+            >>> Timer("order-7", "", 1_000, TimerKind.EVENT_TIME).record("expired")
+            Record(key='order-7', value='expired', timestamp=1000, headers=())
+        """
+        return Record(self.key, value, self.time)
+
+
+class TimerQueue(Protocol):
+    """The timers of one node, as the lane sees them."""
+
+    def earliest(self, kind: TimerKind) -> int | None:
+        """Before when none of a clock's timers is due; None if there is none."""
+
+    def first(self, kind: TimerKind, now: int) -> int | None:
+        """When the first of a clock's timers that have become due is due; None if none has."""
+
+    def fire(self, kind: TimerKind, now: int) -> bool:
+        """Fire the first of a clock's timers that have become due; whether there was one."""
+
+    def release(self) -> bool:
+        """The round is over: let those fire in the next one that were held back in this; whether any were."""
 
 
 class View(NamedTuple):
@@ -85,6 +133,9 @@ class Host(Protocol):
     def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         """Report that the node's code failed on a record; raises an error that names node, line and record."""
 
+    def late(self, handler: ErrorHandler, error: Exception, key: Any) -> None:
+        """Report that the record in hand came too late for its source, whose handler says what becomes of it."""
+
     def dropped(self, reason: str) -> None:
         """Count a record that the node skipped by its semantics (null key, late, expired)."""
 
@@ -113,13 +164,32 @@ class Host(Protocol):
     def clock(self, name: str) -> Clock:
         """A named stream clock of the lane; the same name is the same clock."""
 
+    @property
+    def has_watermarks(self) -> bool:
+        """Whether sources tell watermarks, so that what is held back waits for the application's."""
+
+    def wait_for_watermark(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
+        """Have `reach(watermark)` called before records as soon as the application's watermark is at least `due()`."""
+
     def schedule(
         self, interval_ms: int, kind: PunctuationType, punctuate: Callable[[int], None], start_ms: int | None = None
     ) -> Callable[[], None]:
         """Call `punctuate(timestamp)` at every interval, anchored at `start_ms` if given; returns what cancels it."""
 
+    def add_timers(self, queue: TimerQueue) -> None:
+        """Have the node's timers fire when they are due, in the order of their times among those of the lane's other nodes."""
+
+    def at_timer(self, key: bytes, time: int) -> None:
+        """Say that a timer is in hand, for errors and dead letters to name it."""
+
+    def owns(self, key: bytes) -> bool:
+        """Whether records of this key come to this lane."""
+
     def cause(self) -> int:
-        """Which of the epoch's records is in hand, by its number in the order of processing; -1 when all are done."""
+        """Which of the epoch's records is in hand, by its number in the order of processing.
+
+        -1 when all are done, -2 while timers fire before the first.
+        """
 
     def on_close(self, close: Callable[[], None]) -> None:
         """Have `close` called when the lane lets go of the node."""
@@ -135,6 +205,9 @@ class Host(Protocol):
 
     def stream_time(self) -> int:
         """The lane's stream time."""
+
+    def event_time(self) -> int:
+        """The clock of event-time timers: the watermark if there is one, else the lane's stream time; -1 before both."""
 
     def wall_clock(self) -> int:
         """The current time in epoch milliseconds, as the host tells it."""
@@ -172,6 +245,32 @@ class Cancellable:
     """Stop it; it does not fire again."""
 
 
+class Timers(Protocol):
+    """The timers of a processor for the key in hand: that of the record, or of the timer that fires.
+
+    A timer is known by its key and its name; the key is always the one in hand. To register it again, on either clock, replaces
+    it. What `on_timer` registers for a time that is not later than that of the timer in hand waits until the clock has moved.
+    """
+
+    def processing_time(self, *, after: Duration | None = None, at: Instant | None = None, name: str = "") -> None:
+        """Call `on_timer` once the wall clock has come to `at`, or `after` so long from now."""
+
+    def event_time(self, *, after: Duration | None = None, at: Instant | None = None, name: str = "") -> None:
+        """Call `on_timer` once event time has come to `at`, or so long `after` the record or event-time timer in hand.
+
+        Event time is the application's watermark if a source declares one, and the lane's stream time otherwise.
+        """
+
+    def get(self, name: str = "") -> Timer | None:
+        """The timer of that name, None if there is none."""
+
+    def all(self) -> list[Timer]:
+        """All timers of the key, by name."""
+
+    def delete(self, name: str = "") -> bool:
+        """Let the timer of that name never fire; whether there was one."""
+
+
 class ProcessorContext(Protocol[KOut, VOut]):
     """What a `Processor` can do besides computing."""
 
@@ -186,6 +285,10 @@ class ProcessorContext(Protocol[KOut, VOut]):
 
     def schedule(self, interval: Any, kind: PunctuationType, callback: Callable[[int], None], start: Any = None) -> Cancellable:
         """Call `callback(timestamp_ms)` every `interval` of stream time or of wall-clock time, anchored at `start`."""
+
+    @property
+    def timers(self) -> Timers:
+        """Timers of the key in hand, for processors that override `on_timer`."""
 
     def commit(self) -> None:
         """Ask for an early end of the epoch; a hint, as in Kafka Streams."""
@@ -202,7 +305,7 @@ class ProcessorContext(Protocol[KOut, VOut]):
 
 
 class Processor(Generic[KIn, VIn, KOut, VOut]):
-    """User code that sees one record at a time and may keep state.
+    """User code that sees one record at a time and may keep state and timers.
 
     Subclass it, override `process`, and pass the class (or a function that makes one) to `KStream.process` or
     `Topology.add_processor`. `self.context` is set by `init`.
@@ -219,6 +322,13 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
 
     def process(self, record: Record[KIn, VIn]) -> None:
         """Called for every record."""
+        raise NotImplementedError
+
+    def on_timer(self, timer: Timer) -> None:
+        """Called when a timer that was registered with `self.context.timers` is due, in the lane of its key, between records.
+
+        A processor whose class overrides this keeps its timers in a store of its own.
+        """
         raise NotImplementedError
 
     def close(self) -> None:

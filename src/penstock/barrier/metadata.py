@@ -21,7 +21,8 @@ class CommitMetadata:
     """One source partition at the end of an epoch.
 
     `incarnation` names the start of the application that committed it, `high_time` is the highest event time the partition has
-    shown (-1: none), `topic_id` tells a topic from one that was deleted and created again under the same name.
+    shown (-1: none), `topic_id` tells a topic from one that was deleted and created again under the same name. `watermark` is
+    the partition's, `application_watermark` that of all of them together (-1: none).
 
     Example:
         >>> from penstock.barrier import CommitMetadata
@@ -29,7 +30,7 @@ class CommitMetadata:
         ...     epoch=7, incarnation="a1", fingerprint="c0ffee", lanes=2, shards=32, high_time=99, topic_id=None
         ... ).encode()
         >>> text
-        '{"epoch":7,"incarnation":"a1","fingerprint":"c0ffee","lanes":2,"shards":32,"high_time":99,"topic_id":null,"version":1}'
+        '{"epoch":7,"incarnation":"a1","fingerprint":"c0ffee","lanes":2,"shards":32,"high_time":99,"topic_id":null,"watermark":-1,"application_watermark":-1,"version":1}'
         >>> CommitMetadata.decode(text).epoch
         7
     """
@@ -41,6 +42,8 @@ class CommitMetadata:
     shards: Positive
     high_time: int
     topic_id: str | None
+    watermark: int = -1
+    application_watermark: int = -1
     version: Literal[1] = 1
 
     def encode(self) -> str:

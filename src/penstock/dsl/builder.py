@@ -16,11 +16,16 @@ from penstock.dsl.streams import KStream
 from penstock.dsl.table_drafts import SourceDraft, TableDraft, source_table_write
 from penstock.dsl.tables import GlobalKTable, KTable
 from penstock.errors import TopologyError
+from penstock.handlers import ErrorHandler, check_late_policy
+from penstock.operators.lateness import LatePolicy
 from penstock.operators.processing import Processing, Supplier
+from penstock.operators.schedules import TICK_KEY, TICK_VALUE, Ticks
 from penstock.operators.tables import TableSource
+from penstock.operators.timers import timers_spec
 from penstock.serdes import Json, Serde, serde_of
 from penstock.state import StoreSpec
-from penstock.topology import ProcessorNode, SourceNode, Topology, user_line
+from penstock.timing import Duration, Watermark, schedule
+from penstock.topology import Line, ProcessorNode, SourceNode, Topology, user_line
 from penstock.topology.functions import checked
 from penstock.topology.nodes import TimestampExtractor, offset_reset
 
@@ -70,6 +75,8 @@ class StreamsBuilder:
         topic: str | Sequence[str] | re.Pattern[str],
         *,
         timestamp: TimestampExtractor | None = ...,
+        watermark: Watermark | None = ...,
+        late: ErrorHandler | None = ...,
         reset: str | timedelta | None = ...,
         name: str | None = ...,
     ) -> KStream[Any, Any]: ...
@@ -81,6 +88,8 @@ class StreamsBuilder:
         *,
         value: type[V] | Serde[V],
         timestamp: TimestampExtractor | None = ...,
+        watermark: Watermark | None = ...,
+        late: ErrorHandler | None = ...,
         reset: str | timedelta | None = ...,
         name: str | None = ...,
     ) -> KStream[Any, V]: ...
@@ -92,6 +101,8 @@ class StreamsBuilder:
         *,
         key: type[K] | Serde[K],
         timestamp: TimestampExtractor | None = ...,
+        watermark: Watermark | None = ...,
+        late: ErrorHandler | None = ...,
         reset: str | timedelta | None = ...,
         name: str | None = ...,
     ) -> KStream[K, Any]: ...
@@ -104,6 +115,8 @@ class StreamsBuilder:
         key: type[K] | Serde[K],
         value: type[V] | Serde[V],
         timestamp: TimestampExtractor | None = ...,
+        watermark: Watermark | None = ...,
+        late: ErrorHandler | None = ...,
         reset: str | timedelta | None = ...,
         name: str | None = ...,
     ) -> KStream[K, V]: ...
@@ -115,13 +128,18 @@ class StreamsBuilder:
         key: Any = None,
         value: Any = None,
         timestamp: TimestampExtractor | None = None,
+        watermark: Watermark | None = None,
+        late: ErrorHandler | None = None,
         reset: str | timedelta | None = None,
         name: str | None = None,
     ) -> KStream[Any, Any]:
         """Read a topic, several topics, or all topics that match a pattern, as a stream of records.
 
-        `timestamp(record)` gives a record's event time in milliseconds; a negative one drops the record. `reset` says where to
-        start without a committed offset: `"earliest"`, `"latest"`, `"none"` (fail), or a duration back from now.
+        `timestamp(record)` gives a record's event time in milliseconds; a negative one drops the record. `watermark` says how
+        far out of order records come, and how long to wait for partitions that are silent: see `bounded_disorder`. `late` says
+        what becomes of records that come after it: `log_and_continue()` drops and counts them, `dead_letter(...)` keeps them;
+        without it they take part as far as windows have a grace period. `reset` says where to start without a committed offset:
+        `"earliest"`, `"latest"`, `"none"` (fail), or a duration back from now.
         """
         line = user_line()
         if timestamp is not None:
@@ -141,11 +159,16 @@ class StreamsBuilder:
             line,
             timestamp,
             offset_reset(reset),
+            watermark=watermark,
         )
         equal = frozenset(topics if pattern is None else (f"pattern {pattern.pattern} {pattern.flags}",))
         node = DraftNode(name, line, lambda topology, parents: topology.add_node(source), topics=equal, reset=source.reset)
         self._draft.add(node)
-        return KStream(Place(self._draft, node, name, key_serde, value_serde, frozenset({name})))
+        place = Place(self._draft, node, name, key_serde, value_serde, frozenset({name}))
+        late_policy = _late_policy(late, watermark, line)
+        if late_policy is None:
+            return KStream(place, source=place if watermark is not None else None)
+        return KStream(place.below(self._draft.name("KSTREAM-LATE-", None), late_policy, line), source=place)
 
     @overload
     def table(
@@ -153,6 +176,8 @@ class StreamsBuilder:
         topic: str,
         *,
         timestamp: TimestampExtractor | None = ...,
+        watermark: Watermark | None = ...,
+        late: ErrorHandler | None = ...,
         reset: str | timedelta | None = ...,
         store: str | Store | None = ...,
         name: str | None = ...,
@@ -165,6 +190,8 @@ class StreamsBuilder:
         *,
         value: type[V] | Serde[V],
         timestamp: TimestampExtractor | None = ...,
+        watermark: Watermark | None = ...,
+        late: ErrorHandler | None = ...,
         reset: str | timedelta | None = ...,
         store: str | Store | None = ...,
         name: str | None = ...,
@@ -177,6 +204,8 @@ class StreamsBuilder:
         *,
         key: type[K] | Serde[K],
         timestamp: TimestampExtractor | None = ...,
+        watermark: Watermark | None = ...,
+        late: ErrorHandler | None = ...,
         reset: str | timedelta | None = ...,
         store: str | Store | None = ...,
         name: str | None = ...,
@@ -190,6 +219,8 @@ class StreamsBuilder:
         key: type[K] | Serde[K],
         value: type[V] | Serde[V],
         timestamp: TimestampExtractor | None = ...,
+        watermark: Watermark | None = ...,
+        late: ErrorHandler | None = ...,
         reset: str | timedelta | None = ...,
         store: str | Store | None = ...,
         name: str | None = ...,
@@ -202,11 +233,16 @@ class StreamsBuilder:
         key: Any = None,
         value: Any = None,
         timestamp: TimestampExtractor | None = None,
+        watermark: Watermark | None = None,
+        late: ErrorHandler | None = None,
         reset: str | timedelta | None = None,
         store: str | Store | None = None,
         name: str | None = None,
     ) -> KTable[Any, Any]:
-        """Read a topic as a table: the last value of each key, a null value deletes it."""
+        """Read a topic as a table: the last value of each key, a null value deletes it.
+
+        `timestamp`, `watermark`, `late` and `reset` are those of `stream`.
+        """
         line = user_line()
         if timestamp is not None:
             checked(timestamp, "record", "timestamp=", line)
@@ -225,12 +261,19 @@ class StreamsBuilder:
             line,
             timestamp,
             offset_reset(reset),
+            watermark=watermark,
         )
         write_table = source_table_write(draft, name, table, line)
+        late_policy = _late_policy(late, watermark, line)
+        late_name = None if late_policy is None else draft.name("KSTREAM-LATE-", None)
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             topology.add_node(source)
-            write_table(topology, (source_name,))
+            if late_policy is None or late_name is None:
+                write_table(topology, (source_name,))
+            else:
+                topology.add_node(ProcessorNode(late_name, (source_name,), late_policy, (), line))
+                write_table(topology, (late_name,))
 
         node = draft.add(DraftNode(name, line, write, output_versioned=kept.is_versioned))
         place = Place(draft, node, name, kept.key, kept.value, frozenset({source_name}))
@@ -259,6 +302,46 @@ class StreamsBuilder:
         feeder = ProcessorNode(name, (source_name,), TableSource(spec.name, send_old_values=False), (spec.name,), line)
         draft.add(DraftNode(name, line, lambda topology, parents: topology.add_global_nodes(spec, source, feeder)))
         return GlobalKTable(spec.name, kept.store_name)
+
+    def schedule(
+        self,
+        name: str,
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        tz: str | None = None,
+        misfire: str = "once",
+    ) -> KStream[str, int]:
+        """A stream of ticks, by a cron expression in a time zone (default: UTC) or at an interval.
+
+        A tick's key is the schedule's name; its value and its timestamp are the time it was due at, in epoch milliseconds. A
+        schedule begins when the application is first started with it, and again when its expression is changed. `misfire` says
+        what becomes of ticks that could not be sent in time: the last of them is sent (`"once"`), or all (`"all"`), or the last
+        one only if it is less than a minute late (`"skip"`).
+
+        Example:
+            >>> builder = StreamsBuilder()
+            >>> builder.schedule("nightly", cron="0 2 * * *", tz="Europe/Zurich").to("nights", value=int)
+            >>> print(builder.build().describe().splitlines()[2].strip())
+            Source: nightly-schedule (schedule: cron 0 2 * * * in Europe/Zurich, misfire: once)
+        """
+        line = user_line()
+        draft = self._draft
+        try:
+            made = schedule(cron, every, tz, misfire)
+        except TopologyError as error:
+            raise TopologyError(f"schedule {name!r}: {error} ({line})") from None
+        spec = timers_spec(name, TICK_KEY)
+        source = SourceNode(f"{name}-schedule", (), None, TICK_KEY, TICK_VALUE, line, schedule=made)
+        ticks = ProcessorNode(name, (source.name,), Ticks(name, made, spec.name), (), line)
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            topology.add_node(source)
+            topology.add_node(ticks)
+            topology.add_state_store(spec, name)
+
+        node = draft.add(DraftNode(name, line, write))
+        return KStream(Place(draft, node, name, TICK_KEY, TICK_VALUE, frozenset({source.name})))
 
     def add_state_store(self, spec: StoreSpec) -> StreamsBuilder:
         """Declare a store for processors to use; see `key_value_store` and its siblings."""
@@ -295,3 +378,13 @@ class StreamsBuilder:
 
 def _ignore(_: object) -> None:
     """A writer returns nothing."""
+
+
+def _late_policy(late: ErrorHandler | None, watermark: Watermark | None, line: Line) -> LatePolicy | None:
+    """What is done with late records, if not the same as with others."""
+    if late is None:
+        return None
+    if watermark is None:
+        raise TopologyError(f"late= needs watermark=, which says from when on a record is late ({line})")
+    check_late_policy(late, "late=")
+    return LatePolicy(late)

@@ -10,6 +10,7 @@ from penstock.dsl.draft import Draft, DraftNode
 from penstock.errors import TopologyError
 from penstock.processor import Operator
 from penstock.serdes import Serde, serde_of
+from penstock.state import StoreSpec
 from penstock.topology import Line, ProcessorNode, Topology
 
 
@@ -27,13 +28,23 @@ class Place:
     """Whether the key changed since the records were last partitioned by it."""
 
     def below(
-        self, name: str, operator: Operator, line: Line, *, rekeyed: bool | None = None, stores: Sequence[str] = (), **serdes: Any
+        self,
+        name: str,
+        operator: Operator,
+        line: Line,
+        *,
+        rekeyed: bool | None = None,
+        stores: Sequence[str] = (),
+        own_store: StoreSpec | None = None,
+        **serdes: Any,
     ) -> Place:
-        """The place of a new processor node below this one."""
+        """The place of a new processor node below this one, with stores that exist and one that comes with it."""
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             topology.add_node(ProcessorNode(name, parents, operator, (), line))
             topology.connect_processor_and_state_stores(name, *stores)
+            if own_store is not None:
+                topology.add_state_store(own_store, name)
 
         return self.moved(name, self.draft.add(DraftNode(name, line, write), self.node), rekeyed=rekeyed, **serdes)
 

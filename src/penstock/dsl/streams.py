@@ -17,10 +17,13 @@ from penstock.dsl.stores import Store, materialized
 from penstock.dsl.table_drafts import SourceDraft, source_table_write
 from penstock.errors import TopologyError
 from penstock.operators.asynchronous import MapAsync, MapValuesAsync, ProcessAsync, with_context
+from penstock.operators.lateness import OnlyLate
 from penstock.operators.printing import Print
-from penstock.operators.processing import Processing, Supplier
+from penstock.operators.processing import Processing, Supplier, sets_timers
 from penstock.operators.stateless import Branch, Filter, FlatMap, FlatMapValues, Map, MapValues, PassThrough, Peek, SelectKey
+from penstock.operators.timers import timers_spec
 from penstock.serdes import Serde
+from penstock.state import StoreSpec
 from penstock.topology import Line, ProcessorNode, SinkNode, Topology, user_line
 from penstock.topology.functions import checked
 from penstock.topology.nodes import Partitioner, TopicExtractor
@@ -45,12 +48,28 @@ def otherwise(key: Any, value: Any) -> bool:
 class KStream(Generic[K, V]):
     """A stream of records with keys of type `K` and values of type `V`."""
 
-    __slots__ = ("_exchanged", "_place", "_sender")
+    __slots__ = ("_exchanged", "_place", "_sender", "_source")
 
-    def __init__(self, place: Place, sender: Sender | None = None) -> None:
+    def __init__(self, place: Place, sender: Sender | None = None, source: Place | None = None) -> None:
         self._place = place
         self._sender = sender
+        self._source = source
         self._exchanged: Place | None = None
+
+    # ---- the source -----------------------------------------------------------------------------------------------
+
+    def late_records(self, *, name: str | None = None) -> KStream[K, V]:
+        """The records of a source that came after its watermark, whatever else becomes of them.
+
+        Example:
+            >>> from penstock import StreamsBuilder, bounded_disorder, log_and_continue
+            >>> clicks = StreamsBuilder().stream("clicks", watermark=bounded_disorder("10s"), late=log_and_continue())
+            >>> clicks.late_records().to("clicks-late")
+        """
+        line = user_line()
+        if self._source is None:
+            raise TopologyError(f"{self._place.name} has no late records: ask the stream that was read with watermark= ({line})")
+        return KStream(self._source.below(self._name("KSTREAM-LATE-", name), OnlyLate(), line))
 
     # ---- stateless ------------------------------------------------------------------------------------------------
 
@@ -468,12 +487,15 @@ class KStream(Generic[K, V]):
     def process(
         self, supplier: Supplier, *, stores: Iterable[str] = (), key: Any = None, value: Any = None, name: str | None = None
     ) -> KStream[Any, Any]:
-        """Run a `Processor`, with the stores it names; it may change keys, values, timestamps and headers."""
+        """Run a `Processor`, with the stores it names; it may change keys, values, timestamps and headers.
+
+        If its class overrides `on_timer` it has timers too, kept in the store `<name>-timers`.
+        """
         line = user_line()
         name = self._place.draft.name("KSTREAM-PROCESSOR-") if name is None else name
-        operator = Processing(checked(supplier, "", "process", line), fixed_key=False)
+        operator, own_store = self._processing(checked(supplier, "", "process", line), name, fixed_key=False)
         serdes = {"key": given_serde(key), "value": given_serde(value)}
-        place = self._place.below(name, operator, line, rekeyed=True, stores=tuple(stores), **serdes)
+        place = self._place.below(name, operator, line, rekeyed=True, stores=tuple(stores), own_store=own_store, **serdes)
         return KStream(place, Sender(place))
 
     def process_values(
@@ -482,8 +504,8 @@ class KStream(Generic[K, V]):
         """Run a `FixedKeyProcessor`: it may change anything but the key, so nothing is re-keyed afterwards."""
         line = user_line()
         name = self._place.draft.name("KSTREAM-PROCESSVALUES-") if name is None else name
-        operator = Processing(checked(supplier, "", "process_values", line), fixed_key=True)
-        place = self._place.below(name, operator, line, stores=tuple(stores), value=given_serde(value))
+        operator, own_store = self._processing(checked(supplier, "", "process_values", line), name, fixed_key=True)
+        place = self._place.below(name, operator, line, stores=tuple(stores), own_store=own_store, value=given_serde(value))
         return KStream(place, Sender(place))
 
     # ---- other systems --------------------------------------------------------------------------------------------
@@ -669,6 +691,13 @@ class KStream(Generic[K, V]):
 
     def _name(self, prefix: str, given: str | None) -> str:
         return self._place.draft.name(prefix, given)
+
+    def _processing(self, supplier: Supplier, name: str, fixed_key: bool) -> tuple[Processing, StoreSpec | None]:
+        """The operator of a processor, and the store of its timers if it has any."""
+        if not sets_timers(supplier):
+            return Processing(supplier, fixed_key), None
+        spec = timers_spec(name, self._place.key or self._place.draft.default_key)
+        return Processing(supplier, fixed_key, spec.name), spec
 
     def _repartitioned(self, prefix: str, key: Serde[Any] | None, value: Serde[Any] | None, line: Line) -> KStream[K, V]:
         """This stream behind an exchange, for a join; two joins of one stream share the exchange."""

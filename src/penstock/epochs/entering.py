@@ -34,64 +34,74 @@ def enter(program: Program, epoch: Epoch, table: pa.Table) -> list[pa.Table]:
     order = np.lexsort((table.column("offset").to_numpy(), table.column("origin").to_numpy()))
     if (np.diff(order) != 1).any():
         table = table.take(pa.array(order))
-    others: list[pa.Table | None] = []
+    told, others = None, list[pa.Table]()
     if program.extracts_timestamps:
-        table, *others = _extracted(program, epoch, table)
+        table, told, others = _extracted(program, epoch, table)
     if table.num_rows:
-        table, high_times = _attached(epoch, table)
-        others.append(control_row(Control(high_times), 0))
-    return [table, *(other for other in others if other is not None)]
+        table, control = _attached(program, epoch, table, told)
+        others.append(control_row(control, 0))
+    return [table, *others]
 
 
-def _attached(epoch: Epoch, table: pa.Table) -> tuple[pa.Table, dict[int, int]]:
-    """The highest event time of each partition before each of its records, going on from what earlier epochs have shown."""
-    origins = table.column("origin").to_numpy()
+def _attached(program: Program, epoch: Epoch, table: pa.Table, told: Any) -> tuple[pa.Table, Control]:
+    """How far each partition's time had come before each of its records, going on from what earlier epochs have shown.
+
+    That is its watermark where the source has a strategy, else the highest event time.
+    """
+    origins, sources = table.column("origin").to_numpy(), table.column("name").to_numpy()
     timestamps = table.column("timestamp").to_numpy()
     times = np.empty_like(timestamps)
     starts = np.flatnonzero(np.diff(origins, prepend=origins[0] - 1))
     high_times: dict[int, int] = {}
+    watermarks: dict[int, int] = {}
     for start, end in zip(starts, [*starts[1:], len(origins)], strict=True):
         origin = int(origins[start])
-        times[start] = epoch.high_times[origin] if epoch.high_times else NO_TIMESTAMP
-        times[start + 1 : end] = timestamps[start : end - 1]
+        strategy = program.watermarks.get(program.sources[sources[start]])
+        shown, before, after = timestamps[start:end], epoch.high_times, high_times
+        if strategy is not None:
+            shown = told[start:end] if strategy.function is not None else shown - strategy.disorder_ms
+            before, after = epoch.watermarks, watermarks
+            high_times[origin] = int(timestamps[start:end].max())
+        times[start] = before[origin] if before else NO_TIMESTAMP
+        times[start + 1 : end] = shown[:-1]
         np.maximum.accumulate(times[start:end], out=times[start:end])
-        high_times[origin] = int(max(times[end - 1], timestamps[end - 1]))
-    return table.set_column(table.schema.get_field_index("stream_time"), "stream_time", pa.array(times)), high_times
+        after[origin] = int(max(times[end - 1], shown[-1]))
+    column = table.schema.get_field_index("stream_time")
+    return table.set_column(column, "stream_time", pa.array(times)), Control(high_times, watermarks=watermarks)
 
 
-def _extracted(program: Program, epoch: Epoch, table: pa.Table) -> list[pa.Table | None]:
-    """Event times by the sources' extractors; without records that an extractor drops or that cannot be read."""
+def _extracted(program: Program, epoch: Epoch, table: pa.Table) -> tuple[pa.Table, Any, list[pa.Table]]:
+    """Event times by the sources' extractors and watermarks by their functions; without records that are dropped here."""
     lane = _without_nodes(program, epoch)
     intakes = {code: Intake(node, _nowhere) for code, node in _sources(program).items()}
     partition_times: dict[int, int] = {}
-    timestamps: list[int] = []
-    kept: list[bool] = []
+    timestamps, told, kept = list[int](), list[int](), list[bool]()
     for row in table.select(["name", "origin", "offset", "timestamp", "key", "value", "headers"]).to_pylist():
         intake, origin = intakes[row["name"]], row["origin"]
-        if intake.node.timestamp is None:
+        if intake.node.timestamp is None and not intake.tells_watermark:
             timestamps.append(row["timestamp"])
+            told.append(NO_TIMESTAMP)
             kept.append(True)
             continue
         known = partition_times.get(origin, epoch.high_times[origin] if epoch.high_times else NO_TIMESTAMP)
         topic, partition = epoch.origins[origin]
-        timestamp = _event_time(lane, intake, RecordMetadata(topic, partition, row["offset"]), row, known)
+        metadata = RecordMetadata(topic, partition, row["offset"])
+        raw = RawRecord(row["key"], row["value"], row["timestamp"], headers_of(row["headers"]))
+        arrival = intake.decode(lane, metadata, raw, known)
+        timestamp = NO_TIMESTAMP if arrival is None else arrival.timestamp
         partition_times[origin] = max(known, timestamp)
         timestamps.append(timestamp)
+        told.append(NO_TIMESTAMP if arrival is None else intake.told_watermark(arrival, metadata, known))
         kept.append(timestamp != NO_TIMESTAMP)
     table = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", pa.array(timestamps, pa.int64()))
     dropped = [(node, reason, count) for (node, reason), count in lane.dropped.items()]
-    return [
-        table if all(kept) else table.filter(pa.array(kept)),
-        rows_out(program, lane.drain(), 0),
-        control_row(Control(dropped=dropped), 0) if dropped else None,
-    ]
-
-
-def _event_time(lane: Lane, intake: Intake, origin: RecordMetadata, row: dict[str, Any], partition_time: int) -> int:
-    """What the extractor says, -1 for a record that is dropped."""
-    raw = RawRecord(row["key"], row["value"], row["timestamp"], headers_of(row["headers"]))
-    arrival = intake.decode(lane, origin, raw, partition_time)
-    return NO_TIMESTAMP if arrival is None else arrival.timestamp
+    rows = rows_out(program, lane.drain(), 0)
+    others = [] if rows is None else [rows]
+    if dropped:
+        others.append(control_row(Control(dropped=dropped), 0))
+    if all(kept):
+        return table, np.array(told, np.int64), others
+    return table.filter(pa.array(kept)), np.array(told, np.int64)[np.array(kept)], others
 
 
 def _sources(program: Program) -> dict[int, SourceNode]:

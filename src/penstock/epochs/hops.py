@@ -16,7 +16,7 @@ from penstock.epochs.calling import callers_of
 from penstock.epochs.home import open_globals, open_lane
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.sending import lanes_of_keys, row_of_notes, rows_of_changes, rows_out, rows_to_exchanges
-from penstock.epochs.shards import shards_of
+from penstock.epochs.shards import shard_of, shards_of
 from penstock.epochs.wire import OUT, Control, Kind, arrived, control_row, records_of, wire
 from penstock.errors import StateError
 from penstock.lanes.epoch import HEADERS, walk
@@ -85,7 +85,7 @@ def own_mark(program: Program, lane: int, mark: Mark | None) -> Mark | None:
 def _run_free(program: Program, epoch: Epoch, stage: int, lane: int, records: pa.Table) -> list[pa.Table]:
     """A stage without state, anywhere."""
     with open_globals(program) as globals_:
-        bound = _bind(program, epoch, stage, LaneState(memory_engine()), globals_)
+        bound = _bind(program, epoch, stage, lane, LaneState(memory_engine()), globals_, epoch.watermark)
         walked = walk(bound, records_of(records), epoch.catalogue(program))
         return _sent(program, bound, walked, stage, lane)
 
@@ -94,10 +94,12 @@ def _run_on(
     program: Program, epoch: Epoch, stage: int, lane: int, records: pa.Table, state: LaneState, globals_: LaneState | None
 ) -> list[pa.Table]:
     """A stage on the lane of its keys."""
-    bound = _bind(program, epoch, stage, state, globals_)
+    before = None if epoch.watermark is None else epoch.watermark_before
+    bound = _bind(program, epoch, stage, lane, state, globals_, before)
     if bound.wall_clock_punctuators:
         bound.advance_wall_clock()
-    walked = walk(bound, records_of(records), epoch.catalogue(program))
+    bound.fire_timers()
+    walked = walk(bound, records_of(records), epoch.catalogue(program), epoch.watermark)
     registers = state.registers.snapshot()
     # The first epoch of a start says it in any case: what was restored may be known only under another number of lanes.
     has_moved = registers != state.registers.saved or not state.can_roll_back
@@ -111,8 +113,17 @@ def _run_on(
     return tables
 
 
-def _bind(program: Program, epoch: Epoch, stage: int, state: LaneState, globals_: LaneState | None) -> Lane:
+def _bind(
+    program: Program,
+    epoch: Epoch,
+    stage: int,
+    lane: int,
+    state: LaneState,
+    globals_: LaneState | None,
+    watermark: int | None,
+) -> Lane:
     partitions = epoch.partitions or {}
+    own = shards_of(lane, program.shards, program.lanes)
     return Lane(
         [program.nodes[name] for name in program.plan.stages[stage].nodes],
         program.specs,
@@ -123,6 +134,9 @@ def _bind(program: Program, epoch: Epoch, stage: int, state: LaneState, globals_
         tables=program.nodes,
         global_state=globals_,
         failures=Failures(program.handlers, program.application_id, epoch.number),
+        watermark=watermark,
+        watermarked=program.watermarked,
+        owns=lambda key: shard_of(key, program.shards) in own,
         callers=lambda: callers_of(program),
     )
 
@@ -131,12 +145,13 @@ def _sent(program: Program, lane: Lane, walked: pa.Table, stage: int, number: in
     """What a lane sends: rows for topics, rows for later stages, and what the driver should know."""
     causes = list(lane.causes)
     rows = lane.drain()
-    due = lane.wall_clock_punctuators.next_due
+    due, event_due = lane.due, lane.event_due
     dropped = [(node, reason, count) for (node, reason), count in lane.dropped.items()]
+    is_told = bool(dropped) or due is not None or event_due is not None
     tables = [
         rows_out(program, rows, number),
         rows_to_exchanges(program, rows, causes, walked, number, stage),
-        control_row(Control({}, due, dropped), number) if due is not None or dropped else None,
+        control_row(Control({}, due, dropped, event_due), number) if is_told else None,
     ]
     lane.close()
     return [table for table in tables if table is not None]

@@ -12,8 +12,10 @@ from penstock.handlers import ErrorHandlers
 from penstock.lanes.epoch import Catalogue
 from penstock.operators.table_joins import TableJoinSide
 from penstock.plan import Plan
-from penstock.state import EngineKind, Mark, StoreSpec, record_key
-from penstock.topology import Node, ProcessorNode, SinkNode, SourceNode, Topology
+from penstock.records import NO_TIMESTAMP
+from penstock.state import EngineKind, Mark, StoreKind, StoreSpec, record_key
+from penstock.timing import Watermark
+from penstock.topology import Node, ProcessorNode, SinkNode, SourceNode, Topology, watermarked_nodes
 
 
 @dataclass(frozen=True)
@@ -79,19 +81,51 @@ class Program:
     def attaches_stream_time(self) -> bool:
         """Whether somebody judges lateness or waits for stream time, so that records have to bring it along."""
         follow = any(isinstance(node, ProcessorNode) and node.operator.follows_stream_time for node in self.nodes.values())
-        return follow or any(spec.ttl_ms is not None for spec in self.specs.values())
+        return follow or self.has_watermarks or any(spec.ttl_ms is not None for spec in self.specs.values())
+
+    @cached_property
+    def watermarks(self) -> Mapping[str, Watermark]:
+        """The strategies by the name of their source."""
+        sources = (self.nodes[name] for name in self.sources)
+        return {node.name: node.watermark for node in sources if isinstance(node, SourceNode) and node.watermark is not None}
+
+    @cached_property
+    def watermarked(self) -> frozenset[str]:
+        """The nodes for which the application's watermark is the time."""
+        return watermarked_nodes(self.nodes)
+
+    def watermark_of(self, topic: str) -> Watermark | None:
+        """The strategy of the source that reads a topic."""
+        for name in self.sources:
+            node = self.nodes[name]
+            assert isinstance(node, SourceNode)
+            if topic in node.topics or (node.pattern is not None and node.pattern.fullmatch(topic)):
+                return node.watermark
+        return None
+
+    @property
+    def has_watermarks(self) -> bool:
+        """Whether any source tells how far event time has come."""
+        return bool(self.watermarks)
 
     @cached_property
     def extracts_timestamps(self) -> bool:
-        """Whether a source takes event times from somewhere else than the record's timestamp."""
+        """Whether a source takes event times, or watermarks, from somewhere else than the record's timestamp."""
         sources = (self.nodes[name] for name in self.sources)
-        return any(isinstance(node, SourceNode) and node.timestamp is not None for node in sources)
+        extracts = any(isinstance(node, SourceNode) and node.timestamp is not None for node in sources)
+        return extracts or any(strategy.function is not None for strategy in self.watermarks.values())
 
     def needs_lanes(self, stage: int) -> bool:
         """Whether a stage has to run on the lanes of its keys: it keeps state, or a processor may keep time."""
         names = self.plan.stages[stage].nodes
         operators = [node.operator for name in names if isinstance(node := self.nodes[name], ProcessorNode)]
         return self.plan.stages[stage].is_keyed or any(operator.runs_user_objects for operator in operators)
+
+    @cached_property
+    def waits_for_the_clock(self) -> bool:
+        """Whether something may be due without new input: timers, schedules, or punctuators of processors."""
+        processors = any(isinstance(node, ProcessorNode) and node.operator.runs_user_objects for node in self.nodes.values())
+        return processors or any(spec.kind is StoreKind.TIMERS for spec in self.specs.values())
 
     def shards_of_rows(self, store: str, lane: int) -> ShardFinder:
         """How to find the shard of a changelog row."""
@@ -156,8 +190,10 @@ def _joined_stores(nodes: Mapping[str, Node], specs: Mapping[str, StoreSpec]) ->
 class Epoch:
     """One epoch: its number, the epoch that Kafka has committed, its clock, and where its records come from.
 
-    `high_times` are the highest event times of each origin before this epoch. `partitions` tells partitioners how many
-    partitions a topic has. `mark`, where given, is for the lanes to save.
+    `high_times` are the highest event times of each origin before this epoch, `watermarks` what each had told by then (where
+    sources have strategies), `watermark` the application's as of the last barrier (None if no source has one), which the lanes
+    hear of now, `watermark_before` what they knew. `partitions` tells partitioners how many partitions a topic has. `mark`, where
+    given, is for the lanes to save.
     """
 
     number: int
@@ -167,6 +203,9 @@ class Epoch:
     high_times: tuple[int, ...] = ()
     partitions: Mapping[str, int] | None = None
     mark: Mark | None = None
+    watermark: int | None = None
+    watermarks: tuple[int, ...] = ()
+    watermark_before: int = NO_TIMESTAMP
 
     def catalogue(self, program: Program) -> Catalogue:
         """What codes stand for in this epoch's records."""

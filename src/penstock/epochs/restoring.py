@@ -18,7 +18,8 @@ from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import own_mark
 from penstock.epochs.program import Program, changelog_topic
 from penstock.epochs.shards import shards_of
-from penstock.state import EngineFactory, EngineKind, LaneState, Mark, StoreChanges, merged_registers
+from penstock.records import NO_TIMESTAMP
+from penstock.state import EngineFactory, EngineKind, LaneState, Mark, StoreChanges, merged_registers, retention_limit
 
 MARK_LIFE_MS = 12 * 3600 * 1000
 """A mark older than this is not used: deletions may have left the changelog since (delete.retention.ms, a day)."""
@@ -87,6 +88,8 @@ def _restore(program: Program, lane: int, committed: Committed, read: ReadChange
         for name, spec in program.specs.items():
             if name not in program.global_stores:
                 state.store(spec)
+        if program.has_watermarks:  # which is known only with the registers: until then nothing is too old
+            retention_limit(state.registers).value = NO_TIMESTAMP
         found = _judge(program, lane, state, committed)
         rows = 0
         if found is not Found.UP_TO_DATE:

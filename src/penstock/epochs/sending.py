@@ -12,7 +12,8 @@ import pyarrow as pa
 from penstock.epochs.program import Program, changelog_topic, lanes_topic
 from penstock.epochs.shards import lane_of, shard_of, shards_of
 from penstock.epochs.wire import Kind, headers_array, wire
-from penstock.lanes.epoch import LAST
+from penstock.lanes.epoch import FIRST, LAST
+from penstock.lanes.lane import BEFORE_RECORDS
 from penstock.lanes.outbox import Row
 from penstock.records import NO_TIMESTAMP
 from penstock.state import StoreChanges
@@ -87,7 +88,10 @@ def lanes_of_keys(program: Program, keys: Sequence[bytes | None]) -> list[int]:
 
 
 def _places(causes: Any, walked: pa.Table, lane: int, level: int, has_stream_time: bool) -> dict[str, Any]:
-    """Where rows are in the merged order: that of their cause, told apart by a path of their numbers at each level."""
+    """Where rows are in the merged order: that of their cause, told apart by a path of their numbers at each level.
+
+    What a lane sends before its first record has an origin of its own, in front of all others.
+    """
     numbers = np.arange(len(causes))
     number = _number_by_cause(causes)
     is_caused = causes >= 0
@@ -96,8 +100,11 @@ def _places(causes: Any, walked: pa.Table, lane: int, level: int, has_stream_tim
         column = {name: walked.column(name).fill_null(0).to_numpy()[rows] for name in ("origin", "offset", "place", "path")}
     else:
         column = dict.fromkeys(("origin", "offset", "place", "path"), np.zeros(len(causes), np.int64))
+    is_before = causes == BEFORE_RECORDS
+    for name, value in (("origin", BEFORE_RECORDS), ("offset", level << 32 | lane), ("place", FIRST), ("path", 0)):
+        column[name] = np.where(is_before, value, column[name])
     step = np.minimum(number, (1 << _BITS) - 1) << (_BITS * max(0, _LEVELS - 1 - level)) if level < _LEVELS else 0 * number
-    is_caused &= column["place"] != LAST  # what follows from a flush comes last in later stages too
+    is_caused = (is_caused | is_before) & (column["place"] != LAST)  # what follows from a flush comes last in later stages too
     times = None
     if has_stream_time:
         times = np.full(len(causes), NO_TIMESTAMP)  # a flush or a timer stands for no single record
@@ -123,7 +130,7 @@ def _number_by_cause(causes: Any) -> Any:
 
 
 def _number_in_run(causes: Any) -> Any:
-    starts = np.flatnonzero(np.diff(causes, prepend=-2))
+    starts = np.flatnonzero(np.diff(causes, prepend=BEFORE_RECORDS - 1))
     return np.arange(len(causes)) - np.repeat(starts, np.diff(np.append(starts, len(causes))))
 
 

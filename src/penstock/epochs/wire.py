@@ -44,11 +44,17 @@ WIRE = pa.schema([pa.field("lane", pa.int32()), *OUT, *(RECORDS.field(name) for 
 
 
 class Control(msgspec.Struct, array_like=True, frozen=True):
-    """What a task tells the driver besides rows: highest event times by origin, when a timer is due, what was dropped."""
+    """What a task tells the driver besides rows: highest event times by origin, what was dropped, and what waits.
+
+    `due` is when something waits for the wall clock, `event_due` for the watermark. `watermarks` are those of the origins whose
+    source has a strategy.
+    """
 
     high_times: dict[int, int] = {}
     due: int | None = None
     dropped: list[tuple[str, str, int]] = []
+    event_due: int | None = None
+    watermarks: dict[int, int] = {}
 
 
 _encode = msgspec.msgpack.Encoder().encode

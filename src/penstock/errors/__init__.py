@@ -6,6 +6,7 @@ PenstockError                        1
 │   └── IncompatibleTopologyError    4   the committed state belongs to another topology: says what changed
 ├── ProcessingError                 10   user code failed on a record: names node, user's line, topic-partition-offset
 ├── CircuitOpenError                10   a call was not made: those before it have failed
+├── LateRecordError                 10   a record came after the watermark, and its source's policy is to fail
 ├── SerializationError              10   bytes could not become a value, or a value bytes
 ├── ProductionError                 11   a record cannot be written to its topic
 ├── TopicError                      12   a topic is missing or is not what is needed
@@ -23,6 +24,7 @@ from penstock.errors.exceptions import (
     ConfigError,
     FencedError,
     IncompatibleTopologyError,
+    LateRecordError,
     PenstockError,
     ProcessingError,
     ProductionError,
@@ -40,6 +42,7 @@ __all__ = [
     "ConfigError",
     "FencedError",
     "IncompatibleTopologyError",
+    "LateRecordError",
     "PenstockError",
     "ProcessingError",
     "ProductionError",

@@ -51,6 +51,13 @@ class CircuitOpenError(PenstockError):
     exit_code = 10
 
 
+class LateRecordError(PenstockError):
+    """A record came after its source had told that no such record was expected any more."""
+
+    code = "late"
+    exit_code = 10
+
+
 class SerializationError(PenstockError, ValueError):
     """Bytes that are not what the serde expects, or a value the serde cannot write."""
 

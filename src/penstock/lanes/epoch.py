@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.lanes.lane import Lane
+from penstock.lanes.lane import BEFORE_RECORDS, Lane
 from penstock.lanes.position import NOWHERE, RawRecord, Rows, headers_of
 from penstock.lanes.sources import Intake
 from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers, RecordMetadata
@@ -46,7 +46,10 @@ knows: a cache's flush stands for many records.
 """
 
 LAST = 2**63 - 1
-"""The place of what is sent when all records are done: caches that emit, timers."""
+"""The place of what is sent when all records are done: caches that emit."""
+
+FIRST = -1
+"""The place of what is sent before the first record: what the wall clock or a watermark brings about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +60,21 @@ class Catalogue:
     origins: tuple[tuple[str, int], ...]
 
 
-def walk(lane: Lane, records: pa.Table, catalogue: Catalogue) -> pa.Table:
+def walk(lane: Lane, records: pa.Table, catalogue: Catalogue, watermark: int | None = None) -> pa.Table:
     """Run an epoch's records through a lane, up to and including the flush of its caches.
 
-    Gives the records back in the order they were walked, with their places; `lane.causes` points into it.
+    `watermark` is what the application's is now. What it led to in earlier stages comes first, and is not late for it: so the
+    lane only hears of it then. Gives the records back in the order they were walked, with their places; `lane.causes` points
+    into it.
     """
     merged = in_order(records)
+    decoded: dict[int, Iterator[Arriving]] = {}
     if merged.num_rows:
         merged, decoded = _readable(lane, merged, catalogue)
-        if merged.num_rows:
-            _walk_records(lane, merged, decoded, catalogue)
+    if watermark is not None:
+        _walk_to_watermark(lane, merged, decoded, catalogue, watermark)
+    elif merged.num_rows:
+        _walk_records(lane, merged, decoded, catalogue)
     lane.position = NOWHERE
     lane.cursor.row = -1
     lane.flush()
@@ -99,12 +107,9 @@ def in_order(table: pa.Table) -> pa.Table:
 
 def _walk_records(lane: Lane, records: pa.Table, decoded: dict[int, Iterator[Arriving]], catalogue: Catalogue) -> None:
     """Every record in order, each to the source that reads it."""
-    columns = [records.column(name) for name in ("origin", "offset", "key", "value", "timestamp", "headers")]
-    position = Rows(columns, catalogue.origins)
-    lane.position = lane.cursor = position
-    times = _stream_times(records)
-    if times is not None or lane.has_processors:
-        _walk_timed(lane, position, records, decoded, times, catalogue)
+    position = _enter(lane, records, catalogue)
+    if lane.has_processors or records.column("stream_time").null_count < records.num_rows:
+        _walk_timed(lane, position, records, decoded, catalogue, range(records.num_rows))
         return
     if len(decoded) == 1:
         [(code, arriving)] = decoded.items()
@@ -119,19 +124,41 @@ def _walk_records(lane: Lane, records: pa.Table, decoded: dict[int, Iterator[Arr
     lane.stream_time = max(lane.stream_time, int(records.column("timestamp").to_numpy().max()))
 
 
+def _walk_to_watermark(
+    lane: Lane, records: pa.Table, decoded: dict[int, Iterator[Arriving]], catalogue: Catalogue, watermark: int
+) -> None:
+    """What the watermark led to in earlier stages; then what it leads to here; then the epoch's own records."""
+    results = int(np.count_nonzero(records.column("origin").to_numpy() == BEFORE_RECORDS))
+    position = _enter(lane, records, catalogue)
+    if results:
+        _walk_timed(lane, position, records, decoded, catalogue, range(results))
+    position.row = BEFORE_RECORDS
+    lane.advance_watermark(watermark)
+    if results < records.num_rows:
+        _walk_timed(lane, position, records, decoded, catalogue, range(results, records.num_rows))
+
+
+def _enter(lane: Lane, records: pa.Table, catalogue: Catalogue) -> Rows:
+    """Let the lane follow these records."""
+    columns = [records.column(name) for name in ("origin", "offset", "key", "value", "timestamp", "headers")]
+    lane.position = lane.cursor = position = Rows(columns, catalogue.origins)
+    return position
+
+
 def _walk_timed(
     lane: Lane,
     position: Rows,
     records: pa.Table,
     decoded: dict[int, Iterator[Arriving]],
-    times: list[int] | None,
     catalogue: Catalogue,
+    rows: range,
 ) -> None:
-    """As above, where somebody may ask for the stream time at any record, or wait for it."""
+    """Some of the records, where somebody may ask for the stream time at any of them, or wait for it."""
     feeds = {code: (lane.intakes[catalogue.sources[code]].process, arriving) for code, arriving in decoded.items()}
     attached = lane.attached
-    known = repeat(NO_TIMESTAMP) if times is None else times
-    for position.row, (code, time) in enumerate(zip(records.column("source").to_pylist(), known, strict=False)):
+    some = records.slice(rows.start, len(rows))
+    times = _stream_times(some)
+    for position.row, code, time in zip(rows, some.column("source").to_pylist(), times, strict=False):
         attached.time = time
         if time > lane.stream_time:  # what other lanes' records would have brought about before this one
             lane.reach(time)
@@ -145,10 +172,10 @@ def _walk_timed(
     attached.time = NO_TIMESTAMP
 
 
-def _stream_times(records: pa.Table) -> list[int] | None:
+def _stream_times(records: pa.Table) -> Iterable[int]:
     column = records.column("stream_time")
     if column.null_count == len(column):
-        return None
+        return repeat(NO_TIMESTAMP)
     times: list[int] = column.to_pylist()
     return times
 

@@ -10,7 +10,19 @@ from traceback import format_exception
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ATTRIBUTED, ProcessingError
-from penstock.handlers import DeadLetter, ErrorHandlers, Failure, FailureKind, LogAndFail, Outcome, Retry, decide, settle
+from penstock.handlers import (
+    DeadLetter,
+    ErrorHandler,
+    ErrorHandlers,
+    Failure,
+    FailureKind,
+    LogAndContinue,
+    LogAndFail,
+    Outcome,
+    Retry,
+    decide,
+    settle,
+)
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import RawRecord
 from penstock.lanes.retries import persistent
@@ -20,6 +32,9 @@ from penstock.topology.nodes import Node, ProcessorNode, SourceNode
 
 if TYPE_CHECKING:
     from penstock.lanes.lane import Lane
+
+LATE = "late"
+"""The reason under which records that came too late for their source are counted."""
 
 DEAD_LETTER = "dead letter"
 """The reason under which records that went to a dead-letter topic are counted."""
@@ -67,6 +82,15 @@ class Failures:
         """A sink cannot make bytes of a record, or cannot tell where it goes."""
         failure = failure_at(lane, FailureKind.PRODUCTION, node, error)
         self._act(lane, failure, settle(self._handlers.production, failure), named(failure, node, key))
+
+    def late(self, lane: Lane, node: Node, handler: ErrorHandler, error: Exception, key: Any) -> None:
+        """A record came too late for its source. That is nothing to log: there may be any number of them."""
+        failure = failure_at(lane, FailureKind.LATE, node, error)
+        outcome = settle(handler, failure)
+        if isinstance(outcome, LogAndContinue):
+            lane.drop(node.name, LATE)
+        else:
+            self._act(lane, failure, outcome, named(failure, node, key))
 
     def persistent(self, lane: Lane, node: ProcessorNode) -> Operator:
         """What the node does, with functions that are called again if a handler may ask for it; else as it is."""

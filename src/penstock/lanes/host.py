@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.calls import Call, Request
 from penstock.errors import ATTRIBUTED, ProcessingError, TopologyError
-from penstock.handlers import FailureKind
+from penstock.handlers import ErrorHandler, FailureKind
 from penstock.lanes.failures import failure_at, named
-from penstock.lanes.punctuation import Schedule
-from penstock.processor import Clock, PunctuationType, View
+from penstock.lanes.position import AtTimer
+from penstock.lanes.punctuation import NEVER, Schedule
+from penstock.lanes.timers import LaneTimers
+from penstock.processor import Clock, PunctuationType, TimerKind, TimerQueue, View
 from penstock.records import NO_TIMESTAMP, Headers, Process, RecordMetadata
 from penstock.state import Register, StoreSpec
 from penstock.topology.nodes import Node, ProcessorNode
@@ -83,6 +85,10 @@ class NodeHost:
         """User code failed."""
         self._lane.failures.processing(self._lane, self._node, error, key)
 
+    def late(self, handler: ErrorHandler, error: Exception, key: Any) -> None:
+        """A record came too late."""
+        self._lane.failures.late(self._lane, self._node, handler, error, key)
+
     def dropped(self, reason: str) -> None:
         """A record was skipped."""
         self._lane.drop(self._node.name, reason)
@@ -129,6 +135,48 @@ class NodeHost:
 
         self._lane.on_start(attributed)
 
+    @property
+    def has_watermarks(self) -> bool:
+        """Whether a source above the node tells watermarks."""
+        return self._node.name in self._lane.watermarked
+
+    def wait_for_watermark(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
+        """Have `reach` called with the application's watermark once that is `due`; never where no source tells any."""
+        if not self.has_watermarks:
+            return
+
+        def attributed(watermark: int) -> None:
+            try:
+                reach(watermark)
+            except ATTRIBUTED:
+                raise
+            except Exception as error:
+                self._lane.failures.processing(self._lane, self._node, error, None)
+
+        self._lane.wait_for_watermark(due, attributed)
+
+    def add_timers(self, queue: TimerQueue) -> None:
+        """Have the node's timers fire. Binding goes from the last node to the first, so this one stands above all others."""
+        if not self.has_watermarks:
+            self._lane.timers.add_above(queue)
+            return
+        own = LaneTimers()
+        own.add_above(queue)
+        self._lane.watermark_timers.add_above(queue)
+
+        def fire(watermark: int) -> None:
+            own.fire(TimerKind.EVENT_TIME, watermark)
+
+        self.wait_for_watermark(lambda: _or_never(queue.earliest(TimerKind.EVENT_TIME)), fire)
+
+    def at_timer(self, key: bytes, time: int) -> None:
+        """A timer is in hand."""
+        self._lane.position = AtTimer(key, time)
+
+    def owns(self, key: bytes) -> bool:
+        """Whether a key is the lane's."""
+        return self._lane.owns(key)
+
     def cause(self) -> int:
         """Which of the epoch's records is in hand."""
         return self._lane.cursor.row
@@ -147,7 +195,7 @@ class NodeHost:
 
     def clock(self, name: str) -> Clock:
         """A stream clock of the lane."""
-        return self._lane.clock(name)
+        return self._lane.clock(name, self.has_watermarks)
 
     def schedule(
         self, interval_ms: int, kind: PunctuationType, punctuate: Callable[[int], None], start_ms: int | None = None
@@ -184,6 +232,10 @@ class NodeHost:
         """The lane's stream time."""
         return self._lane.stream_time
 
+    def event_time(self) -> int:
+        """The clock of event-time timers."""
+        return self._lane.attached.floor if self.has_watermarks else self._lane.stream_time
+
     def wall_clock(self) -> int:
         """The host's clock."""
         return self._lane.wall_clock()
@@ -196,3 +248,7 @@ class NodeHost:
             raise
         except Exception as error:
             self._lane.failures.processing(self._lane, self._node, error, None)
+
+
+def _or_never(time: int | None) -> int:
+    return NEVER if time is None else time

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.calls import Call, Callers, Request
 from penstock.errors import TopologyError
@@ -18,21 +18,28 @@ from penstock.lanes.failures import Failures
 from penstock.lanes.host import NodeHost
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import NOWHERE, At, Position, Rows
-from penstock.lanes.punctuation import Punctuators
+from penstock.lanes.punctuation import NEVER, Punctuators
 from penstock.lanes.sinks import bind_sink
 from penstock.lanes.sources import Intake
-from penstock.processor import Clock, TableOperator, View
+from penstock.lanes.timers import LaneTimers
+from penstock.processor import Clock, TableOperator, TimerKind, View
 from penstock.records import NO_TIMESTAMP, Headers, Process, RecordMetadata
-from penstock.state import CachedKeyValueStore, LaneState, Register, StoreSpec
+from penstock.state import CachedKeyValueStore, LaneState, Register, StoreSpec, retention_limit
+from penstock.timing import MAX_MS
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode
+
+BEFORE_RECORDS = -2
+"""What causes rows that are sent before an epoch's first record: the wall clock, or a watermark."""
 
 
 class Lane:
     """A running instance of some nodes of a topology.
 
     `partitions` tells a partitioner how many partitions a topic has; `wall_clock` is the host's clock in milliseconds. A lane
-    of one stage is also given the topology's other nodes as `tables`, for joins that read what another stage writes. `callers`
-    gives what makes calls to other systems; it is asked only if a node makes some.
+    of one stage is also given the topology's other nodes as `tables`, for joins that read what another stage writes.
+    `watermark` is the application's as of the last barrier, None if it has none; `watermarked` are the nodes below sources that
+    tell one, for which it is the time. `owns` tells whether a key is this lane's.
+    `callers` gives what makes calls to other systems; it is asked only if a node makes some.
     """
 
     def __init__(
@@ -46,9 +53,14 @@ class Lane:
         tables: Mapping[str, Node] = MappingProxyType({}),
         global_state: LaneState | None = None,
         failures: Failures | None = None,
+        watermark: int | None = None,
+        watermarked: Collection[str] = (),
+        owns: Callable[[bytes], bool] = lambda key: True,
         callers: Callable[[], Callers] = Callers,
     ) -> None:
         self.failures = failures or Failures()
+        self.watermarked = watermarked
+        self.owns = owns
         self._callers = callers
         self._asking: list[Asking] = []
         self._tables = tables
@@ -58,10 +70,14 @@ class Lane:
         self._stream_time = state.registers.register("stream time", NO_TIMESTAMP)
         self.position: Position = NOWHERE
         self.cursor = Rows((), ())  # counts along an epoch's records; -1 when they are done
+        self.cursor.row = BEFORE_RECORDS
         self.causes: list[int] = []  # which of the epoch's records each row to an exchange follows from
-        self.attached = Attached()
+        self.attached = Attached(watermark)
+        retention_limit(state.registers).value = MAX_MS if watermark is None else watermark
         self.stream_time_punctuators = Punctuators()
         self.wall_clock_punctuators = Punctuators()
+        self.timers = LaneTimers()
+        self.watermark_timers = LaneTimers()  # of nodes that hear of event time by the application's watermark
         self.dropped: dict[tuple[str, str], int] = {}
         self.commit_requested = False  # a processor's wish; the host that cuts epochs reads it
         self.has_processors = any(isinstance(node, ProcessorNode) and node.operator.runs_user_objects for node in nodes)
@@ -74,6 +90,7 @@ class Lane:
         self._clocks: dict[str, Clock] = {}
         self._flushes: dict[str, Callable[[], None]] = {}
         self._pending: dict[str, dict[Any, Any]] = {}
+        self._waiting: list[Waiting] = []
         self._starters: list[Callable[[], None]] = []
         self._closers: list[Callable[[], None]] = []
         self.intakes: dict[str, Intake] = {}
@@ -172,13 +189,16 @@ class Lane:
             view = self._views[table] = operator.view(self._hosts.get(table) or NodeHost(self, node))
         return view
 
-    def clock(self, name: str) -> Clock:
-        """A named stream clock, kept in the lane's registers."""
+    def clock(self, name: str, is_watermarked: bool = False) -> Clock:
+        """A named clock: of watermarks, or of stream time, which is kept in the lane's registers."""
         clock = self._clocks.get(name)
         if clock is None:
-            register = self._state.registers.register(f"clock {name}", NO_TIMESTAMP)
-            clock = self._clocks[name] = ObservedClock(register, self.attached)
+            clock = WatermarkClock(self.attached) if is_watermarked else self._observed_clock(name)
+            self._clocks[name] = clock
         return clock
+
+    def _observed_clock(self, name: str) -> Clock:
+        return ObservedClock(self._state.registers.register(f"clock {name}", NO_TIMESTAMP), self.attached)
 
     def register(self, name: str, initial: int) -> Register:
         """A named integer of the lane's state."""
@@ -203,6 +223,10 @@ class Lane:
         self._asking.append(asking)
         return asking
 
+    def wait_for_watermark(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
+        """Let a node hear of the application's watermark. Binding goes from the last node to the first: this one is above."""
+        self._waiting.insert(0, Waiting(due, reach))
+
     def on_start(self, start: Callable[[], None]) -> None:
         """Called once the lane is bound, parents before children."""
         self._starters.append(start)
@@ -224,6 +248,48 @@ class Lane:
         if self.stream_time_punctuators and self.stream_time != NO_TIMESTAMP:
             self.position = NOWHERE
             self.stream_time_punctuators.fire(self.stream_time)
+        if self.timers.queues:
+            self.timers.fire(TimerKind.EVENT_TIME, self.stream_time)
+            self.position = NOWHERE
+
+    def advance_watermark(self, watermark: int, settle: Callable[[], None] = lambda: None) -> None:
+        """Let the application's watermark be this. What waits for it happens node by node, parents before children.
+
+        What a node sends on then is not late for those below: they hear of the watermark after it. `settle` is called
+        in between, for a host that has to bring records there.
+        """
+        for waiting in self._waiting:
+            if waiting.due() <= watermark:
+                self.position = NOWHERE
+                waiting.reach(watermark)
+                settle()
+        self.attached.floor = retention_limit(self._state.registers).value = watermark
+
+    def fire_timers(self) -> bool:
+        """Fire what is due before the next records: timers of the wall clock, then those of event time.
+
+        Tells whether some of the wall clock's were held back until the next epoch.
+        """
+        is_held = False
+        for timers in (self.timers, self.watermark_timers):
+            if timers.queues:
+                is_held |= timers.fire(TimerKind.PROCESSING_TIME, self.wall_clock())
+        if self.timers.queues:
+            self.timers.fire(TimerKind.EVENT_TIME, self.stream_time)
+        self.position = NOWHERE
+        return is_held
+
+    @property
+    def due(self) -> int | None:
+        """When something of this lane waits for the wall clock next; None if nothing does."""
+        timers = [timers.earliest(TimerKind.PROCESSING_TIME) for timers in (self.timers, self.watermark_timers)]
+        times = (self.wall_clock_punctuators.next_due, *timers)
+        return min((time for time in times if time is not None), default=None)
+
+    @property
+    def event_due(self) -> int | None:
+        """At which watermark something happens next: a timer, or a window that closes; None if nothing waits for one."""
+        return min((due for waiting in self._waiting if (due := waiting.due()) < NEVER), default=None)
 
     def advance_wall_clock(self) -> None:
         """Call wall-clock punctuators that have become due."""
@@ -268,13 +334,25 @@ class Lane:
             raise failures[0]
 
 
+class Waiting(NamedTuple):
+    """A node that waits for the application's watermark: for which one, and what it does when one is reached."""
+
+    due: Callable[[], int]
+    reach: Callable[[int], None]
+
+
 class Attached:
-    """The stream time before the record in hand, which it brought along from its source; -1 if it brought none."""
+    """The time before the record in hand, which it brought along from its source; -1 if it brought none.
 
-    __slots__ = ("time",)
+    It is the watermark of the partition it came from, or the highest event time where the source has none. `floor` is the
+    application's watermark.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("floor", "time")
+
+    def __init__(self, watermark: int | None) -> None:
         self.time = NO_TIMESTAMP
+        self.floor = NO_TIMESTAMP if watermark is None else watermark
 
 
 class ObservedClock:
@@ -308,6 +386,31 @@ class ObservedClock:
             register.value = time
             return time
         return register.value if attached == NO_TIMESTAMP else time
+
+
+class WatermarkClock:
+    """Time as watermarks tell it, where they do: that of the partition before the record in hand, and at least that of all."""
+
+    __slots__ = ("_attached",)
+
+    def __init__(self, attached: Attached) -> None:
+        self._attached = attached
+
+    @property
+    def time(self) -> int:
+        """What is late is before this."""
+        attached = self._attached
+        return max(attached.floor, attached.time)
+
+    @property
+    def reached(self) -> int:
+        """The same: a record does not move it for itself."""
+        return self.time
+
+    def observe(self, timestamp: int) -> int:
+        """The time, which no record's timestamp moves."""
+        attached = self._attached
+        return max(attached.floor, attached.time)
 
 
 def fan_out(children: Sequence[Process]) -> Process:

@@ -64,6 +64,24 @@ class At:
         return self._raw
 
 
+class AtTimer:
+    """At a timer, which has a key and a time but came from nowhere."""
+
+    __slots__ = ("_key", "_time")
+
+    def __init__(self, key: bytes, time: int) -> None:
+        self._key = key
+        self._time = time
+
+    def metadata(self) -> RecordMetadata | None:
+        """None."""
+        return None
+
+    def raw(self) -> RawRecord | None:
+        """What stands for it where it fails: its key without a value, at its time."""
+        return RawRecord(self._key, None, self._time, NO_HEADERS)
+
+
 class Rows:
     """In the middle of an epoch: `row` counts along the columns, and moving it is all that a record costs."""
 

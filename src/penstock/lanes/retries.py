@@ -10,7 +10,7 @@ from penstock.errors import ATTRIBUTED
 from penstock.operators.processing import Processing
 from penstock.operators.stateless import Branch, FlatMap, FlatMapValues
 from penstock.operators.tables import TableTransformValues
-from penstock.processor import Operator, Processor, ProcessorContext, ValueTransformer
+from penstock.processor import Operator, Processor, ProcessorContext, Timer, ValueTransformer
 from penstock.records import Record
 
 Persistence = Callable[[Exception, Callable[[], Any], Callable[[], bool]], Any]
@@ -121,6 +121,10 @@ class WatchedProcessor(Processor[Any, Any, Any, Any]):
         """See `Processor`."""
         self._watch.run(lambda: self._processor.process(record), self._again)
 
+    def on_timer(self, timer: Timer) -> None:
+        """See `Processor`."""
+        self._watch.run(lambda: self._processor.on_timer(timer), self._again)
+
     def close(self) -> None:
         """See `Processor`."""
         self._processor.close()
@@ -169,6 +173,11 @@ class WatchedContext:
     def store(self, name: str) -> Any:
         """A store that takes note when it is written."""
         return WatchedStore(self._context.store(name), self._watch)
+
+    @property
+    def timers(self) -> Any:
+        """Timers that take note when one is registered or deleted."""
+        return WatchedStore(self._context.timers, self._watch)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)

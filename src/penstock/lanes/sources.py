@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.errors import ProcessingError
 from penstock.lanes.position import RawRecord
-from penstock.records import Headers, Process, RecordMetadata, SourceRecord
+from penstock.records import NO_TIMESTAMP, Headers, Process, RecordMetadata, SourceRecord
 from penstock.timing import instant_ms
 from penstock.topology.nodes import SourceNode
 
@@ -59,6 +59,26 @@ class Intake:
         if timestamp < 0:
             return None
         return Arrival(key, value, timestamp, headers)
+
+    @property
+    def tells_watermark(self) -> bool:
+        """Whether records themselves tell how far time has come."""
+        return self.node.watermark is not None and self.node.watermark.function is not None
+
+    def told_watermark(self, arrival: Arrival, origin: RecordMetadata, partition_time: int) -> int:
+        """The watermark that a record tells; -1 if it tells none."""
+        node = self.node
+        if node.watermark is None or node.watermark.function is None:
+            return NO_TIMESTAMP
+        record = SourceRecord(*arrival, *origin, partition_time)
+        try:
+            told = node.watermark.function(record)
+            return NO_TIMESTAMP if told is None else instant_ms(told)
+        except Exception as error:
+            raise ProcessingError(
+                f"the watermark function of {node.name} failed on the record from {_place(origin)}: "
+                f"{type(error).__name__}: {error}\n  the source was declared at {node.line}"
+            ) from error
 
     def values(self, origin: RecordMetadata, key: bytes | None, value: bytes | None) -> tuple[Any, Any]:
         """Key and value of a raw record."""

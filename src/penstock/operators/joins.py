@@ -12,7 +12,7 @@ from typing import Any, Literal
 from penstock.errors import ATTRIBUTED
 from penstock.operators.drops import NULL_KEY_OR_VALUE
 from penstock.processor import Host, Operator
-from penstock.records import Headers, Process
+from penstock.records import NO_HEADERS, Headers, Process
 from penstock.serdes import Serde
 from penstock.state import RawLayout, StoreKind, StoreSpec
 from penstock.state.buffers import NEVER, Unjoined, UnjoinedBuffer
@@ -110,6 +110,9 @@ class StreamStreamJoin(Operator):
         clock = host.clock(f"{self.left_store}/join")
         observe = clock.observe
         unjoined = _Unjoined(self, host, forward, outer_store)
+        waits_for_watermark = host.has_watermarks
+        if left_side:  # the other one shares what waits
+            host.wait_for_watermark(unjoined.due, unjoined.reach)
         key_serde, value_serde = host.spec(self.left_store if left_side else self.right_store).serdes
         serialize_key, serialize = key_serde.serialize, value_serde.serialize
 
@@ -123,10 +126,11 @@ class StreamStreamJoin(Operator):
                     else:
                         dropped(NULL_KEY_OR_VALUE)
                     return
-                if reached > before_now:
-                    unjoined.emit(reached, after, headers)
-                if timestamp == now:
-                    unjoined.emit(now, after, headers)
+                if not waits_for_watermark:
+                    if reached > before_now:
+                        unjoined.emit(reached, after, headers)
+                    if timestamp == now:
+                        unjoined.emit(now, after, headers)
                 until = max(0, timestamp + after)
                 alone = True
                 for met, other in fetch(key, max(0, timestamp - before), until):
@@ -165,6 +169,15 @@ class _Unjoined:
         """Hold a record back."""
         self._earliest.value = min(self._earliest.value, timestamp)
         self.buffer.add(timestamp, is_left, key, value)
+
+    def due(self) -> int:
+        """At which watermark the first of them may leave."""
+        windows = self._windows
+        return min(self._earliest.value + min(windows.after_ms, windows.before_ms) + windows.grace_ms + 1, NEVER)
+
+    def reach(self, watermark: int) -> None:
+        """Let those go that nothing can join any more; no record has moved the time, so there are no headers."""
+        self.emit(watermark, min(self._windows.after_ms, self._windows.before_ms), NO_HEADERS)
 
     def emit(self, now: int, after: int, headers: Headers) -> None:
         """Emit the records whose window has closed, joined with nothing; `after` is that of the side in hand.

@@ -4,25 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from penstock.errors import ATTRIBUTED, TopologyError
-from penstock.processor import Cancellable, Host, Operator, Processor, PunctuationType
-from penstock.records import Headers, Process, Record, RecordMetadata
+from penstock.operators.timers import ProcessorTimers
+from penstock.processor import Cancellable, Host, Operator, Processor, PunctuationType, Timer
+from penstock.records import NO_HEADERS, Headers, Process, Record, RecordMetadata
 from penstock.timing import duration_ms, instant_ms
 
 Supplier = Callable[[], Processor[Any, Any, Any, Any]]
 """A processor class, or a function without arguments that makes a processor."""
 
 
+def sets_timers(supplier: Supplier) -> bool:
+    """Whether the processors that a supplier makes have timers: their class says what to do with one.
+
+    A function is called to find out, as Kafka Streams calls every supplier while a topology is built.
+    """
+    while isinstance(supplier, partial):
+        supplier = supplier.func
+    if isinstance(supplier, type):
+        made: Any = supplier
+    else:
+        try:
+            made = type(supplier())
+        except Exception:
+            return False  # which is said where the processor is needed
+    return issubclass(made, Processor) and made.on_timer is not Processor.on_timer
+
+
 @dataclass(frozen=True, slots=True)
 class Processing(Operator):
-    """Runs a user's processor."""
+    """Runs a user's processor; `timers` is the store of its timers, if it has any."""
 
     runs_user_objects: ClassVar[bool] = True
 
     supplier: Supplier
     fixed_key: bool
+    timers: str | None = None
 
     @property
     def follows_stream_time(self) -> bool:
@@ -36,6 +56,10 @@ class Processing(Operator):
         context = Context(host, forward)
         host.on_start(lambda: processor.init(context))
         host.on_close(processor.close)
+        if self.fixed_key:
+            context.check_key = True
+        if self.timers is not None:
+            return self._bind_timers(host, context, processor, self.timers)
         run, failed, fixed_key = processor.process, host.failed, self.fixed_key
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -48,21 +72,50 @@ class Processing(Operator):
             except Exception as error:
                 failed(error, key, value, timestamp, headers)
 
-        if fixed_key:
-            context.check_key = True
+        return process
+
+    def _bind_timers(self, host: Host, context: Context, processor: Processor[Any, Any, Any, Any], store: str) -> Process:
+        """As above, for a processor with timers, which has to know the key in hand."""
+        run, on_timer, failed = processor.process, processor.on_timer, host.failed
+
+        def fire(timer: Timer) -> None:
+            try:
+                context.fixed_key = timer.key
+                on_timer(timer)
+            except ATTRIBUTED:
+                raise
+            except Exception as error:
+                failed(error, timer.key, None, timer.time, NO_HEADERS)
+
+        timers = context.key_timers = ProcessorTimers(host, store, fire)
+        host.add_timers(timers)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                context.fixed_key = key
+                timers.key, timers.timestamp = key, timestamp
+                run(Record(key, value, timestamp, headers))
+            except ATTRIBUTED:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+            finally:
+                timers.key = None
+
         return process
 
 
 class Context:
     """The `ProcessorContext` of one user processor."""
 
-    __slots__ = ("_forward", "_host", "check_key", "fixed_key")
+    __slots__ = ("_forward", "_host", "check_key", "fixed_key", "key_timers")
 
     def __init__(self, host: Host, forward: Process) -> None:
         self._host = host
         self._forward = forward
         self.check_key = False
         self.fixed_key: Any = None
+        self.key_timers: ProcessorTimers | None = None
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
         """Hand a record on."""
@@ -89,6 +142,16 @@ class Context:
         """Call back at every interval."""
         start_ms = None if start is None else instant_ms(start)
         return Cancellable(self._host.schedule(duration_ms(interval), kind, callback, start_ms))
+
+    @property
+    def timers(self) -> ProcessorTimers:
+        """Timers of the key in hand."""
+        if self.key_timers is None:
+            raise TopologyError(
+                f"{self._host.node} has no timers: override on_timer in the processor's class, and pass the class itself, "
+                f"a functools.partial of it, or a function that makes one while the topology is built"
+            )
+        return self.key_timers
 
     def commit(self) -> None:
         """An early end of the epoch, where the host can give one."""

@@ -8,10 +8,18 @@ from typing import Any
 
 from penstock.errors import ATTRIBUTED
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY
-from penstock.operators.window_emission import EmitClosed, last_close_time, no_history, own_old_value, updates
+from penstock.operators.window_emission import (
+    NEVER,
+    EmitClosed,
+    closes_nothing,
+    last_close_time,
+    no_history,
+    own_old_value,
+    updates,
+)
 from penstock.processor import Host, TableOperator, View
 from penstock.records import NO_HEADERS, Change, Headers, Process, ValueAndTimestamp, Windowed
-from penstock.timing import SessionWindows
+from penstock.timing import MAX_MS, SessionWindows
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +46,12 @@ class SessionAggregate(TableOperator):
         """The node's `process`."""
         initialize, aggregate, merge = self.initializer, self.aggregator, self.merger
         gap, lateness = self.windows.gap_ms, self.windows.gap_ms + self.windows.grace_ms
-        store, observe = host.store(self.store), host.clock(host.node).observe
+        store, observe, has_watermarks = host.store(self.store), host.clock(host.node).observe, host.has_watermarks
         put, remove, dropped, failed = store.put, store.remove, host.dropped, host.failed
         emit, cached, with_old, _ = updates(host, self.store, forward, self.send_old_values, self.emit_on_close)
         find, fetch = store.find_kept_sessions if cached else store.find_sessions, store.fetch_kept_session
         reads_old = emit is not None and own_old_value(host, self.store, self.send_old_values)
-        emit_closed = _closing(host, self.store, forward) if self.emit_on_close else None
+        emit_closed = _closing(host, self.store, forward, lateness) if self.emit_on_close else None
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None:
@@ -54,6 +62,9 @@ class SessionAggregate(TableOperator):
                 start = end = timestamp
                 aggregated = initialize()
                 sessions = list(find(key, timestamp - gap, timestamp + gap))
+                if has_watermarks:
+                    # What closes by a watermark stays closed: whether it was sent on already is for the barriers to know.
+                    sessions = [found for found in sessions if found[0].end >= close_time]
                 for session, session_value in sessions:
                     aggregated = merge(key, aggregated, session_value)
                     start, end = min(start, session.start), max(end, session.end)
@@ -100,7 +111,7 @@ class SessionAggregate(TableOperator):
         return View(get, no_history, is_versioned=False)
 
 
-def _closing(host: Host, store: str, forward: Process) -> EmitClosed:
+def _closing(host: Host, store: str, forward: Process, lateness_ms: int) -> EmitClosed:
     """A session `[start, end]` closes when the close time is beyond its end; sent on by end, start and key."""
     find, last_close = host.store(store).find_by_end_range, last_close_time(host, store)
 
@@ -112,4 +123,9 @@ def _closing(host: Host, store: str, forward: Process) -> EmitClosed:
             forward(session, Change(value), session.end, headers)
         last_close.value = close_time
 
-    return emit_closed
+    def due() -> int:
+        first = next(iter(find(max(0, last_close.value), MAX_MS)), None)
+        return NEVER if first is None else first[0].end + 1 + lateness_ms
+
+    host.wait_for_watermark(due, lambda watermark: emit_closed(watermark - lateness_ms, NO_HEADERS))
+    return closes_nothing if host.has_watermarks else emit_closed

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.errors import ATTRIBUTED
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY_OR_VALUE
-from penstock.operators.window_emission import Bounds, closed_windows, own_old_value, updates, window_view
+from penstock.operators.window_emission import Bounds, Closing, EmitClosed, closed_windows, own_old_value, updates, window_view
 from penstock.processor import Host, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp, Windowed
 from penstock.timing import SlidingWindows
@@ -40,7 +40,7 @@ class SlidingAggregate(TableOperator):
         difference, grace = self.windows.time_difference_ms, self.windows.grace_ms
         observe, dropped, failed = host.clock(host.node).observe, host.dropped, host.failed
         windows = _Windows(self, host, forward)
-        emit_closed = closed_windows(host, self.store, forward, _closed_since(difference)) if self.emit_on_close else None
+        emit_closed = _emit_closed(host, self.store, forward, difference, grace) if self.emit_on_close else None
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
@@ -222,6 +222,12 @@ class _Windows:
         self._put(key, new, start, latest)
         if self._emit is not None:
             self._emit(Windowed(key, start, end), Change(new, old), latest, headers, timestamp)
+
+
+def _emit_closed(host: Host, store: str, forward: Process, difference: int, grace: int) -> EmitClosed:
+    """A window may end at any time."""
+    closing = Closing(_closed_since(difference), lambda last: max(last, difference) + 1, difference + 1, grace)
+    return closed_windows(host, store, forward, closing)
 
 
 def _closed_since(difference: int) -> Bounds:

@@ -11,7 +11,7 @@ from penstock.processor import Host, Operator
 from penstock.records import Headers, Process
 from penstock.serdes import Serde
 from penstock.state import RawLayout, StoreKind, StoreSpec
-from penstock.state.buffers import RecordBuffer, Waiting
+from penstock.state.buffers import NEVER, RecordBuffer, Waiting
 
 NULL = "null join key or value"
 
@@ -88,17 +88,22 @@ class StreamTableJoin(Operator):
                     with at(record.origin):
                         join(deserialize_key(waiting_key), deserialize(record.value), waited_since, record.headers)
 
+        host.wait_for_watermark(lambda: min(buffer.earliest + grace_ms, NEVER), lambda watermark: release(watermark - grace_ms))
+        waits_for_watermark = host.has_watermarks
+
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None:
                 join(key, value, timestamp, headers)
                 return
-            release(clock.reached - grace_ms)
+            if not waits_for_watermark:
+                release(clock.reached - grace_ms)
             due = observe(timestamp) - grace_ms
             if timestamp < due:
                 join(key, value, timestamp, headers)
                 return
             buffer.add(timestamp, serialize_key(key), Waiting(serialize(value), headers, metadata()))
-            release(due)
+            if not waits_for_watermark:
+                release(due)
 
         return process
 

@@ -57,15 +57,18 @@ class Suppress(TableOperator):
                 for key_bytes, held in buffer.up_to(expired):
                     emit(key_bytes, held)
 
+        host.wait_for_watermark(lambda: min(buffer.earliest + wait, NEVER), lambda watermark: release(watermark - wait))
+        release_by_record = _hold if host.has_watermarks else release
+
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:
-                release(clock.reached - wait)
+                release_by_record(clock.reached - wait)
                 expired = observe(timestamp) - wait
                 new = None if change.new is None else serialize(change.new)
                 old = None if change.old is None else serialize(change.old)
                 time = key.end if final else timestamp
                 buffer.put(time, serialize_key(key), new, old, timestamp, headers, metadata())
-                release(expired)
+                release_by_record(expired)
                 if bounded and _is_over(buffer, bounds):
                     if bounds.strict:
                         failed(_full(host.node, buffer, bounds), key, change, timestamp, headers)
@@ -97,6 +100,10 @@ class Suppress(TableOperator):
             raise StateError(f"{node}: a suppressed table has no versions")
 
         return View(get, get_as_of, is_versioned=False)
+
+
+def _hold(expired: int) -> None:
+    """What a record lets go of where changes wait for the application's watermark."""
 
 
 def _is_over(buffer: ChangeBuffer, bounds: BufferConfig) -> bool:

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 from penstock.errors import StateError
 from penstock.operators.emission import Emit, emitter, immediate
 from penstock.processor import Host, View
-from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp, Windowed
+from penstock.records import NO_HEADERS, NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp, Windowed
+
+NEVER = 2**63 - 1
 
 EmitClosed = Callable[[int, Headers], None]
 """`emit_closed(close_time, headers)`: send on every window that ended before `close_time` and was not sent yet."""
@@ -49,9 +51,23 @@ def own_old_value(host: Host, store: str, send_old_values: bool) -> bool:
     return send_old_values and host.spec(store).cached
 
 
-def closed_windows(host: Host, store: str, forward: Process, bounds: Bounds) -> EmitClosed:
-    """How a node that emits on close sends on the windows of a timestamped window store, by start and then by key."""
-    fetch_all, last_close = host.store(store).entries.fetch_all, last_close_time(host, store)
+class Closing(NamedTuple):
+    """When windows close: `bounds` finds those that did, `next_end` the first time after another at which one may end."""
+
+    bounds: Bounds
+    next_end: Callable[[int], int]
+    size_ms: int
+    grace_ms: int
+
+
+def closed_windows(host: Host, store: str, forward: Process, closing: Closing) -> EmitClosed:
+    """How a node that emits on close sends on the windows of a timestamped window store, by start and then by key.
+
+    With watermarks no record closes a window: results have no headers then.
+    """
+    kept, last_close = host.store(store), last_close_time(host, store)
+    fetch_all = kept.entries.fetch_all
+    bounds, next_end, size, grace = closing
 
     def emit_closed(close_time: int, headers: Headers) -> None:
         last = last_close.value
@@ -62,7 +78,16 @@ def closed_windows(host: Host, store: str, forward: Process, bounds: Bounds) -> 
             forward(windowed, Change(value), timestamp, headers)
         last_close.value = close_time
 
-    return emit_closed
+    def due() -> int:
+        is_open = kept.observed_stream_time != NO_TIMESTAMP and kept.observed_stream_time + size > last_close.value
+        return next_end(last_close.value) + grace if is_open else NEVER
+
+    host.wait_for_watermark(due, lambda watermark: emit_closed(watermark - grace, NO_HEADERS))
+    return closes_nothing if host.has_watermarks else emit_closed
+
+
+def closes_nothing(close_time: int, headers: Headers) -> None:
+    """What a record does about windows that wait for the application's watermark."""
 
 
 def last_close_time(host: Host, store: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.errors import ATTRIBUTED, TopologyError
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY
-from penstock.operators.window_emission import Bounds, EmitClosed, closed_windows, own_old_value, updates, window_view
+from penstock.operators.window_emission import Bounds, Closing, EmitClosed, closed_windows, own_old_value, updates, window_view
 from penstock.processor import Host, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, Windowed
 from penstock.timing import MAX_MS, TimeWindows, UnlimitedWindows, Windows
@@ -98,13 +98,23 @@ class WindowAggregate(TableOperator):
         """
         if not self.emit_on_close or isinstance(self.windows, UnlimitedWindows):
             return None, None
-        emit_closed = closed_windows(host, self.store, forward, _closed_since(self.windows))
+        emit_closed = closed_windows(host, self.store, forward, _closing(self.windows))
         return (emit_closed, None) if host.spec(self.store).cached else (None, emit_closed)
 
 
 def _size_ms(windows: Windows) -> int:
     # Kafka Streams' unlimited window ends with time itself, wherever it starts.
     return MAX_MS - windows.start_ms if isinstance(windows, UnlimitedWindows) else windows.size_ms
+
+
+def _closing(windows: Windows) -> Closing:
+    """Time windows end every `advance_ms`."""
+    size, advance = windows.size_ms, getattr(windows, "advance_ms", windows.size_ms)
+
+    def next_end(last: int) -> int:
+        return int(max(0, ((last - size) // advance + 1) * advance) + size)
+
+    return Closing(_closed_since(windows), next_end, size, windows.grace_ms)
 
 
 def _closed_since(windows: Windows) -> Bounds:

@@ -34,7 +34,7 @@ def facts(topology: Topology, fingerprint: str) -> TopologyFacts:
     topics = [
         topic
         for node in topology.nodes.values()
-        if isinstance(node, SourceNode) and not node.internal
+        if isinstance(node, SourceNode) and not node.internal and node.schedule is None
         for topic in node.topics or (node.pattern.pattern if node.pattern else "",)
     ]
     return TopologyFacts(fingerprint, stores, sorted(topics))

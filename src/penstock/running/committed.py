@@ -12,7 +12,8 @@ from penstock.epochs.sending import decode_notes
 from penstock.epochs.shards import lane_of, shards_of
 from penstock.errors import IncompatibleTopologyError, StateError, TopicError
 from penstock.plan import TopologyFacts, decode_facts, incompatibilities
-from penstock.running.epochs import Partition, Progress
+from penstock.running.epochs import Progress
+from penstock.running.taking import Partition
 
 TOPOLOGY = b"topology"
 """The key of the record in the lanes' topic that keeps the topology's facts."""
@@ -52,7 +53,9 @@ def past(offsets: FoundOffsets, topic_ids: Mapping[str, str], shards: int) -> Pa
         raise StateError(f"the application was started with shards={newest.shards} and cannot go on with shards={shards}")
     _refuse_partly_known(offsets)
     high_times = {partition: found.high_time for partition, found in metadata.items()}
-    progress = Progress(newest.epoch, {partition: offset for partition, (offset, _) in known.items()}, high_times)
+    watermarks = {partition: found.watermark for partition, found in metadata.items()}
+    offsets_known = {partition: offset for partition, (offset, _) in known.items()}
+    progress = Progress(newest.epoch, offsets_known, high_times, watermarks, newest.application_watermark)
     return Past(progress, newest.incarnation, newest.lanes)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -18,14 +18,17 @@ from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import Kind, decode_control
 from penstock.errors import BrokerError, CommitError, StateError
 from penstock.records import NO_TIMESTAMP
+from penstock.running.taking import Partition, Taken, take
 from penstock.state import Mark
+from penstock.timing import WatermarkTracker
 
 _log = logging.getLogger(__name__)
 
-Partition = tuple[str, int]
-
 MARK_EVERY_S = 10.0
 """How often lanes are told how far the changelogs reach, which is what a restart has to read at most."""
+
+ENDS_EVERY_S = 1.0
+"""How often the ends of inputs are asked for while one of them is silent."""
 
 KEEP_ALIVE_S = 3600.0
 """An application without input commits at least this often: offsets of a group without members expire one by one."""
@@ -34,8 +37,15 @@ KEEP_ALIVE_S = 3600.0
 class Jobs(Protocol):
     """Where an epoch's job runs."""
 
-    def run(self, frame: Any, epoch: Epoch, is_small: bool, limits: Mapping[Partition, int]) -> pa.Table:
-        """The rows that the records of a micro-batch lead to."""
+    def run(
+        self,
+        frame: Any | None,
+        epoch: Epoch,
+        is_small: bool,
+        limits: Mapping[Partition, int],
+        missed: Mapping[Partition, tuple[int, int]],
+    ) -> pa.Table:
+        """The rows that the records of a micro-batch lead to, and those of ranges that earlier ones have had."""
 
     def tick(self, epoch: Epoch) -> pa.Table:
         """The same without records."""
@@ -43,11 +53,16 @@ class Jobs(Protocol):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an application has come: the epoch that is committed, and each source partition's offset and high time."""
+    """How far an application has come: the epoch that is committed, and each source partition's offset and high time.
+
+    `watermarks` are what partitions have told whose source has a strategy, `watermark` is the application's.
+    """
 
     epoch: int
     offsets: Mapping[Partition, int]
     high_times: Mapping[Partition, int]
+    watermarks: Mapping[Partition, int] = field(default_factory=dict)
+    watermark: int = NO_TIMESTAMP
 
 
 class Epochs:
@@ -61,6 +76,7 @@ class Epochs:
         start: Progress,
         *,
         small: int,
+        most: int,
         partitions: Mapping[str, int],
         topic_ids: Mapping[str, str],
         changelog_ends: Callable[[], Mapping[str, int]],
@@ -68,12 +84,14 @@ class Epochs:
         limits: Mapping[Partition, int] | None = None,
         first_rows: pa.Table | None = None,
         check: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda rows: rows,
+        input_ends: Callable[[], Mapping[Partition, int]] = dict,
     ) -> None:
         self.progress = start
         self._program = program
         self._jobs = jobs
         self._barrier = barrier
         self._small = small
+        self._most = most
         self._partitions = partitions
         self._topic_ids = topic_ids
         self._changelog_ends = changelog_ends
@@ -84,7 +102,15 @@ class Epochs:
         self._check = check
         self._read_to = dict(start.offsets)
         self._lock = threading.Lock()
-        self._due: dict[str, int] = {}
+        self._watermarks = _tracker(program, start)
+        self._input_ends = input_ends
+        self._asked_for_ends_at = 0.0
+        self._known_ends: Mapping[Partition, int] = {}
+        self._missing: set[Partition] = set()  # partitions of which Spark has read more than epochs have taken
+        # When something waits for the wall clock, and for the watermark, as the last epoch's lanes said; before the first
+        # of a start nobody has said anything, and lanes are to be asked.
+        self._due: int | None = 0 if program.waits_for_the_clock else None
+        self._event_due: int | None = None
         self._mark: Mark | None = None
         self._marked_at = 0.0
         self._committed_at = time.monotonic()
@@ -115,29 +141,77 @@ class Epochs:
                 raise
 
     def _run(self, frame: Any, ends: Mapping[Partition, int]) -> None:
-        if self._read_to != dict(self.progress.offsets):
+        offsets, begins = self.progress.offsets, self._read_to
+        if any(begins[place] != offset and place not in self._missing for place, offset in offsets.items()):
             raise StateError("Spark goes on from other offsets than those that are committed: start again")
-        offsets = self.progress.offsets
         ends = {place: max(offsets[place], min(end, self._limits.get(place, end))) for place, end in ends.items()}
-        count = sum(ends[place] - offsets[place] for place in self._origins)
+        waiting = self._ahead(place for place, end in ends.items() if end > offsets[place])
+        self._take(frame, take(offsets, begins, ends, waiting, self._most))
+        self._read_to = dict(ends)
+        self._missing = {place for place, end in ends.items() if end > self.progress.offsets[place]}
+
+    def _take(self, frame: Any | None, taken: Taken) -> None:
+        """An epoch of some of the input."""
+        count = sum(taken.ends[place] - self.progress.offsets[place] for place in self._origins)
         self._before_epoch()
         epoch = self._next()
         faults.point("epoch.before_job")
-        rows = self._jobs.run(frame, epoch, count <= self._small, self._limits)
-        self._commit(epoch, rows, ends)
-        self._read_to = dict(ends)
+        rows = self._jobs.run(frame, epoch, count <= self._small, {**self._limits, **taken.limits}, taken.missed)
+        self._commit(epoch, rows, taken.ends)
+
+    def _take_missing(self) -> bool:
+        """An epoch of what earlier ones have left, if some of it need not wait any longer; whether there was one."""
+        if not self._missing:
+            return False
+        offsets = self.progress.offsets
+        behind = {place for place, end in self._ends().items() if end > offsets.get(place, end)}
+        waiting = self._ahead(behind | self._missing)
+        if waiting >= self._missing:
+            return False
+        self._take(None, take(offsets, self._read_to, self._read_to, waiting, self._most))
+        self._missing = {place for place in self._missing if self._read_to[place] > self.progress.offsets[place]}
+        return True
+
+    def _ahead(self, available: Iterable[Partition]) -> frozenset[Partition]:
+        """The partitions that have to wait for others."""
+        return frozenset() if self._watermarks is None else self._watermarks.ahead(frozenset(available))
 
     def tick(self) -> None:
         """An epoch without records, if something is due; otherwise nothing."""
         with self._lock:
             self._raise_failure()
-            now = int(time.time() * 1000)
-            is_due = bool(self._due) and min(self._due.values()) <= now
-            if self._stopping or not (is_due or time.monotonic() - self._committed_at > KEEP_ALIVE_S):
+            if (
+                self._stopping
+                or self._take_missing()
+                or not (self._is_due() or time.monotonic() - self._committed_at > KEEP_ALIVE_S)
+            ):
                 return
             self._before_epoch()
             epoch = self._next()
             self._commit(epoch, self._jobs.tick(epoch), self.progress.offsets)
+
+    def _is_due(self) -> bool:
+        """Whether something that a lane waits for has come: a time of the wall clock, or of the watermark."""
+        if self._due is not None and self._due <= int(time.time() * 1000):
+            return True
+        if self._event_due is None or self._watermarks is None:
+            return False
+        return self._event_due <= self._advance(self._watermarks)
+
+    def _advance(self, watermarks: WatermarkTracker[Partition]) -> int:
+        """The application's watermark now. Where that takes for idle what is silent, it has to be read to its end."""
+        now = int(time.time() * 1000)
+        if any(watermarks.is_idle(partition, at=now) for partition in watermarks.watermarks):
+            offsets = self.progress.offsets
+            behind = frozenset(place for place, end in self._ends().items() if end > offsets.get(place, end))
+            watermarks.lag(behind, at=now)
+        return watermarks.advance(at=now)
+
+    def _ends(self) -> Mapping[Partition, int]:
+        """Where the inputs end, as of a moment ago."""
+        if time.monotonic() - self._asked_for_ends_at > ENDS_EVERY_S:
+            self._asked_for_ends_at, self._known_ends = time.monotonic(), self._input_ends()
+        return self._known_ends
 
     def while_idle(self, call: Callable[[], None]) -> None:
         """Call something that must not come between the steps of a commit; not at all while an epoch is under way."""
@@ -158,13 +232,20 @@ class Epochs:
         mark, self._mark = self._mark, None
         number = self.progress.epoch + 1
         now = int(time.time() * 1000)
-        return Epoch(number, self.progress.epoch, now, self._origins, high, self._partitions, mark)
+        if self._watermarks is None:
+            return Epoch(number, self.progress.epoch, now, self._origins, high, self._partitions, mark)
+        told = tuple(self._watermarks.watermarks.get(origin, NO_TIMESTAMP) for origin in self._origins)
+        watermark = self._advance(self._watermarks)
+        before = self.progress.watermark
+        return Epoch(number, self.progress.epoch, now, self._origins, high, self._partitions, mark, watermark, told, before)
 
     def _commit(self, epoch: Epoch, table: pa.Table, ends: Mapping[Partition, int]) -> None:
         faults.point("epoch.after_job")
         rows, high_times = self._heed(table)
         batches = [*self._first_batches(), *map(self._check, rows.to_batches())]
         progress = Progress(epoch.number, dict(ends), high_times)
+        if self._watermarks is not None:
+            progress = replace(progress, watermarks=dict(self._watermarks.watermarks), watermark=self._watermarks.reached)
         self._barrier.commit(epoch.number, batches, self._source_offsets(progress))
         self.progress = progress
         self._first_rows = None
@@ -188,17 +269,18 @@ class Epochs:
         """The rows for Kafka; what tasks have told besides is taken note of."""
         high_times = dict(self.progress.high_times)
         is_control = pc.equal(table.column("kind"), int(Kind.CONTROL))
-        told = table.filter(is_control).column("value").to_pylist()
+        told = list(map(decode_control, table.filter(is_control).column("value").to_pylist()))
+        self._due = min((control.due for control in told if control.due is not None), default=None)
+        self._event_due = min((control.event_due for control in told if control.event_due is not None), default=None)
         if not told:
-            self._due.clear()
             return table, high_times
-        self._due.clear()
-        for number, control in enumerate(map(decode_control, told)):
+        for control in told:
             for origin, high in control.high_times.items():
                 partition = self._origins[origin]
                 high_times[partition] = max(high, high_times.get(partition, NO_TIMESTAMP))
-            if control.due is not None:
-                self._due[str(number)] = control.due
+            for origin, watermark in control.watermarks.items():
+                assert self._watermarks is not None
+                self._watermarks.heard(self._origins[origin], watermark, at=int(time.time() * 1000))
             for node, reason, count in control.dropped:
                 _log.info("%s dropped %d records: %s", node, count, reason)
         return table.filter(pc.invert(is_control)), high_times
@@ -215,6 +297,16 @@ class Epochs:
                 shards=program.shards,
                 high_time=progress.high_times.get((topic, partition), NO_TIMESTAMP),
                 topic_id=self._topic_ids.get(topic),
+                watermark=progress.watermarks.get((topic, partition), NO_TIMESTAMP),
+                application_watermark=progress.watermark,
             )
             offsets.append(SourceOffset(topic, partition, progress.offsets[topic, partition], metadata.encode()))
         return offsets
+
+
+def _tracker(program: Program, start: Progress) -> WatermarkTracker[Partition] | None:
+    """What combines the partitions' watermarks; None if no source tells any."""
+    strategies = {place: strategy for place in start.offsets if (strategy := program.watermark_of(place[0])) is not None}
+    if not strategies:
+        return None
+    return WatermarkTracker(strategies, started_at=int(time.time() * 1000), known=start.watermarks, reached=start.watermark)

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -22,7 +22,7 @@ from penstock.epochs.home import Home
 from penstock.epochs.program import Program, changelog_topic, lanes_topic
 from penstock.epochs.restoring import Committed
 from penstock.epochs.wire import Kind, out_rows
-from penstock.errors import ConfigError, StateError, TopicError
+from penstock.errors import ConfigError, StateError, TopicError, TopologyError
 from penstock.handlers import ErrorHandlers
 from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings, open_admin, open_consumer, spark_options
@@ -42,9 +42,10 @@ from penstock.running.committed import (
     refuse_incompatible,
     refuse_lost_records,
 )
-from penstock.running.epochs import Epochs, Partition, Progress
+from penstock.running.epochs import Epochs, Progress
 from penstock.running.global_tables import GlobalTables
 from penstock.running.restore_progress import RestoreProgress
+from penstock.running.taking import Partition
 from penstock.spark.job import EpochJobs
 from penstock.spark.restore import restore
 from penstock.spark.session import SparkSession, has_session, open_session
@@ -102,7 +103,7 @@ class Starting:
         refuse_members(admin, self._id, config.broker_timeout_ms)
         told, changelogs, known_facts = self._committed(topics, program, before)
         session = opening.result()
-        jobs = EpochJobs(session, program, self._source_of(program, sources))
+        jobs = EpochJobs(session, program, self._source_of(program, sources), self._source_options())
         self._restore(session, jobs, program, told)
         home.forget_others(self._lanes)
         tables = self._global_tables(program, topics, sources)
@@ -114,9 +115,11 @@ class Starting:
             Barrier(publisher, config.broker_timeout_ms),
             start,
             small=config.small_epoch_records,
+            most=config.max_epoch_records,
             partitions={name: topic.partitions for name, topic in {**sources, **others}.items()},
             topic_ids={name: topic.topic_id for name, topic in sources.items()},
             changelog_ends=lambda: places(topics.end_offsets(changelogs)),
+            input_ends=lambda: topics.end_offsets(partitions),
             before_epoch=tables.refresh,
             limits=self._limits(until, topics, partitions),
             first_rows=self._facts_row(program, known_facts),
@@ -166,7 +169,8 @@ class Starting:
             if node.pattern is not None:
                 names.update(topic for topic in topics.names() if node.pattern.fullmatch(topic))
         sinks = {node.topic for node in self._topology.nodes.values() if isinstance(node, SinkNode) and not node.internal}
-        written = {topic for topic in sinks if isinstance(topic, str)} | set(self._handlers.dead_letter_topics())
+        written = {topic for topic in sinks if isinstance(topic, str)} | self._handlers.dead_letter_topics()
+        written |= self._topology.dead_letter_topics()
         found = topics.describe(names | written)
         missing = sorted((names | written) - found.keys())
         if missing:
@@ -195,6 +199,8 @@ class Starting:
 
     def _partitions(self, program: Program, sources: Mapping[str, Topic]) -> list[Partition]:
         own = self._source_of(program, sources)
+        if not own:
+            raise TopologyError("the topology reads no topic: epochs are committed with the offsets of what is read. Read one")
         return [(name, number) for name in sorted(own) for number in range(sources[name].partitions)]
 
     # ---- the truth ----------------------------------------------------------------------------------------------------
@@ -216,7 +222,7 @@ class Starting:
         for partition in partitions:
             if partition not in offsets:
                 offsets[partition] = self._reset(topics, partition, begins[partition], ends[partition])
-        return before, Progress(known.epoch, offsets, known.high_times)
+        return before, replace(known, offsets=offsets)
 
     def _reset(self, topics: Topics, partition: Partition, begin: int, end: int) -> int:
         """Where a partition without a committed offset begins."""

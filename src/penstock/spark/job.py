@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import cloudpickle
@@ -14,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from penstock.epochs.entering import needs_entering
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import OUT, WIRE
+from penstock.spark.stream import read_range
 from penstock.spark.tasks import empty_epoch, from_sources, on_lane, whole_epoch
 
 _OUT = from_arrow_schema(OUT)
@@ -23,15 +25,29 @@ _WIRE = from_arrow_schema(WIRE)
 class EpochJobs:
     """Runs epochs of a program on a session."""
 
-    def __init__(self, session: SparkSession, program: Program, source_of: Mapping[str, int]) -> None:
+    def __init__(self, session: SparkSession, program: Program, source_of: Mapping[str, int], kafka: Mapping[str, str]) -> None:
         self._session = session
         self._program = program
         self._source_of = source_of
+        self._kafka = kafka
         self.broadcast: Any = session.sparkContext.broadcast((program.incarnation, cloudpickle.dumps(program)))
 
-    def run(self, frame: DataFrame, epoch: Epoch, is_small: bool, limits: Mapping[tuple[str, int], int]) -> pa.Table:
-        """The rows that the records of a micro-batch lead to; records from `limits` on are left for a later run."""
-        records = self._records(frame, epoch.origins, limits)
+    def run(
+        self,
+        frame: DataFrame | None,
+        epoch: Epoch,
+        is_small: bool,
+        limits: Mapping[tuple[str, int], int],
+        missed: Mapping[tuple[str, int], tuple[int, int]],
+    ) -> pa.Table:
+        """The rows that the records of a micro-batch lead to; records from `limits` on are left for later.
+
+        `missed` are ranges of offsets that earlier batches have had: they are read once more, and come along.
+        """
+        frames = [] if frame is None else [self._records(frame, epoch.origins, limits)]
+        if missed:
+            frames.append(self._records(read_range(self._session, self._kafka, missed), epoch.origins, {}))
+        records = reduce(DataFrame.union, frames)
         if is_small:
             return self._collected(records.coalesce(1).mapInArrow(whole_epoch(self.broadcast, epoch), _OUT))
         return self._collected(self._staged(records, epoch))

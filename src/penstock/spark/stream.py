@@ -40,7 +40,7 @@ class EpochStream:
             reader = reader.option(name, value)
         frame = (
             reader.option("assign", _by_topic(start, sorted))
-            .option("startingOffsets", _by_topic(start, lambda offsets: {str(p): o for p, o in offsets.items()}))
+            .option("startingOffsets", _by_topic(start, _of_partitions))
             .option("maxOffsetsPerTrigger", max_records)
             .option("includeHeaders", "true")
             .option("failOnDataLoss", "true")
@@ -89,12 +89,25 @@ class EpochStream:
         return {(topic, int(partition)): offset for topic, ends in found.items() for partition, offset in ends.items()}
 
 
+def read_range(session: SparkSession, kafka: Mapping[str, str], ranges: Mapping[tuple[str, int], tuple[int, int]]) -> DataFrame:
+    """Records by their offsets, once."""
+    reader = session.read.format("kafka").options(**kafka).option("assign", _by_topic(ranges, sorted))
+    for side, name in enumerate(("startingOffsets", "endingOffsets")):
+        offsets = {partition: bounds[side] for partition, bounds in ranges.items()}
+        reader = reader.option(name, _by_topic(offsets, _of_partitions))
+    return reader.option("includeHeaders", "true").option("failOnDataLoss", "true").load()
+
+
 def _not_any_more(frame: DataFrame, ends: Offsets) -> None:
     """What is called by a stream that was stopped."""
 
 
-def _by_topic(start: Mapping[tuple[str, int], int], form: Callable[[dict[int, int]], Any]) -> str:
-    topics: dict[str, dict[int, int]] = {}
-    for (topic, partition), offset in start.items():
-        topics.setdefault(topic, {})[partition] = offset
-    return json.dumps({topic: form(offsets) for topic, offsets in topics.items()})
+def _by_topic(partitions: Mapping[tuple[str, int], Any], form: Callable[[dict[int, Any]], Any]) -> str:
+    topics: dict[str, dict[int, Any]] = {}
+    for (topic, partition), about in partitions.items():
+        topics.setdefault(topic, {})[partition] = about
+    return json.dumps({topic: form(abouts) for topic, abouts in topics.items()})
+
+
+def _of_partitions(offsets: dict[int, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in offsets.items()}

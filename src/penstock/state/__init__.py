@@ -8,9 +8,11 @@ from penstock.state.keyvalue import KeyValueReads, KeyValueStore
 from penstock.state.lane import LaneState, LaneView, StoreChanges
 from penstock.state.overlay import Register, Registers, merged_registers
 from penstock.state.raw import OrderedSpace
+from penstock.state.segments import retention_limit
 from penstock.state.sessions import SessionStore
 from penstock.state.sharding import record_key
 from penstock.state.specs import RawLayout, StoreKind, StoreSpec
+from penstock.state.timers import TimerEntry, TimerStore, timer_id
 from penstock.state.timestamped import CachedKeyValueStore, TimestampedKeyValueStore
 from penstock.state.versioned import NEWEST, NOT_PUT, VersionedKeyValueStore
 from penstock.state.windows import TimestampedWindowStore, WindowReads, WindowStore
@@ -40,6 +42,8 @@ __all__ = [
     "StoreChanges",
     "StoreKind",
     "StoreSpec",
+    "TimerEntry",
+    "TimerStore",
     "TimestampedKeyValueStore",
     "TimestampedWindowStore",
     "VersionedKeyValueStore",
@@ -48,4 +52,6 @@ __all__ = [
     "memory_engine",
     "merged_registers",
     "record_key",
+    "retention_limit",
+    "timer_id",
 ]

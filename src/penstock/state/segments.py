@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from penstock.state.bounds import MAX_TIME, after
 
 if TYPE_CHECKING:
-    from penstock.state.overlay import Space
+    from penstock.state.overlay import Register, Space
     from penstock.state.specs import StoreSpec
-    from penstock.state.store import Lane
+    from penstock.state.store import Lane, RegisterSource
 
 _long = Struct(">q")
 _pack = _long.pack
@@ -27,6 +27,14 @@ Occurrence = tuple[bytes, bytes, bytes]
 """A key's bytes, its suffix, its value."""
 
 
+def retention_limit(registers: RegisterSource) -> Register:
+    """Up to where event time counts for what stores still keep: the application's watermark, if it has one.
+
+    Partitions may be far apart. What is not late for the slowest of them has to be there, however far the others have come.
+    """
+    return registers.register("watermark", MAX_TIME)
+
+
 class Retention:
     """A store's time and what of the past it still keeps."""
 
@@ -34,6 +42,7 @@ class Retention:
         self._retention = spec.retention_ms or 0
         self._interval = spec.segment_ms
         self._observed = lane.registers.register(f"{spec.name}/observed_stream_time", -1)
+        self._limit = retention_limit(lane.registers)
         self._floor = lane.registers.register(f"{spec.name}/first_segment", 0)
         self._purged = lane.registers.register(f"{spec.name}/purged_segments", 0)
 
@@ -44,8 +53,13 @@ class Retention:
 
     @property
     def horizon(self) -> int:
-        """The observed time less the retention."""
-        return self._observed.value - self._retention
+        """The time that counts less the retention."""
+        return self.time - self._retention
+
+    @property
+    def time(self) -> int:
+        """The time from which the retention counts back."""
+        return min(self._observed.value, self._limit.value)
 
     @property
     def floor(self) -> int:
@@ -65,7 +79,7 @@ class Retention:
     def advance(self, time: int) -> None:
         """Let the store's time reach `time`, and let go of the segments that are past the retention then."""
         self.observe(time)
-        self._floor.value = self.segment(self._observed.value - self._retention)
+        self._floor.value = self.segment(self.time - self._retention)
 
     def segment(self, time: int) -> int:
         """The segment that a time falls into."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import StateError
 from penstock.serdes import SessionWindowed, TimeWindowed
 from penstock.state.specs import RawLayout, StoreKind
+from penstock.state.timers import timer_key
 
 if TYPE_CHECKING:
     from penstock.serdes import Serde
@@ -32,6 +33,8 @@ def record_key(spec: StoreSpec, source_key: Serde[object]) -> Callable[[bytes], 
         tail += _SESSION
     if spec.kind is StoreKind.VERSIONED:
         return partial(_versioned, tail=tail)
+    if spec.kind is StoreKind.TIMERS:
+        return partial(_of_timer, tail=tail) if tail else timer_key
     if spec.kind is not StoreKind.RAW:
         return partial(_cut, head=0, tail=tail) if tail else _whole
     if spec.layout is RawLayout.UNJOINED:
@@ -65,6 +68,11 @@ def _held(row: bytes, tail: int) -> bytes:
 
 def _versioned(row: bytes, tail: int) -> bytes:
     return row[1 if row[:1] == b"\x00" else 9 : len(row) - tail]
+
+
+def _of_timer(row: bytes, tail: int) -> bytes:
+    key = timer_key(row)
+    return key[: len(key) - tail]
 
 
 def _foreign_key(row: bytes) -> bytes:

@@ -22,6 +22,7 @@ class StoreKind(Enum):
     SESSION = "session"
     VERSIONED = "versioned"
     RAW = "raw"
+    TIMERS = "timers"
 
 
 class RawLayout(Enum):
@@ -66,7 +67,9 @@ class StoreSpec:
         """Refuse what no store can be."""
         if not self.name or "/" in self.name:
             raise StateError(f"a store's name is not empty and has no '/': {self.name!r}")
-        if self.kind is not StoreKind.RAW:
+        if self.kind is StoreKind.TIMERS and self.key is None:
+            raise StateError(f"store {self.name!r} needs a serde for the keys of its timers")
+        if self.kind not in (StoreKind.RAW, StoreKind.TIMERS):
             _ = self.serdes
         if self.kind in _RETAINING and (self.retention_ms is None or self.retention_ms < 0):
             raise StateError(f"store {self.name!r} needs a retention of zero or more milliseconds")

@@ -9,6 +9,7 @@ from penstock.state.keyvalue import KeyValueStore
 from penstock.state.raw import OrderedSpace
 from penstock.state.sessions import SessionStore
 from penstock.state.specs import StoreKind
+from penstock.state.timers import TimerStore
 from penstock.state.timestamped import CachedByBytesKeyValueStore, CachedKeyValueStore, TimestampedKeyValueStore
 from penstock.state.versioned import VersionedKeyValueStore
 from penstock.state.windows import TimestampedWindowStore, WindowStore
@@ -27,6 +28,7 @@ _OPEN: dict[StoreKind, Callable[[Lane, StoreSpec], Store]] = {
     StoreKind.SESSION: SessionStore,
     StoreKind.VERSIONED: VersionedKeyValueStore,
     StoreKind.RAW: OrderedSpace,
+    StoreKind.TIMERS: TimerStore,
 }
 
 

@@ -38,7 +38,7 @@ class WindowReads(Generic[K, V]):
     _retention: Retention
     _spec: StoreSpec
     _seen_from: Callable[[int], int]
-    """The first window start that is still seen when this time has been observed."""
+    """The first window start that is still seen when the time that counts is this."""
 
     def fetch(self, key: K, time: int) -> V | None:
         """The value of a key's window that starts at `time`."""
@@ -93,8 +93,8 @@ class WindowReads(Generic[K, V]):
         return self._retention.observed
 
     def _limits(self, from_time: int, to_time: int) -> tuple[int, int]:
-        observed = self._retention.observed
-        return max(from_time, self._seen_from(observed), 0), min(to_time, observed)
+        retention = self._retention
+        return max(from_time, self._seen_from(retention.time), 0), min(to_time, retention.observed)
 
     def _segments(self, lowest: int, highest: int) -> range:
         return range(self._retention.segment(lowest), self._retention.segment(highest) + 1)
@@ -164,14 +164,14 @@ class WindowStore(WindowReads[K, V]):
             self._sequence.value = (self._sequence.value + 1) & _LAST_SEQUENCE
         if window_start > observed:
             self._retention.advance(window_start)
-        elif window_start < self._seen_from(observed):
+        elif window_start < self._seen_from(self._retention.time):
             return False
         segment = window_start // self._interval if window_start > 0 else 0
         self._layout.put(segment, self._key_bytes(key), _pack(window_start, self._sequence.value), raw)
         return True
 
     def _fetch_raw(self, key: K, time: int) -> bytes | None:
-        if time < self._seen_from(self._observed.value):
+        if time < self._seen_from(self._retention.time):
             return None
         segment = time // self._interval if time > 0 else 0
         return self._layout.get(segment, self._key_bytes(key), _pack(time, self._sequence.value))

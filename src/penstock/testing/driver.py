@@ -28,8 +28,9 @@ from penstock.state import LaneState, memory_engine
 from penstock.testing.queues import TopicQueues
 from penstock.testing.topics import InputTopic, OutputTopic
 from penstock.testing.virtual_time import VirtualTimeLoop
+from penstock.testing.watermarks import TopicWatermarks
 from penstock.timing import Duration, Instant, duration_ms, instant_ms
-from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology
+from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology, watermarked_nodes
 
 APPLICATION_ID = "topology-test-driver"
 """The application that dead letters name."""
@@ -83,6 +84,7 @@ class TopologyTestDriver:
         self._specs = {name: spec if caching else replace(spec, cached=False) for name, spec in topology.stores.items()}
         self._global_sources = set(topology.global_stores.values())
         self._partitions = partitions
+        self._watermarks = TopicWatermarks(topology, self._now)
         self._bind()
 
     def _bind(self) -> None:
@@ -97,6 +99,8 @@ class TopologyTestDriver:
             global_stores=self._topology.global_stores,
             failures=self._failures,
             callers=lambda: self._callers,
+            watermark=NO_TIMESTAMP if self._watermarks.are_told else None,
+            watermarked=watermarked_nodes(self._topology.nodes),
         )
 
     def __enter__(self) -> TopologyTestDriver:  # noqa: PYI034 - Self is not in Python 3.10
@@ -124,7 +128,7 @@ class TopologyTestDriver:
 
         Dead letters are read as bytes.
         """
-        if topic in self._handlers.dead_letter_topics():
+        if topic in self._handlers.dead_letter_topics() | self._topology.dead_letter_topics():
             return OutputTopic(self._outputs[topic], _serde(key, Bytes()), _serde(value, Bytes()))
         sinks = [node for node in self._topology.nodes.values() if isinstance(node, SinkNode) and not node.internal]
         fixed = [node for node in sinks if node.topic == topic] or [node for node in sinks if not isinstance(node.topic, str)]
@@ -155,11 +159,24 @@ class TopologyTestDriver:
         return self._lane.dropped
 
     def advance_wall_clock(self, advance: Duration) -> None:
-        """Move the wall clock, and with it everything that waits for it."""
+        """Move the wall clock, and with it everything that waits for it: punctuators, timers, schedules."""
         self._now += duration_ms(advance)
         self._lane.advance_wall_clock()
-        self._commit()
-        self._complete()
+        is_more = True
+        while is_more:
+            is_more = self._lane.fire_timers()
+            self._commit()
+            self._complete()
+        self._reach(self._watermarks.advance(self._now))
+
+    def advance_watermark(self, to: Instant) -> None:
+        """Move the application's watermark, and with it all that waits for it: windows close, event-time timers fire.
+
+        A watermark does not go back: an earlier one changes nothing.
+        """
+        if not self._watermarks.are_told:
+            raise TopologyError("nothing waits for a watermark: no source of the topology was declared with watermark=")
+        self._reach(instant_ms(to, "to"))
 
     def close(self) -> None:
         """Close processors, stores, and the clients of asynchronous verbs."""
@@ -174,6 +191,8 @@ class TopologyTestDriver:
 
     def pipe_raw(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
         """Put one raw record into a topic and process all that follows from it."""
+        if self._watermarks.are_told:  # a timer may have been set for a time that has come already
+            self._hear_of(self._lane.attached.floor)
         self._accept(topic, self._intake(topic), RawRecord(key, value, timestamp, headers))
         self._deliver()
         self._complete()
@@ -216,14 +235,39 @@ class TopologyTestDriver:
 
     def _complete(self) -> None:
         """Process until nothing waits."""
+        self._take_queued()
+        self._reach(self._watermarks.advance(self._now))
+
+    def _take_queued(self) -> None:
         while (following := self._queues.take()) is not None:
             intake, (arrival, origin, raw) = following
             lane = self._lane
+            lane.fire_timers()
+            if self._watermarks.are_told and not intake.node.internal:
+                self._watermarks.attach(lane.attached, intake, origin.topic, self._now)
             lane.position = At(origin, raw)
             lane.reach(arrival.timestamp)
             lane.intakes[intake.node.name].process(*arrival)
             lane.punctuate()
             self._commit()
+            if self._watermarks.are_told and not intake.node.internal:
+                self._watermarks.heard(intake, arrival, origin, self._now)
+
+    def _reach(self, watermark: int) -> None:
+        """Let the application's watermark come as far: the first thing that an epoch does."""
+        if watermark > self._lane.attached.floor:
+            self._hear_of(watermark)
+            self._complete()
+
+    def _hear_of(self, watermark: int) -> None:
+        self._lane.attached.time = NO_TIMESTAMP
+        self._lane.advance_watermark(watermark, self._settle)
+        self._commit()
+
+    def _settle(self) -> None:
+        """Bring what was sent to exchanges to where it goes on, before nodes there hear of the watermark."""
+        self._commit()
+        self._take_queued()
 
     def _commit_stores(self) -> None:
         self._epoch += 1

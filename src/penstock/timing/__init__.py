@@ -1,6 +1,7 @@
-"""Time as values: windows, durations and instants, and what a suppression waits for. Arithmetic only; no clock ticks here."""
+"""Time as values: windows, durations, instants, schedules, what a suppression waits for. Arithmetic only; no clock ticks here."""
 
 from penstock.timing.durations import MAX_MS, Duration, Instant, duration_ms, instant_ms
+from penstock.timing.schedules import Misfire, Schedule, schedule
 from penstock.timing.suppressed import (
     BufferConfig,
     Suppressed,
@@ -11,6 +12,7 @@ from penstock.timing.suppressed import (
     until_time_limit,
     until_window_closes,
 )
+from penstock.timing.watermarks import Watermark, WatermarkTracker, bounded_disorder, monotonous, watermark_from
 from penstock.timing.windows import (
     JoinWindows,
     SessionWindows,
@@ -32,19 +34,26 @@ __all__ = [
     "Duration",
     "Instant",
     "JoinWindows",
+    "Misfire",
+    "Schedule",
     "SessionWindows",
     "SlidingWindows",
     "Suppressed",
     "TimeWindows",
     "UnlimitedWindows",
+    "Watermark",
+    "WatermarkTracker",
     "WhenFull",
     "Windows",
+    "bounded_disorder",
     "duration_ms",
     "hopping",
     "instant_ms",
     "join_windows",
     "max_bytes",
     "max_records",
+    "monotonous",
+    "schedule",
     "session",
     "sliding",
     "tumbling",
@@ -52,4 +61,5 @@ __all__ = [
     "unlimited",
     "until_time_limit",
     "until_window_closes",
+    "watermark_from",
 ]

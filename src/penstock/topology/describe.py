@@ -37,6 +37,8 @@ def _texts(members: Sequence[Node]) -> list[str]:
 
 
 def _text(node: Node, below: str, above: str) -> str:
+    if isinstance(node, SourceNode) and node.schedule is not None:
+        return f"Source: {node.name} (schedule: {node.schedule})\n      --> {below}"
     if isinstance(node, SourceNode):
         topics = node.pattern.pattern if node.pattern else f"[{', '.join(node.topics)}]"
         return f"Source: {node.name} (topics: {topics})\n      --> {below}"
@@ -93,6 +95,8 @@ def mermaid(nodes: Mapping[str, Node], stores: Mapping[str, StoreSpec], groups: 
 
 
 def _topics(node: Node) -> tuple[str, ...]:
+    if isinstance(node, SourceNode) and node.schedule is not None:
+        return (str(node.schedule),)
     if isinstance(node, SourceNode):
         return (node.pattern.pattern,) if node.pattern else node.topics
     if isinstance(node, SinkNode):

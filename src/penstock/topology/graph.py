@@ -13,10 +13,14 @@ from types import MappingProxyType
 from typing import Any
 
 from penstock.errors import TopologyError
-from penstock.operators.processing import Processing, Supplier
+from penstock.handlers import DeadLetter
+from penstock.operators.lateness import LatePolicy
+from penstock.operators.processing import Processing, Supplier, sets_timers
 from penstock.operators.stateless import PassThrough
+from penstock.operators.timers import timers_spec, timers_store
 from penstock.serdes import Json, Serde, String, serde_of
 from penstock.state import StoreSpec
+from penstock.timing import Watermark
 from penstock.topology.describe import describe, mermaid
 from penstock.topology.functions import checked
 from penstock.topology.groups import node_groups
@@ -84,6 +88,7 @@ class Topology:
         key: Any = None,
         value: Any = None,
         timestamp: TimestampExtractor | None = None,
+        watermark: Watermark | None = None,
         reset: str | timedelta | None = None,
     ) -> Topology:
         """Add a node that reads topics, or all topics that match one pattern.
@@ -99,7 +104,8 @@ class Topology:
         names = () if pattern else tuple(dict.fromkeys(str(topic) for topic in topics))
         if timestamp is not None:
             checked(timestamp, "record", "timestamp=", line)
-        self.add_node(SourceNode(name, names, pattern, _key(key), _value(value), line, timestamp, offset_reset(reset)))
+        source = SourceNode(name, names, pattern, _key(key), _value(value), line, timestamp, offset_reset(reset))
+        self.add_node(replace(source, watermark=watermark))
         return self
 
     def add_processor(self, name: str, supplier: Supplier, *parents: str, stores: Iterable[str] = ()) -> Topology:
@@ -116,8 +122,7 @@ class Topology:
         line = user_line()
         if not parents:
             raise TopologyError(f"processor {name!r} needs at least one parent ({line})")
-        operator = Processing(checked(supplier, "", "add_processor", line), fixed_key=False)
-        self.add_node(ProcessorNode(name, parents, operator, (), line))
+        self._add_processing(name, checked(supplier, "", "add_processor", line), parents, line)
         return self.connect_processor_and_state_stores(name, *stores) if (stores := tuple(stores)) else self
 
     def add_side_output(self, name: str, processor: str, output: str) -> Topology:
@@ -205,8 +210,7 @@ class Topology:
         """Add a store that mirrors `topic`, partition by partition; only its own processor may write it."""
         line = user_line()
         self.add_node(SourceNode(source, (topic,), None, _key(key), _value(value), line, timestamp))
-        operator = Processing(checked(supplier, "", "add_read_only_state_store", line), fixed_key=False)
-        self.add_node(ProcessorNode(processor, (source,), operator, (), line))
+        self._add_processing(processor, checked(supplier, "", "add_read_only_state_store", line), (source,), line)
         return self.add_state_store(spec, processor)
 
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
@@ -266,9 +270,39 @@ class Topology:
         """The topology as a Mermaid flow chart."""
         return mermaid(self._nodes, self._stores, self.groups())
 
+    def dead_letter_topics(self) -> frozenset[str]:
+        """The topics that late records are known to go to; a function may name others."""
+        policies = [node.operator for node in self._nodes.values() if isinstance(node, ProcessorNode)]
+        handlers = [policy.handler for policy in policies if isinstance(policy, LatePolicy)]
+        return frozenset(handler.topic for handler in handlers if isinstance(handler, DeadLetter))
+
     def groups(self) -> list[list[str]]:
         """Sub-topologies: names of nodes that are connected by edges or shared stores, exchanges cut."""
         return node_groups(self._nodes, self._global_stores)
+
+    def _add_processing(self, name: str, supplier: Supplier, parents: tuple[str, ...], line: Line) -> None:
+        """A user's processor, with a store for its timers if it has any."""
+        if not sets_timers(supplier):
+            self.add_node(ProcessorNode(name, parents, Processing(supplier, fixed_key=False), (), line))
+            return
+        self.add_node(ProcessorNode(name, parents, Processing(supplier, fixed_key=False, timers=timers_store(name)), (), line))
+        self.add_state_store(timers_spec(name, self._key_above(name, line)), name)
+
+    def _key_above(self, name: str, line: Line) -> Serde[Any]:
+        """How records are keyed where they enter above a processor."""
+        above, waiting = [], list(self._nodes[name].parents)
+        while waiting:
+            node = self._nodes[waiting.pop()]
+            if isinstance(node, SourceNode):
+                above.append(node)
+            waiting += node.parents
+        if any(source.key != above[0].key for source in above):
+            known = ", ".join(f"{source.name}: {source.key!r}" for source in above)
+            raise TopologyError(
+                f"timers of {name!r} are kept by key, and its sources have keys of different kinds ({known}; {line}); "
+                f"give each kind a processor of its own"
+            )
+        return above[0].key
 
     def _processor(self, name: str, purpose: str, line: Line) -> ProcessorNode:
         node = self._nodes.get(name)

@@ -1,10 +1,10 @@
-"""Sub-topologies: nodes that must run together because an edge or a shared store connects them."""
+"""Which nodes belong together: sub-topologies, and what is below sources that tell watermarks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.topology.nodes import Node, ProcessorNode
+from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
 
 def node_groups(nodes: Mapping[str, Node], global_stores: Mapping[str, str]) -> list[list[str]]:
@@ -33,3 +33,22 @@ def node_groups(nodes: Mapping[str, Node], global_stores: Mapping[str, str]) -> 
     for name in nodes:
         groups.setdefault(find(name), []).append(name)
     return list(groups.values())
+
+
+def watermarked_nodes(nodes: Mapping[str, Node]) -> frozenset[str]:
+    """The nodes that records of a source with a watermark can come to, behind exchanges too."""
+    reached: set[str] = set()
+    exchanges: set[str] = set()
+    before = -1
+    while len(reached) > before:  # an exchange may lead back to nodes that were looked at before
+        before = len(reached)
+        for node in nodes.values():
+            if isinstance(node, SourceNode):
+                is_below = node.watermark is not None or (node.internal and not exchanges.isdisjoint(node.topics))
+            else:
+                is_below = not reached.isdisjoint(node.parents)
+            if is_below:
+                reached.add(node.name)
+                if isinstance(node, SinkNode) and node.internal:
+                    exchanges.add(str(node.topic))
+    return frozenset(reached)

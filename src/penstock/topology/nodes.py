@@ -15,7 +15,7 @@ from penstock.errors import TopologyError
 from penstock.processor import Operator
 from penstock.records import RecordContext, SourceRecord
 from penstock.serdes import Serde
-from penstock.timing import duration_ms
+from penstock.timing import Schedule, Watermark, duration_ms
 
 PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
 
@@ -62,7 +62,11 @@ def offset_reset(reset: str | timedelta | None) -> str | int | None:
 
 @dataclass(frozen=True, slots=True)
 class SourceNode:
-    """Reads topics. `internal` sources read an exchange (Kafka Streams' repartition topic) of the topology itself."""
+    """Reads topics. `internal` sources read an exchange (Kafka Streams' repartition topic) of the topology itself.
+
+    Without a `watermark` its records are judged by stream time, as in Kafka Streams, and nobody waits for them.
+    One with a `schedule` reads nothing: below it stands a node that makes records by the clock.
+    """
 
     name: str
     topics: tuple[str, ...]
@@ -73,6 +77,8 @@ class SourceNode:
     timestamp: TimestampExtractor | None = None
     reset: str | int | None = None
     internal: bool = False
+    watermark: Watermark | None = None
+    schedule: Schedule | None = None
 
     @property
     def parents(self) -> tuple[str, ...]:

@@ -127,6 +127,9 @@ class Application:
         self.past: Past | None = None
         self.starts = 0
         self.now_ms = int(time.time() * 1000)
+        self.watermark: int | None = None
+        self.due: int | None = None
+        self.event_due: int | None = None
         self.sent: list[SentRow] = []
         self.topology = make()
         self.lanes = 0
@@ -184,25 +187,33 @@ class Application:
             {"name": 0, "origin": 0, "offset": position + number, **record._asdict()} for number, record in enumerate(records)
         ]
         mark, self.mark = self.mark, None
-        epoch = Epoch(self.epoch + 1, self.epoch, self.now_ms, (("in", 0),), (self.high_time,), None, mark)
+        before = self.past.progress.watermark if self.past else -1
+        epoch = Epoch(self.epoch + 1, self.epoch, self.now_ms, (("in", 0),), (self.high_time,), None, mark, self.watermark)
+        epoch = replace(epoch, watermark_before=before)
         return run_epoch(self.running, epoch, [pa.RecordBatch.from_pylist(rows, schema=INPUT)])
 
     def commit(self, records: Sequence[Raw], table: pa.Table) -> None:
         """What the barrier does, and afterwards the epoch is true."""
         changes = []
+        controls = []
         for row in table.to_pylist():
             if row["kind"] == Kind.CONTROL:
-                self.high_time = max(self.high_time, decode_control(row["value"]).high_times.get(0, -1))
+                controls.append(decode_control(row["value"]))
             elif row["kind"] == Kind.CHANGELOG:
                 changes.append((self.running.topics[row["name"]], row["partition"], row["key"], row["value"]))
             else:
                 topic = row["topic"] if row["name"] < 0 else self.running.topics[row["name"]]
                 self.sent.append((topic, row["key"], row["value"], row["timestamp"]))
         self.topics.append(changes)
+        self.high_time = max([self.high_time, *(control.high_times.get(0, -1) for control in controls)])
+        self.due = min((control.due for control in controls if control.due is not None), default=None)
+        self.event_due = min((control.event_due for control in controls if control.event_due is not None), default=None)
         self.input += records
         self.position += len(records)
         self.epoch += 1
         progress = Progress(self.epoch, {("in", 0): self.position}, {("in", 0): self.high_time})
+        if self.watermark is not None:
+            progress = replace(progress, watermark=self.watermark)
         self.past = Past(progress, self.running.incarnation, self.lanes)
 
     def step(self, records: Sequence[Raw]) -> None:

@@ -17,15 +17,16 @@ from penstock.epochs.wire import Control, Kind, decode_control
 from penstock.errors import ProcessingError
 from penstock.handlers import ErrorHandler, ErrorHandlers
 from penstock.records import SourceRecord
+from penstock.timing import Watermark, bounded_disorder, monotonous, watermark_from
 from tests.unit.epochs.application import Application
 
 ORIGINS = (("in", 0), ("in", 1))
 Entered = tuple[list[dict[str, Any]], list[dict[str, Any]], Control]
 
 
-def windowed(timestamp: Any = None) -> Topology:
+def windowed(timestamp: Any = None, watermark: Watermark | None = None) -> Topology:
     builder = StreamsBuilder()
-    records = builder.stream("in", value=int, timestamp=timestamp)
+    records = builder.stream("in", value=int, timestamp=timestamp, watermark=watermark)
     records.group_by_key().windowed_by(tumbling("1s", grace="0s")).count(store="windows")
     return builder.build()
 
@@ -36,6 +37,7 @@ def entered(
     rows: Sequence[tuple[int, int, int, bytes | None]],
     high_times: tuple[int, ...] = (-1, -1),
     handler: ErrorHandler | None = None,
+    watermarks: tuple[int, ...] = (-1, -1),
 ) -> Entered:
     """Rows by origin, offset, timestamp and value: the records, the rows out, and what is told."""
     handlers = ErrorHandlers() if handler is None else ErrorHandlers(deserialization=handler)
@@ -43,12 +45,13 @@ def entered(
     names = ("origin", "offset", "timestamp", "value")
     named = [{"name": 0, "key": b"k", **dict(zip(names, row, strict=True))} for row in rows]
     table = from_topics([pa.RecordBatch.from_pylist(named, schema=INPUT)])
-    found = pa.concat_tables(enter(program, Epoch(3, 2, 0, ORIGINS, high_times), table)).to_pylist()
+    found = pa.concat_tables(enter(program, Epoch(3, 2, 0, ORIGINS, high_times, watermarks=watermarks), table)).to_pylist()
     told = [decode_control(row["value"]) for row in found if row["kind"] == Kind.CONTROL]
     records = [row for row in found if row["kind"] == Kind.RECORD]
     others = [row for row in found if row["kind"] not in {Kind.RECORD, Kind.CONTROL}]
     high = {origin: time for control in told for origin, time in control.high_times.items()}
-    return records, others, Control(high, dropped=[drop for control in told for drop in control.dropped])
+    reached = {origin: time for control in told for origin, time in control.watermarks.items()}
+    return records, others, Control(high, dropped=[drop for control in told for drop in control.dropped], watermarks=reached)
 
 
 def number(value: int) -> bytes:
@@ -90,6 +93,38 @@ class TestStreamTime:
 
     def test_an_epoch_without_records_says_nothing(self, tmp_path: Path) -> None:
         assert entered(tmp_path, windowed(), []) == ([], [], Control())
+
+
+class TestWatermarks:
+    def test_a_record_brings_its_partitions_watermark_before_it(self, tmp_path: Path) -> None:
+        rows = [(0, 1, 50, None), (0, 2, 40, None), (0, 3, 70, None), (0, 4, 60, None), (1, 1, 5, None)]
+        records, _, told = entered(tmp_path, windowed(watermark=bounded_disorder(10)), rows)
+        assert columns(records, "origin", "stream_time") == [(0, -1), (0, 40), (0, 40), (0, 60), (1, -1)]
+        assert (told.watermarks, told.high_times) == ({0: 60, 1: -1}, {0: 70, 1: 5})
+
+    def test_it_goes_on_from_what_earlier_epochs_have_told(self, tmp_path: Path) -> None:
+        rows = [(0, 5, 50, None), (0, 6, 90, None), (1, 1, 5, None)]
+        records, _, told = entered(tmp_path, windowed(watermark=monotonous()), rows, (99, 99), watermarks=(60, 3))
+        assert columns(records, "stream_time") == [(60,), (60,), (3,)]
+        assert told.watermarks == {0: 90, 1: 5}
+
+    def test_records_tell_it_themselves(self, tmp_path: Path) -> None:
+        topology = windowed(watermark=watermark_from(lambda record: record.value or None))
+        rows = [(0, 1, 50, number(30)), (0, 2, 51, number(0)), (0, 3, 52, number(45)), (0, 4, 53, number(20))]
+        records, _, told = entered(tmp_path, topology, rows)
+        assert columns(records, "timestamp", "stream_time") == [(50, -1), (51, 30), (52, 30), (53, 45)]
+        assert (told.watermarks, told.high_times) == ({0: 45}, {0: 53})
+
+    def test_a_record_that_is_dropped_tells_nothing(self, tmp_path: Path) -> None:
+        topology = windowed(lambda record: -1 if record.value == 7 else 50, watermark_from(lambda record: record.value))
+        records, _, told = entered(tmp_path, topology, [(0, 1, 0, number(5)), (0, 2, 0, number(7)), (0, 3, 0, number(6))])
+        assert columns(records, "offset", "stream_time") == [(1, -1), (3, 5)]
+        assert told.watermarks == {0: 6}
+
+    def test_a_function_that_fails_names_the_record(self, tmp_path: Path) -> None:
+        topology = windowed(watermark=watermark_from(lambda record: 1 // record.value))
+        with pytest.raises(ProcessingError, match=r"watermark function of .* failed on the record from in-1 at offset 7"):
+            entered(tmp_path, topology, [(1, 7, 5, number(0))])
 
 
 class TestExtractors:

@@ -161,3 +161,23 @@ class MemoryHost:
 
     def wall_clock(self) -> int:
         raise NotImplementedError
+
+    def event_time(self) -> int:
+        raise NotImplementedError
+
+    has_watermarks = False
+
+    def late(self, handler: Any, error: Exception, key: Any) -> None:
+        raise NotImplementedError
+
+    def wait_for_watermark(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
+        """Nobody tells watermarks here."""
+
+    def add_timers(self, queue: Any) -> None:
+        raise NotImplementedError
+
+    def at_timer(self, key: bytes, time: int) -> None:
+        raise NotImplementedError
+
+    def owns(self, key: bytes) -> bool:
+        raise NotImplementedError

@@ -57,9 +57,17 @@ class Refusing(Operator):
 class NodeHost:
     """What one node of the bench is offered."""
 
+    has_watermarks = False
+
     def __init__(self, bench: Bench, node: str) -> None:
         self.bench = bench
         self.node = node
+
+    def late(self, handler: Any, error: Exception, key: Any) -> None:
+        raise NotImplementedError
+
+    def wait_for_watermark(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
+        """Nobody tells watermarks here."""
 
     def store(self, name: str) -> Any:
         return self.bench.state.store(self.bench.specs[name])

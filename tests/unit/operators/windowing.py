@@ -40,6 +40,8 @@ class Bench:
 
     node = "node"
 
+    has_watermarks = False
+
     def __init__(
         self,
         operator: Any,
@@ -74,6 +76,12 @@ class Bench:
         self.results: list[Result] = []
         self.headers: list[Headers] = []
         self.bind()
+
+    def late(self, handler: Any, error: Exception, key: Any) -> None:
+        raise NotImplementedError
+
+    def wait_for_watermark(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
+        """Nobody tells watermarks here."""
 
     def bind(self) -> None:
         """Bind the operator (again), as at the start of an epoch."""

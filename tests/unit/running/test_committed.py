@@ -23,7 +23,8 @@ from penstock.running.committed import (
     refuse_incompatible,
     refuse_lost_records,
 )
-from penstock.running.epochs import Partition, Progress
+from penstock.running.epochs import Progress
+from penstock.running.taking import Partition
 
 SEVEN = CommitMetadata(epoch=7, incarnation="a1", fingerprint="f", lanes=2, shards=8, high_time=99, topic_id="id-in")
 FoundOffsets = dict[Partition, "tuple[int, str] | None"]
@@ -47,7 +48,12 @@ IDS = {"in": "id-in", "other": "id-other"}
 class TestPast:
     def test_it_is_what_all_partitions_agree_on(self) -> None:
         assert past(found(), IDS, 8) == Past(
-            Progress(7, {("in", 0): 100, ("in", 1): 101, ("other", 0): 100}, {("in", 0): 99, ("in", 1): 98, ("other", 0): 50}),
+            Progress(
+                7,
+                {("in", 0): 100, ("in", 1): 101, ("other", 0): 100},
+                {("in", 0): 99, ("in", 1): 98, ("other", 0): 50},
+                dict.fromkeys([("in", 0), ("in", 1), ("other", 0)], -1),
+            ),
             "a1",
             2,
         )

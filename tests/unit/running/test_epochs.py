@@ -5,19 +5,22 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from penstock import StreamsBuilder
+from penstock import Processor, StreamsBuilder, Topology
 from penstock.barrier import Barrier, CommitMetadata, SourceOffset
 from penstock.epochs.program import Epoch
 from penstock.epochs.wire import OUT, Control, Kind, control_row, out_rows
 from penstock.errors import BrokerError, CommitError, ProcessingError, StateError
 from penstock.running import epochs as epochs_module
-from penstock.running.epochs import KEEP_ALIVE_S, MARK_EVERY_S, Epochs, Partition, Progress
+from penstock.running.epochs import KEEP_ALIVE_S, MARK_EVERY_S, Epochs, Progress
+from penstock.running.taking import Partition
 from penstock.state import Mark
+from penstock.timing import monotonous
 from tests.unit.epochs.application import program_of
 
 A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
@@ -51,6 +54,7 @@ class Noted:
         self.epochs: list[Epoch] = []
         self.small: list[bool | None] = []
         self.limits: list[Mapping[Partition, int]] = []
+        self.missed: list[Mapping[Partition, tuple[int, int]]] = []
         self.calls: list[str] = []
         self.offsets: list[list[SourceOffset]] = []
         self.published: list[list[dict[str, Any]]] = []
@@ -59,8 +63,16 @@ class Noted:
         self.commit_failure: Exception | None = None
         self.during: Callable[[], None] = lambda: None
 
-    def run(self, frame: Any, epoch: Epoch, is_small: bool, limits: Mapping[Partition, int]) -> pa.Table:
+    def run(
+        self,
+        frame: Any,
+        epoch: Epoch,
+        is_small: bool,
+        limits: Mapping[Partition, int],
+        missed: Mapping[Partition, tuple[int, int]],
+    ) -> pa.Table:
         self.limits.append(limits)
+        self.missed.append(missed)
         return self._job(epoch, is_small)
 
     def tick(self, epoch: Epoch) -> pa.Table:
@@ -100,17 +112,43 @@ def noted() -> Noted:
     return Noted()
 
 
-def epochs_of(noted: Noted, **options: Any) -> Epochs:
+def counting() -> Topology:
     builder = StreamsBuilder()
     builder.stream("a", value=str).group_by_key().count(store="counts").to_stream().to("out", value=int)
+    return builder.build()
+
+
+def with_a_schedule() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("a", value=str).to("out", value=str)
+    builder.schedule("beat", every="1s").to("out", value=int)
+    return builder.build()
+
+
+def with_a_processor() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("a", value=str).process(Processor).to("out", key=str, value=str)
+    return builder.build()
+
+
+def with_watermarks(**options: Any) -> Topology:
+    builder = StreamsBuilder()
+    for topic in ("a", "b"):
+        builder.stream(topic, value=str, watermark=monotonous(**options)).process(Processor).to("out", key=str, value=str)
+    return builder.build()
+
+
+def epochs_of(noted: Noted, **options: Any) -> Epochs:
     defaults: dict[str, Any] = {
         "small": 5,
+        "most": 1_000,
         "partitions": {"out": 3},
         "topic_ids": {"a": "id-a"},
         "changelog_ends": dict,
     }
     start = options.pop("start", START)
-    return Epochs(program_of(builder.build()), noted, Barrier(noted), start, **{**defaults, **options})
+    topology = options.pop("topology", None) or counting()
+    return Epochs(program_of(topology), noted, Barrier(noted), start, **{**defaults, **options})
 
 
 def ends(a0: int = 10, a1: int = 20, b0: int = 30) -> dict[Partition, int]:
@@ -321,6 +359,127 @@ class TestTicks:
         clock.now += 60
         epochs.tick()
         assert len(noted.epochs) == 2
+
+    def test_what_waits_for_the_watermark_is_due_when_that_comes(self, noted: Noted, clock: Clock) -> None:
+        epochs = epochs_of(noted, topology=with_watermarks(), start=replace(START, watermarks={A0: 99, A1: 120, B0: 120}))
+        noted.controls = [Control(event_due=200), Control(event_due=100), Control()]
+        epochs.on_batch(None, ends(a0=11))
+        epochs.tick()
+        assert [epoch.watermark for epoch in noted.epochs] == [99]
+        noted.controls = [Control(watermarks={0: 100}, event_due=100)]
+        epochs.on_batch(None, ends(a0=12))
+        noted.controls = []
+        epochs.tick()
+        epochs.tick()
+        assert [epoch.watermark for epoch in noted.epochs] == [99, 99, 100]
+
+    def test_the_watermark_is_committed_with_what_it_led_to(self, noted: Noted, clock: Clock) -> None:
+        epochs = epochs_of(noted, topology=with_watermarks(), start=replace(START, watermarks={A0: 40, A1: 50, B0: 60}))
+        noted.controls = [Control(watermarks={0: 70, 1: 80})]
+        epochs.on_batch(None, ends(a0=11, a1=21))
+        assert (epochs.progress.watermark, epochs.progress.watermarks) == (40, {A0: 70, A1: 80, B0: 60})
+        committed = [CommitMetadata.decode(offset.metadata) for offset in noted.offsets[-1]]
+        assert [metadata.watermark for metadata in committed] == [70, 80, 60]
+        assert {metadata.application_watermark for metadata in committed} == {40}
+        epochs = epochs_of(noted, topology=with_watermarks(), start=epochs.progress)
+        epochs.on_batch(None, ends(a0=12, a1=21))
+        assert noted.epochs[-1].watermark == 60
+
+    def test_a_silent_partition_is_left_out_only_if_it_is_read_to_its_end(self, noted: Noted, clock: Clock) -> None:
+        start = replace(START, watermarks={A0: 500, A1: -1, B0: 600})
+        input_ends = ends(a1=25)
+        epochs = epochs_of(noted, topology=with_watermarks(idle="10s"), start=start, input_ends=lambda: dict(input_ends))
+        noted.controls = [Control(event_due=400)]
+        epochs.on_batch(None, ends(a0=11))
+        clock.now += 60
+        epochs.tick()
+        assert [epoch.watermark for epoch in noted.epochs] == [-1]
+        input_ends[A1] = 20
+        clock.now += 9
+        noted.controls = [Control(watermarks={0: 500, 2: 600}, event_due=400)]
+        epochs.on_batch(None, ends(a0=12))
+        clock.now += 2
+        epochs.tick()
+        assert [epoch.watermark for epoch in noted.epochs] == [-1, -1, 500]
+
+    def test_when_all_is_silent_the_wall_clock_goes_on_if_asked_for(self, noted: Noted, clock: Clock) -> None:
+        topology = with_watermarks(idle="10s", follow_wall_clock=True)
+        epochs = epochs_of(noted, topology=topology, input_ends=ends)
+        due = int(clock.now * 1000) + 30_000
+        noted.controls = [Control(event_due=due)]
+        epochs.on_batch(None, ends(a0=11))
+        clock.now += 29
+        epochs.tick()
+        assert len(noted.epochs) == 1
+        clock.now += 2
+        epochs.tick()
+        assert [epoch.watermark for epoch in noted.epochs] == [-1, due + 1_000]
+
+    def test_a_partition_too_far_ahead_waits_for_the_slowest(self, noted: Noted, clock: Clock) -> None:
+        start = replace(START, watermarks={A0: 5_000, A1: 1_000, B0: 1_500})
+        epochs = epochs_of(noted, topology=with_watermarks(align="1s"), start=start, input_ends=lambda: ends(a0=60, a1=40))
+        noted.controls = [Control(watermarks={1: 3_000})]
+        epochs.on_batch(None, ends(a0=50, a1=25))
+        assert (epochs.progress.offsets, noted.limits[-1], noted.missed[-1]) == (ends(a1=25), {A0: 10}, {})
+        epochs.tick()
+        assert len(noted.epochs) == 1  # the slower one has more
+        noted.controls = [Control(watermarks={1: 4_500})]
+        epochs.on_batch(None, ends(a0=60, a1=40))
+        assert epochs.progress.offsets == ends(a1=40)
+        noted.controls = []
+        clock.now += 2
+        epochs.tick()
+        assert (epochs.progress.offsets, noted.missed[-1]) == (ends(a0=60, a1=40), {A0: (10, 60)})
+        epochs.tick()
+        assert len(noted.epochs) == 3
+        epochs.on_batch(None, ends(a0=61, a1=40))
+        assert (epochs.progress.offsets, noted.limits[-1], noted.missed[-1]) == (ends(a0=61, a1=40), {}, {})
+
+    def test_what_was_left_comes_with_the_next_batch_when_its_turn_has_come(self, noted: Noted, clock: Clock) -> None:
+        start = replace(START, watermarks={A0: 5_000, A1: 1_000, B0: 1_500})
+        epochs = epochs_of(noted, topology=with_watermarks(align="1s"), start=start, most=30)
+        noted.controls = [Control(watermarks={1: 4_500})]
+        epochs.on_batch(None, ends(a0=50, a1=25))
+        noted.controls = []
+        epochs.on_batch(None, ends(a0=70, a1=26))
+        assert (epochs.progress.offsets, noted.limits[-1], noted.missed[-1]) == (
+            ends(a0=40, a1=26),
+            {A0: 50},
+            {A0: (10, 40)},
+        )
+        epochs.on_batch(None, ends(a0=80, a1=26))
+        assert (epochs.progress.offsets, noted.limits[-1], noted.missed[-1]) == (ends(a0=80, a1=26), {}, {A0: (40, 70)})
+        epochs.on_batch(None, ends(a0=80, a1=27))
+        assert (epochs.progress.offsets, noted.missed[-1]) == (ends(a0=80, a1=27), {})
+
+    def test_one_that_nobody_has_told_of_does_not_wait(self, noted: Noted) -> None:
+        epochs = epochs_of(noted, topology=with_watermarks(align="1s"))
+        epochs.on_batch(None, ends(a0=50, a1=25))
+        assert epochs.progress.offsets == ends(a0=50, a1=25)
+
+    def test_without_a_watermark_it_waits_for_input(self, noted: Noted, clock: Clock) -> None:
+        epochs = epochs_of(noted)
+        noted.controls = [Control(event_due=0)]
+        epochs.on_batch(None, ends(a0=11))
+        clock.now += 60
+        epochs.tick()
+        assert [epoch.watermark for epoch in noted.epochs] == [None]
+
+    @pytest.mark.parametrize("make", [with_a_schedule, with_a_processor])
+    def test_a_start_asks_the_lanes_what_is_due(self, noted: Noted, make: Callable[[], Topology]) -> None:
+        epochs = epochs_of(noted, topology=make())
+        epochs.tick()
+        epochs.tick()
+        assert [epoch.number for epoch in noted.epochs] == [5]
+
+    def test_a_job_that_fails_leaves_them_to_be_asked(self, noted: Noted) -> None:
+        epochs = epochs_of(noted, topology=with_a_schedule())
+        noted.failure = ProcessingError("not now")
+        with pytest.raises(ProcessingError):
+            epochs.tick()
+        noted.failure = None
+        epochs.tick()
+        assert [epoch.number for epoch in noted.epochs] == [5, 5]
 
     def test_an_application_without_input_commits_now_and_then(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted)

@@ -1,6 +1,6 @@
 """How many records a second a lane asks another system about, which here is a wait of 20 ms on the event loop.
 
-Usage: python -m benchmarks.calls [--records N] [--concurrency N] [--batch N]
+Usage: python -m benchmarks.time.calls [--records N] [--concurrency N] [--batch N]
 """
 
 from __future__ import annotations

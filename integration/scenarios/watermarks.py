@@ -1,0 +1,157 @@
+"""Windows, sessions and timers that wait for a watermark: which close, and with what in them, does not depend on the cut.
+
+A record is late by the watermark that its own partition had before it, and windows close by the application's, which is never
+ahead of that: so no window closes on a record that is not late, wherever an epoch ends. After which records a window closes
+is the cut's affair, and not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from random import Random
+from typing import Any
+
+from integration.cut import RECUT
+from integration.inputs import any_key, closing, fed, moments
+from integration.scenario import Judge, Output, Phase, Scenario, Setup
+from penstock import (
+    EmitStrategy,
+    KStream,
+    Processor,
+    Record,
+    SessionWindowed,
+    StreamsBuilder,
+    String,
+    Timer,
+    TimeWindowed,
+    Topology,
+    bounded_disorder,
+    hopping,
+    session,
+    tumbling,
+    until_window_closes,
+)
+
+KEPT = "2h"
+"""Longer than the input, closing records included."""
+
+DISORDER_MS = 1000
+
+
+def _read(builder: StreamsBuilder, setup: Setup) -> KStream[Any, str]:
+    return builder.stream(setup.topic("clicks"), value=str, watermark=bounded_disorder(DISORDER_MS))
+
+
+def _windows(setup: Setup) -> Topology:
+    """Every update, the last one of windows that closed, and those that are only sent when they close."""
+    builder = StreamsBuilder()
+    grouped = _read(builder, setup).group_by_key()
+    counts = grouped.windowed_by(tumbling("2s", grace="500ms")).count(store=setup.store("tumbling", retention=KEPT))
+    counts.to_stream().to(setup.topic("tumbling"), key=TimeWindowed(String(), 2000), value=int)
+    final = counts.suppress(until_window_closes()).to_stream()
+    final.to(setup.topic("final"), key=TimeWindowed(String(), 2000), value=int)
+    (
+        grouped.windowed_by(hopping("3s", "1s", grace="0s"))
+        .emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+        .aggregate(list, _in_order, store=setup.store("hopping", value=list, retention=KEPT))
+        .to_stream()
+        .to(setup.topic("hopping"), key=TimeWindowed(String(), 3000), value=list)
+    )
+    return builder.build()
+
+
+def _in_order(_: str, value: str, values: list[str]) -> list[str]:
+    return [*values, value]
+
+
+def _sessions(setup: Setup) -> Topology:
+    """Sessions of which each update is sent, the last one when they close, and only that."""
+    builder = StreamsBuilder()
+    windowed = _read(builder, setup).group_by_key().windowed_by(session("400ms", grace="500ms"))
+    lists = windowed.aggregate(
+        list, _sorted, merger=lambda _, one, other: sorted(one + other), store=setup.store("lists", value=list, retention=KEPT)
+    )
+    lists.to_stream().to(setup.topic("lists"), key=SessionWindowed(String()), value=list)
+    lists.suppress(until_window_closes()).to_stream().to(setup.topic("final"), key=SessionWindowed(String()), value=list)
+    (
+        windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+        .count(store=setup.store("counts", retention=KEPT))
+        .to_stream()
+        .to(setup.topic("closed"), key=SessionWindowed(String()), value=int)
+    )
+    return builder.build()
+
+
+def _sorted(_: str, value: str, values: list[str]) -> list[str]:
+    return sorted([*values, value])
+
+
+def _behind_an_exchange(setup: Setup) -> Topology:
+    """Final results under a new key, whose records come from all partitions, counted once more."""
+    builder = StreamsBuilder()
+    final = (
+        _read(builder, setup)
+        .group_by(lambda _, value: value.split()[0])
+        .windowed_by(tumbling("1s", grace="500ms"))
+        .count(store=setup.store("per-second", retention=KEPT))
+        .suppress(until_window_closes())
+        .to_stream()
+    )
+    final.to(setup.topic("final"), key=TimeWindowed(String(), 1000), value=int)
+    (
+        final.map(lambda windowed, count: (windowed.key, count), key=str, value=int)
+        .group_by_key()
+        .reduce(int.__add__, store=setup.store("in-closed-windows"))
+        .to_stream()
+        .to(setup.topic("sums"), value=int)
+    )
+    return builder.build()
+
+
+class _Remind(Processor[str, str, str, str]):
+    """Says of every record what it was, two seconds of event time later."""
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.timers.event_time(after="2s", name=f"{record.value} of {record.timestamp}")
+
+    def on_timer(self, timer: Timer) -> None:
+        self.context.forward(timer.record(timer.name))
+
+
+def _reminded(setup: Setup) -> Topology:
+    builder = StreamsBuilder()
+    _read(builder, setup).process(_Remind, name="remind").to(setup.topic("reminders"), key=str, value=str)
+    return builder.build()
+
+
+def _clicks(rng: Random, count: int, late: float = 0.1) -> Sequence[Phase]:
+    """Out of order and late; then, in every lane, what is long after all that, twice.
+
+    Windows close when an epoch begins: the second time makes sure that one does after the time has come, and moves it no more.
+    """
+    times = moments(rng, count, disorder=DISORDER_MS - 1, late=late)
+    clicks = [fed("clicks", any_key(rng), f"p{rng.randrange(30)} {rng.randrange(1000)}", time) for time in times]
+    last = closing("clicks", lambda key: f"{key} 0", clicks)
+    return [Phase(clicks + last), Phase(last)]
+
+
+OF_WINDOWS = (Output("tumbling"), Output.of_stream("final"), Output.of_stream("hopping"))
+OF_SESSIONS = (Output("lists"), Output.of_stream("final"), Output.of_stream("closed"))
+OF_SUMS = (Output.of_stream("final"), Output("sums"))
+
+SCENARIOS = (
+    Scenario("windows by watermarks", _windows, _clicks, OF_WINDOWS, cuts=RECUT),
+    Scenario("sessions by watermarks", _sessions, _clicks, OF_SESSIONS, cuts=RECUT),
+    Scenario("watermarks through exchanges", _behind_an_exchange, _clicks, OF_SUMS, cuts=RECUT),
+    Scenario(
+        "windows by watermarks of partitions",
+        _windows,
+        _clicks,
+        OF_WINDOWS,
+        input_partitions=3,
+        judge=Judge.EPOCHS_OF_ONE,
+        cuts=RECUT,
+    ),
+    Scenario("timers by watermarks", _reminded, partial(_clicks, late=0.0), (Output.of_stream("reminders"),), cuts=RECUT),
+)

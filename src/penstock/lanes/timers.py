@@ -1,0 +1,49 @@
+"""The timers of a lane: which of all its nodes' timers fires next."""
+
+from __future__ import annotations
+
+from penstock.processor import TimerKind, TimerQueue
+
+
+class LaneTimers:
+    """The timers of all nodes of a lane, in topological order of the nodes."""
+
+    __slots__ = ("queues",)
+
+    def __init__(self) -> None:
+        self.queues: list[TimerQueue] = []
+
+    def add_above(self, queue: TimerQueue) -> None:
+        """Have the timers of one more node fire, which stands above those there are."""
+        self.queues.insert(0, queue)
+
+    def fire(self, kind: TimerKind, now: int) -> bool:
+        """Fire all that are due by a clock, in the order of their times; of equal ones those of the upper node first.
+
+        What becomes due on the way fires as well. Tells whether a node has held some back for another round.
+        """
+        if len(self.queues) == 1:
+            fire = self.queues[0].fire
+            if not fire(kind, now):
+                return False
+            while fire(kind, now):
+                pass
+        else:
+            while (queue := self._next(kind, now)) is not None:
+                queue.fire(kind, now)
+        is_held = False
+        for queue in self.queues:
+            is_held |= queue.release()
+        return is_held
+
+    def earliest(self, kind: TimerKind) -> int | None:
+        """Before when none of a clock's timers is due."""
+        return min((time for queue in self.queues if (time := queue.earliest(kind)) is not None), default=None)
+
+    def _next(self, kind: TimerKind, now: int) -> TimerQueue | None:
+        earliest, found = now + 1, None
+        for queue in self.queues:
+            time = queue.first(kind, now)
+            if time is not None and time < earliest:
+                earliest, found = time, queue
+        return found

@@ -1,0 +1,73 @@
+"""A scheduled source: a timer of the wall clock that sets itself again, in the lane of the schedule's name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.operators.timers import NodeTimers
+from penstock.processor import Host, Operator, TimerKind
+from penstock.records import NO_HEADERS, Process
+from penstock.serdes import Int64, Serde, String
+from penstock.state import TimerEntry, timer_id
+from penstock.timing.schedules import Misfire, Schedule
+
+LATE_MS = 60_000
+"""With `skip`, a tick that comes later than this after its time is left out."""
+
+MOST_AT_ONCE = 1_000
+"""With `all`, so many missed ticks are made up for in one epoch; the next ones follow in the next."""
+
+MISSED = "missed tick"
+
+TICK_KEY: Serde[str] = String()
+TICK_VALUE: Serde[int] = Int64()
+
+
+@dataclass(frozen=True, slots=True)
+class Ticks(Operator):
+    """Sends a record whenever a schedule is due. Where the schedule stands is a timer named after its expression.
+
+    The timer of another expression is one that the schedule had before: it is deleted, and the schedule begins from now.
+    """
+
+    name: str
+    schedule: Schedule
+    timers: str
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        schedule, name, key = self.schedule, self.name, TICK_KEY.serialize(self.name)
+        timer = timer_id(key, schedule.expression)
+        made_up = 0
+
+        def fire(entry: TimerEntry, now: int) -> None:
+            nonlocal made_up
+            due = entry.time
+            if schedule.misfire is Misfire.ALL:
+                following = schedule.following(due)
+                made_up += following <= now
+                if made_up == MOST_AT_ONCE:
+                    queue.hold()
+                    made_up = 0
+            else:
+                due = schedule.latest(due, now)
+                following = schedule.following(due)
+            queue.store.register(timer, TimerKind.PROCESSING_TIME, following)
+            if schedule.misfire is Misfire.SKIP and now - due > LATE_MS:
+                host.dropped(MISSED)
+            else:
+                forward(name, due, due, NO_HEADERS)
+
+        queue = NodeTimers(host, self.timers, fire)
+        host.add_timers(queue)
+
+        def start() -> None:
+            if not host.owns(key):
+                return
+            for entry in list(queue.store.of_key(key)):
+                if entry.name != schedule.expression:
+                    queue.store.delete(timer_id(key, entry.name))
+            if queue.store.get(timer) is None:
+                queue.store.register(timer, TimerKind.PROCESSING_TIME, schedule.first(host.wall_clock()))
+
+        host.on_start(start)
+        return forward

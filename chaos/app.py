@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
-
-from chaos import topology
 
 PREFIX = "CHAOS_"
 
@@ -18,7 +17,8 @@ def main() -> None:
         os.environ["PENSTOCK_FAULT_PID"] = str(os.getpid())
     # Most starts are killed before better code would pay for its making.
     quick_start = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
-    topology.app(asked("APPLICATION_ID"), asked("ON_ERROR") or "fail").run(until=asked("UNTIL") or None, spark=quick_start)
+    app = importlib.import_module(asked("TOPOLOGY")).app(asked("APPLICATION_ID"), asked("ON_ERROR") or "fail")
+    app.run(until=asked("UNTIL") or None, spark=quick_start)
 
 
 def asked(name: str) -> str:

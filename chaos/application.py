@@ -90,7 +90,8 @@ class Application:
             raise HarnessError("the application runs already")
         self._starts += 1
         self._was_asked = "kill" in fault and victim is Part.DRIVER
-        settings = {**os.environ, **self._environment, "PYTHONPATH": str(ROOT), "TMPDIR": str(self.scratch), **environment}
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        settings = {**os.environ, **self._environment, "PYTHONPATH": path, "TMPDIR": str(self.scratch), **environment}
         if fault:
             settings |= {"PENSTOCK_FAULT": fault, "PENSTOCK_FAULT_DIR": str(self._faults), "CHAOS_VICTIM": victim.value}
         with self.log.open("wb") as log:

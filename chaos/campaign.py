@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from chaos.rows import Row
-from chaos.trial import StuckError, Trial, World
+from chaos.trial import StuckError, World
 from harness.broker import Broker
 from harness.processes import HarnessError, free_port
 from harness.toxiproxy import Toxiproxy
@@ -115,7 +115,7 @@ def run(rows: Sequence[Row], guarded_by: Mapping[str, Row], seed: int, path: Pat
 def run_row(where: World, row: Row, guard_off: str = "") -> RowReport:
     """Run a row; whatever ends it early is a violation, unless the row itself could not be set up."""
     began = time.monotonic()
-    with Trial(where, row.name, row.conditions, guard_off) as trial:
+    with row.trial(where, row.name, row.conditions, guard_off) as trial:
         try:
             row.run(trial)
         except StuckError:

@@ -62,15 +62,19 @@ def check(payments: Iterable[Payment], found: Found) -> list[Violation]:
 def check_outputs(done: Sequence[Payment], outputs: Mapping[str, Sequence[Output]]) -> Iterator[Violation]:
     """Nothing lost, doubled or reordered per key, in any output."""
     for kind, expect in (("echo", oracle.echoes), ("sums", oracle.sums), ("windows", oracle.windows)):
-        yield from _scattered(kind, outputs[kind])
-        yield from _compared(kind, expect(done), _by_key(outputs[kind]))
-    yield from _scattered("groups", outputs["groups"])
-    yield from _check_groups(oracle.groups(done), _by_key(outputs["groups"]))
+        yield from scattered(kind, outputs[kind])
+        yield from compared(kind, expect(done), by_key(outputs[kind]))
+    yield from scattered("groups", outputs["groups"])
+    yield from _check_groups(oracle.groups(done), by_key(outputs["groups"]))
 
 
 def check_tables(done: Sequence[Payment], found: Found) -> Iterator[Violation]:
     """The changelogs amount to the oracle's tables."""
-    expected = {"sums": oracle.table(oracle.sums(done)), "windows": oracle.table(oracle.windows(done))}
+    expected: dict[str, Mapping[str, Any]] = {
+        "sums": oracle.table(oracle.sums(done)),
+        "windows": oracle.table(oracle.windows(done)),
+        "ledger": oracle.ledger(done),
+    }
     # Which payment of a group was the last is the application's choice; that it told so is checked with the outputs.
     expected["groups"] = {
         group: {
@@ -138,14 +142,15 @@ def check_dead_letters(poison: Iterable[Letter], letters: Iterable[Letter]) -> I
             yield Violation(kind, "dead letters", f"{difference.total()}: {shown}")
 
 
-def _by_key(outputs: Iterable[Output]) -> Sequences:
+def by_key(outputs: Iterable[Output]) -> Sequences:
+    """What was seen of each key, in order."""
     found: Sequences = defaultdict(list)
     for output in outputs:
         found[output.key].append(Seen(output.number, output.value))
     return found
 
 
-def _scattered(kind: str, outputs: Iterable[Output]) -> Iterator[Violation]:
+def scattered(kind: str, outputs: Iterable[Output]) -> Iterator[Violation]:
     """A key in two partitions has no order."""
     partitions: dict[str, set[int]] = defaultdict(set)
     for output in outputs:
@@ -155,7 +160,8 @@ def _scattered(kind: str, outputs: Iterable[Output]) -> Iterator[Violation]:
         yield Violation("scattered", kind, f"{len(scattered)} keys are in several partitions: {scattered[:SHOWN]}")
 
 
-def _compared(kind: str, expected: Sequences, got: Sequences) -> Iterator[Violation]:
+def compared(kind: str, expected: Sequences, got: Sequences) -> Iterator[Violation]:
+    """Each key has the sequence it must have."""
     for key in sorted(expected.keys() | got.keys()):
         wanted, seen = expected.get(key, []), got.get(key, [])
         if wanted != seen:

@@ -6,6 +6,7 @@ imported, which is the first thing that the driver and every worker do.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -119,6 +120,44 @@ def offsets_in_the_transaction() -> None:
     TransactionalPublisher.send_offsets = send_offsets  # type: ignore[method-assign]
 
 
+def fired_timers_are_gone() -> None:
+    """A timer that has fired is there again."""
+    from penstock.state.timers import TimerStore, timer_id  # noqa: PLC0415
+
+    take = TimerStore.take
+
+    def take_and_keep(self: Any, kind: int, until: int) -> Any:
+        entry = take(self, kind, until)
+        if entry is not None and entry.name:
+            self.register(timer_id(entry.key, entry.name), kind, until + 1)
+        return entry
+
+    TimerStore.take = take_and_keep  # type: ignore[method-assign]
+
+
+def schedules_remember() -> None:
+    """A schedule goes on from what time it is, and not from where it stood."""
+    from penstock.timing.schedules import Schedule  # noqa: PLC0415
+
+    def following(self: Any, due: int) -> int:
+        now, every = int(time.time() * 1000), int(self.every_ms)
+        return max(due, due + (now - due) // every * every) + every
+
+    Schedule.following = following  # type: ignore[method-assign]
+
+
+def answers_in_order() -> None:
+    """Answers go to whoever comes first."""
+    from penstock.lanes.asking import Asking  # noqa: PLC0415
+
+    answers = Asking._answers
+
+    def backwards(self: Any, requests: Any) -> Any:
+        yield from reversed(list(answers(self, requests)))
+
+    Asking._answers = backwards  # type: ignore[method-assign]
+
+
 GUARDS: Mapping[str, Callable[[], None]] = {
     guard.__name__: guard
     for guard in (
@@ -130,5 +169,8 @@ GUARDS: Mapping[str, Callable[[], None]] = {
         one_action,
         digests,
         offsets_in_the_transaction,
+        fired_timers_are_gone,
+        schedules_remember,
+        answers_in_order,
     )
 }

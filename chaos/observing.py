@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
@@ -23,10 +23,10 @@ READ_S = 120
 class Observer:
     """Looks at the topics and the group of one application."""
 
-    def __init__(self, bootstrap_servers: str, topics: Topics) -> None:
+    def __init__(self, bootstrap_servers: str, topics: Topics, stores: Sequence[str] = STORES) -> None:
         self._servers = bootstrap_servers
         self._topics = topics
-        self._changelogs = {store: topics.changelog(store) for store in STORES}
+        self._changelogs = {store: topics.changelog(store) for store in stores}
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
         group = {"group.id": topics.application_id, "isolation.level": "read_uncommitted"}
         self._group = Consumer({"bootstrap.servers": bootstrap_servers, "log_level": 0, **group})
@@ -35,14 +35,14 @@ class Observer:
         """Outputs, tables and offsets. They belong together only while nothing is being committed."""
         topics = self._topics
         read = self._read(*topics.outputs, *self._changelogs.values())
-        outputs = {
-            "echo": _outputs(read, topics.echo, json.loads),
-            "sums": _outputs(read, topics.sums, json.loads),
-            "groups": _outputs(read, topics.groups, json.loads),
-            "windows": _outputs(read, topics.windows, _long),
+        found = {
+            "echo": outputs(read, topics.echo, json.loads),
+            "sums": outputs(read, topics.sums, json.loads),
+            "groups": outputs(read, topics.groups, json.loads),
+            "windows": outputs(read, topics.windows, long),
         }
         tables = {store: _table(read, topic, *_FORMS[store]) for store, topic in self._changelogs.items()}
-        return Found(outputs, tables, self.offsets())
+        return Found(found, tables, self.offsets())
 
     def offsets(self) -> dict[int, int]:
         """What the group has committed of the input, whatever transaction is still open.
@@ -96,7 +96,8 @@ class Observer:
         return {place: reader.records[place] for place in ends if place in reader.records}
 
 
-def _outputs(records: Records, topic: str, decode: Callable[[bytes], Any]) -> list[Output]:
+def outputs(records: Records, topic: str, decode: Callable[[bytes], Any]) -> list[Output]:
+    """The records of an output topic."""
     found = []
     for (name, partition), reads in records.items():
         for read in reads if name == topic else ():
@@ -112,23 +113,25 @@ def _table(records: Records, topic: str, key: Callable[[bytes], str], value: Cal
     return {key(raw): value(data) for raw, data in last.items() if data is not None}
 
 
-def _long(data: bytes) -> int:
+def long(data: bytes) -> int:
+    """Eight bytes as a number."""
     (number,) = struct.unpack(">q", data)
     return int(number)
 
 
 def _windowed_key(raw: bytes) -> str:
     """The key, then the window's start in eight bytes and a number in four, as Kafka Streams writes it."""
-    return f"{raw[:-12].decode()}@{_long(raw[-12:-4])}"
+    return f"{raw[:-12].decode()}@{long(raw[-12:-4])}"
 
 
 _TIMESTAMP = 8
 _FORMS: Mapping[str, tuple[Callable[[bytes], str], Callable[[bytes], Any]]] = {
     "sums": (bytes.decode, lambda data: json.loads(data[_TIMESTAMP:])),
     "groups": (bytes.decode, lambda data: json.loads(data[_TIMESTAMP:])),
-    "windows": (_windowed_key, lambda data: _long(data[_TIMESTAMP:])),
+    "windows": (_windowed_key, lambda data: long(data[_TIMESTAMP:])),
+    "ledger": (bytes.decode, long),
 }
-"""How the rows of each changelog are read: key and value. Values begin with their time."""
+"""How the rows of each changelog are read: key and value. Values of tables begin with their time."""
 
 
 def _letter(read: Read) -> Letter:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from chaos.payments import Payment
+from chaos.payments import BANK, Payment
 
 
 class Seen(NamedTuple):
@@ -63,6 +63,15 @@ def groups(payments: Iterable[Payment]) -> dict[str, dict[int, Payment]]:
     for p in payments:
         found[p.group][p.number] = p
     return found
+
+
+def ledger(payments: Iterable[Payment]) -> dict[str, int]:
+    """What was given to each group, twice, and what the bank has paid, once; in whichever order."""
+    found: dict[str, int] = defaultdict(int)
+    for p in payments:
+        found[p.group] += 2 * p.amount
+        found[BANK] -= p.amount
+    return dict(found)
 
 
 def table(sequences: Mapping[str, list[Seen]]) -> dict[str, Any]:

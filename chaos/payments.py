@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 WINDOW_MS = 2_000
-STORES = ("sums", "groups", "windows")
+STORES = ("sums", "groups", "windows", "ledger")
+BANK = "bank"
+"""The key of the ledger that every payment is taken from."""
 
 
 class Payment(NamedTuple):

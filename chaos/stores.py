@@ -37,7 +37,7 @@ class Files:
         specs = topology.build(Topics(self._application_id)).stores
         for directory in self.lanes:
             with closing(LaneState(EngineFactory(self._engine, str(directory)).open(read_only=True))) as lane:
-                for store in ("sums", "groups"):
+                for store in ("sums", "groups", "ledger"):
                     found[store].update(lane.store(specs[store]).items())
                 windows = lane.store(specs["windows"]).fetch_all(0, FAR_FUTURE)
                 found["windows"].update({f"{windowed.key}@{windowed.start}": count for windowed, count in windows})

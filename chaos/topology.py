@@ -7,17 +7,34 @@ turned off, if the campaign asks for it.
 from __future__ import annotations
 
 import os
+from operator import add
 from typing import Any
 
 from chaos import guards
-from chaos.payments import WINDOW_MS, Topics
-from penstock import App, Store, StreamsBuilder, Topology, dead_letter, log_and_continue, log_and_fail, tumbling
+from chaos.payments import BANK, WINDOW_MS, Topics
+from penstock import (
+    App,
+    Processor,
+    Record,
+    Store,
+    StreamsBuilder,
+    Topology,
+    dead_letter,
+    log_and_continue,
+    log_and_fail,
+    shared_store,
+    tumbling,
+)
 from penstock.handlers import ErrorHandler
 
 
 def build(topics: Topics) -> Topology:
-    """A stateless way, a table per key, a table per group behind an exchange, and a windowed table; every update is sent."""
+    """A stateless way, a table per key, a table per group behind an exchange, and a windowed table; every update is sent.
+
+    And a ledger that is written from all lanes: what a group is given twice, once by an atomic section, the bank pays once.
+    """
     builder = StreamsBuilder()
+    builder.add_state_store(shared_store("ledger", value=int, merge=add))
     payments = builder.stream(topics.input, key=str, value=dict).map_values(checked)
     payments.to(topics.echo, value=dict)
     by_key = payments.group_by_key()
@@ -28,7 +45,27 @@ def build(topics: Topics) -> Topology:
     groups.to_stream().to(topics.groups, value=dict)
     windows = by_key.windowed_by(tumbling(WINDOW_MS, grace="1h")).count(store=Store("windows", caching=False))
     windows.to_stream().map(named_window).to(topics.windows, key=str, value=int)
+    payments.process(Give, stores=["ledger"])
+    payments.process_atomically(Book, stores=["ledger"])
     return builder.build()
+
+
+class Give(Processor[str, dict[str, Any], str, Any]):
+    """Gives a payment to its group, wherever that lives."""
+
+    def process(self, record: Record[str, dict[str, Any]]) -> None:
+        """Give."""
+        self.context.store("ledger").merge(group_of(record.key, record.value), record.value["amount"])
+
+
+class Book(Processor[str, dict[str, Any], str, Any]):
+    """Takes a payment from the bank and gives it to its group, as one act."""
+
+    def process(self, record: Record[str, dict[str, Any]]) -> None:
+        """Book."""
+        ledger, amount = self.context.store("ledger"), record.value["amount"]
+        ledger.merge(BANK, -amount)
+        ledger.merge(group_of(record.key, record.value), amount)
 
 
 def checked(payment: dict[str, Any] | None) -> dict[str, Any]:

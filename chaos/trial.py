@@ -17,11 +17,11 @@ from chaos.checker import Found, Violation
 from chaos.load import Load, Poison
 from chaos.observing import Observer
 from chaos.payments import Payment, Topics
-from chaos.reader import Reader
+from chaos.reader import Place, Reader
 from chaos.stores import Files
 from harness import topics as kafka
 from harness.broker import Broker
-from harness.processes import HarnessError
+from harness.processes import HarnessError, wait_until
 from harness.toxiproxy import Proxy
 
 PARTITIONS = 3
@@ -61,15 +61,21 @@ class Conditions:
 class Trial:
     """A context manager: on exit, everything it started has ended."""
 
+    topology = "chaos.topology"
+    """The module that has the application."""
+    rate = 200
+    """Payments a second."""
+
     def __init__(self, world: World, name: str, conditions: Conditions, guard_off: str = "") -> None:
         self.world = world
         self.name = name
         self.conditions = conditions
         self.guard_off = guard_off
-        self.topics = Topics(f"chaos-{name}-without-{guard_off}" if guard_off else f"chaos-{name}")
+        self.topics = self._topics(f"chaos-{name}-without-{guard_off}" if guard_off else f"chaos-{name}")
         self.directory = world.directory / self.topics.application_id
-        self.observer = Observer(world.broker.bootstrap_servers, self.topics)
-        self.load = Load(world.broker.bootstrap_servers, self.topics.input, PARTITIONS, world.seed, poison=conditions.poison)
+        self.observer = self._observer()
+        servers, poison = world.broker.bootstrap_servers, conditions.poison
+        self.load = Load(servers, self.topics.input, PARTITIONS, world.seed, rate=self.rate, poison=poison)
         places = [(topic, partition) for topic in self.topics.outputs for partition in range(PARTITIONS)]
         self.reader = Reader(world.broker.bootstrap_servers, places, self.topics.echo)
         self._stack = ExitStack()
@@ -87,6 +93,7 @@ class Trial:
         directory = self.directory / name
         environment = {
             "CHAOS_APPLICATION_ID": self.topics.application_id,
+            "CHAOS_TOPOLOGY": self.topology,
             "CHAOS_ON_ERROR": self.conditions.on_error,
             guards.VARIABLE: self.guard_off,
             "PENSTOCK_BOOTSTRAP_SERVERS": self.world.broker.proxied_bootstrap_servers,
@@ -97,6 +104,12 @@ class Trial:
         instance = Application(directory, {**environment, **self.conditions.settings, **settings})
         self._stack.callback(instance.close)
         return instance
+
+    def _topics(self, application_id: str) -> Topics:
+        return Topics(application_id)
+
+    def _observer(self) -> Observer:
+        return Observer(self.world.broker.bootstrap_servers, self.topics)
 
     @property
     def files(self) -> Files:
@@ -246,8 +259,11 @@ class Trial:
         self.load.pause()
         ends = self.observer.input_ends()
         self.tend("rest", lambda: self.observer.offsets() == ends, REST_S)
-        output_ends = self.observer.output_ends()
-        self.tend("the reader has read everything", lambda: self.reader.has_reached(output_ends), REST_S)
+        self.tend_reader(self.observer.output_ends())
+
+    def tend_reader(self, ends: Mapping[Place, int]) -> None:
+        """Wait until the reader has read everything before these offsets."""
+        wait_until("the reader has read everything", lambda: self.reader.has_reached(ends), REST_S)
 
     def restart_warm(self) -> None:
         """With all files in place and nothing new to read, a start changes nothing."""
@@ -256,15 +272,14 @@ class Trial:
         after = self.observer.found()
         if self.observer.records() != records or after.tables != before.tables:
             self.violate("doubled", "warm restart", "something was written though there was nothing new to read")
-        self.violations += _named("after a warm restart", self.check_files(after))
+        self.violations += named("after a warm restart", self.check_files(after))
 
     def restart_cold(self) -> None:
         """Without any files, and a little more to read, results go on as if nothing had been."""
         self.files.delete()
         self.load.send(200)
         self._run_bounded("cold restart")
-        ends = self.observer.output_ends()
-        self.tend("the reader has read everything", lambda: self.reader.has_reached(ends), REST_S)
+        self.tend_reader(self.observer.output_ends())
         self.check_all(" after a cold restart")
 
     def _run_bounded(self, what: str) -> None:
@@ -279,7 +294,7 @@ class Trial:
     def check_all(self, when: str) -> None:
         """Everything that must hold while nothing is under way."""
         found = self.observer.found()
-        self.violations += _named(
+        self.violations += named(
             when,
             [
                 *checker.check(self.sent(), found),
@@ -309,5 +324,6 @@ class Trial:
         return self.load.poisonous if self.conditions.on_error == "dead_letter" else []
 
 
-def _named(when: str, found: Iterator[Violation] | list[Violation]) -> list[Violation]:
+def named(when: str, found: Iterator[Violation] | list[Violation]) -> list[Violation]:
+    """Violations that say when they were found."""
     return [Violation(violation.kind, f"{violation.where}{when}", violation.detail) for violation in found]

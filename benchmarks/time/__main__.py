@@ -80,9 +80,10 @@ def _limit(rate: float, most: float, cpu_us: Mapping[str, float]) -> str:
     """What keeps the rate down: the number of calls at once, or the part of the machine that is busiest."""
     if rate > 0.8 * most:
         return "the number of calls at once"
-    part = max(cpu_us, key=cpu_us.__getitem__)
+    part, cores = max(cpu_us, key=cpu_us.__getitem__), os.cpu_count() or 1
     busy = sum(cpu_us.values()) * rate / 1e6
-    return f"CPU: {busy:.1f} of {os.cpu_count()} cores are busy, most of all with the {part} ({cpu_us[part]:.0f} µs a record)"
+    what = "CPU" if busy > 0.75 * cores else "waiting, or other work on this machine"
+    return f"{what}: it has {busy:.1f} of {cores} cores, most of all for the {part} ({cpu_us[part]:.0f} µs a record)"
 
 
 def _lines(report: Mapping[str, Any]) -> Iterator[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from chaos.rows import files, inputs, instances, kills, outside
+from chaos.rows import files, inputs, instances, kills, outside, timing
 from chaos.rows.row import Row
 
-ROWS: tuple[Row, ...] = (*kills.ROWS, *instances.ROWS, *files.ROWS, *inputs.ROWS, *outside.ROWS)
+ROWS: tuple[Row, ...] = (*kills.ROWS, *instances.ROWS, *files.ROWS, *inputs.ROWS, *outside.ROWS, *timing.ROWS)
 
 GUARDED_BY = {
     "roll_back": "task-retried",
@@ -16,6 +16,9 @@ GUARDED_BY = {
     "one_action": "task-retried",
     "digests": "stores-changed",
     "offsets_in_the_transaction": "barrier.before_commit",
+    "fired_timers_are_gone": "waiting",
+    "schedules_remember": "waiting",
+    "answers_in_order": "waiting",
 }
 
 QUICK_GUARDS = ("roll_back",)

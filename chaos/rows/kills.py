@@ -28,6 +28,7 @@ PER_EPOCH = (
     "barrier.after_commit",
 )
 PER_LANE = ("lane.before_write", "lane.after_write")
+PER_SECTION = ("serial.before_write", "serial.between_lanes")
 AT_THE_START = ("kafka.before_init", "kafka.after_init", "restore.before_mark")
 RANDOM_KILLS = 60
 
@@ -87,8 +88,8 @@ def while_restoring(trial: Trial) -> None:
 def one_after_the_other(trial: Trial) -> None:
     """Every point once, in one go; one record in a hundred is bad, and a dead letter."""
     chooser = random.Random(trial.world.seed)
-    for point in (*PER_EPOCH, *PER_LANE):
-        hit = chooser.randrange(3, 9) if point in PER_EPOCH else chooser.randrange(5, 24)
+    for point in (*PER_EPOCH, *PER_LANE, *PER_SECTION):
+        hit = chooser.randrange(5, 24) if point in PER_LANE else chooser.randrange(3, 9)
         trial.kill_at(f"{point}:{hit}:kill", PENSTOCK_SMALL_EPOCH_RECORDS=chooser.choice(SIZES))
     trial.kill_at("restore.before_roll_back:1:kill")
     for point in AT_THE_START:
@@ -153,6 +154,7 @@ def _rows(points: tuple[str, ...], run: Callable[[str, Trial], None]) -> list[Ro
 ROWS = (
     *_rows(PER_EPOCH, in_every_epoch),
     *_rows(PER_LANE, in_every_lane),
+    *_rows(PER_SECTION, in_every_epoch),
     *_rows(AT_THE_START, at_the_start),
     Row("lane.before_roll_back", in_a_retried_task),
     Row("restore.before_roll_back", while_rolling_back),

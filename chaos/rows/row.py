@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from chaos.trial import Conditions, Trial
 
@@ -17,10 +18,12 @@ FULL, QUICK = "full", "quick"
 class Row:
     """A name, what is done to the application, and the campaigns that do it.
 
-    Most rows end with `trial.finish()`, which checks everything; those whose application must refuse to go on do not.
+    `run` is given a trial of the row's own type. Most rows end with `trial.finish()`, which checks everything; those whose
+    application must refuse to go on do not.
     """
 
     name: str
-    run: Callable[[Trial], None]
+    run: Callable[[Any], None]
     conditions: Conditions = NORMAL
     campaigns: tuple[str, ...] = (FULL,)
+    trial: type[Trial] = Trial

@@ -151,7 +151,8 @@ class _Running:
         if tracker is None:
             return epoch
         told = tuple(tracker.watermarks.get(origin, NO_TIMESTAMP) for origin in self._origins)
-        return replace(epoch, watermark=tracker.advance(at=self._now), watermarks=told)
+        before = tracker.reached
+        return replace(epoch, watermark=tracker.advance(at=self._now), watermarks=told, watermark_before=before)
 
     def _restart(self) -> None:
         others = [lanes for lanes in LANES if lanes != self._program.lanes]

@@ -182,6 +182,10 @@ class SparkHost:
         new = [NewTopic(name, count, 1) for name, count in run.partitions.items() if name not in own]
         for created in self._admin.create_topics(new).values():
             created.result(TIMEOUT_S)
+        names = {topic.topic for topic in new}
+        wait_until(
+            "topics are known", lambda: names <= self._admin.list_topics(timeout=TIMEOUT_S).topics.keys(), TIMEOUT_S, EVERY_S
+        )
 
     def _produce(self, run: _Run, records: Sequence[Fed]) -> None:
         failures: list[str] = []

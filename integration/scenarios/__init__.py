@@ -1,7 +1,7 @@
 """All scenarios, by subject."""
 
 from integration.scenario import Scenario
-from integration.scenarios import aggregations, asynchronous, joins, processors, routing, tables, watermarks, windows
+from integration.scenarios import aggregations, asynchronous, joins, processors, routing, shared, tables, watermarks, windows
 
 SCENARIOS: tuple[Scenario, ...] = (
     *aggregations.SCENARIOS,
@@ -12,6 +12,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *processors.SCENARIOS,
     *routing.SCENARIOS,
     *asynchronous.SCENARIOS,
+    *shared.SCENARIOS,
 )
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

@@ -26,15 +26,13 @@ from penstock import (
     Timer,
     TimeWindowed,
     Topology,
+    Windowed,
     bounded_disorder,
     hopping,
     session,
     tumbling,
     until_window_closes,
 )
-
-KEPT = "2h"
-"""Longer than the input, closing records included."""
 
 DISORDER_MS = 1000
 
@@ -47,14 +45,14 @@ def _windows(setup: Setup) -> Topology:
     """Every update, the last one of windows that closed, and those that are only sent when they close."""
     builder = StreamsBuilder()
     grouped = _read(builder, setup).group_by_key()
-    counts = grouped.windowed_by(tumbling("2s", grace="500ms")).count(store=setup.store("tumbling", retention=KEPT))
+    counts = grouped.windowed_by(tumbling("2s", grace="500ms")).count(store=setup.store("tumbling"))
     counts.to_stream().to(setup.topic("tumbling"), key=TimeWindowed(String(), 2000), value=int)
     final = counts.suppress(until_window_closes()).to_stream()
     final.to(setup.topic("final"), key=TimeWindowed(String(), 2000), value=int)
     (
         grouped.windowed_by(hopping("3s", "1s", grace="0s"))
         .emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
-        .aggregate(list, _in_order, store=setup.store("hopping", value=list, retention=KEPT))
+        .aggregate(list, _in_order, store=setup.store("hopping", value=list))
         .to_stream()
         .to(setup.topic("hopping"), key=TimeWindowed(String(), 3000), value=list)
     )
@@ -70,13 +68,13 @@ def _sessions(setup: Setup) -> Topology:
     builder = StreamsBuilder()
     windowed = _read(builder, setup).group_by_key().windowed_by(session("400ms", grace="500ms"))
     lists = windowed.aggregate(
-        list, _sorted, merger=lambda _, one, other: sorted(one + other), store=setup.store("lists", value=list, retention=KEPT)
+        list, _sorted, merger=lambda _, one, other: sorted(one + other), store=setup.store("lists", value=list)
     )
     lists.to_stream().to(setup.topic("lists"), key=SessionWindowed(String()), value=list)
     lists.suppress(until_window_closes()).to_stream().to(setup.topic("final"), key=SessionWindowed(String()), value=list)
     (
         windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
-        .count(store=setup.store("counts", retention=KEPT))
+        .count(store=setup.store("counts"))
         .to_stream()
         .to(setup.topic("closed"), key=SessionWindowed(String()), value=int)
     )
@@ -94,7 +92,7 @@ def _behind_an_exchange(setup: Setup) -> Topology:
         _read(builder, setup)
         .group_by(lambda _, value: value.split()[0])
         .windowed_by(tumbling("1s", grace="500ms"))
-        .count(store=setup.store("per-second", retention=KEPT))
+        .count(store=setup.store("per-second"))
         .suppress(until_window_closes())
         .to_stream()
     )
@@ -107,6 +105,24 @@ def _behind_an_exchange(setup: Setup) -> Topology:
         .to(setup.topic("sums"), value=int)
     )
     return builder.build()
+
+
+def _windows_of_windows(setup: Setup) -> Topology:
+    """Final results in longer windows, which close at the same time: beside the first ones, and behind an exchange."""
+    builder = StreamsBuilder()
+    seconds = _read(builder, setup).group_by_key().windowed_by(tumbling("1s", grace="500ms"))
+    closed = seconds.count(store=setup.store("seconds")).suppress(until_window_closes()).to_stream(_key_of, key=str)
+    together = closed.group_by(lambda key, _: key[-1], key=str, value=int)
+    for name, grouped in (("beside", closed.group_by_key(key=str, value=int)), ("together", together)):
+        kept = setup.store(name, value=int, retention="2h")  # a changelog alone cannot tell what a watermark lets go of
+        longer = grouped.windowed_by(tumbling("4s", grace="500ms")).reduce(int.__add__, store=kept)
+        final = longer.suppress(until_window_closes()).to_stream()
+        final.to(setup.topic(name), key=TimeWindowed(String(), 4000), value=int)
+    return builder.build()
+
+
+def _key_of(windowed: Windowed, _: int) -> str:
+    return str(windowed.key)
 
 
 class _Remind(Processor[str, str, str, str]):
@@ -138,11 +154,13 @@ def _clicks(rng: Random, count: int, late: float = 0.1) -> Sequence[Phase]:
 
 OF_WINDOWS = (Output("tumbling"), Output.of_stream("final"), Output.of_stream("hopping"))
 OF_SESSIONS = (Output("lists"), Output.of_stream("final"), Output.of_stream("closed"))
+OF_BOTH = (Output.of_stream("beside"), Output.of_stream("together"))
 OF_SUMS = (Output.of_stream("final"), Output("sums"))
 
 SCENARIOS = (
     Scenario("windows by watermarks", _windows, _clicks, OF_WINDOWS, cuts=RECUT),
     Scenario("sessions by watermarks", _sessions, _clicks, OF_SESSIONS, cuts=RECUT),
+    Scenario("windows of windows by watermarks", _windows_of_windows, _clicks, OF_BOTH, cuts=RECUT),
     Scenario("watermarks through exchanges", _behind_an_exchange, _clicks, OF_SUMS, cuts=RECUT),
     Scenario(
         "windows by watermarks of partitions",

@@ -28,6 +28,7 @@ from penstock.dsl import (
     key_value_store,
     otherwise,
     session_store,
+    shared_store,
     timestamped_key_value_store,
     timestamped_window_store,
     versioned_store,
@@ -93,7 +94,7 @@ from penstock.serdes import (
     UUIDs,
     Void,
 )
-from penstock.state import StoreSpec
+from penstock.state import SharedKeyValueStore, StoreSpec
 from penstock.timing import (
     Duration,
     Suppressed,
@@ -158,6 +159,7 @@ __all__ = [
     "Serde",
     "SerializationError",
     "SessionWindowed",
+    "SharedKeyValueStore",
     "SideOutput",
     "SourceRecord",
     "StateError",
@@ -194,6 +196,7 @@ __all__ = [
     "retry",
     "session",
     "session_store",
+    "shared_store",
     "sliding",
     "timestamped_key_value_store",
     "timestamped_window_store",

@@ -219,6 +219,9 @@ class Operator(ABC):
     runs_user_objects: ClassVar[bool] = False
     """Whether a processor of the user's runs here, which may ask for the time at any record and schedule punctuators."""
 
+    runs_serially: ClassVar[bool] = False
+    """Whether it works on the stores of all lanes at once, and so alone, in a stage of its own."""
+
     @property
     def follows_stream_time(self) -> bool:
         """Whether lateness is judged here, or something waits for stream time: records then bring it along from their source."""

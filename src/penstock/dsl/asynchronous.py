@@ -7,21 +7,19 @@ what is below sees them as if they had been there at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from penstock.calls import Call, CircuitBreaker, ResultCache, is_async
-from penstock.dsl.draft import DraftNode
 from penstock.dsl.place import Place
-from penstock.dsl.repartitions import write_exchange
-from penstock.dsl.side_outputs import Sender
+from penstock.dsl.repartitions import exchanged
+from penstock.dsl.side_outputs import ExchangedSender, Sender
 from penstock.errors import TopologyError
 from penstock.handlers import waits_ms
 from penstock.processor import Operator
 from penstock.serdes import Serde
 from penstock.timing import Duration, duration_ms
-from penstock.topology import Line, Topology
+from penstock.topology import Line
 from penstock.topology.functions import checked
 
 DEFAULT_TIMEOUT = timedelta(seconds=30)
@@ -91,29 +89,6 @@ def asked(
 ) -> tuple[Place, Sender]:
     """Where the answers are, and the node that may also send something aside."""
     if call.ordered and here.rekeyed:  # or calls of one key would be made in several places
-        here = _exchanged(here, f"{name}-requests", here.key, here.value, line)
+        here = exchanged(here, f"{name}-requests", here.key, here.value, line)
     asking = here.below(name, operator, line)
-    return _exchanged(asking, f"{name}-answers", key, value, line), _AsyncSender(asking)
-
-
-@dataclass(frozen=True, slots=True)
-class _AsyncSender(Sender):
-    """What it sends aside comes late, too, and is brought into order by an exchange of its own."""
-
-    def side_output(self, output: str, key: Serde[Any] | None, value: Serde[Any] | None, line: Line) -> Place:
-        """See `Sender`."""
-        aside = Sender.side_output(self, output, key, value, line)
-        return _exchanged(aside, f"{aside.name}-answers", key, value, line)
-
-
-def _exchanged(here: Place, topic: str, key: Serde[Any] | None, value: Serde[Any] | None, line: Line) -> Place:
-    """The place behind an exchange; unlike a repartition, it lets records without a key pass."""
-    key = key if key is not None else here.draft.default_key
-    value = value if value is not None else here.draft.default_value
-    sink, source = f"{topic}-sink", f"{topic}-source"
-
-    def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        write_exchange(topology, parents, topic, sink, source, key, value, line)
-
-    node = here.draft.add(DraftNode(source, line, write), here.node)
-    return here.moved(source, node, rekeyed=False, key=key, value=value, sources=frozenset({source}))
+    return exchanged(asking, f"{name}-answers", key, value, line), ExchangedSender(asking, "answers")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.dsl.draft import Draft, DraftNode
+from penstock.dsl.place import Place
 from penstock.operators.stateless import Filter, PassThrough
 from penstock.serdes import Serde
 from penstock.topology import Exchange, Line, ProcessorNode, SinkNode, SourceNode, Topology
@@ -88,6 +89,19 @@ def write_exchange(
     topology.add_exchange(topology.exchanges.get(topic) or Exchange(topic))
     topology.add_node(SinkNode(sink, parents, topic, key, value, line, partitioner, internal=True))
     topology.add_node(SourceNode(source, (topic,), None, key, value, line, internal=True))
+
+
+def exchanged(here: Place, topic: str, key: Serde[Any] | None, value: Serde[Any] | None, line: Line) -> Place:
+    """The place behind an exchange; unlike a repartition, it lets records without a key pass."""
+    key = key if key is not None else here.draft.default_key
+    value = value if value is not None else here.draft.default_value
+    sink, source = f"{topic}-sink", f"{topic}-source"
+
+    def write(topology: Topology, parents: tuple[str, ...]) -> None:
+        write_exchange(topology, parents, topic, sink, source, key, value, line)
+
+    node = here.draft.add(DraftNode(source, line, write), here.node)
+    return here.moved(source, node, rekeyed=False, key=key, value=value, sources=frozenset({source}))
 
 
 def _has_key(key: Any, value: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.place import Place
+from penstock.dsl.repartitions import exchanged
 from penstock.errors import TopologyError
 from penstock.operators.stateless import PassThrough
 from penstock.serdes import Serde
@@ -31,3 +32,15 @@ class Sender:
 
         node = here.draft.add(DraftNode(name, line, write), here.node)
         return here.moved(name, node, key=key, value=value)
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangedSender(Sender):
+    """A node whose results come through an exchange: so does what it sends aside, through one of its own."""
+
+    results: str
+
+    def side_output(self, output: str, key: Serde[Any] | None, value: Serde[Any] | None, line: Line) -> Place:
+        """See `Sender`."""
+        aside = Sender.side_output(self, output, key, value, line)
+        return exchanged(aside, f"{aside.name}-{self.results}", key, value, line)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import TopologyError
 from penstock.serdes import Serde, serde_of
-from penstock.state import StoreKind, StoreSpec
+from penstock.state import Sharing, StoreKind, StoreSpec
 from penstock.timing import Duration, SessionWindows, SlidingWindows, Windows, duration_ms
 from penstock.topology import user_line
+from penstock.topology.functions import checked
 
 if TYPE_CHECKING:
     from penstock.dsl.draft import Draft
@@ -22,7 +23,7 @@ class Store:
 
     With a name the table can be queried. `retention` is for windowed tables, `history` makes the table versioned and
     says how far back it can be read, `ttl` lets entries expire. `logging` is False, or a dict of topic settings for the
-    changelog.
+    changelog. `shared` lets processors that name the table's store read any key of it, also on another lane.
 
     Example:
         >>> Store("stats", value=dict, retention="1d").name
@@ -38,6 +39,7 @@ class Store:
     caching: bool = True
     logging: bool | Mapping[str, str] = True
     segment_interval: Duration | None = None
+    shared: bool = False
 
 
 @dataclass(slots=True)
@@ -74,9 +76,11 @@ class Materialized:
         """The specification of a key-value table's store."""
         options = self.options
         self._refuse("a table without windows", retention=options.retention)
+        shared = options.shared or None
         if options.history is not None:
-            self._refuse("a versioned table", ttl=options.ttl)
+            self._refuse("a versioned table", ttl=options.ttl, shared=shared)
         else:
+            self._refuse("a shared table", ttl=options.ttl and shared)
             self._refuse("a table without history=", segment_interval=options.segment_interval)
         if options.history is not None:
             segment = options.segment_interval
@@ -87,7 +91,9 @@ class Materialized:
                 **self._common(draft),
             )
         ttl_ms = None if options.ttl is None else duration_ms(options.ttl)
-        return StoreSpec(kind=StoreKind.TIMESTAMPED, cached=options.caching, ttl_ms=ttl_ms, **self._common(draft))
+        sharing = Sharing() if options.shared else None
+        common = self._common(draft)
+        return StoreSpec(kind=StoreKind.TIMESTAMPED, cached=options.caching, ttl_ms=ttl_ms, sharing=sharing, **common)
 
     def window_spec(self, draft: Draft, windows: Windows | SlidingWindows, on_close: bool) -> StoreSpec:
         """The specification of a windowed table's store."""
@@ -115,7 +121,8 @@ class Materialized:
 
     def _refuse_all(self, what: str) -> None:
         options = self.options
-        self._refuse(what, ttl=options.ttl, history=options.history, segment_interval=options.segment_interval)
+        shared = options.shared or None
+        self._refuse(what, ttl=options.ttl, history=options.history, segment_interval=options.segment_interval, shared=shared)
 
     def _refuse(self, what: str, **options: Any) -> None:
         for option, given in options.items():
@@ -165,6 +172,45 @@ def key_value_store(
     """
     ttl_ms = None if ttl is None else duration_ms(ttl)
     return _spec(StoreKind.KEY_VALUE, name, key, value, logging, ttl_ms=ttl_ms)
+
+
+def shared_store(
+    name: str,
+    *,
+    key: Any = str,
+    value: Any = dict,
+    merge: Callable[[Any, Any], Any] | None = None,
+    operations: Iterable[Callable[[Any, Any], Any]] = (),
+    argument: Any = None,
+    logging: bool | Mapping[str, str] = True,
+) -> StoreSpec:
+    """A store of keys and values of which processors read and write any key, also on another lane.
+
+    `merge(current, value)` is what `store.merge(key, value)` sets a key to. `operations` are functions `(current, argument)` that
+    `store.compute(key, operation, argument)` may call where the key lives; they give the new value, or None to delete the key.
+    `argument` is the type of their arguments (default: that of values). See `docs/global-state.md`.
+
+    Example:
+        >>> from operator import add
+        >>> from penstock import Processor, StreamsBuilder
+        >>> from penstock.testing import TopologyTestDriver
+        >>> class CountReferrer(Processor):
+        ...     def process(self, record):
+        ...         self.context.store("points").merge(record.value, 1)
+        >>> builder = StreamsBuilder()
+        >>> _ = builder.add_state_store(shared_store("points", value=int, merge=add))
+        >>> _ = builder.stream("signups", value=str).process(CountReferrer, stores=["points"])
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.input("signups").pipe("ann", key="bob")
+        ...     driver.store("points")["ann"]
+        1
+    """
+    line = user_line()
+    if merge is not None:
+        checked(merge, "current, value", "shared_store's merge=", line)
+    known = tuple(checked(operation, "current, argument", "shared_store's operations=", line) for operation in operations)
+    sharing = Sharing(merge, known, None if argument is None else serde_of(argument))
+    return _spec(StoreKind.KEY_VALUE, name, key, value, logging, sharing=sharing)
 
 
 def timestamped_key_value_store(

@@ -11,8 +11,8 @@ from penstock.dsl import stream_joins
 from penstock.dsl.asynchronous import DEFAULT_TIMEOUT, asked, call_of
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.place import Place, given_serde
-from penstock.dsl.repartitions import repartition
-from penstock.dsl.side_outputs import Sender
+from penstock.dsl.repartitions import exchanged, repartition
+from penstock.dsl.side_outputs import ExchangedSender, Sender
 from penstock.dsl.stores import Store, materialized
 from penstock.dsl.table_drafts import SourceDraft, source_table_write
 from penstock.errors import TopologyError
@@ -20,6 +20,7 @@ from penstock.operators.asynchronous import MapAsync, MapValuesAsync, ProcessAsy
 from penstock.operators.lateness import OnlyLate
 from penstock.operators.printing import Print
 from penstock.operators.processing import Processing, Supplier, sets_timers
+from penstock.operators.shared import AtomicProcessing
 from penstock.operators.stateless import Branch, Filter, FlatMap, FlatMapValues, Map, MapValues, PassThrough, Peek, SelectKey
 from penstock.operators.timers import timers_spec
 from penstock.serdes import Serde
@@ -489,6 +490,7 @@ class KStream(Generic[K, V]):
     ) -> KStream[Any, Any]:
         """Run a `Processor`, with the stores it names; it may change keys, values, timestamps and headers.
 
+        A shared store may be used by any number of processors, each where its records are: see `shared_store`.
         If its class overrides `on_timer` it has timers too, kept in the store `<name>-timers`.
         """
         line = user_line()
@@ -507,6 +509,53 @@ class KStream(Generic[K, V]):
         operator, own_store = self._processing(checked(supplier, "", "process_values", line), name, fixed_key=True)
         place = self._place.below(name, operator, line, stores=tuple(stores), own_store=own_store, value=given_serde(value))
         return KStream(place, Sender(place))
+
+    def process_atomically(
+        self, supplier: Supplier, *, stores: Iterable[str], key: Any = None, value: Any = None, name: str | None = None
+    ) -> KStream[Any, Any]:
+        """Run a `Processor` that reads and writes any keys of shared stores as one act: for each record all of it, or nothing.
+
+        It runs at the end of an epoch, alone over all lanes, for one record after the other in a fixed order.
+        `context.store(name)` gives every key as it is now. What it forwards or sends aside goes on when its `process` has
+        returned; if that fails, and an error handler says to go on, nothing has happened. It has no timers and no punctuators.
+        `key=` and `value=` are the types of what it forwards (default: keys as on this stream). It is serial, so for what is
+        rare: see `docs/global-state.md`.
+
+        Example:
+            >>> from penstock import Processor, StreamsBuilder, shared_store
+            >>> from penstock.testing import TopologyTestDriver
+            >>> class Transfer(Processor):
+            ...     def process(self, record):
+            ...         balances, transfer = self.context.store("balances"), record.value
+            ...         left = (balances.get(transfer["from"]) or 0) - transfer["amount"]
+            ...         if left < 0:
+            ...             self.context.side_output("rejected", record)
+            ...             return
+            ...         balances[transfer["from"]] = left
+            ...         balances[transfer["to"]] = (balances.get(transfer["to"]) or 0) + transfer["amount"]
+            >>> builder = StreamsBuilder()
+            >>> _ = builder.add_state_store(shared_store("balances", value=int))
+            >>> done = builder.stream("transfers").process_atomically(Transfer, stores=["balances"])
+            >>> done.side_output("rejected").to("rejected")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.store("balances")["ann"] = 10
+            ...     driver.input("transfers").pipe({"from": "ann", "to": "bob", "amount": 7})
+            ...     driver.input("transfers").pipe({"from": "ann", "to": "bob", "amount": 7})
+            ...     driver.store("balances")["bob"], len(driver.output("rejected").values())
+            (7, 1)
+        """
+        line = user_line()
+        name = self._place.draft.name("KSTREAM-PROCESSATOMICALLY-") if name is None else name
+        checked(supplier, "", "process_atomically", line)
+        if sets_timers(supplier):
+            raise TopologyError(
+                f"{name} overrides on_timer and is an atomic section, which runs for records only ({line}); "
+                f"keep time in a process(...) before it, and send a record into the section when the time has come"
+            )
+        here, serdes = self._place, (given_serde(key) or self._place.key, given_serde(value))
+        entry = exchanged(here, f"{name}-section", here.key, here.value, line)
+        section = entry.below(name, AtomicProcessing(supplier, str(line)), line, stores=tuple(stores))
+        return KStream(exchanged(section, f"{name}-results", *serdes, line), ExchangedSender(section, "results"))
 
     # ---- other systems --------------------------------------------------------------------------------------------
 
@@ -682,8 +731,8 @@ class KStream(Generic[K, V]):
         line = user_line()
         if self._sender is None:
             raise TopologyError(
-                f"side_output({name!r}) works on the stream that process, process_values or an asynchronous verb returned; "
-                f"{self._place.name} sends nothing aside ({line})"
+                f"side_output({name!r}) works on the stream that process, process_values, process_atomically or an asynchronous "
+                f"verb returned; {self._place.name} sends nothing aside ({line})"
             )
         return KStream(self._sender.side_output(name, given_serde(key) or self._place.key, given_serde(value), line))
 

@@ -40,7 +40,30 @@ def enter(program: Program, epoch: Epoch, table: pa.Table) -> list[pa.Table]:
     if table.num_rows:
         table, control = _attached(program, epoch, table, told)
         others.append(control_row(control, 0))
+        if program.orders_writes:
+            table = _placed(table)
     return [table, *others]
+
+
+def _placed(table: pa.Table) -> pa.Table:
+    """The records with their places in the merged order, found where all of a partition's are together.
+
+    A lane that finds them itself does so from its own part of each partition. That is good enough where only its own keys are
+    changed; but who writes to shared stores must come in the same order on any number of lanes.
+    """
+    places = _highest_by_origin(table.column("origin").to_numpy(), table.column("timestamp").to_numpy())
+    for name, values in (("place", places), ("path", np.zeros(len(places), np.int64))):
+        table = table.set_column(table.schema.get_field_index(name), name, pa.array(values))
+    return table
+
+
+def _highest_by_origin(origins: Any, timestamps: Any) -> Any:
+    """The highest event time of each record's partition up to the record, within the epoch."""
+    places = timestamps.copy()
+    starts = np.flatnonzero(np.diff(origins, prepend=origins[0] - 1))
+    for start, end in zip(starts, [*starts[1:], len(origins)], strict=True):
+        np.maximum.accumulate(places[start:end], out=places[start:end])
+    return places
 
 
 def _attached(program: Program, epoch: Epoch, table: pa.Table, told: Any) -> tuple[pa.Table, Control]:

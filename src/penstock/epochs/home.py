@@ -11,13 +11,14 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from penstock.epochs.program import Program
+from penstock.epochs.program import Epoch, Program
+from penstock.epochs.shards import lane_of, shard_of
 from penstock.errors import FencedError, StateError
-from penstock.state import EngineFactory, EngineKind, LaneState
+from penstock.state import EngineFactory, EngineKind, LaneState, memory_engine
 
 LOCK_TIMEOUT_S = 60
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -120,6 +121,39 @@ def open_globals(program: Program) -> Iterator[LaneState | None]:
     owner = LaneState(EngineFactory(EngineKind.LMDB, str(home.global_directory)).open(read_only=True))
     try:
         yield owner.read_committed(owner.epoch)
+    finally:
+        owner.close()
+
+
+@contextmanager
+def committed_lanes(program: Program, epoch: Epoch) -> Iterator[Callable[[bytes], LaneState]]:
+    """How to find the lane that owns a key, as of the last barrier, to read; each is opened when it is first asked for.
+
+    Its owner may be one epoch ahead by then, in another process: what it has changed is kept, and seen as it was.
+    """
+    home = Home(program.directory, program.application_id)
+    found: dict[int, LaneState] = {}
+    with ExitStack() as opened:
+
+        def owner(key: bytes) -> LaneState:
+            lane = lane_of(shard_of(key, program.shards), program.shards, program.lanes)
+            view = found.get(lane)
+            if view is None:
+                directory = home.lane_directory(lane, program.lanes)
+                view = found[lane] = opened.enter_context(_committed_lane(program, epoch, directory))
+            return view
+
+        yield owner
+
+
+@contextmanager
+def _committed_lane(program: Program, epoch: Epoch, directory: Path) -> Iterator[LaneState]:
+    if epoch.committed < 0:
+        yield LaneState(memory_engine())  # nothing was ever committed, and the lane may have no files yet
+        return
+    owner = LaneState(EngineFactory(program.engine, str(directory)).open(read_only=True))
+    try:
+        yield owner.read_committed(epoch.committed)
     finally:
         owner.close()
 

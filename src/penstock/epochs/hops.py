@@ -5,7 +5,8 @@ Hosted by Spark tasks, one hop per Python call with shuffles in between, or one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,24 @@ import pyarrow as pa
 
 from penstock import faults
 from penstock.epochs.calling import callers_of
-from penstock.epochs.home import open_globals, open_lane
+from penstock.epochs.home import committed_lanes, open_globals, open_lane
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.sending import lanes_of_keys, row_of_notes, rows_of_changes, rows_out, rows_to_exchanges
+from penstock.epochs.sending import (
+    in_order_of_stages,
+    lanes_of_keys,
+    row_of_notes,
+    rows_of_changes,
+    rows_out,
+    rows_to_exchanges,
+)
+from penstock.epochs.serial import AllLanes
 from penstock.epochs.shards import shard_of, shards_of
 from penstock.epochs.wire import OUT, Control, Kind, arrived, control_row, records_of, wire
 from penstock.errors import StateError
 from penstock.lanes.epoch import HEADERS, walk
 from penstock.lanes.failures import Failures
 from penstock.lanes.lane import Lane
-from penstock.state import LaneState, Mark, memory_engine
+from penstock.state import LaneState, Mark, StateOfStores, memory_engine
 
 INPUT = pa.schema(
     [
@@ -51,11 +60,15 @@ def run_stage(program: Program, epoch: Epoch, stage: int, lane: int, table: pa.T
     `is_anew` says that all later stages will run again, too: whatever is there of the epoch is taken back.
     """
     mine, passing = _split(program, stage, table)
+    if program.section_stores:
+        passing = in_order_of_stages(passing)
     if not program.needs_lanes(stage):
         return pa.concat_tables([passing, *_run_free(program, epoch, stage, lane, mine)])
-    with open_globals(program) as globals_, open_lane(program, lane) as state:
+    if program.plan.stages[stage].is_serial:
+        return pa.concat_tables([passing, *_run_serially(program, epoch, stage, lane, mine, is_anew)])
+    with open_globals(program) as globals_, open_lane(program, lane) as state, committed_lanes(program, epoch) as owner:
         bring_to(state, epoch, stage, is_anew)
-        return pa.concat_tables([passing, *_run_on(program, epoch, stage, lane, mine, state, globals_)])
+        return pa.concat_tables([passing, *_run_on(program, epoch, stage, lane, mine, state, globals_, owner)])
 
 
 def bring_to(state: LaneState, epoch: Epoch, stage: int, is_anew: bool = False) -> None:
@@ -91,23 +104,60 @@ def _run_free(program: Program, epoch: Epoch, stage: int, lane: int, records: pa
 
 
 def _run_on(
-    program: Program, epoch: Epoch, stage: int, lane: int, records: pa.Table, state: LaneState, globals_: LaneState | None
+    program: Program,
+    epoch: Epoch,
+    stage: int,
+    lane: int,
+    records: pa.Table,
+    state: LaneState,
+    globals_: LaneState | None,
+    owner: Callable[[bytes], LaneState],
 ) -> list[pa.Table]:
     """A stage on the lane of its keys."""
     before = None if epoch.watermark is None else epoch.watermark_before
-    bound = _bind(program, epoch, stage, lane, state, globals_, before)
+    bound = _bind(program, epoch, stage, lane, state, globals_, before, owner)
     if bound.wall_clock_punctuators:
         bound.advance_wall_clock()
-    bound.fire_timers()
+    if bound.has_timers:
+        faults.point("lane.before_timers")
+        bound.fire_timers()
+        faults.point("lane.after_timers")
     walked = walk(bound, records_of(records), epoch.catalogue(program), epoch.watermark)
-    registers = state.registers.snapshot()
-    # The first epoch of a start says it in any case: what was restored may be known only under another number of lanes.
-    has_moved = registers != state.registers.saved or not state.can_roll_back
     faults.point("lane.before_write")
-    changes = state.commit(epoch.number, stage, program.incarnation, own_mark(program, lane, epoch.mark))
+    written = _written(program, epoch, stage, lane, state)
     faults.point("lane.after_write")
-    tables = _sent(program, bound, walked, stage, lane)
-    tables += rows_of_changes(program, changes, lane, epoch.wall_clock)
+    return [*_sent(program, bound, walked, stage, lane), *written]
+
+
+def _run_serially(program: Program, epoch: Epoch, stage: int, lane: int, records: pa.Table, is_anew: bool) -> list[pa.Table]:
+    """An atomic section: the first lane's task works on the stores of all lanes, while the others' have nothing to do.
+
+    Without records there is nothing to write either, unless no earlier stage has brought the lanes to this epoch.
+    """
+    if lane != 0 or (not records.num_rows and any(program.needs_lanes(earlier) for earlier in range(stage))):
+        return []
+    with open_globals(program) as globals_, ExitStack() as opened:
+        states = [opened.enter_context(open_lane(program, number)) for number in range(program.lanes)]
+        for state in states:
+            bring_to(state, epoch, stage, is_anew)
+        bound = _bind(program, epoch, stage, lane, AllLanes(program, stage, states), globals_, epoch.watermark)
+        walked = walk(bound, records_of(records), epoch.catalogue(program))
+        faults.point("serial.before_write")
+        written: list[pa.Table] = []
+        for number, state in enumerate(states):
+            if state.is_written or state.epoch != epoch.number:
+                written += _written(program, epoch, stage, number, state)
+            if number < program.lanes - 1:
+                faults.point("serial.between_lanes")
+        return [*_sent(program, bound, walked, stage, lane), *written]
+
+
+def _written(program: Program, epoch: Epoch, stage: int, lane: int, state: LaneState) -> list[pa.Table]:
+    """Write what a stage has changed in a lane; its changelog rows, and what the lane remembers besides."""
+    # The first epoch of a start says it in any case: what was restored may be known only under another number of lanes.
+    has_moved = state.registers.snapshot() != state.registers.saved or not state.can_roll_back
+    changes = state.commit(epoch.number, stage, program.incarnation, own_mark(program, lane, epoch.mark))
+    tables = rows_of_changes(program, changes, lane, stage, epoch.wall_clock)
     if has_moved:
         tables.append(row_of_notes(program, state.registers.snapshot(), lane, epoch.number, epoch.wall_clock))
     return tables
@@ -118,9 +168,10 @@ def _bind(
     epoch: Epoch,
     stage: int,
     lane: int,
-    state: LaneState,
+    state: StateOfStores,
     globals_: LaneState | None,
     watermark: int | None,
+    owner: Callable[[bytes], LaneState] | None = None,
 ) -> Lane:
     partitions = epoch.partitions or {}
     own = shards_of(lane, program.shards, program.lanes)
@@ -138,6 +189,7 @@ def _bind(
         watermarked=program.watermarked,
         owns=lambda key: shard_of(key, program.shards) in own,
         callers=lambda: callers_of(program),
+        committed_owner=owner,
     )
 
 

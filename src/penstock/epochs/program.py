@@ -115,6 +115,22 @@ class Program:
         extracts = any(isinstance(node, SourceNode) and node.timestamp is not None for node in sources)
         return extracts or any(strategy.function is not None for strategy in self.watermarks.values())
 
+    @cached_property
+    def orders_writes(self) -> bool:
+        """Whether records of different lanes write the same keys, in an order that has to be known."""
+        return any(spec.takes_writes for spec in self.specs.values())
+
+    @cached_property
+    def serial_exchanges(self) -> frozenset[str]:
+        """The exchanges into atomic sections: all their rows go to one lane."""
+        return frozenset(topic for stage in self.plan.stages if stage.is_serial for topic in stage.reads)
+
+    @cached_property
+    def section_stores(self) -> frozenset[str]:
+        """The stores that atomic sections write."""
+        used = {store for stage in self.plan.stages if stage.is_serial for store in stage.shared}
+        return frozenset(store for store in used if self.specs[store].takes_writes)
+
     def needs_lanes(self, stage: int) -> bool:
         """Whether a stage has to run on the lanes of its keys: it keeps state, or a processor may keep time."""
         names = self.plan.stages[stage].nodes
@@ -155,6 +171,8 @@ class ShardFinder:
 
 def _routing_key(program: Program, store: str) -> Any:
     """The serde of the keys by which records are routed to a store's lanes."""
+    if program.specs[store].takes_writes:
+        return program.specs[store].key
     for stage in program.plan.stages:
         users = [name for name in stage.nodes if store in getattr(program.nodes[name], "stores", ())]
         for source in stage.sources:

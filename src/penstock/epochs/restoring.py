@@ -88,8 +88,10 @@ def _restore(program: Program, lane: int, committed: Committed, read: ReadChange
         for name, spec in program.specs.items():
             if name not in program.global_stores:
                 state.store(spec)
-        if program.has_watermarks:  # which is known only with the registers: until then nothing is too old
-            retention_limit(state.registers).value = NO_TIMESTAMP
+        if program.has_watermarks:  # which are known only with the registers: until then nothing is too old
+            for name in program.logged_stores:
+                if program.specs[name].retention_ms is not None:
+                    retention_limit(state.registers, name).value = NO_TIMESTAMP
         found = _judge(program, lane, state, committed)
         rows = 0
         if found is not Found.UP_TO_DATE:

@@ -69,7 +69,7 @@ def rows_to_exchanges(
     sources = program.exchange_source
     return wire(
         count,
-        lane=lanes_of_keys(program, keys),
+        lane=_lanes_of_rows(program, topics, keys),
         kind=_all(count, Kind.RECORD),
         name=[sources[topic] for topic in topics],
         timestamp=timestamps,
@@ -78,6 +78,12 @@ def rows_to_exchanges(
         headers=headers_array(headers),
         **_places(np.array(causes, np.int64), walked, lane, level, program.attaches_stream_time),
     )
+
+
+def _lanes_of_rows(program: Program, topics: Sequence[str], keys: Sequence[bytes | None]) -> list[int]:
+    """The lane of each row: that of its key, but the first for what goes into an atomic section."""
+    lanes, serial = lanes_of_keys(program, keys), program.serial_exchanges
+    return [0 if topic in serial else lane for topic, lane in zip(topics, lanes, strict=True)] if serial else lanes
 
 
 def lanes_of_keys(program: Program, keys: Sequence[bytes | None]) -> list[int]:
@@ -134,16 +140,22 @@ def _number_in_run(causes: Any) -> Any:
     return np.arange(len(causes)) - np.repeat(starts, np.diff(np.append(starts, len(causes))))
 
 
-def rows_of_changes(program: Program, changes: Sequence[StoreChanges], lane: int, timestamp: int) -> list[pa.Table]:
-    """Changelog rows, each for the partition of its shard."""
+def rows_of_changes(program: Program, changes: Sequence[StoreChanges], lane: int, stage: int, timestamp: int) -> list[pa.Table]:
+    """Changelog rows, each for the partition of its shard.
+
+    A store that atomic sections write is written by two tasks in an epoch: its rows say which stage they are of, so that
+    `in_order_of_stages` can tell which come last.
+    """
     tables = []
     for store, keys, values in changes:
+        has_sections = store in program.section_stores
         code = program.topic_codes[changelog_topic(program.application_id, store)]
         tables.append(
             wire(
                 len(keys),
                 lane=_all(len(keys), lane, np.int32),
                 kind=_all(len(keys), Kind.CHANGELOG),
+                place=_all(len(keys), stage, np.int64) if has_sections else None,
                 name=_all(len(keys), code, np.int16),
                 partition=program.shards_of_rows(store, lane)(keys),
                 timestamp=_all(len(keys), timestamp, np.int64),
@@ -152,6 +164,13 @@ def rows_of_changes(program: Program, changes: Sequence[StoreChanges], lane: int
             )
         )
     return tables
+
+
+def in_order_of_stages(passing: pa.Table) -> pa.Table:
+    """Rows on their way through a lane, changelog rows behind those of earlier stages; all else stays as it is."""
+    places = passing.column("place").fill_null(-1).to_numpy()
+    stages = np.where(passing.column("kind").to_numpy() == Kind.CHANGELOG, places, -1)
+    return passing if (np.diff(stages) >= 0).all() else passing.take(pa.array(np.argsort(stages, kind="stable")))
 
 
 def row_of_notes(program: Program, registers: dict[str, int], lane: int, epoch: int, timestamp: int) -> pa.Table:

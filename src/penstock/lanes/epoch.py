@@ -40,7 +40,8 @@ RECORDS = pa.schema(
 
 `source` is the node that reads them and `origin` the topic partition they began in, both as an index into a `Catalogue`.
 `timestamp` is the event time: whoever read the topic has applied the source's extractor. Records straight from a topic have no
-`place`; those from an exchange bring the place in the merged order of the record that caused them, and `path` tells them apart.
+`place` yet, unless lanes have to agree on it; those from an exchange bring the place in the merged order of the record that
+caused them, and `path` tells them apart.
 `stream_time` is the highest event time their partition had shown before them; null where nobody asks for it, -1 where nobody
 knows: a cache's flush stands for many records.
 """

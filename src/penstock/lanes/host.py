@@ -12,6 +12,7 @@ from penstock.handlers import ErrorHandler, FailureKind
 from penstock.lanes.failures import failure_at, named
 from penstock.lanes.position import AtTimer
 from penstock.lanes.punctuation import NEVER, Schedule
+from penstock.lanes.shared import LaneSharedStore
 from penstock.lanes.timers import LaneTimers
 from penstock.processor import Clock, PunctuationType, TimerKind, TimerQueue, View
 from penstock.records import NO_TIMESTAMP, Headers, Process, RecordMetadata
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 class NodeHost:
     """What one node of a lane may use."""
 
-    __slots__ = ("_lane", "_node", "_schedules", "children", "side_outputs")
+    __slots__ = ("_lane", "_node", "_schedules", "_shared", "children", "shared_writes", "side_outputs")
 
     def __init__(self, lane: Lane, node: Node) -> None:
         self._lane = lane
@@ -33,6 +34,8 @@ class NodeHost:
         self._schedules = 0
         self.children: dict[str, Process] = {}
         self.side_outputs: dict[str, Process] = {}
+        self.shared_writes: dict[str, Process] = {}
+        self._shared: dict[str, LaneSharedStore] = {}
 
     @property
     def node(self) -> str:
@@ -46,6 +49,8 @@ class NodeHost:
     def user_store(self, name: str) -> Any:
         """A store for user code: it must have been connected to the node."""
         node = self._node
+        if isinstance(node, ProcessorNode) and any(name == shared for shared, _ in node.shared):
+            return self._lane.store(name) if node.operator.runs_serially else self._shared_store(name)
         if isinstance(node, ProcessorNode) and name not in node.stores and not self._lane.is_global(name):
             self._lane.spec(name)
             raise TopologyError(
@@ -53,6 +58,13 @@ class NodeHost:
                 f"add it to stores=[...] where the processor is declared"
             )
         return self._lane.store(name)
+
+    def _shared_store(self, name: str) -> LaneSharedStore:
+        found = self._shared.get(name)
+        if found is None:
+            found = LaneSharedStore(self._lane.spec(name), self.node, self._lane, self.shared_writes.get(name))
+            self._shared[name] = found
+        return found
 
     def spec(self, name: str) -> StoreSpec:
         """What a store was declared as."""

@@ -24,7 +24,7 @@ from penstock.lanes.sources import Intake
 from penstock.lanes.timers import LaneTimers
 from penstock.processor import Clock, TableOperator, TimerKind, View
 from penstock.records import NO_TIMESTAMP, Headers, Process, RecordMetadata
-from penstock.state import CachedKeyValueStore, LaneState, Register, StoreSpec, retention_limit
+from penstock.state import CachedKeyValueStore, LaneState, Register, StateOfStores, StoreSpec, retention_limit
 from penstock.timing import MAX_MS
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode
 
@@ -38,15 +38,16 @@ class Lane:
     `partitions` tells a partitioner how many partitions a topic has; `wall_clock` is the host's clock in milliseconds. A lane
     of one stage is also given the topology's other nodes as `tables`, for joins that read what another stage writes.
     `watermark` is the application's as of the last barrier, None if it has none; `watermarked` are the nodes below sources that
-    tell one, for which it is the time. `owns` tells whether a key is this lane's.
-    `callers` gives what makes calls to other systems; it is asked only if a node makes some.
+    tell one, for which it is the time. `owns` tells whether a key is this lane's. `callers` gives what makes calls to other
+    systems; it is asked only if a node makes some. `committed_owner` gives the state, as of the last barrier, of the lane that
+    owns a key; it is asked only for keys that are not this lane's.
     """
 
     def __init__(
         self,
         nodes: Sequence[Node],
         specs: Mapping[str, StoreSpec],
-        state: LaneState,
+        state: StateOfStores,
         wall_clock: Callable[[], int],
         partitions: Callable[[str], int] = lambda topic: 1,
         global_stores: Collection[str] = (),
@@ -57,10 +58,12 @@ class Lane:
         watermarked: Collection[str] = (),
         owns: Callable[[bytes], bool] = lambda key: True,
         callers: Callable[[], Callers] = Callers,
+        committed_owner: Callable[[bytes], LaneState] | None = None,
     ) -> None:
         self.failures = failures or Failures()
         self.watermarked = watermarked
         self.owns = owns
+        self._committed_owner = committed_owner
         self._callers = callers
         self._asking: list[Asking] = []
         self._tables = tables
@@ -73,7 +76,6 @@ class Lane:
         self.cursor.row = BEFORE_RECORDS
         self.causes: list[int] = []  # which of the epoch's records each row to an exchange follows from
         self.attached = Attached(watermark)
-        retention_limit(state.registers).value = MAX_MS if watermark is None else watermark
         self.stream_time_punctuators = Punctuators()
         self.wall_clock_punctuators = Punctuators()
         self.timers = LaneTimers()
@@ -97,8 +99,21 @@ class Lane:
         for name in _stores_in_order(nodes):
             self._state.store(specs[name])
             self._flushes[name] = _nothing_to_flush
+        self._retaining = self._limit_retention(watermark)
         self._expiring = [self.store(name) for name in self._flushes if specs[name].ttl_ms is not None]
         self._bind(nodes, partitions)
+
+    def _limit_retention(self, watermark: int | None) -> list[Register]:
+        """Where windows are kept by watermarks, let that be this one; elsewhere by what stores are given."""
+        followed = {store for name in self.watermarked for store in getattr(self._nodes.get(name), "stores", ())}
+        limits = []
+        for store in self._flushes:
+            if self._specs[store].retention_ms is not None:
+                limit = retention_limit(self._state.registers, store)
+                limit.value = MAX_MS if watermark is None or store not in followed else watermark
+                if store in followed:
+                    limits.append(limit)
+        return limits
 
     def _bind(self, nodes: Sequence[Node], partitions: Callable[[str], int]) -> None:
         """Bind children before parents, so that each node closes over what it forwards to; then start, parents first."""
@@ -118,8 +133,9 @@ class Lane:
             elif isinstance(node, ProcessorNode):
                 host = self._hosts[node.name]
                 host.children = below
-                if node.side_outputs:
+                if node.side_outputs or node.shared:
                     host.side_outputs = {output: below[child] for output, child in node.side_outputs}
+                    host.shared_writes = {store: below.pop(sink) for store, sink in node.shared if sink is not None}
                     aside = {child for _, child in node.side_outputs}
                     forward = fan_out([process for name, process in below.items() if name not in aside])
                 bound[node.name] = self.failures.persistent(self, node).bind(host, forward)
@@ -173,6 +189,11 @@ class Lane:
             return self._specs[name]
         except KeyError:
             raise TopologyError(f"there is no store {name!r}; the topology has {', '.join(self._specs) or 'none'}") from None
+
+    def committed_owner(self, key: bytes) -> LaneState:
+        """The lane that owns a key of another lane's, as of the last barrier."""
+        assert self._committed_owner is not None
+        return self._committed_owner(key)
 
     def is_global(self, name: str) -> bool:
         """Whether every node may use the store without being connected to it."""
@@ -252,18 +273,29 @@ class Lane:
             self.timers.fire(TimerKind.EVENT_TIME, self.stream_time)
             self.position = NOWHERE
 
-    def advance_watermark(self, watermark: int, settle: Callable[[], None] = lambda: None) -> None:
+    def advance_watermark(self, watermark: int, settle: Callable[[], None] | None = None) -> None:
         """Let the application's watermark be this. What waits for it happens node by node, parents before children.
 
-        What a node sends on then is not late for those below: they hear of the watermark after it. `settle` is called
-        in between, for a host that has to bring records there.
+        What a node sends on then is not late for those below: they hear of the watermark after it. Caches hold nothing back
+        meanwhile; `settle` is what the host does for that, if it does more.
         """
+        settle = settle or self.flush
+        self.position = NOWHERE
+        if self._waiting:
+            settle()  # what earlier stages have sent because of it
         for waiting in self._waiting:
             if waiting.due() <= watermark:
                 self.position = NOWHERE
                 waiting.reach(watermark)
                 settle()
-        self.attached.floor = retention_limit(self._state.registers).value = watermark
+        self.attached.floor = watermark
+        for limit in self._retaining:
+            limit.value = watermark
+
+    @property
+    def has_timers(self) -> bool:
+        """Whether a node may set timers."""
+        return bool(self.timers.queues or self.watermark_timers.queues)
 
     def fire_timers(self) -> bool:
         """Fire what is due before the next records: timers of the wall clock, then those of event time.

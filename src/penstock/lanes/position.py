@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from penstock.records import NO_HEADERS, Headers, RecordMetadata
+from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers, RecordMetadata
 
 
 class RawRecord(NamedTuple):
@@ -26,6 +26,9 @@ class Position(Protocol):
     def raw(self) -> RawRecord | None:
         """The record as it came in; None between records."""
 
+    def timestamp(self) -> int:
+        """When the record was, as far as the position knows; -1 between records."""
+
 
 class Indexed(Protocol):
     """An Arrow column, as far as a position needs it."""
@@ -45,6 +48,10 @@ class Nowhere:
         """None."""
         return None
 
+    def timestamp(self) -> int:
+        """No time."""
+        return NO_TIMESTAMP
+
 
 class At:
     """At one record."""
@@ -63,6 +70,10 @@ class At:
         """What came in, where it is still known."""
         return self._raw
 
+    def timestamp(self) -> int:
+        """The time it was sent with."""
+        return NO_TIMESTAMP if self._raw is None else self._raw.timestamp
+
 
 class AtTimer:
     """At a timer, which has a key and a time but came from nowhere."""
@@ -80,6 +91,10 @@ class AtTimer:
     def raw(self) -> RawRecord | None:
         """What stands for it where it fails: its key without a value, at its time."""
         return RawRecord(self._key, None, self._time, NO_HEADERS)
+
+    def timestamp(self) -> int:
+        """When it was due."""
+        return self._time
 
 
 class Rows:
@@ -104,6 +119,11 @@ class Rows:
         """The record of this row as it came in."""
         key, value, timestamp, headers = (column[self.row].as_py() for column in self._columns[2:])
         return RawRecord(key, value, timestamp, headers_of(headers))
+
+    def timestamp(self) -> int:
+        """The event time of this row."""
+        time: int = self._columns[4][self.row].as_py()
+        return time
 
 
 def headers_of(row: list[dict[str, Any]] | None) -> Headers:

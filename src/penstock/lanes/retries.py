@@ -8,10 +8,12 @@ from typing import Any
 
 from penstock.errors import ATTRIBUTED
 from penstock.operators.processing import Processing
+from penstock.operators.shared import ApplyWrites, AtomicProcessing
 from penstock.operators.stateless import Branch, FlatMap, FlatMapValues
 from penstock.operators.tables import TableTransformValues
 from penstock.processor import Operator, Processor, ProcessorContext, Timer, ValueTransformer
 from penstock.records import Record
+from penstock.state import StoreSpec
 
 Persistence = Callable[[Exception, Callable[[], Any], Callable[[], bool]], Any]
 """`again(error, attempt, is_clean)`: what further attempts give, made as long as the last has left nothing behind; or raises."""
@@ -44,8 +46,12 @@ def persistent(operator: Operator, again: Persistence) -> Operator:
     """
     if isinstance(operator, Processing):
         return replace(operator, supplier=lambda: _watched(operator.supplier(), again))
+    if isinstance(operator, AtomicProcessing):
+        return replace(operator, supplier=lambda: _watched(operator.supplier(), again))
     if isinstance(operator, TableTransformValues):
         return replace(operator, supplier=lambda: _watched(operator.supplier(), again))
+    if isinstance(operator, ApplyWrites):
+        return replace(operator, spec=_repeated_sharing(operator.spec, again))
     if isinstance(operator, Branch):
         return replace(operator, branches=tuple((_repeated(predicate, again), child) for predicate, child in operator.branches))
     if isinstance(operator, FlatMap):
@@ -55,6 +61,14 @@ def persistent(operator: Operator, again: Persistence) -> Operator:
     functions = {field.name: getattr(operator, field.name) for field in fields(operator)}  # type: ignore[arg-type]
     repeated = {name: _repeated(function, again) for name, function in functions.items() if callable(function)}
     return replace(operator, **repeated) if repeated else operator  # type: ignore[type-var]
+
+
+def _repeated_sharing(spec: StoreSpec, again: Persistence) -> StoreSpec:
+    sharing = spec.sharing
+    assert sharing is not None
+    merge = None if sharing.merge is None else _repeated(sharing.merge, again)
+    operations = tuple(_repeated(operation, again) for operation in sharing.operations)
+    return replace(spec, sharing=replace(sharing, merge=merge, operations=operations))
 
 
 def _repeated(function: Callable[..., Any], again: Persistence) -> Callable[..., Any]:

@@ -68,7 +68,7 @@ def _still_shown(host: Host, store: str) -> Callable[[Any, Any, Any], bool]:
     Kafka Streams reads old values below the cache at that moment, and a window store's time moves with every write to it.
     """
     spec = host.spec(store)
-    if spec.retention_ms is None:
+    if spec.retention_ms is None or host.has_watermarks:  # no window that is open is past its retention by the watermark
         return lambda key, new, old: True
     retention, kept, by_end = spec.retention_ms, host.store(store), spec.kind is StoreKind.SESSION
     observed = kept.observed_stream_time

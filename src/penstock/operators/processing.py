@@ -34,6 +34,14 @@ def sets_timers(supplier: Supplier) -> bool:
     return issubclass(made, Processor) and made.on_timer is not Processor.on_timer
 
 
+def made_by(supplier: Supplier, host: Host) -> Processor[Any, Any, Any, Any]:
+    """The processor that a supplier makes."""
+    processor = supplier()
+    if not isinstance(processor, Processor):
+        raise TopologyError(f"{host.node}: the supplier made a {type(processor).__name__}; it must make a Processor")
+    return processor
+
+
 @dataclass(frozen=True, slots=True)
 class Processing(Operator):
     """Runs a user's processor; `timers` is the store of its timers, if it has any."""
@@ -50,9 +58,7 @@ class Processing(Operator):
         return True
 
     def bind(self, host: Host, forward: Process) -> Process:
-        processor = self.supplier()
-        if not isinstance(processor, Processor):
-            raise TopologyError(f"{host.node}: the supplier made a {type(processor).__name__}; it must make a Processor")
+        processor = made_by(self.supplier, host)
         context = Context(host, forward)
         host.on_start(lambda: processor.init(context))
         host.on_close(processor.close)

@@ -81,6 +81,7 @@ def _layout(spec: StoreSpec) -> dict[str, str]:
         "segments": None if spec.segment_interval_ms is None else f"{spec.segment_interval_ms} ms",
         "duplicates": spec.retain_duplicates or None,
         "order": "by time" if spec.time_ordered else None,
+        "shared": "by its own keys" if spec.takes_writes else None,
         "ttl": None if spec.ttl_ms is None else "with a TTL",
         "key": None if spec.key is None else _name(spec.key),
         "value": None if spec.value is None else _name(spec.value),

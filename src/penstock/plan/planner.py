@@ -2,7 +2,8 @@
 
 All inputs of a sub-topology enter in the same stage, so that a lane can merge them by time; the stage is the earliest in
 which every exchange that feeds the sub-topology has been filled. A foreign-key join asks and is answered, so its
-sub-topologies feed each other: there the answer enters in a later stage than the question.
+sub-topologies feed each other: there the answer enters in a later stage than the question. An atomic section has a stage to
+itself, after all that does not follow from it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def _stage(nodes: Mapping[str, Node], depth: int, sources: list[str], reached: l
     reads = [topic for name in sources if _source(nodes, name).internal for topic in _source(nodes, name).topics]
     topics = [_topics(_source(nodes, name)) for name in sources if not _source(nodes, name).internal]
     sinks = [node for node in members if isinstance(node, SinkNode)]
-    stores = [store for node in members if isinstance(node, ProcessorNode) for store in node.stores]
+    processors = [node for node in members if isinstance(node, ProcessorNode)]
+    stores = [store for node in processors for store in node.stores]
+    shared = [store for node in processors for store, _ in node.shared]
     return Stage(
         depth,
         tuple(sources),
@@ -54,6 +57,8 @@ def _stage(nodes: Mapping[str, Node], depth: int, sources: list[str], reached: l
         tuple(str(node.topic) for node in sinks if node.internal),
         tuple(dict.fromkeys(stores)),
         tuple(node.topic if isinstance(node.topic, str) else f"({node.name} chooses)" for node in sinks if not node.internal),
+        tuple(dict.fromkeys(shared)),
+        any(node.operator.runs_serially for node in processors),
     )
 
 
@@ -90,6 +95,8 @@ def _depths(topology: Topology, below: Mapping[str, set[str]]) -> dict[str, int]
     for name, above in feeders.items():
         for feeder in above:
             feeds.setdefault(group_of[feeder], set()).add(group_of[name])
+    serial = [name for name in sources if _is_serial(nodes, below[name])]
+    waits = {name: [*feeders[name], *_to_wait_for(name, serial, sources, group_of, feeds)] for name in sources}
     depths = dict.fromkeys(sources, 0)
     changed = True
     while changed:
@@ -99,11 +106,32 @@ def _depths(topology: Topology, below: Mapping[str, set[str]]) -> dict[str, int]
             if not any(_feeds(feeds, group_of[name], group_of[feeder]) for feeder in feeders[name]):
                 base[group_of[name]] = max(base.get(group_of[name], 0), depths[name])
         for name in sources:
-            depth = max([base.get(group_of[name], 0), *(depths[feeder] + 1 for feeder in feeders[name])])
+            depth = max([base.get(group_of[name], 0), *(depths[other] + 1 for other in waits[name])])
             if depth > depths[name]:
                 depths[name] = depth
                 changed = True
-    return depths
+    return _apart(depths, serial) if serial else depths
+
+
+def _is_serial(nodes: Mapping[str, Node], reached: set[str]) -> bool:
+    below = [nodes[name] for name in reached]
+    return any(isinstance(node, ProcessorNode) and node.operator.runs_serially for node in below)
+
+
+def _to_wait_for(
+    name: str, serial: list[str], sources: list[str], group_of: Mapping[str, int], feeds: Mapping[int, set[int]]
+) -> list[str]:
+    """What an atomic section waits for besides its feeders: all that follows neither from it nor from a later section."""
+    if name not in serial:
+        return []
+    sections = [group_of[later] for later in serial[serial.index(name) :]]
+    return [other for other in sources if not any(_feeds(feeds, section, group_of[other]) for section in sections)]
+
+
+def _apart(depths: Mapping[str, int], serial: list[str]) -> dict[str, int]:
+    """The same order of stages, with one for each atomic section; what was beside it comes before it."""
+    steps = sorted({(depth, name if name in serial else "") for name, depth in depths.items()})
+    return {name: steps.index((depth, name if name in serial else "")) for name, depth in depths.items()}
 
 
 def _feeders(nodes: Mapping[str, Node], source: str, below: Mapping[str, set[str]]) -> list[str]:

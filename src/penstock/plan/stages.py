@@ -10,7 +10,8 @@ class Stage:
     """What runs between two exchanges of an epoch.
 
     `sources` are the nodes whose records the stage is fed, `nodes` everything those records can reach. A stage that
-    touches no store needs no particular lane (`is_keyed` is false): it runs wherever its rows are.
+    touches no store needs no particular lane (`is_keyed` is false): it runs wherever its rows are. `shared` are stores of which
+    it may use any key; one that `is_serial` works on those of all lanes at once.
     """
 
     depth: int
@@ -21,6 +22,8 @@ class Stage:
     writes: tuple[str, ...]
     stores: tuple[str, ...]
     sinks: tuple[str, ...]
+    shared: tuple[str, ...] = ()
+    is_serial: bool = False
 
     @property
     def is_keyed(self) -> bool:
@@ -28,12 +31,13 @@ class Stage:
         return bool(self.stores)
 
     def __str__(self) -> str:
-        where = "on lanes, by key" if self.is_keyed else "anywhere"
+        where = "serially, over all lanes" if self.is_serial else "on lanes, by key" if self.is_keyed else "anywhere"
         lines = [f"stage {self.depth} ({where})"]
         for label, names in (
             ("topics", self.topics),
             ("from exchanges", self.reads),
             ("stores", self.stores),
+            ("shared stores", self.shared),
             ("to exchanges", self.writes),
             ("to topics", self.sinks),
         ):

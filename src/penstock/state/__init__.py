@@ -11,7 +11,9 @@ from penstock.state.raw import OrderedSpace
 from penstock.state.segments import retention_limit
 from penstock.state.sessions import SessionStore
 from penstock.state.sharding import record_key
-from penstock.state.specs import RawLayout, StoreKind, StoreSpec
+from penstock.state.shared import Act, SharedKeyValueStore, Write, WriteSerde, write_serde
+from penstock.state.specs import RawLayout, Sharing, StoreKind, StoreSpec
+from penstock.state.store import StateOfStores
 from penstock.state.timers import TimerEntry, TimerStore, timer_id
 from penstock.state.timestamped import CachedKeyValueStore, TimestampedKeyValueStore
 from penstock.state.versioned import NEWEST, NOT_PUT, VersionedKeyValueStore
@@ -23,6 +25,7 @@ memory_engine = MemoryEngine
 __all__ = [
     "NEWEST",
     "NOT_PUT",
+    "Act",
     "CachedKeyValueStore",
     "Engine",
     "EngineFactory",
@@ -38,7 +41,10 @@ __all__ = [
     "Register",
     "Registers",
     "SessionStore",
+    "SharedKeyValueStore",
+    "Sharing",
     "SpaceBatch",
+    "StateOfStores",
     "StoreChanges",
     "StoreKind",
     "StoreSpec",
@@ -49,9 +55,12 @@ __all__ = [
     "VersionedKeyValueStore",
     "WindowReads",
     "WindowStore",
+    "Write",
+    "WriteSerde",
     "memory_engine",
     "merged_registers",
     "record_key",
     "retention_limit",
     "timer_id",
+    "write_serde",
 ]

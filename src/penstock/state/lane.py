@@ -146,6 +146,12 @@ class LaneState:
         return self._head.steps[-1].stage if self._head.steps else -1
 
     @property
+    def is_written(self) -> bool:
+        """Whether anything was written since the last commit."""
+        moved = self.registers.snapshot() != self.registers.saved
+        return moved or self._has_pending()
+
+    @property
     def can_roll_back(self) -> bool:
         """Whether the last epoch can be taken back."""
         return bool(self._head.steps)
@@ -220,9 +226,12 @@ class LaneState:
     def _open_space(self, name: str, log: Log | None, log_all: bool) -> Space:
         return Space(self._engine, name, log, log_all)
 
-    def _refuse_pending(self, what: str) -> None:
+    def _has_pending(self) -> bool:
         held = any(isinstance(store, CachedKeyValueStore) and store.held for store in self._stores.values())
-        if held or any(space.dirty for space in self._spaces.values()):
+        return held or any(space.dirty for space in self._spaces.values())
+
+    def _refuse_pending(self, what: str) -> None:
+        if self._has_pending():
             raise StateError(f"a lane with writes of an open epoch cannot be {what}: commit or discard them first")
 
     def _undo(self, stage: int, space: str) -> tuple[list[bytes], list[bytes | None]]:

@@ -27,12 +27,12 @@ Occurrence = tuple[bytes, bytes, bytes]
 """A key's bytes, its suffix, its value."""
 
 
-def retention_limit(registers: RegisterSource) -> Register:
-    """Up to where event time counts for what stores still keep: the application's watermark, if it has one.
+def retention_limit(registers: RegisterSource, store: str) -> Register:
+    """The time by which a store lets go of the past, where that is the application's watermark.
 
     Partitions may be far apart. What is not late for the slowest of them has to be there, however far the others have come.
     """
-    return registers.register("watermark", MAX_TIME)
+    return registers.register(f"{store}/watermark", MAX_TIME)
 
 
 class Retention:
@@ -42,7 +42,7 @@ class Retention:
         self._retention = spec.retention_ms or 0
         self._interval = spec.segment_ms
         self._observed = lane.registers.register(f"{spec.name}/observed_stream_time", -1)
-        self._limit = retention_limit(lane.registers)
+        self._limit = retention_limit(lane.registers, spec.name)
         self._floor = lane.registers.register(f"{spec.name}/first_segment", 0)
         self._purged = lane.registers.register(f"{spec.name}/purged_segments", 0)
 
@@ -58,13 +58,15 @@ class Retention:
 
     @property
     def time(self) -> int:
-        """The time from which the retention counts back."""
-        return min(self._observed.value, self._limit.value)
+        """The time from which the retention counts back: the watermark, or what the store was given if there is none."""
+        limit = self._limit.value
+        return self._observed.value if limit == MAX_TIME else limit
 
     @property
     def floor(self) -> int:
         """The first segment that is kept."""
-        return self._floor.value
+        limit = self._limit.value
+        return self._floor.value if limit == MAX_TIME else self.segment(limit - self._retention)
 
     @property
     def interval(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -34,9 +35,22 @@ class RawLayout(Enum):
     SUBSCRIPTIONS = "size of the foreign key, foreign key, key"
 
 
+@dataclass(frozen=True)
+class Sharing:
+    """What may be done to a shared store's keys by whoever does not own them.
+
+    `merge(current, value)` and each of `operations`, called with (current, argument), run where the key lives. They are part of
+    the topology: what travels is the number of an operation, never code. `argument` is the serde of arguments.
+    """
+
+    merge: Callable[[Any, Any], Any] | None = None
+    operations: tuple[Callable[[Any, Any], Any], ...] = ()
+    argument: Serde[Any] | None = None
+
+
 _WINDOWED = (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW)
 _RETAINING = (*_WINDOWED, StoreKind.SESSION, StoreKind.VERSIONED)
-_EXPIRING = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED)
+_EXPIRING = _SHARED = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED)
 
 
 @dataclass(frozen=True)
@@ -46,6 +60,7 @@ class StoreSpec:
     `retention_ms` is what window and session stores keep and what a versioned store keeps of its history.
     `time_ordered` is for window and session stores that are read by time (results emitted when a window closes): they
     scan by time first, as Kafka Streams' time-ordered stores do. `ttl_ms` is for key-value and timestamped stores.
+    One with `sharing` is read from every lane; if it is a plain key-value store, it is written from every lane too.
     """
 
     name: str
@@ -62,6 +77,7 @@ class StoreSpec:
     ttl_ms: int | None = None
     changelog_config: tuple[tuple[str, str], ...] = ()
     layout: RawLayout | None = None
+    sharing: Sharing | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no store can be."""
@@ -77,6 +93,13 @@ class StoreSpec:
             raise StateError(f"store {self.name!r} needs a window size of zero or more milliseconds")
         if self.ttl_ms is not None and (self.kind not in _EXPIRING or self.ttl_ms <= 0):
             raise StateError(f"store {self.name!r}: a TTL is positive and for key-value and timestamped stores only")
+        if self.sharing is not None and (self.kind not in _SHARED or self.ttl_ms is not None):
+            raise StateError(f"store {self.name!r}: only key-value and timestamped stores without a TTL can be shared")
+
+    @property
+    def takes_writes(self) -> bool:
+        """Whether every lane may write it; a table's store is written by its table alone."""
+        return self.sharing is not None and self.kind is StoreKind.KEY_VALUE
 
     @property
     def serdes(self) -> tuple[Serde[Any], Serde[Any]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.state.overlay import Register, Space
 
 if TYPE_CHECKING:
     from penstock.state.overlay import Log
+    from penstock.state.specs import StoreSpec
 
 
 class RegisterSource(Protocol):
@@ -15,6 +16,17 @@ class RegisterSource(Protocol):
 
     def register(self, name: str, initial: int) -> Register:
         """The register of that name."""
+
+
+class StateOfStores(Protocol):
+    """Where those who run operators find typed stores: a lane's state, or that of all lanes together."""
+
+    @property
+    def registers(self) -> RegisterSource:
+        """Its integers."""
+
+    def store(self, spec: StoreSpec) -> Any:
+        """The typed store of that specification."""
 
 
 class Lane(Protocol):

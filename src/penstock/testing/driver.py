@@ -25,7 +25,7 @@ from penstock.operators.asynchronous import MapAsync, MapValuesAsync, ProcessAsy
 from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata
 from penstock.serdes import Bytes, Serde, serde_of
 from penstock.state import LaneState, memory_engine
-from penstock.testing.queues import TopicQueues
+from penstock.testing.queues import Head, TopicQueues
 from penstock.testing.topics import InputTopic, OutputTopic
 from penstock.testing.virtual_time import VirtualTimeLoop
 from penstock.testing.watermarks import TopicWatermarks
@@ -77,6 +77,7 @@ class TopologyTestDriver:
         self._engine = memory_engine()
         self._epoch = 0
         self._failures = Failures(self._handlers, APPLICATION_ID, epoch=1, sleep=_do_not_wait)
+        self._sections = {name: TopicQueues(self._decode) for name in _sections(topology)}
         self._queues = TopicQueues(self._decode)
         self._outputs: defaultdict[str, deque[Row]] = defaultdict(deque)
         self._produced: set[str] = set()
@@ -218,7 +219,7 @@ class TopologyTestDriver:
         if intake.node.name in self._global_sources:
             self._feed_global(topic, intake, raw)
         else:
-            self._queues.add(topic, intake, raw)
+            self._sections.get(intake.node.name, self._queues).add(topic, intake, raw)
 
     def _decode(self, intake: Intake, origin: RecordMetadata, raw: RawRecord, partition_time: int) -> Arrival | None:
         return intake.decode(self._lane, origin, raw, partition_time)
@@ -239,7 +240,7 @@ class TopologyTestDriver:
         self._reach(self._watermarks.advance(self._now))
 
     def _take_queued(self) -> None:
-        while (following := self._queues.take()) is not None:
+        while (following := self._take()) is not None:
             intake, (arrival, origin, raw) = following
             lane = self._lane
             lane.fire_timers()
@@ -252,6 +253,11 @@ class TopologyTestDriver:
             self._commit()
             if self._watermarks.are_told and not intake.node.internal:
                 self._watermarks.heard(intake, arrival, origin, self._now)
+
+    def _take(self) -> tuple[Intake, Head] | None:
+        """What is next: a record for an atomic section only when nothing else waits."""
+        queues = (self._queues, *self._sections.values())
+        return next((following for queue in queues if (following := queue.take()) is not None), None)
 
     def _reach(self, watermark: int) -> None:
         """Let the application's watermark come as far: the first thing that an epoch does."""
@@ -306,6 +312,12 @@ def _checked(
                 f"fakes= has one for {function!r}, which no asynchronous verb of the topology calls; called are: {names}"
             )
     return fakes
+
+
+def _sections(topology: Topology) -> list[str]:
+    """The sources of atomic sections, in order."""
+    nodes = topology.nodes.values()
+    return [node.parents[0] for node in nodes if isinstance(node, ProcessorNode) and node.operator.runs_serially]
 
 
 def _do_not_wait(seconds: float) -> None:

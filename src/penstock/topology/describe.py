@@ -43,9 +43,19 @@ def _text(node: Node, below: str, above: str) -> str:
         topics = node.pattern.pattern if node.pattern else f"[{', '.join(node.topics)}]"
         return f"Source: {node.name} (topics: {topics})\n      --> {below}"
     if isinstance(node, ProcessorNode):
-        return f"Processor: {node.name} (stores: [{', '.join(node.stores)}])\n      --> {below}\n      <-- {above}"
+        return f"Processor: {node.name} ({_stores(node)})\n      --> {below}\n      <-- {above}"
     where = f"topic: {node.topic}" if isinstance(node.topic, str) else f"extractor class: {_function_name(node.topic)}"
     return f"Sink: {node.name} ({where})\n      <-- {above}"
+
+
+def _stores(node: ProcessorNode) -> str:
+    """Kafka Streams' words for a node's stores; it knows no shared ones, nor any that run alone."""
+    parts = [f"stores: [{', '.join(node.stores)}]"]
+    if node.shared:
+        parts.append(f"shared: [{', '.join(store for store, _ in node.shared)}]")
+    if node.operator.runs_serially:
+        parts.append("serially")
+    return ", ".join(parts)
 
 
 def _function_name(function: object) -> str:
@@ -71,14 +81,18 @@ def _sizes(members: Sequence[Node]) -> dict[str, int]:
 
 
 def mermaid(nodes: Mapping[str, Node], stores: Mapping[str, StoreSpec], groups: Sequence[Sequence[str]]) -> str:
-    """A Mermaid flow chart: topics as pills, stores as cylinders, exchanges as dotted lines, side outputs with their names."""
+    """A Mermaid flow chart: topics as pills, stores as cylinders, side outputs with their names.
+
+    Exchanges and the use of shared stores are dotted lines.
+    """
     lines = ["flowchart TD"]
     ids = {name: f"n{number}" for number, name in enumerate(nodes)}
     for number, group in enumerate(groups):
         lines.append(f'  subgraph s{number}["Sub-topology {number}"]')
         lines.extend(f'    {ids[name]}["{name}"]' for name in group)
         lines.append("  end")
-    used = {store for node in nodes.values() if isinstance(node, ProcessorNode) for store in node.stores}
+    processors = [node for node in nodes.values() if isinstance(node, ProcessorNode)]
+    used = {store for node in processors for store in (*node.stores, *dict(node.shared))}
     for number, store in enumerate(name for name in stores if name in used):
         ids[f"store {store}"] = f"d{number}"
         lines.append(f'  d{number}[("{store}")]')
@@ -110,6 +124,7 @@ def _edges(node: Node, ids: Mapping[str, str], topics: Mapping[str, str], side_o
     edges = [f"  {ids[parent]} -->{label} {me}" for parent in node.parents]
     if isinstance(node, ProcessorNode):
         edges += [f"  {me} --- {ids[f'store {store}']}" for store in node.stores]
+        edges += [f"  {me} -.- {ids[f'store {store}']}" for store, _ in node.shared]
     else:
         arrow = "-.->" if node.internal else "-->"
         for topic in _topics(node):

@@ -16,10 +16,11 @@ from penstock.errors import TopologyError
 from penstock.handlers import DeadLetter
 from penstock.operators.lateness import LatePolicy
 from penstock.operators.processing import Processing, Supplier, sets_timers
+from penstock.operators.shared import ApplyWrites, AtomicProcessing
 from penstock.operators.stateless import PassThrough
 from penstock.operators.timers import timers_spec, timers_store
 from penstock.serdes import Json, Serde, String, serde_of
-from penstock.state import StoreSpec
+from penstock.state import StoreSpec, write_serde
 from penstock.timing import Watermark
 from penstock.topology.describe import describe, mermaid
 from penstock.topology.functions import checked
@@ -222,9 +223,47 @@ class Topology:
                 raise TopologyError(
                     f"store {store!r} is not declared ({user_line()}); call add_state_store first. There are: {known}"
                 )
-        added = tuple(store for store in stores if store not in node.stores and store not in self._global_stores)
-        self._nodes[processor] = replace(node, stores=node.stores + added)
+        shared = [store for store in stores if self._is_shared_with(node, store)]
+        others = [store for store in stores if store not in shared and store not in self._global_stores]
+        added = tuple(store for store in dict.fromkeys(others) if store not in node.stores)
+        new = [store for store in dict.fromkeys(shared) if store not in dict(node.shared)]
+        uses = tuple((store, self._sink_of_writes(node, store)) for store in new)
+        self._nodes[processor] = replace(node, stores=node.stores + added, shared=node.shared + uses)
         return self
+
+    def _is_shared_with(self, node: ProcessorNode, store: str) -> bool:
+        """Whether a node uses a store without having to be where it is."""
+        spec = self._stores[store]
+        if spec.sharing is not None and isinstance(node.operator, (Processing, AtomicProcessing)):
+            return True
+        if spec.takes_writes and not isinstance(node.operator, ApplyWrites):
+            raise TopologyError(
+                f"{node.name} cannot use the shared store {store!r} ({node.line}); use it in process, process_values or "
+                f"process_atomically"
+            )
+        if isinstance(node.operator, AtomicProcessing) and store not in self._global_stores:
+            raise TopologyError(
+                f"{node.name} is an atomic section and cannot use store {store!r}, which is not shared ({node.line}); "
+                f"declare it by shared_store({store!r}, ...), or a table's by Store(..., shared=True)"
+            )
+        return False
+
+    def _sink_of_writes(self, node: ProcessorNode, store: str) -> str | None:
+        """The sink that takes a node's writes to a shared store to the lanes of their keys; the first brings the other end along.
+
+        Nobody needs one who only reads, or runs where all lanes are at hand.
+        """
+        spec = self._stores[store]
+        if not spec.takes_writes or isinstance(node.operator, AtomicProcessing):
+            return None
+        topic, key, value = f"{store}-writes", spec.serdes[0], write_serde(spec)
+        sink = f"{node.name}-{topic}"
+        self.add_node(SinkNode(sink, (node.name,), topic, key, value, node.line, internal=True))
+        if topic not in self._exchanges:
+            self.add_exchange(Exchange(topic))
+            self.add_node(SourceNode(f"{topic}-source", (topic,), None, key, value, node.line, internal=True))
+            self.add_node(ProcessorNode(topic, (f"{topic}-source",), ApplyWrites(spec), (store,), node.line))
+        return sink
 
     def add_node(self, node: Node) -> None:
         """Add a node as it is, after checking that its name is new and its parents are there."""
@@ -253,6 +292,8 @@ class Topology:
 
     def add_global_nodes(self, spec: StoreSpec, source: SourceNode, processor: ProcessorNode) -> None:
         """Add a global store with the two nodes that keep it."""
+        if spec.sharing is not None:
+            raise TopologyError(f"store {spec.name!r} is global and cannot be shared: every lane has it whole ({source.line})")
         self.add_node(source)
         self.add_state_store(spec)
         self._global_stores[spec.name] = source.name

@@ -91,7 +91,8 @@ class ProcessorNode:
     """Does something to records, with stores or without.
 
     `side_outputs` are the names under which it may send records aside, each with the child that takes them: what it forwards
-    goes to all other children.
+    goes to all other children. `shared` are the shared stores it uses, each with the sink that takes what it writes there; None
+    where it writes nothing, or at once.
     """
 
     name: str
@@ -100,6 +101,7 @@ class ProcessorNode:
     stores: tuple[str, ...]
     line: Line
     side_outputs: tuple[tuple[str, str], ...] = ()
+    shared: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

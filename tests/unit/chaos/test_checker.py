@@ -68,7 +68,8 @@ def right(sent: list[Payment], offsets: dict[int, int] | None = None) -> Found:
         "windows": oracle.windows(done),
         "groups": groups_of(done),
     }
-    tables = {store: oracle.table(sequences[store]) for store in ("sums", "windows", "groups")}
+    tables: dict[str, Any] = {store: oracle.table(sequences[store]) for store in ("sums", "windows", "groups")}
+    tables["ledger"] = oracle.ledger(done)
     return Found({kind: outputs_of(found) for kind, found in sequences.items()}, tables, offsets)
 
 
@@ -164,7 +165,7 @@ def test_a_torn_epoch_the_offsets_are_behind_the_outputs() -> None:
     assert kinds(checker.check(sent, torn)) >= {"uncommitted", "wrong"}
 
 
-@pytest.mark.parametrize("store", ["sums", "windows", "groups"])
+@pytest.mark.parametrize("store", ["sums", "windows", "groups", "ledger"])
 def test_a_torn_epoch_a_table_is_behind(store: str) -> None:
     sent = payments()
     before, after = right(sent, {0: 10, 1: 10}), right(sent, {0: 14, 1: 13})
@@ -174,7 +175,7 @@ def test_a_torn_epoch_a_table_is_behind(store: str) -> None:
     assert {violation.where for violation in found} == {f"table {store}"}
 
 
-@pytest.mark.parametrize("store", ["sums", "windows", "groups"])
+@pytest.mark.parametrize("store", ["sums", "windows", "groups", "ledger"])
 @pytest.mark.parametrize(("kind", "change"), [("missing", "less"), ("surplus", "more"), ("wrong", "other")])
 def test_a_wrong_table(store: str, kind: str, change: str) -> None:
     sent = payments()

@@ -27,6 +27,7 @@ def write(state_dir: Path, lanes: int = 2) -> None:
         state.store(specs["sums"]).put(f"k{lane}", TOTAL, 9)
         state.store(specs["groups"]).put(f"g{lane}", TOTAL, 9)
         state.store(specs["windows"]).put(f"k{lane}", lane + 1, 2_000, 2_500)
+        state.store(specs["ledger"]).put(f"g{lane}", lane)
         state.commit(1)
         state.close()
 
@@ -52,6 +53,7 @@ def test_tables_are_read_over_all_lanes(files: Files) -> None:
         "sums": {"k0": TOTAL, "k1": TOTAL},
         "groups": {"g0": TOTAL, "g1": TOTAL},
         "windows": {"k0@2000": 1, "k1@2000": 2},
+        "ledger": {"g0": 0, "g1": 1},
     }
     verified(files)
 

@@ -139,7 +139,7 @@ class TestExchanges:
 class TestChanges:
     def test_a_changelog_row_goes_to_the_partition_of_its_shard(self, program: Program) -> None:
         keys = [key for key in (b"key-%d" % number for number in range(30)) if lane_of(shard_of(key, 8), 8, 3) == 1]
-        [table] = rows_of_changes(program, [StoreChanges("counts", keys, [b"v", *[None] * (len(keys) - 1)])], 1, 77)
+        [table] = rows_of_changes(program, [StoreChanges("counts", keys, [b"v", *[None] * (len(keys) - 1)])], 1, 0, 77)
         code = program.topic_codes[changelog_topic("app", "counts")]
         assert columns(table, "lane", "kind", "name", "partition", "timestamp", "key") == [
             (1, Kind.CHANGELOG, code, shard_of(key, 8), 77, key) for key in keys

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from integration.compare import differences
@@ -36,10 +38,31 @@ def test_epochs_of_one_make_no_difference(name: str) -> None:
 
 
 @pytest.mark.parametrize("trouble", [Trouble.RETRIES, Trouble.RESTARTS], ids=lambda trouble: trouble.name.lower())
-@pytest.mark.parametrize("name", ["five exchanges", "final results", "foreign-key joins", "wall-clock punctuator"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "five exchanges",
+        "final results",
+        "foreign-key joins",
+        "wall-clock punctuator",
+        "atomic transfers",
+        "writes to keys of other lanes",
+    ],
+)
 def test_trouble_makes_no_difference(name: str, trouble: Trouble) -> None:
     scenario = BY_NAME[name]
     phases = scenario.phases(2, RECORDS)
     expected = driver.run(scenario, phases, caching=False)
     actual = in_process.run(scenario, phases, False, Cut(20, 2), trouble)
     assert not [str(difference) for difference in differences(scenario, trouble.value, False, expected, actual)]
+
+
+@pytest.mark.parametrize("name", ["atomic transfers", "writes to keys of other lanes"])
+def test_the_order_of_writes_from_several_partitions_does_not_depend_on_lanes(name: str) -> None:
+    """The test driver has one partition, so lanes are held against each other."""
+    scenario = replace(BY_NAME[name], input_partitions=3)
+    phases = scenario.phases(4, RECORDS)
+    expected = in_process.run(scenario, phases, False, Cut(25, 1))
+    for lanes in (2, 5):
+        actual = in_process.run(scenario, phases, False, Cut(25, lanes))
+        assert not [str(difference) for difference in differences(scenario, f"{lanes} lanes", False, expected, actual)]

@@ -27,11 +27,13 @@ from penstock import (
     log_and_continue,
     otherwise,
     retry,
+    shared_store,
     timestamped_key_value_store,
 )
 from penstock.lanes.failures import Failures
 from penstock.lanes.lane import Lane
 from penstock.lanes.retries import READS, persistent
+from penstock.operators.shared import ApplyWrites
 from penstock.operators.stateless import Branch
 from penstock.processor import Operator
 from penstock.state import LaneState, expiring, keyvalue, memory_engine, sessions, timestamped, versioned, windows
@@ -360,6 +362,8 @@ def test_every_function_of_every_operator_can_be_called_again(kind: Any) -> None
     given: dict[str, Any] = {field.name: (lambda: None) if field.name in functions else None for field in fields(kind)}
     if kind is Branch:
         functions, given = {"branches"}, {"branches": ((lambda: None, "child"),)}
+    if kind is ApplyWrites:
+        functions, given = {"spec"}, {"spec": shared_store("kept", merge=max, operations=[max])}
     operator = kind(**given)
     again = persistent(operator, lambda error, attempt, is_clean: None)
     assert {field.name for field in fields(kind) if getattr(again, field.name) is not getattr(operator, field.name)} == functions
@@ -371,5 +375,5 @@ def test_whatever_is_not_known_to_read_counts_as_a_write() -> None:
         *(windows.WindowStore, windows.TimestampedWindowStore, sessions.SessionStore, versioned.VersionedKeyValueStore),
     ]
     users = {name for store in stores for name in dir(store) if not name.startswith("_")}
-    lanes = {"before_commit", "discard", "restore", "observe", "fetch_kept_session", "find_kept_sessions"}
+    lanes = {"before_commit", "discard", "restore", "observe", "follow_watermark", "fetch_kept_session", "find_kept_sessions"}
     assert users - READS - lanes == {"put", "put_all", "put_if_absent", "delete", "pop", "remove"}

@@ -1,4 +1,4 @@
-"""What is held back where sources tell watermarks waits for the application's, whatever a record's own partition has reached."""
+"""What is held back where sources tell watermarks: it waits for the application's, however far the partition of a record is."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from penstock import (
     Store,
     StreamsBuilder,
     Topology,
+    bounded_disorder,
     monotonous,
     session,
     sliding,
@@ -21,8 +22,7 @@ from penstock import (
 )
 from penstock.testing import TopologyTestDriver
 
-FAR_MS = 30_000
-"""Ahead, and within what a store of windows keeps in any case."""
+FAR_MS = 1_000_000
 
 
 def _named(windowed: Any, value: Any) -> str:
@@ -35,7 +35,7 @@ def suppressed(stream: KStream[Any, str]) -> KStream[Any, Any]:
 
 
 def suppressed_sessions(stream: KStream[Any, str]) -> KStream[Any, Any]:
-    counts = stream.group_by_key().windowed_by(session(10)).count()
+    counts = stream.group_by_key().windowed_by(session(10)).count(store=Store(retention="1h"))
     return counts.suppress(until_window_closes()).to_stream(_named, key=str)
 
 
@@ -69,7 +69,8 @@ def test_a_partition_that_is_ahead_closes_no_windows_of_others(
 ) -> None:
     with TopologyTestDriver(of_two_topics(shape), caching=caching) as driver:
         driver.input("slow").pipe("v", key="k", timestamp=100)
-        driver.input("fast").pipe("v", key="other", timestamp=FAR_MS)
+        for _ in range(2):  # the second brings along what the first has told
+            driver.input("fast").pipe("v", key="other", timestamp=FAR_MS)
         assert driver.output("out").is_empty
         driver.input("slow").pipe("v", key="k", timestamp=100)
         assert driver.output("out").is_empty
@@ -97,7 +98,8 @@ def test_what_found_no_partner_waits_for_both_sides() -> None:
     joined.to("out", value=str)
     with TopologyTestDriver(builder.build()) as driver:
         driver.input("left").pipe("a", key="k", timestamp=100)
-        driver.input("left").pipe("b", key="other", timestamp=FAR_MS)
+        for value in "bc":
+            driver.input("left").pipe(value, key="other", timestamp=FAR_MS)
         assert driver.output("out").is_empty
         driver.input("right").pipe("A", key="k", timestamp=105)
         assert driver.output("out").values() == ["aA"]
@@ -110,8 +112,36 @@ def test_a_join_with_grace_waits_for_the_tables_side_too() -> None:
     stream.join(table, lambda one, other: f"{one}{other}", grace=50).to("out", value=str)
     with TopologyTestDriver(builder.build()) as driver:
         driver.input("in").pipe("a", key="k", timestamp=100)
-        driver.input("in").pipe("b", key="other", timestamp=FAR_MS)
+        for value in "bc":
+            driver.input("in").pipe(value, key="other", timestamp=FAR_MS)
         assert driver.output("out").is_empty
         driver.input("changes").pipe("A", key="k", timestamp=90)
         driver.input("changes").pipe("B", key="other", timestamp=FAR_MS)
         assert driver.output("out").values() == ["aA"]
+
+
+@pytest.mark.parametrize("caching", [False, True])
+def test_a_store_keeps_what_a_record_out_of_order_may_still_add_to(caching: bool) -> None:
+    """By the time that it is given, the store would have let go of the window: its retention is size and grace."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", value=str, watermark=bounded_disorder("10s"))
+    suppressed(stream).to("out", value=int)
+    with TopologyTestDriver(builder.build(), caching=caching) as driver:
+        for time in (105, 9_000, 104, FAR_MS):
+            driver.input("in").pipe("v", key="k", timestamp=time)
+        assert dict(driver.output("out").pairs())["k@100"] == 2
+
+
+@pytest.mark.parametrize("is_moved", [False, True], ids=["in one stage", "behind an exchange"])
+@pytest.mark.parametrize("caching", [False, True])
+def test_windows_of_windows_have_all_that_closes_with_them(is_moved: bool, caching: bool) -> None:
+    builder = StreamsBuilder()
+    closed = suppressed(builder.stream("in", value=str, watermark=monotonous())).select_key(lambda *_: "all", key=str)
+    grouped = closed.group_by(lambda key, _: f"{key}!", key=str, value=int) if is_moved else closed.group_by_key(value=int)
+    sums = grouped.windowed_by(tumbling(100)).reduce(int.__add__, store=Store(value=int))
+    sums.suppress(until_window_closes()).to_stream(_named, key=str).to("out", value=int)
+    with TopologyTestDriver(builder.build(), caching=caching) as driver:
+        for time in range(0, 201, 5):
+            driver.input("in").pipe("v", key="k", timestamp=time)
+        driver.input("in").pipe("v", key="k", timestamp=FAR_MS)
+        assert [value for _, value in driver.output("out").pairs()][:2] == [20, 20]

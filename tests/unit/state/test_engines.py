@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from penstock.errors import StateError
 from penstock.state import Engine, EngineFactory, EngineKind, SpaceBatch
 from penstock.state.engines import lmdb as lmdb_engine
+from penstock.state.engines.rocksdb import RocksDbEngine
 from tests.unit.state.homes import Home
 
 # Lengths around LMDB's limit, long common starts, and the bytes at either end of the order.
@@ -176,3 +177,36 @@ def test_engines_are_what_the_protocol_says(home: Home) -> None:
     engine: Engine = home.engine()
     engine.refresh()
     assert engine.get("space", b"k") is None
+
+
+class TestAReaderBesideARocksDbThatReplacesFiles:
+    """A reader is told of files that the writer may have replaced before the reader opens them."""
+
+    def reading(self, monkeypatch: pytest.MonkeyPatch, directory: str, errors: list[str]) -> bytes | None:
+        writer = EngineFactory(EngineKind.ROCKSDB, directory).open()
+        writer.write([SpaceBatch("s", [b"k"], [b"v"])])
+        writer.close()
+
+        opened = RocksDbEngine._open
+
+        def replacing(engine: RocksDbEngine) -> Any:
+            if errors:
+                raise OSError(errors.pop(0))
+            return opened(engine)
+
+        monkeypatch.setattr(RocksDbEngine, "_open", replacing)
+        reader = EngineFactory(EngineKind.ROCKSDB, directory).open(read_only=True)
+        found = reader.get("s", b"k")
+        reader.close()
+        return found
+
+    def test_it_opens_again(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        gone = ["IO error: No such file or directory: 000156.sst"] * 9
+        assert self.reading(monkeypatch, str(tmp_path / "lane"), gone) == b"v"
+
+    @pytest.mark.parametrize("errors", [["Corruption: bad block"], ["IO error: No such file or directory"] * 10])
+    def test_but_not_for_ever_and_not_for_anything_else(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, errors: list[str]
+    ) -> None:
+        with pytest.raises(OSError, match=errors[0]):
+            self.reading(monkeypatch, str(tmp_path / "lane"), list(errors))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from penstock.state.engines.engine import SpaceBatch
 
 _DEFAULT = "default"
+_ATTEMPTS = 10
 
 
 class RocksDbEngine:
@@ -24,7 +25,7 @@ class RocksDbEngine:
         self._options = _options()
         if not read_only:
             Path(directory).parent.mkdir(parents=True, exist_ok=True)
-        self._database, self._families = self._open()
+        self._database, self._families = self._open_to_read() if read_only else self._open()
 
     def get(self, space: str, key: bytes) -> bytes | None:
         """See `Engine.get`."""
@@ -63,7 +64,7 @@ class RocksDbEngine:
         """See `Engine.refresh`; the writer itself is always up to date."""
         if self._read_only:
             self.close()
-            self._database, self._families = self._open()
+            self._database, self._families = self._open_to_read()
             self._closed = False
 
     def close(self) -> None:
@@ -73,6 +74,16 @@ class RocksDbEngine:
             for family in self._families.values():
                 family.close()
             self._database.close()
+
+    def _open_to_read(self) -> tuple[Rdict, dict[str, Rdict]]:
+        """As a reader beside a writer that may just be replacing files: those that the reader was told of may be gone."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self._open()
+            except Exception as error:
+                if "No such file" not in str(error):
+                    raise
+        return self._open()
 
     def _open(self) -> tuple[Rdict, dict[str, Rdict]]:
         known = Rdict.list_cf(self._path, self._options) if (Path(self._path) / "CURRENT").exists() else []

@@ -1,0 +1,60 @@
+"""The stores of all lanes as one: what an atomic section works on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.epochs.program import Program
+from penstock.epochs.shards import lane_of, shard_of
+from penstock.state import LaneState, Register, StoreSpec
+
+
+class AllLanes:
+    """The state of a stage that has all lanes at hand. Every key is with its owner; registers are the first lane's."""
+
+    def __init__(self, program: Program, stage: int, states: Sequence[LaneState]) -> None:
+        self._program = program
+        self._states = states
+        self._stores: dict[str, RoutedStore] = {}
+        self.registers = SectionRegisters(states[0], program.plan.stages[stage].sources[0])
+
+    def store(self, spec: StoreSpec) -> Any:
+        """The typed store of that specification, over all lanes."""
+        found = self._stores.get(spec.name)
+        if found is None:
+            found = self._stores[spec.name] = RoutedStore(self._program, spec, self._states)
+        return found
+
+
+class RoutedStore:
+    """A key-value store whose keys are each in the lane that owns them."""
+
+    def __init__(self, program: Program, spec: StoreSpec, states: Sequence[LaneState]) -> None:
+        stores = [state.store(spec) for state in states]
+        shards = self._shards = program.shards
+        self._serialize = spec.serdes[0].serialize
+        self._by_shard = [stores[lane_of(shard, shards, program.lanes)] for shard in range(shards)]
+
+    def get(self, key: Any) -> Any:
+        """The value of a key as it is now."""
+        return self._owner(key).get(key)
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set a key's value where the key lives; None deletes it."""
+        self._owner(key).put(key, value)
+
+    def _owner(self, key: Any) -> Any:
+        return self._by_shard[0 if key is None else shard_of(self._serialize(key), self._shards)]
+
+
+class SectionRegisters:
+    """The first lane's registers under names of the section's own: its stream time is not that of the lane."""
+
+    def __init__(self, state: LaneState, section: str) -> None:
+        self._registers = state.registers
+        self._section = section
+
+    def register(self, name: str, initial: int) -> Register:
+        """The register of that name, which starts as `initial`."""
+        return self._registers.register(f"{self._section}/{name}", initial)

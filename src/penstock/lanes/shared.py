@@ -1,0 +1,51 @@
+"""A shared store as a processor of one lane sees it: reads at once, writes through an exchange to whoever owns the key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import ProcessingError
+from penstock.records import NO_HEADERS, NO_TIMESTAMP, Process
+from penstock.state import LaneState, SharedKeyValueStore, Write
+
+if TYPE_CHECKING:
+    from penstock.lanes.lane import Lane
+    from penstock.state import StoreSpec
+
+
+class LaneSharedStore(SharedKeyValueStore[Any, Any]):
+    """Keys of the own lane as they are now, others as of the last barrier.
+
+    Also a write to a key of the own lane goes through the exchange: so the order of writes is the same on any number of lanes.
+    """
+
+    def __init__(self, spec: StoreSpec, user: str, lane: Lane, send: Process | None) -> None:
+        super().__init__(spec, user)
+        self._lane = lane
+        self._own = lane.store(spec.name)
+        self._send = send
+        self._others: dict[LaneState, Any] = {}
+
+    def get(self, key: Any) -> Any:
+        """See `SharedKeyValueStore`."""
+        name = self._key_bytes(key)
+        if self._lane.owns(name):
+            return self._own.get(key)
+        try:
+            owner = self._lane.committed_owner(name)
+        except Exception as error:  # no record's fault: a handler must not go on without the record
+            raise ProcessingError(
+                f"{self._user} cannot read key {key!r} of store {self.name!r} on another lane: {type(error).__name__}: {error}"
+            ) from error
+        store = self._others.get(owner)
+        if store is None:
+            store = self._others[owner] = owner.store(self._spec)
+        return store.get(key)
+
+    def _do(self, key: Any, write: Write) -> None:
+        self._key_bytes(key)  # refused here and now, if it cannot be a key
+        assert self._send is not None
+        lane = self._lane
+        time = lane.position.timestamp()
+        time = lane.stream_time if time == NO_TIMESTAMP else min(time, lane.stream_time)
+        self._send(key, write, max(time, 0), NO_HEADERS)

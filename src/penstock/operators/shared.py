@@ -1,0 +1,170 @@
+"""Shared stores: the node that does writes where their keys live, and the processor that runs alone over all lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
+
+from penstock.errors import ATTRIBUTED, TopologyError
+from penstock.operators.processing import Context, Supplier, made_by
+from penstock.processor import Cancellable, Host, Operator, PunctuationType
+from penstock.records import Headers, Process, Record
+from penstock.state import SharedKeyValueStore, StoreSpec, Write
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyWrites(Operator):
+    """Does writes to a shared store, in the order in which they come, on the lane of their key."""
+
+    spec: StoreSpec
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        spec, failed = self.spec, host.failed
+        store = host.store(spec.name)
+        get, put = store.get, store.put
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                put(key, value.done(spec, get(key)))
+            except ATTRIBUTED:
+                raise
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+
+        return process
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicProcessing(Operator):
+    """Runs a user's processor over all lanes: what it does about a record happens as a whole, or not at all."""
+
+    runs_user_objects: ClassVar[bool] = True
+    runs_serially: ClassVar[bool] = True
+
+    supplier: Supplier
+    declared_at: str
+
+    @property
+    def follows_stream_time(self) -> bool:
+        """See `Operator`."""
+        return True
+
+    def bind(self, host: Host, forward: Process) -> Process:
+        processor = made_by(self.supplier, host)
+        section = Section()
+        context = AtomicContext(host, forward, section, self.declared_at)
+        host.on_start(lambda: processor.init(context))
+        host.on_close(processor.close)
+        run, failed = processor.process, host.failed
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                run(Record(key, value, timestamp, headers))
+            except ATTRIBUTED:
+                raise
+            except Exception as error:
+                section.take_back()
+                failed(error, key, value, timestamp, headers)
+            else:
+                section.complete()
+
+        return process
+
+
+class Section:
+    """What one record has led to so far: values to put back if it fails, records to hand on if it does not."""
+
+    __slots__ = ("_old", "_sent")
+
+    def __init__(self) -> None:
+        self._old: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
+        self._sent: list[tuple[Process, Record[Any, Any]]] = []
+
+    def put(self, store: Any, key: Any, value: Any) -> None:
+        """Set a key's value, as long as the section does not fail."""
+        self._old.append((store.put, key, store.get(key)))
+        store.put(key, value)
+
+    def send(self, process: Process, record: Record[Any, Any]) -> None:
+        """Hand a record on when the section is complete."""
+        self._sent.append((process, record))
+
+    def take_back(self) -> None:
+        """Leave everything as it was before."""
+        for put, key, old in reversed(self._old):
+            put(key, old)
+        self._old.clear()
+        self._sent.clear()
+
+    def complete(self) -> None:
+        """Let all of it be."""
+        self._old.clear()
+        sent, self._sent = self._sent, []
+        for process, record in sent:
+            process(record.key, record.value, record.timestamp, record.headers)
+
+
+class AtomicContext(Context):
+    """The context of a processor in an atomic section: what it sends waits for the section's end, and it has no clocks."""
+
+    __slots__ = ("_declared_at", "_section", "_stores")
+
+    def __init__(self, host: Host, forward: Process, section: Section, declared_at: str) -> None:
+        super().__init__(host, forward)
+        self._section = section
+        self._declared_at = declared_at
+        self._stores: dict[str, AtomicStore] = {}
+
+    def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
+        """Hand a record on when the section is complete."""
+        if record.timestamp < 0:
+            self._refuse_timestamp(record)
+        self._section.send(self._forward if child is None else self._host.child(child), record)
+
+    def side_output(self, name: str, record: Record[Any, Any]) -> None:
+        """Send a record aside when the section is complete."""
+        if record.timestamp < 0:
+            self._refuse_timestamp(record)
+        self._section.send(self._host.side_output(name), record)
+
+    def store(self, name: str) -> Any:
+        """A shared store, of which any key is read and written now."""
+        found = self._stores.get(name)
+        if found is None:
+            host = self._host
+            if host.spec(name).sharing is None:
+                return host.user_store(name)  # a global one, which everybody reads
+            found = self._stores[name] = AtomicStore(host.spec(name), host.node, host.user_store(name), self._section)
+        return found
+
+    def schedule(self, interval: Any, kind: PunctuationType, callback: Callable[[int], None], start: Any = None) -> Cancellable:
+        """Refuse."""
+        self._refuse_clock("schedules a punctuator")
+
+    @property
+    def timers(self) -> NoReturn:
+        """Refuse."""
+        self._refuse_clock("asks for timers")
+
+    def _refuse_clock(self, what: str) -> NoReturn:
+        raise TopologyError(
+            f"{self._host.node} {what} in an atomic section ({self._declared_at}), which runs for records only; "
+            f"keep time in a process(...) before it, and send a record into the section when the time has come"
+        )
+
+
+class AtomicStore(SharedKeyValueStore[Any, Any]):
+    """A shared store in an atomic section: every key as it is now, whichever lane it is on."""
+
+    def __init__(self, spec: StoreSpec, user: str, store: Any, section: Section) -> None:
+        super().__init__(spec, user)
+        self._store = store
+        self._section = section
+
+    def get(self, key: Any) -> Any:
+        """See `SharedKeyValueStore`."""
+        return self._store.get(key)
+
+    def _do(self, key: Any, write: Write) -> None:
+        self._section.put(self._store, key, write.done(self._spec, self._store.get(key)))

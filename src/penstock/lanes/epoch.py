@@ -92,7 +92,7 @@ def in_order(table: pa.Table) -> pa.Table:
     timestamp = table.column("timestamp").to_numpy()
     if carried.null_count == len(carried) and (origin == origin[0]).all() and (np.diff(offset) > 0).all():
         return table.set_column(3, "place", pa.array(np.maximum.accumulate(timestamp)))
-    path = table.column("path").to_numpy() if carried.null_count < len(carried) else offset
+    path = table.column("path").fill_null(0).to_numpy() if carried.null_count < len(carried) else offset
     by_origin = np.lexsort((path, offset, origin))
     head = timestamp
     if carried.null_count < len(carried):

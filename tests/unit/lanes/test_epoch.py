@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import Cancellable, ProcessingError, Processor, PunctuationType, Record, RecordMetadata, Topology, key_value_store
 from penstock.dsl import StreamsBuilder
+from penstock.lanes.epoch import RECORDS, in_order
 from tests.unit.lanes.feeding import Raw, batch, lane_of, shuffled, values, walk
 
 
@@ -31,6 +33,17 @@ def places(topology: Topology, *batches: Any) -> list[bytes | None]:
     lane = lane_of(topology)
     walk(lane, batches)
     return values(lane.drain())
+
+
+def test_rows_of_one_cause_keep_their_order_beside_rows_from_topics() -> None:
+    long_way = 1 << 59  # more than a floating-point number can tell apart from its neighbours
+    rows = [
+        {"source": 0, "origin": 0, "offset": 7, "place": 5, "path": long_way + number, "timestamp": 5, "value": b"%d" % number}
+        for number in (1, 0)
+    ]
+    rows.append({"source": 0, "origin": 1, "offset": 0, "place": None, "path": None, "timestamp": 9, "value": b"topic"})
+    merged = in_order(pa.Table.from_pylist(rows, schema=RECORDS))
+    assert merged.column("value").to_pylist() == [b"0", b"1", b"topic"]
 
 
 class TestMerging:

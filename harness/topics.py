@@ -7,13 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from harness.processes import HarnessError, run_java
 
 TIMEOUT_S = 30
 CHUNK = 10_000
+_COORDINATOR_MOVES = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+)
+"""What a broker answers for a while after its start."""
 SETTLED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 Partition = tuple[str, int]
@@ -155,10 +161,21 @@ def group_offsets(bootstrap_servers: str, group: str) -> dict[Partition, tuple[i
     every = [TopicPartition(name, number) for name, topic in known.items() for number in topic.partitions]
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "isolation.level": "read_committed"})
     try:
-        found = consumer.committed(every, timeout=TIMEOUT_S)
+        found = _committed(consumer, every)
     finally:
         consumer.close()
     return {(at.topic, at.partition): (at.offset, at.metadata or "") for at in found if at.offset >= 0}
+
+
+def _committed(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return list(consumer.committed(partitions, timeout=TIMEOUT_S))
+        except KafkaException as error:
+            if error.args[0].code() not in _COORDINATOR_MOVES or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def describe_group(bootstrap_servers: str, group: str) -> str:

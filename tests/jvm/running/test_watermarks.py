@@ -11,6 +11,7 @@ import pytest
 from harness import topics
 from harness.broker import Broker
 from harness.processes import wait_until
+from penstock.barrier import CommitMetadata
 from tests.jvm.running.test_life_cycle import START_S, finish, started
 
 pytestmark = pytest.mark.jvm
@@ -26,7 +27,7 @@ def named(windowed, count):
     return f"{{windowed.key}}@{{windowed.start}}"
 
 builder = StreamsBuilder()
-told = bounded_disorder("200ms", idle="{idle}s", follow_wall_clock={follows})
+told = bounded_disorder("200ms", idle="{idle}s", follow_wall_clock={follows}{more})
 (
     builder.stream("{source}", key=str, value=str, watermark=told)
     .group_by_key()
@@ -42,9 +43,10 @@ if __name__ == "__main__":
 """
 
 
-def write_counts(directory: Path, name: str, source: str, follows: bool) -> Path:
+def write_counts(directory: Path, name: str, source: str, follows: bool, more: str = "") -> Path:
     path = directory / f"{name}.py"
-    path.write_text(COUNTS.format(name=name, source=source, follows=follows, idle=IDLE_S, window=WINDOW_MS), encoding="utf-8")
+    text = COUNTS.format(name=name, source=source, follows=follows, idle=IDLE_S, window=WINDOW_MS, more=more)
+    path.write_text(text, encoding="utf-8")
     return path
 
 
@@ -123,3 +125,33 @@ def test_a_silent_partition_holds_nothing_back_for_longer_than_its_timeout(broke
     assert closed_after <= IDLE_S + 3, f"{closed_after:.2f} s after the first record was read"
     expected = dict(windows_of(records))
     assert all(expected[name] == count for name, count in finals(broker, "silent"))
+
+
+def test_a_partition_that_is_far_ahead_waits_for_the_slower_one(broker: Broker, tmp_path: Path) -> None:
+    servers, source, name = broker.bootstrap_servers, "aligned-in", "aligned"
+    for topic, partitions in ((source, 2), (f"{name}-out", 2)):
+        topics.create(servers, topic, partitions=partitions)
+    slow = [sent(number, 1_000_000 + 10 * number, 0) for number in range(1_500)]
+    fast = [sent(number, 1_000_000 + 100 * number, 1) for number in range(1_500)]
+    for records in (slow, fast):
+        topics.produce(servers, source, records)
+    path = write_counts(tmp_path, name, source, follows=True, more=', align="5s"')
+    most = 300
+    apart_ms: list[int] = []
+    with started(path, broker, PENSTOCK_MAX_EPOCH_RECORDS=str(most)) as process:
+
+        def is_read() -> bool:
+            found = topics.group_offsets(servers, name)
+            if len(found) == 2 and found[source, 0][0] < len(slow):
+                first, second = (CommitMetadata.decode(found[source, partition][1]).watermark for partition in (0, 1))
+                apart_ms.append(second - first)
+            return has_read(broker, name, source)
+
+        wait_until("all is read", is_read, START_S, every_s=0.1)
+        expected = windows_of(slow + fast)
+        wait_until("all windows have closed", lambda: finals(broker, name) == expected, 30)
+        process.send_signal(signal.SIGTERM)
+        code, log = finish(process, path)
+    assert code == 0, log
+    assert len(apart_ms) > 3
+    assert max(apart_ms) <= 5_000 + most * 100, apart_ms

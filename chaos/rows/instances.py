@@ -6,7 +6,7 @@ import signal
 from functools import partial
 
 from chaos.application import Application, Part
-from chaos.rows.row import FULL, QUICK, Row
+from chaos.rows.row import Row
 from chaos.trial import Conditions, Trial
 from harness.processes import HarnessError
 
@@ -70,7 +70,7 @@ def lanes_come_and_go(trial: Trial) -> None:
 
 
 ROWS = (
-    Row("second-instance", partial(second_instance, False), campaigns=(FULL, QUICK)),
+    Row("second-instance", partial(second_instance, False)),
     Row("second-instance-same-files", partial(second_instance, True)),
     Row("sleeper-wakes-up", sleeper_wakes_up, Conditions(settings={"PENSTOCK_TRANSACTION_TIMEOUT": "10s"})),
     Row("lanes-2-5-1", lanes_come_and_go),

@@ -27,8 +27,7 @@ from tests.unit.epochs.application import Application, Raw, by_key, driven
 SCENARIOS = asynchronous.SCENARIOS
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 5])
-@pytest.mark.parametrize("records", [1, 5, 97])
+@pytest.mark.parametrize(("records", "lanes"), [(1, 2), (5, 5), (97, 1)])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.slug)
 def test_epochs_and_lanes_make_no_difference(scenario: Scenario, records: int, lanes: int) -> None:
     phases = scenario.phases(7, 25 if records == 1 else 110)

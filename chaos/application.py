@@ -143,10 +143,14 @@ class Application:
 
     def close(self) -> None:
         """Kill whatever is left of any start."""
-        for process in self.processes():
-            _sent(process, signal.SIGKILL)
+        self._kill_all()
         if self._process is not None:
             self._process.wait()
+        self._kill_all()  # what the driver may have started in its last moment
+
+    def _kill_all(self) -> None:
+        for process in self.processes():
+            _sent(process, signal.SIGKILL)
 
     def processes(self) -> list[psutil.Process]:
         """All processes of all its starts that are still there."""

@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import argparse
 import gc
-import tempfile
 import time
 from operator import add
 
 import pyarrow as pa
 
+from benchmarks.in_process import program_of
 from penstock import Processor, Record, StreamsBuilder, Topology, key_value_store, shared_store
-from penstock.epochs.home import Home
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
-from penstock.epochs.program import Epoch, Program
-from penstock.handlers import ErrorHandlers
-from penstock.plan import plan
-from penstock.state import EngineKind
+from penstock.epochs.program import Epoch
 
 KEYS = 10_000
 
@@ -85,19 +81,7 @@ def main() -> None:
 
 
 def _measure(what: str, topology: Topology, records: int, size: int, lanes: int) -> None:
-    with tempfile.TemporaryDirectory(prefix="penstock-shared-") as directory:
-        Home(directory, "shared").take_over("one")
-        program = Program.of(
-            "shared",
-            topology,
-            plan(topology),
-            lanes=lanes,
-            shards=32,
-            directory=directory,
-            engine=EngineKind.LMDB,
-            incarnation="one",
-            handlers=ErrorHandlers(),
-        )
+    with program_of(topology, lanes) as program:
         epochs = [_records(first, min(records, first + size)) for first in range(0, records, size)]
         begun = time.process_time()
         for number, batch in enumerate(epochs):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import gc
 import statistics
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,16 +15,13 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
+from benchmarks.in_process import program_of
 from harness.processes import HarnessError
 from penstock import Processor, ProcessorContext, Record, StreamsBuilder, Timer, Topology, key_value_store
-from penstock.epochs.home import Home
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import Kind
-from penstock.handlers import ErrorHandlers
-from penstock.plan import plan
-from penstock.state import EngineKind
 
 EPOCH_RECORDS = 50_000
 START_MS = 1_000_000
@@ -165,19 +161,7 @@ def _records(first: int, end: int) -> list[pa.RecordBatch]:
 
 @contextmanager
 def _running(topology: Topology) -> Iterator[Running]:
-    with tempfile.TemporaryDirectory(prefix="penstock-timers-") as directory:
-        Home(directory, "timers").take_over("one")
-        program = Program.of(
-            "timers",
-            topology,
-            plan(topology),
-            lanes=1,
-            shards=32,
-            directory=directory,
-            engine=EngineKind.LMDB,
-            incarnation="one",
-            handlers=ErrorHandlers(),
-        )
+    with program_of(topology, lanes=1) as program:
         yield Running(program)
 
 

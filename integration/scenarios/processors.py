@@ -174,20 +174,22 @@ def _collected(setup: Setup) -> Topology:
     return builder.build()
 
 
-class _Remind(Processor[str, str, str, str]):
+class Remind(Processor[str, str, str, str]):
     """Says of every record what it was, two seconds of event time later."""
 
     def process(self, record: Record[str, str]) -> None:
+        """Register."""
         self.context.timers.event_time(after="2s", name=f"{record.value} of {record.timestamp}")
 
     def on_timer(self, timer: Timer) -> None:
+        """Say it."""
         self.context.forward(timer.record(timer.name))
 
 
 def _reminded(setup: Setup) -> Topology:
     builder = StreamsBuilder()
     letters = builder.stream(setup.topic("letters"), value=str)
-    letters.process(_Remind, name="remind").to(setup.topic("reminders"), key=str, value=str)
+    letters.process(Remind, name="remind").to(setup.topic("reminders"), key=str, value=str)
     return builder.build()
 
 

@@ -15,15 +15,13 @@ from typing import Any
 from integration.cut import RECUT
 from integration.inputs import any_key, closing, fed, moments
 from integration.scenario import Judge, Output, Phase, Scenario, Setup
+from integration.scenarios.processors import Remind
 from penstock import (
     EmitStrategy,
     KStream,
-    Processor,
-    Record,
     SessionWindowed,
     StreamsBuilder,
     String,
-    Timer,
     TimeWindowed,
     Topology,
     Windowed,
@@ -125,19 +123,9 @@ def _key_of(windowed: Windowed, _: int) -> str:
     return str(windowed.key)
 
 
-class _Remind(Processor[str, str, str, str]):
-    """Says of every record what it was, two seconds of event time later."""
-
-    def process(self, record: Record[str, str]) -> None:
-        self.context.timers.event_time(after="2s", name=f"{record.value} of {record.timestamp}")
-
-    def on_timer(self, timer: Timer) -> None:
-        self.context.forward(timer.record(timer.name))
-
-
 def _reminded(setup: Setup) -> Topology:
     builder = StreamsBuilder()
-    _read(builder, setup).process(_Remind, name="remind").to(setup.topic("reminders"), key=str, value=str)
+    _read(builder, setup).process(Remind, name="remind").to(setup.topic("reminders"), key=str, value=str)
     return builder.build()
 
 

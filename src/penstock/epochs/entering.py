@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.sending import rows_out
 from penstock.epochs.wire import Control, control_row
+from penstock.lanes.epoch import highest_by_origin, runs
 from penstock.lanes.failures import Failures
 from penstock.lanes.lane import Lane
 from penstock.lanes.position import RawRecord, headers_of
@@ -51,19 +52,10 @@ def _placed(table: pa.Table) -> pa.Table:
     A lane that finds them itself does so from its own part of each partition. That is good enough where only its own keys are
     changed; but who writes to shared stores must come in the same order on any number of lanes.
     """
-    places = _highest_by_origin(table.column("origin").to_numpy(), table.column("timestamp").to_numpy())
+    places = highest_by_origin(table.column("origin").to_numpy(), table.column("timestamp").to_numpy())
     for name, values in (("place", places), ("path", np.zeros(len(places), np.int64))):
         table = table.set_column(table.schema.get_field_index(name), name, pa.array(values))
     return table
-
-
-def _highest_by_origin(origins: Any, timestamps: Any) -> Any:
-    """The highest event time of each record's partition up to the record, within the epoch."""
-    places = timestamps.copy()
-    starts = np.flatnonzero(np.diff(origins, prepend=origins[0] - 1))
-    for start, end in zip(starts, [*starts[1:], len(origins)], strict=True):
-        np.maximum.accumulate(places[start:end], out=places[start:end])
-    return places
 
 
 def _attached(program: Program, epoch: Epoch, table: pa.Table, told: Any) -> tuple[pa.Table, Control]:
@@ -74,10 +66,9 @@ def _attached(program: Program, epoch: Epoch, table: pa.Table, told: Any) -> tup
     origins, sources = table.column("origin").to_numpy(), table.column("name").to_numpy()
     timestamps = table.column("timestamp").to_numpy()
     times = np.empty_like(timestamps)
-    starts = np.flatnonzero(np.diff(origins, prepend=origins[0] - 1))
     high_times: dict[int, int] = {}
     watermarks: dict[int, int] = {}
-    for start, end in zip(starts, [*starts[1:], len(origins)], strict=True):
+    for start, end in runs(origins):
         origin = int(origins[start])
         strategy = program.watermarks.get(program.sources[sources[start]])
         shown, before, after = timestamps[start:end], epoch.high_times, high_times

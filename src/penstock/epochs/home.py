@@ -118,11 +118,8 @@ def open_globals(program: Program) -> Iterator[LaneState | None]:
         yield None
         return
     home = Home(program.directory, program.application_id)
-    owner = LaneState(EngineFactory(EngineKind.LMDB, str(home.global_directory)).open(read_only=True))
-    try:
+    with _to_read(EngineKind.LMDB, home.global_directory) as owner:
         yield owner.read_committed(owner.epoch)
-    finally:
-        owner.close()
 
 
 @contextmanager
@@ -151,9 +148,15 @@ def _committed_lane(program: Program, epoch: Epoch, directory: Path) -> Iterator
     if epoch.committed < 0:
         yield LaneState(memory_engine())  # nothing was ever committed, and the lane may have no files yet
         return
-    owner = LaneState(EngineFactory(program.engine, str(directory)).open(read_only=True))
-    try:
+    with _to_read(program.engine, directory) as owner:
         yield owner.read_committed(epoch.committed)
+
+
+@contextmanager
+def _to_read(engine: EngineKind, directory: Path) -> Iterator[LaneState]:
+    owner = LaneState(EngineFactory(engine, str(directory)).open(read_only=True))
+    try:
+        yield owner
     finally:
         owner.close()
 

@@ -99,7 +99,7 @@ class Program:
         for name in self.sources:
             node = self.nodes[name]
             assert isinstance(node, SourceNode)
-            if topic in node.topics or (node.pattern is not None and node.pattern.fullmatch(topic)):
+            if node.reads(topic):
                 return node.watermark
         return None
 

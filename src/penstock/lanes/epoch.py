@@ -97,13 +97,23 @@ def in_order(table: pa.Table) -> pa.Table:
     head = timestamp
     if carried.null_count < len(carried):
         head = np.where(carried.is_valid().to_numpy(), carried.fill_null(0).to_numpy(), timestamp)
-    place = head[by_origin]
-    origins = origin[by_origin]
-    starts = np.flatnonzero(np.diff(origins, prepend=origins[0] - 1))
-    for start, end in zip(starts, [*starts[1:], len(origins)], strict=True):
-        np.maximum.accumulate(place[start:end], out=place[start:end])  # of several lanes, each of which saw a part
+    place = highest_by_origin(origin[by_origin], head[by_origin])  # of several lanes, each of which saw a part
     order = np.argsort(place, kind="stable")
     return table.take(pa.array(by_origin[order])).set_column(3, "place", pa.array(place[order]))
+
+
+def highest_by_origin(origins: Any, times: Any) -> Any:
+    """The highest time of each record's origin up to the record; records of an origin stand together."""
+    highest = times.copy()
+    for start, end in runs(origins):
+        np.maximum.accumulate(highest[start:end], out=highest[start:end])
+    return highest
+
+
+def runs(origins: Any) -> Iterator[tuple[int, int]]:
+    """Where the records of each origin begin and end, which stand together."""
+    starts = np.flatnonzero(np.diff(origins, prepend=origins[0] - 1))
+    return zip(starts, [*starts[1:], len(origins)], strict=True)
 
 
 def _walk_records(lane: Lane, records: pa.Table, decoded: dict[int, Iterator[Arriving]], catalogue: Catalogue) -> None:

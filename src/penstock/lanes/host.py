@@ -154,27 +154,17 @@ class NodeHost:
 
     def wait_for_watermark(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
         """Have `reach` called with the application's watermark once that is `due`; never where no source tells any."""
-        if not self.has_watermarks:
-            return
-
-        def attributed(watermark: int) -> None:
-            try:
-                reach(watermark)
-            except ATTRIBUTED:
-                raise
-            except Exception as error:
-                self._lane.failures.processing(self._lane, self._node, error, None)
-
-        self._lane.wait_for_watermark(due, attributed)
+        if self.has_watermarks:
+            self._lane.wait_for_watermark(due, lambda watermark: self._between_records(reach, watermark))
 
     def add_timers(self, queue: TimerQueue) -> None:
         """Have the node's timers fire. Binding goes from the last node to the first, so this one stands above all others."""
+        self._lane.timers.add_above(queue)
         if not self.has_watermarks:
-            self._lane.timers.add_above(queue)
+            self._lane.stream_timers.add_above(queue)
             return
         own = LaneTimers()
         own.add_above(queue)
-        self._lane.watermark_timers.add_above(queue)
 
         def fire(watermark: int) -> None:
             own.fire(TimerKind.EVENT_TIME, watermark)
@@ -226,7 +216,7 @@ class NodeHost:
         self._schedules += 1
         register = lane.register(f"{self.node}/punctuator {self._schedules}", due)
         is_new = register.value == due
-        schedule = Schedule(register, interval_ms, lambda time: self._punctuated(punctuate, time))
+        schedule = Schedule(register, interval_ms, lambda time: self._between_records(punctuate, time))
         if is_new and start_ms is not None and start_ms < now != NO_TIMESTAMP:
             schedule.advance(now)
         (lane.stream_time_punctuators if by_stream_time else lane.wall_clock_punctuators).add(schedule)
@@ -252,10 +242,10 @@ class NodeHost:
         """The host's clock."""
         return self._lane.wall_clock()
 
-    def _punctuated(self, punctuate: Callable[[int], None], time: int) -> None:
+    def _between_records(self, happen: Callable[[int], None], time: int) -> None:
         """What runs between records fails in the node's name too."""
         try:
-            punctuate(time)
+            happen(time)
         except ATTRIBUTED:
             raise
         except Exception as error:

@@ -79,7 +79,7 @@ class Lane:
         self.stream_time_punctuators = Punctuators()
         self.wall_clock_punctuators = Punctuators()
         self.timers = LaneTimers()
-        self.watermark_timers = LaneTimers()  # of nodes that hear of event time by the application's watermark
+        self.stream_timers = LaneTimers()  # of nodes whose event time is stream time, and not the application's watermark
         self.dropped: dict[tuple[str, str], int] = {}
         self.commit_requested = False  # a processor's wish; the host that cuts epochs reads it
         self.has_processors = any(isinstance(node, ProcessorNode) and node.operator.runs_user_objects for node in nodes)
@@ -269,8 +269,8 @@ class Lane:
         if self.stream_time_punctuators and self.stream_time != NO_TIMESTAMP:
             self.position = NOWHERE
             self.stream_time_punctuators.fire(self.stream_time)
-        if self.timers.queues:
-            self.timers.fire(TimerKind.EVENT_TIME, self.stream_time)
+        if self.stream_timers.queues:
+            self.stream_timers.fire(TimerKind.EVENT_TIME, self.stream_time)
             self.position = NOWHERE
 
     def advance_watermark(self, watermark: int, settle: Callable[[], None] | None = None) -> None:
@@ -295,27 +295,23 @@ class Lane:
     @property
     def has_timers(self) -> bool:
         """Whether a node may set timers."""
-        return bool(self.timers.queues or self.watermark_timers.queues)
+        return bool(self.timers.queues)
 
     def fire_timers(self) -> bool:
         """Fire what is due before the next records: timers of the wall clock, then those of event time.
 
         Tells whether some of the wall clock's were held back until the next epoch.
         """
-        is_held = False
-        for timers in (self.timers, self.watermark_timers):
-            if timers.queues:
-                is_held |= timers.fire(TimerKind.PROCESSING_TIME, self.wall_clock())
-        if self.timers.queues:
-            self.timers.fire(TimerKind.EVENT_TIME, self.stream_time)
+        is_held = self.timers.fire(TimerKind.PROCESSING_TIME, self.wall_clock()) if self.timers.queues else False
+        if self.stream_timers.queues:
+            self.stream_timers.fire(TimerKind.EVENT_TIME, self.stream_time)
         self.position = NOWHERE
         return is_held
 
     @property
     def due(self) -> int | None:
         """When something of this lane waits for the wall clock next; None if nothing does."""
-        timers = [timers.earliest(TimerKind.PROCESSING_TIME) for timers in (self.timers, self.watermark_timers)]
-        times = (self.wall_clock_punctuators.next_due, *timers)
+        times = (self.wall_clock_punctuators.next_due, self.timers.earliest(TimerKind.PROCESSING_TIME))
         return min((time for time in times if time is not None), default=None)
 
     @property

@@ -9,7 +9,6 @@ from typing import Any
 from penstock.errors import ATTRIBUTED
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY
 from penstock.operators.window_emission import (
-    NEVER,
     EmitClosed,
     closes_nothing,
     last_close_time,
@@ -19,6 +18,7 @@ from penstock.operators.window_emission import (
 )
 from penstock.processor import Host, TableOperator, View
 from penstock.records import NO_HEADERS, Change, Headers, Process, ValueAndTimestamp, Windowed
+from penstock.state.buffers import NEVER
 from penstock.timing import MAX_MS, SessionWindows
 
 

@@ -9,8 +9,7 @@ from penstock.errors import StateError
 from penstock.operators.emission import Emit, emitter, immediate
 from penstock.processor import Host, View
 from penstock.records import NO_HEADERS, NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp, Windowed
-
-NEVER = 2**63 - 1
+from penstock.state.buffers import NEVER
 
 EmitClosed = Callable[[int, Headers], None]
 """`emit_closed(close_time, headers)`: send on every window that ended before `close_time` and was not sent yet."""

@@ -164,8 +164,7 @@ class Epochs:
         if not self._missing:
             return False
         offsets = self.progress.offsets
-        behind = {place for place, end in self._ends().items() if end > offsets.get(place, end)}
-        waiting = self._ahead(behind | self._missing)
+        waiting = self._ahead(self._behind() | self._missing)
         if waiting >= self._missing:
             return False
         self._take(None, take(offsets, self._read_to, self._read_to, waiting, self._most))
@@ -202,16 +201,15 @@ class Epochs:
         """The application's watermark now. Where that takes for idle what is silent, it has to be read to its end."""
         now = int(time.time() * 1000)
         if any(watermarks.is_idle(partition, at=now) for partition in watermarks.watermarks):
-            offsets = self.progress.offsets
-            behind = frozenset(place for place, end in self._ends().items() if end > offsets.get(place, end))
-            watermarks.lag(behind, at=now)
+            watermarks.lag(self._behind(), at=now)
         return watermarks.advance(at=now)
 
-    def _ends(self) -> Mapping[Partition, int]:
-        """Where the inputs end, as of a moment ago."""
+    def _behind(self) -> frozenset[Partition]:
+        """The partitions that are not read to their end, where that was a moment ago."""
         if time.monotonic() - self._asked_for_ends_at > ENDS_EVERY_S:
             self._asked_for_ends_at, self._known_ends = time.monotonic(), self._input_ends()
-        return self._known_ends
+        offsets = self.progress.offsets
+        return frozenset(place for place, end in self._known_ends.items() if end > offsets.get(place, end))
 
     def while_idle(self, call: Callable[[], None]) -> None:
         """Call something that must not come between the steps of a commit; not at all while an epoch is under way."""

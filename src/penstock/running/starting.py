@@ -226,12 +226,8 @@ class Starting:
 
     def _reset(self, topics: Topics, partition: Partition, begin: int, end: int) -> int:
         """Where a partition without a committed offset begins."""
-        node = next(
-            node
-            for node in self._topology.nodes.values()
-            if isinstance(node, SourceNode)
-            and (partition[0] in node.topics or (node.pattern is not None and node.pattern.fullmatch(partition[0])))
-        )
+        nodes = (node for node in self._topology.nodes.values() if isinstance(node, SourceNode))
+        node = next(node for node in nodes if node.reads(partition[0]))
         if node.reset in (None, "earliest"):
             return begin
         if node.reset == "latest":

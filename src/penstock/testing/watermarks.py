@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.lanes.lane import Attached
 from penstock.lanes.sources import Arrival, Intake
 from penstock.records import NO_TIMESTAMP, RecordMetadata
-from penstock.timing import Watermark, WatermarkTracker
+from penstock.timing import WatermarkTracker
 from penstock.topology import SourceNode, Topology
 
 
@@ -14,10 +14,8 @@ class TopicWatermarks:
 
     def __init__(self, topology: Topology, now: int) -> None:
         sources = [node for node in topology.nodes.values() if isinstance(node, SourceNode) and node.watermark is not None]
-        self._strategies: dict[str, Watermark] = {
-            topic: node.watermark for node in sources for topic in node.topics if node.watermark
-        }
-        self._tracker = WatermarkTracker(self._strategies, started_at=now)
+        strategies = {topic: node.watermark for node in sources for topic in node.topics if node.watermark}
+        self._tracker = WatermarkTracker(strategies, started_at=now)
         self._high_times: dict[str, int] = {}
         self.are_told = bool(sources)
 
@@ -27,9 +25,8 @@ class TopicWatermarks:
         if strategy is None:
             attached.time = self._high_times.get(topic, NO_TIMESTAMP)
             return
-        if topic not in self._strategies:  # of a pattern
-            self._strategies[topic] = strategy
-            self._tracker.add(topic, at=now)
+        if topic not in self._tracker.watermarks:  # of a pattern
+            self._tracker.add(topic, strategy, at=now)
         attached.time = self._tracker.watermarks[topic]
 
     def heard(self, intake: Intake, arrival: Arrival, origin: RecordMetadata, now: int) -> None:

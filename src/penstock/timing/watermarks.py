@@ -120,12 +120,13 @@ class WatermarkTracker(Generic[P]):
         reached: int = NO_TIMESTAMP,
     ) -> None:
         self.reached = reached
-        self._strategies = partitions
+        self._strategies = dict(partitions)
         self.watermarks = {partition: (known or {}).get(partition, NO_TIMESTAMP) for partition in partitions}
         self._heard_at = dict.fromkeys(partitions, started_at)
 
-    def add(self, partition: P, *, at: int) -> None:
-        """One more partition, whose strategy is known by now."""
+    def add(self, partition: P, strategy: Watermark, *, at: int) -> None:
+        """One more partition."""
+        self._strategies[partition] = strategy
         self.watermarks[partition], self._heard_at[partition] = NO_TIMESTAMP, at
 
     def heard(self, partition: P, watermark: int, *, at: int) -> None:
@@ -163,12 +164,3 @@ class WatermarkTracker(Generic[P]):
         return frozenset(
             partition for partition, align in limits if align is not None and self.watermarks[partition] - lowest > align
         )
-
-    def next_idle(self, *, at: int) -> int | None:
-        """When the next partition will be idle if nothing comes from it; None if none will."""
-        times = [
-            self._heard_at[partition] + strategy.idle_ms
-            for partition, strategy in self._strategies.items()
-            if strategy.idle_ms is not None and not self.is_idle(partition, at=at)
-        ]
-        return min(times, default=None)

@@ -85,6 +85,10 @@ class SourceNode:
         """Sources have none."""
         return ()
 
+    def reads(self, topic: str) -> bool:
+        """Whether it reads a topic, by its name or by the pattern."""
+        return topic in self.topics or (self.pattern is not None and self.pattern.fullmatch(topic) is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessorNode:

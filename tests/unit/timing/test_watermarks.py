@@ -42,9 +42,9 @@ def test_an_idle_partition_holds_nothing_back_until_it_is_heard_of_again() -> No
     tracker = WatermarkTracker({"a": monotonous(), "b": monotonous(idle=100)}, started_at=0)
     tracker.heard("a", 70, at=50)
     assert tracker.advance(at=99) == NO_TIMESTAMP
-    assert tracker.next_idle(at=99) == 100
+    assert not tracker.is_idle("b", at=99)
     assert tracker.advance(at=100) == 70
-    assert tracker.next_idle(at=100) is None
+    assert [tracker.is_idle(partition, at=100) for partition in "ab"] == [False, True]
     tracker.heard("b", 10, at=150)
     tracker.heard("a", 90, at=150)
     assert tracker.advance(at=151) == 70, "it does not go back, and the one that woke up holds it where it is"

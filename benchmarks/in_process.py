@@ -1,0 +1,32 @@
+"""A topology as a program on files of its own, for what is measured without Spark and Kafka."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from penstock import Topology
+from penstock.epochs.home import Home
+from penstock.epochs.program import Program
+from penstock.handlers import ErrorHandlers
+from penstock.plan import plan
+from penstock.state import EngineKind
+
+
+@contextmanager
+def program_of(topology: Topology, lanes: int) -> Iterator[Program]:
+    """The program, while its directory is there."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
+        Home(directory, "bench").take_over("one")
+        yield Program.of(
+            "bench",
+            topology,
+            plan(topology),
+            lanes=lanes,
+            shards=32,
+            directory=directory,
+            engine=EngineKind.LMDB,
+            incarnation="one",
+            handlers=ErrorHandlers(),
+        )

@@ -24,7 +24,7 @@ from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program, lanes_topic
 from penstock.epochs.shards import shard_of
-from penstock.epochs.wire import Kind, decode_control
+from penstock.epochs.wire import Kind, decode_control, without_reports
 from penstock.handlers import ErrorHandlers
 from penstock.plan import plan
 from penstock.records import NO_TIMESTAMP
@@ -136,9 +136,9 @@ class _Running:
         self._globals.refresh()
         epoch = self._next()
         batches = [pa.RecordBatch.from_pylist(rows, schema=INPUT)]
-        table = run_epoch(self._program, epoch, batches)
+        table = without_reports(run_epoch(self._program, epoch, batches))
         if self._trouble is Trouble.RETRIES:
-            table = self._the_same(table, run_epoch(self._program, epoch, batches))
+            table = self._the_same(table, without_reports(run_epoch(self._program, epoch, batches)))
         self._number += 1
         for row in table.to_pylist():
             self._take(row)

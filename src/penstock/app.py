@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import signal
 import threading
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import PenstockError, TopologyError
+from penstock.errors import PenstockError, StalledError, TopologyError
 from penstock.handlers import DEFAULT, ErrorHandler, ErrorHandlers
 from penstock.topology import Topology
 
@@ -72,6 +73,9 @@ class App:
             unexpected = error if type(error) is PenstockError else None
             about = (self.application_id, error.code, error.exit_code, error)
             _log.error("%s ended (%s, exit code %d): %s", *about, exc_info=unexpected)
+            if isinstance(error, StalledError):  # threads and processes that hang would be waited for
+                logging.shutdown()
+                os._exit(error.exit_code)
             raise SystemExit(error.exit_code) from error
 
     def start(

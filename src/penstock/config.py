@@ -44,6 +44,7 @@ _EXACTLY_ONCE = {
     "request.required.acks": ("all", "-1"),
 }
 _MAX_INT32 = 2**31 - 1
+_MAX_PORT = 65_535
 _RANGES = {
     "lanes": (1, 10_000),
     "shards": (1, 10_000),
@@ -53,9 +54,17 @@ _RANGES = {
     "transaction_timeout": (1_000, _MAX_INT32),
     "broker_timeout": (1_000, _MAX_INT32),
     "replication_factor": (-1, 32_767),
+    "epoch_timeout": (1_000, _MAX_INT32),
 }
-_DURATIONS = ("epoch_interval", "transaction_timeout", "broker_timeout")
+_DURATIONS = ("epoch_interval", "transaction_timeout", "broker_timeout", "epoch_timeout")
 _STORE_ENGINES = ("lmdb", "rocksdb")
+_LOG_FORMATS = ("auto", "json", "text")
+_LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+_PATHS = ("state_dir", "admin_certificate", "admin_key")
+_LISTS = ("admin_hosts", "plugins")
+_REFERENCES = ("admin_token", "admin_read_token")
+OFF = "off"
+"""As `admin_address`: no admin server."""
 
 
 class Guarantee(Enum):
@@ -120,6 +129,18 @@ class Config:
         transaction_timeout_ms: After how long the broker aborts an open transaction; the setting is `transaction_timeout`.
         broker_timeout_ms: How long the brokers may be out of reach before the application ends; `broker_timeout`.
         replication_factor: Of internal topics; -1 is the broker's default.
+        epoch_timeout_ms: How long an epoch may take before the application is taken for stuck and ends; `epoch_timeout`.
+        admin_address: Where the admin server listens, `host:port`; port 0 is any free one, `off` is none. Anything but loopback
+            needs `admin_token`, `admin_certificate` and `admin_key`.
+        admin_token: Who shows it (`Authorization: Bearer …`) may ask and change. A value `env:NAME` or `file:PATH` stands for
+            what is found there.
+        admin_read_token: Who shows it may ask.
+        admin_certificate: The server's certificate chain, a PEM file.
+        admin_key: Its private key, a PEM file.
+        admin_hosts: Further names under which the admin server may be called (the `Host` header).
+        log_format: `json`, `text`, or `auto`: text on a terminal, JSON elsewhere.
+        log_level: From which level on something is logged.
+        plugins: Names of plug-ins (entry points of the group `penstock.plugins`) to load.
 
     Example:
         >>> from penstock.config import Config
@@ -141,23 +162,48 @@ class Config:
     transaction_timeout_ms: int = 60_000
     broker_timeout_ms: int = 120_000
     replication_factor: int = -1
+    epoch_timeout_ms: int = 300_000
+    admin_address: str = "127.0.0.1:7070"
+    admin_token: str | None = None
+    admin_read_token: str | None = None
+    admin_certificate: Path | None = None
+    admin_key: Path | None = None
+    admin_hosts: tuple[str, ...] = ()
+    log_format: str = "auto"
+    log_level: str = "INFO"
+    plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, whoever built it."""
         object.__setattr__(self, "kafka", Settings(self.kafka))
         object.__setattr__(self, "spark", Settings(self.spark))
+        for name in _REFERENCES:
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, Secret(getattr(self, name)))
         for name, (low, high) in _RANGES.items():
             _check_range(name, getattr(self, _field_of(name)), low, high)
         if self.replication_factor == 0:
             raise ConfigError("replication_factor: 0 is no replica at all; write 1 or more, or -1 for the broker's default")
         if self.lanes is not None and self.lanes > self.shards:
             raise ConfigError(f"lanes: {self.lanes} lanes cannot share {self.shards} shards; use at most {self.shards} lanes")
-        if self.store_engine not in _STORE_ENGINES:
-            raise ConfigError(f"store_engine: {self.store_engine!r} is none of {', '.join(_STORE_ENGINES)}")
+        for name, choices in (("store_engine", _STORE_ENGINES), ("log_format", _LOG_FORMATS), ("log_level", _LOG_LEVELS)):
+            if getattr(self, name) not in choices:
+                raise ConfigError(f"{name}: {getattr(self, name)!r} is none of {', '.join(choices)}")
+        _ = self.admin_endpoint
         _check_kafka(self.kafka, self.guarantee)
         for name in self.spark:
             if name != "master" and not name.startswith("spark."):
                 raise ConfigError(f"spark: unknown setting {name!r}; it is 'master', or begins with 'spark.'")
+
+    @property
+    def admin_endpoint(self) -> tuple[str, int] | None:
+        """Host and port of the admin server; None for no server."""
+        if self.admin_address == OFF:
+            return None
+        host, _, port = self.admin_address.rpartition(":")
+        if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > _MAX_PORT:
+            raise ConfigError(f"admin_address: expected host:port or {OFF!r}, got {self.admin_address!r}")
+        return host.strip("[]"), int(port)
 
     @classmethod
     def load(cls, path: Path | None = None, environment: Mapping[str, str] | None = None, **overrides: object) -> Config:
@@ -174,6 +220,9 @@ class Config:
         _merge(given, overrides, "arguments")
         given["spark"] = {name: _text(name, value) for name, value in given["spark"].items()}
         given["kafka"] = {name: _resolve(name, _text(name, value), environment) for name, value in given["kafka"].items()}
+        for name in _REFERENCES:
+            if name in given:
+                given[name] = _resolve(name, _text(name, given[name]), environment)
         return cls(**{_field_of(name): value for name, value in given.items()})
 
 
@@ -254,11 +303,23 @@ def _read(name: str, value: object) -> object:
         if value not in kinds:
             raise ConfigError(f"guarantee: {value!r} is none of {', '.join(kinds)}")
         return Guarantee(value)
-    if name == "state_dir":
+    if name in _PATHS:
         if not isinstance(value, (str, Path)) or not str(value):
-            raise ConfigError(f"state_dir: expected a path, got {value!r}")
+            raise ConfigError(f"{name}: expected a path, got {value!r}")
         return Path(value)
+    if name in _LISTS:
+        return _list(name, value)
+    if name == "log_level" and isinstance(value, str):
+        return value.upper()
     return value
+
+
+def _list(name: str, value: object) -> tuple[str, ...]:
+    """Several names: a list, or a text with commas, which is what the environment can hold."""
+    items = [item.strip() for item in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(items, (list, tuple)) or not all(isinstance(item, str) and item for item in items):
+        raise ConfigError(f"{name}: expected a list of names, got {value!r}")
+    return tuple(items)
 
 
 def _text(name: str, value: object) -> str:

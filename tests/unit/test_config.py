@@ -110,7 +110,7 @@ def test_arguments_win_over_the_environment_which_wins_over_the_file() -> None:
     ("overrides", "message"),
     [
         ({"lane": 3}, "arguments: unknown setting 'lane'; did you mean 'lanes'"),
-        ({"zzzzzz": 3}, "there are bootstrap_servers, broker_timeout"),
+        ({"zzzzzz": 3}, "there are admin_address, .*bootstrap_servers, broker_timeout"),
         ({"lanes": 0}, "lanes: 0 is not between 1 and"),
         ({"lanes": "8"}, "lanes: expected a whole number, got '8'"),
         ({"lanes": True}, "lanes: expected a whole number"),

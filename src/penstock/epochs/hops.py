@@ -16,6 +16,7 @@ from penstock import faults
 from penstock.epochs.calling import callers_of
 from penstock.epochs.home import committed_lanes, open_globals, open_lane
 from penstock.epochs.program import Epoch, Program
+from penstock.epochs.reporting import Watch
 from penstock.epochs.sending import (
     in_order_of_stages,
     lanes_of_keys,
@@ -26,7 +27,7 @@ from penstock.epochs.sending import (
 )
 from penstock.epochs.serial import AllLanes
 from penstock.epochs.shards import shard_of, shards_of
-from penstock.epochs.wire import OUT, Control, Kind, arrived, control_row, records_of, wire
+from penstock.epochs.wire import OUT, Control, Kind, LaneReport, arrived, control_row, records_of, report_row, wire
 from penstock.errors import StateError
 from penstock.lanes.epoch import HEADERS, walk
 from penstock.lanes.failures import Failures
@@ -98,9 +99,10 @@ def own_mark(program: Program, lane: int, mark: Mark | None) -> Mark | None:
 def _run_free(program: Program, epoch: Epoch, stage: int, lane: int, records: pa.Table) -> list[pa.Table]:
     """A stage without state, anywhere."""
     with open_globals(program) as globals_:
-        bound = _bind(program, epoch, stage, lane, LaneState(memory_engine()), globals_, epoch.watermark)
+        watch = Watch(epoch, stage, lane)
+        bound = _bind(program, epoch, stage, lane, LaneState(memory_engine()), globals_, epoch.watermark, watch)
         walked = walk(bound, records_of(records), epoch.catalogue(program))
-        return _sent(program, bound, walked, stage, lane)
+        return _sent(program, bound, walked, stage, lane, watch.report(walked.num_rows))
 
 
 def _run_on(
@@ -115,7 +117,8 @@ def _run_on(
 ) -> list[pa.Table]:
     """A stage on the lane of its keys."""
     before = None if epoch.watermark is None else epoch.watermark_before
-    bound = _bind(program, epoch, stage, lane, state, globals_, before, owner)
+    watch = Watch(epoch, stage, lane)
+    bound = _bind(program, epoch, stage, lane, state, globals_, before, watch, owner)
     if bound.wall_clock_punctuators:
         bound.advance_wall_clock()
     if bound.has_timers:
@@ -126,7 +129,7 @@ def _run_on(
     faults.point("lane.before_write")
     written = _written(program, epoch, stage, lane, state)
     faults.point("lane.after_write")
-    return [*_sent(program, bound, walked, stage, lane), *written]
+    return [*_sent(program, bound, walked, stage, lane, watch.report(walked.num_rows, state)), *written]
 
 
 def _run_serially(program: Program, epoch: Epoch, stage: int, lane: int, records: pa.Table, is_anew: bool) -> list[pa.Table]:
@@ -140,7 +143,8 @@ def _run_serially(program: Program, epoch: Epoch, stage: int, lane: int, records
         states = [opened.enter_context(open_lane(program, number)) for number in range(program.lanes)]
         for state in states:
             bring_to(state, epoch, stage, is_anew)
-        bound = _bind(program, epoch, stage, lane, AllLanes(program, stage, states), globals_, epoch.watermark)
+        watch = Watch(epoch, stage, lane)
+        bound = _bind(program, epoch, stage, lane, AllLanes(program, stage, states), globals_, epoch.watermark, watch)
         walked = walk(bound, records_of(records), epoch.catalogue(program))
         faults.point("serial.before_write")
         written: list[pa.Table] = []
@@ -149,7 +153,7 @@ def _run_serially(program: Program, epoch: Epoch, stage: int, lane: int, records
                 written += _written(program, epoch, stage, number, state)
             if number < program.lanes - 1:
                 faults.point("serial.between_lanes")
-        return [*_sent(program, bound, walked, stage, lane), *written]
+        return [*_sent(program, bound, walked, stage, lane, watch.report(walked.num_rows)), *written]
 
 
 def _written(program: Program, epoch: Epoch, stage: int, lane: int, state: LaneState) -> list[pa.Table]:
@@ -171,6 +175,7 @@ def _bind(
     state: StateOfStores,
     globals_: LaneState | None,
     watermark: int | None,
+    watch: Watch,
     owner: Callable[[bytes], LaneState] | None = None,
 ) -> Lane:
     partitions = epoch.partitions or {}
@@ -190,10 +195,11 @@ def _bind(
         owns=lambda key: shard_of(key, program.shards) in own,
         callers=lambda: callers_of(program),
         committed_owner=owner,
+        samples=watch.samples,
     )
 
 
-def _sent(program: Program, lane: Lane, walked: pa.Table, stage: int, number: int) -> list[pa.Table]:
+def _sent(program: Program, lane: Lane, walked: pa.Table, stage: int, number: int, report: LaneReport) -> list[pa.Table]:
     """What a lane sends: rows for topics, rows for later stages, and what the driver should know."""
     causes = list(lane.causes)
     rows = lane.drain()
@@ -204,6 +210,7 @@ def _sent(program: Program, lane: Lane, walked: pa.Table, stage: int, number: in
         rows_out(program, rows, number),
         rows_to_exchanges(program, rows, causes, walked, number, stage),
         control_row(Control({}, due, dropped, event_due), number) if is_told else None,
+        report_row(report),
     ]
     lane.close()
     return [table for table in tables if table is not None]

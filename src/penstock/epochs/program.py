@@ -211,7 +211,7 @@ class Epoch:
     `high_times` are the highest event times of each origin before this epoch, `watermarks` what each had told by then (where
     sources have strategies), `watermark` the application's as of the last barrier (None if no source has one), which the lanes
     hear of now, `watermark_before` what they knew. `partitions` tells partitioners how many partitions a topic has. `mark`, where
-    given, is for the lanes to save.
+    given, is for the lanes to save. An epoch that `is_sampled` has its nodes watched.
     """
 
     number: int
@@ -224,6 +224,7 @@ class Epoch:
     watermark: int | None = None
     watermarks: tuple[int, ...] = ()
     watermark_before: int = NO_TIMESTAMP
+    is_sampled: bool = False
 
     def catalogue(self, program: Program) -> Catalogue:
         """What codes stand for in this epoch's records."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.lanes.epoch import HEADERS, RECORDS
 from penstock.records import Headers
@@ -21,6 +22,7 @@ class Kind(IntEnum):
     CHANGELOG = 2
     DEAD_LETTER = 3
     CONTROL = 4
+    REPORT = 5
 
 
 OUT = pa.schema(
@@ -35,12 +37,29 @@ OUT = pa.schema(
         pa.field("headers", HEADERS),
     ]
 )
-"""Rows for Kafka, and control rows. `name` is an index into `Program.topics`, or -1 where `topic` says it."""
+"""Rows for Kafka, and what tasks tell the driver. `name` is an index into `Program.topics`, or -1 where `topic` says it."""
 
 _RECORD_ONLY = ("origin", "offset", "place", "path", "stream_time")
 
 WIRE = pa.schema([pa.field("lane", pa.int32()), *OUT, *(RECORDS.field(name) for name in _RECORD_ONLY)])
 """Rows between hops: records for a later stage (`name` is their source), and rows for Kafka that only pass through."""
+
+
+class LaneReport(msgspec.Struct, array_like=True, frozen=True):
+    """What a lane had to do in one stage of an epoch.
+
+    The rest is told in epochs that are sampled: the worker's process and its memory in bytes, records and seconds of each node,
+    entries and bytes of each store.
+    """
+
+    lane: int
+    stage: int
+    records: int
+    seconds: float
+    worker: int = 0
+    memory: int = 0
+    nodes: dict[str, tuple[int, float]] = {}
+    stores: dict[str, tuple[int, int]] = {}
 
 
 class Control(msgspec.Struct, array_like=True, frozen=True):
@@ -59,11 +78,31 @@ class Control(msgspec.Struct, array_like=True, frozen=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_control = msgspec.msgpack.Decoder(Control).decode
+_decode_report = msgspec.msgpack.Decoder(LaneReport).decode
 
 
 def control_row(control: Control, lane: int) -> pa.Table:
     """A control row."""
     return wire(1, lane=[lane], kind=[Kind.CONTROL], value=[_encode(control)])
+
+
+def report_row(report: LaneReport) -> pa.Table:
+    """A lane's report as a row; apart from what a lane tells to be heeded, because no two runs give the same one."""
+    return wire(1, lane=[report.lane], kind=[Kind.REPORT], value=[_encode(report)])
+
+
+def reports_of(table: pa.Table) -> list[LaneReport]:
+    """The lanes' reports among the rows that leave an epoch."""
+    return list(map(_decode_report, table.filter(_is_report(table)).column("value").to_pylist()))
+
+
+def without_reports(table: pa.Table) -> pa.Table:
+    """The other rows: what an epoch gives whenever and wherever it runs."""
+    return table.filter(pc.invert(_is_report(table)))
+
+
+def _is_report(table: pa.Table) -> Any:
+    return pc.equal(table.column("kind"), int(Kind.REPORT))
 
 
 def wire(rows: int, **columns: Any) -> pa.Table:

@@ -13,7 +13,8 @@ PenstockError                        1
 ├── StateError                      13   a store cannot do what it was asked, or is not where it should be
 ├── FencedError                     20   another instance has taken over
 ├── CommitError                     21   a transaction timed out or was aborted
-└── BrokerError                     22   the brokers were out of reach for too long
+├── BrokerError                     22   the brokers were out of reach for too long
+└── StalledError                    23   an epoch has not come to its end within its time
 """
 
 from penstock.errors.exceptions import (
@@ -29,6 +30,7 @@ from penstock.errors.exceptions import (
     ProcessingError,
     ProductionError,
     SerializationError,
+    StalledError,
     StateError,
     TopicError,
     TopologyError,
@@ -47,6 +49,7 @@ __all__ = [
     "ProcessingError",
     "ProductionError",
     "SerializationError",
+    "StalledError",
     "StateError",
     "TopicError",
     "TopologyError",

@@ -100,6 +100,13 @@ class CommitError(PenstockError):
     exit_code = 21
 
 
+class StalledError(PenstockError):
+    """An epoch has not come to its end within its time: the process cannot be trusted to go on. Start again."""
+
+    code = "stalled"
+    exit_code = 23
+
+
 class BrokerError(PenstockError):
     """The brokers were out of reach for longer than the application may wait."""
 

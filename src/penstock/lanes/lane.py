@@ -19,6 +19,7 @@ from penstock.lanes.host import NodeHost
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import NOWHERE, At, Position, Rows
 from penstock.lanes.punctuation import NEVER, Punctuators
+from penstock.lanes.sampling import Samples
 from penstock.lanes.sinks import bind_sink
 from penstock.lanes.sources import Intake
 from penstock.lanes.timers import LaneTimers
@@ -26,7 +27,7 @@ from penstock.processor import Clock, TableOperator, TimerKind, View
 from penstock.records import NO_TIMESTAMP, Headers, Process, RecordMetadata
 from penstock.state import CachedKeyValueStore, LaneState, Register, StateOfStores, StoreSpec, retention_limit
 from penstock.timing import MAX_MS
-from penstock.topology.nodes import Node, ProcessorNode, SinkNode
+from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
 BEFORE_RECORDS = -2
 """What causes rows that are sent before an epoch's first record: the wall clock, or a watermark."""
@@ -40,7 +41,7 @@ class Lane:
     `watermark` is the application's as of the last barrier, None if it has none; `watermarked` are the nodes below sources that
     tell one, for which it is the time. `owns` tells whether a key is this lane's. `callers` gives what makes calls to other
     systems; it is asked only if a node makes some. `committed_owner` gives the state, as of the last barrier, of the lane that
-    owns a key; it is asked only for keys that are not this lane's.
+    owns a key; it is asked only for keys that are not this lane's. `samples`, where given, has every node watched.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Lane:
         owns: Callable[[bytes], bool] = lambda key: True,
         callers: Callable[[], Callers] = Callers,
         committed_owner: Callable[[bytes], LaneState] | None = None,
+        samples: Samples | None = None,
     ) -> None:
         self.failures = failures or Failures()
         self.watermarked = watermarked
@@ -101,7 +103,7 @@ class Lane:
             self._flushes[name] = _nothing_to_flush
         self._retaining = self._limit_retention(watermark)
         self._expiring = [self.store(name) for name in self._flushes if specs[name].ttl_ms is not None]
-        self._bind(nodes, partitions)
+        self._bind(nodes, partitions, samples)
 
     def _limit_retention(self, watermark: int | None) -> list[Register]:
         """Where windows are kept by watermarks, let that be this one; elsewhere by what stores are given."""
@@ -115,7 +117,7 @@ class Lane:
                     limits.append(limit)
         return limits
 
-    def _bind(self, nodes: Sequence[Node], partitions: Callable[[str], int]) -> None:
+    def _bind(self, nodes: Sequence[Node], partitions: Callable[[str], int], samples: Samples | None) -> None:
         """Bind children before parents, so that each node closes over what it forwards to; then start, parents first."""
         children: dict[str, list[str]] = {node.name: [] for node in nodes}
         for node in nodes:
@@ -141,7 +143,10 @@ class Lane:
                 bound[node.name] = self.failures.persistent(self, node).bind(host, forward)
             else:
                 bound[node.name] = forward
-                self.intakes[node.name] = Intake(node, forward)
+            if samples is not None:
+                bound[node.name] = samples.watched(node.name, bound[node.name])
+            if isinstance(node, SourceNode):
+                self.intakes[node.name] = Intake(node, bound[node.name])
         for start in reversed(self._starters):
             start()
 

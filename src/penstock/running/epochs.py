@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock import faults
 from penstock.barrier import Barrier, CommitMetadata, SourceOffset
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.wire import Kind, decode_control
+from penstock.epochs.wire import Kind, LaneReport, decode_control, reports_of, without_reports
 from penstock.errors import BrokerError, CommitError, StateError
+from penstock.observing import PartitionReport, Recorder
 from penstock.records import NO_TIMESTAMP
 from penstock.running.taking import Partition, Taken, take
 from penstock.state import Mark
@@ -24,11 +26,17 @@ from penstock.timing import WatermarkTracker
 
 _log = logging.getLogger(__name__)
 
+BEFORE, JOB, CHECK = "before", "job", "check"
+"""The phases of an epoch in front of those of the barrier: global tables are read on, the job runs, its rows are looked at."""
+
 MARK_EVERY_S = 10.0
 """How often lanes are told how far the changelogs reach, which is what a restart has to read at most."""
 
 ENDS_EVERY_S = 1.0
 """How often the ends of inputs are asked for while one of them is silent."""
+
+SAMPLE_EVERY_S = 5.0
+"""How often an epoch has its nodes watched and its stores measured: that costs a few percent of that epoch."""
 
 KEEP_ALIVE_S = 3600.0
 """An application without input commits at least this often: offsets of a group without members expire one by one."""
@@ -85,6 +93,8 @@ class Epochs:
         first_rows: pa.Table | None = None,
         check: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda rows: rows,
         input_ends: Callable[[], Mapping[Partition, int]] = dict,
+        recorder: Recorder | None = None,
+        after_commit: Callable[[int], None] = lambda epoch: None,
     ) -> None:
         self.progress = start
         self._program = program
@@ -104,6 +114,11 @@ class Epochs:
         self._lock = threading.Lock()
         self._watermarks = _tracker(program, start)
         self._input_ends = input_ends
+        self._recorder = recorder or Recorder()
+        self._after_commit = after_commit
+        self._sampled_at = 0.0
+        self._dropped: list[tuple[str, str, int]] = []
+        self._reports: list[LaneReport] = []
         self._asked_for_ends_at = 0.0
         self._known_ends: Mapping[Partition, int] = {}
         self._missing: set[Partition] = set()  # partitions of which Spark has read more than epochs have taken
@@ -153,8 +168,7 @@ class Epochs:
     def _take(self, frame: Any | None, taken: Taken) -> None:
         """An epoch of some of the input."""
         count = sum(taken.ends[place] - self.progress.offsets[place] for place in self._origins)
-        self._before_epoch()
-        epoch = self._next()
+        epoch = self._begin()
         faults.point("epoch.before_job")
         rows = self._jobs.run(frame, epoch, count <= self._small, {**self._limits, **taken.limits}, taken.missed)
         self._commit(epoch, rows, taken.ends)
@@ -185,8 +199,7 @@ class Epochs:
                 or not (self._is_due() or time.monotonic() - self._committed_at > KEEP_ALIVE_S)
             ):
                 return
-            self._before_epoch()
-            epoch = self._next()
+            epoch = self._begin()
             self._commit(epoch, self._jobs.tick(epoch), self.progress.offsets)
 
     def _is_due(self) -> bool:
@@ -225,6 +238,17 @@ class Epochs:
         if self._failure is not None:
             raise self._failure
 
+    def _begin(self) -> Epoch:
+        """The next epoch, taken in hand."""
+        self._recorder.epoch_begins(self.progress.epoch + 1, BEFORE)
+        self._before_epoch()
+        epoch = self._next()
+        if time.monotonic() - self._sampled_at > SAMPLE_EVERY_S:
+            self._sampled_at = time.monotonic()
+            epoch = replace(epoch, is_sampled=True)
+        self._recorder.phase_begins(JOB)
+        return epoch
+
     def _next(self) -> Epoch:
         high = tuple(self.progress.high_times.get(origin, NO_TIMESTAMP) for origin in self._origins)
         mark, self._mark = self._mark, None
@@ -239,18 +263,44 @@ class Epochs:
 
     def _commit(self, epoch: Epoch, table: pa.Table, ends: Mapping[Partition, int]) -> None:
         faults.point("epoch.after_job")
+        self._recorder.phase_begins(CHECK)
         rows, high_times = self._heed(table)
         batches = [*self._first_batches(), *map(self._check, rows.to_batches())]
         progress = Progress(epoch.number, dict(ends), high_times)
         if self._watermarks is not None:
             progress = replace(progress, watermarks=dict(self._watermarks.watermarks), watermark=self._watermarks.reached)
         self._barrier.commit(epoch.number, batches, self._source_offsets(progress))
+        records = sum(progress.offsets[place] - self.progress.offsets[place] for place in self._origins)
         self.progress = progress
+        self._after_commit(epoch.number)
+        self._record(epoch, records, batches)
         self._first_rows = None
         self._committed_at = time.monotonic()
         if self._committed_at - self._marked_at > MARK_EVERY_S:
             self._marked_at = self._committed_at
             self._mark = self._new_mark(epoch.number)
+
+    def _record(self, epoch: Epoch, records: int, batches: Sequence[pa.RecordBatch]) -> None:
+        """Tell what the epoch was."""
+        self._recorder.moved(self._partition_reports(), self.progress.watermark)
+        self._recorder.epoch_committed(
+            records, sent_by_topic(self._program.topics, batches), self._dropped, self._reports, epoch.is_sampled
+        )
+
+    def _partition_reports(self) -> dict[Partition, PartitionReport]:
+        progress, watermarks, now = self.progress, self._watermarks, int(time.time() * 1000)
+        idle = set() if watermarks is None else {place for place in watermarks.watermarks if watermarks.is_idle(place, at=now)}
+        return {
+            place: PartitionReport(
+                *place,
+                progress.offsets[place],
+                -1,
+                progress.high_times.get(place, NO_TIMESTAMP),
+                progress.watermarks.get(place, NO_TIMESTAMP),
+                place in idle,
+            )
+            for place in self._origins
+        }
 
     def _new_mark(self, epoch: int) -> Mark | None:
         """How far the changelogs reach; without it a restart reads more, which is no reason to end."""
@@ -266,12 +316,12 @@ class Epochs:
     def _heed(self, table: pa.Table) -> tuple[pa.Table, dict[Partition, int]]:
         """The rows for Kafka; what tasks have told besides is taken note of."""
         high_times = dict(self.progress.high_times)
+        self._reports, table = reports_of(table), without_reports(table)
         is_control = pc.equal(table.column("kind"), int(Kind.CONTROL))
         told = list(map(decode_control, table.filter(is_control).column("value").to_pylist()))
+        self._dropped = [entry for control in told for entry in control.dropped]
         self._due = min((control.due for control in told if control.due is not None), default=None)
         self._event_due = min((control.event_due for control in told if control.event_due is not None), default=None)
-        if not told:
-            return table, high_times
         for control in told:
             for origin, high in control.high_times.items():
                 partition = self._origins[origin]
@@ -300,6 +350,21 @@ class Epochs:
             )
             offsets.append(SourceOffset(topic, partition, progress.offsets[topic, partition], metadata.encode()))
         return offsets
+
+
+def sent_by_topic(topics: Sequence[str], batches: Sequence[pa.RecordBatch]) -> dict[str, int]:
+    """How many rows go to each topic. Rows whose topic was chosen record by record name it themselves."""
+    sent: dict[str, int] = {}
+    for batch in batches:
+        codes = batch.column("name").to_numpy(zero_copy_only=False)
+        for code, count in zip(*map(list, np.unique(codes, return_counts=True)), strict=True):
+            if code >= 0:
+                sent[topics[code]] = sent.get(topics[code], 0) + int(count)
+        if (codes < 0).any():
+            for topic in batch.column("topic").to_pylist():
+                if topic is not None:
+                    sent[topic] = sent.get(topic, 0) + 1
+    return sent
 
 
 def _tracker(program: Program, start: Progress) -> WatermarkTracker[Partition] | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from penstock.config import Config
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StalledError
 from penstock.handlers import ErrorHandlers
+from penstock.observing import Health, Recorder
 from penstock.running.starting import Started, Starting, Until
 from penstock.running.states import Listener, State, StateMachine
 from penstock.spark.failures import translated
@@ -17,6 +19,8 @@ from penstock.topology import Topology
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.05
+_GRACE_S = 3.0
+"""So long a stalled application is only reported as such, for probes to see it, before it ends."""
 
 
 class Running:
@@ -34,14 +38,21 @@ class Running:
         until: Until = None,
         listeners: tuple[Listener, ...] = (),
     ) -> None:
-        self._application_id = application_id
+        self.application_id = application_id
+        self.topology = topology
+        self.config = config
+        self.recorder = Recorder()
+        self.health = Health(self.recorder, lambda: self.state.value, config.epoch_timeout_ms / 1000)
         self._states = StateMachine(listeners)
-        self._starting = Starting(application_id, topology, handlers, config)
+        self._starting = Starting(application_id, topology, handlers, config, self.recorder)
         self._until = until
         self._started: Started | None = None
         self._failure: PenstockError | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"penstock-{application_id}", daemon=True)
+        self._watching = threading.Thread(target=self._watch, name=f"penstock-{application_id}-watch", daemon=True)
+        self._ended = threading.Event()
+        self._at_end: list[Callable[[], None]] = []
 
     @property
     def state(self) -> State:
@@ -56,7 +67,12 @@ class Running:
     def start(self) -> Running:
         """Start; returns at once."""
         self._thread.start()
+        self._watching.start()
         return self
+
+    def at_end(self, close: Callable[[], None]) -> None:
+        """Have something closed when the application has ended, however it has."""
+        self._at_end.append(close)
 
     def wait_until_running(self, timeout_s: float | None = None) -> bool:
         """Wait until records are being processed; whether that came in time. Raises if the start has failed."""
@@ -68,8 +84,7 @@ class Running:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; whether it has come. Raises what ended the application, unless that was asked for."""
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
+        if not self._ended.wait(timeout_s):
             return False
         if self._failure is not None:
             raise self._failure
@@ -82,7 +97,7 @@ class Running:
     def close(self) -> None:
         """Stop, and wait for the end."""
         self.stop()
-        self._thread.join()
+        self._ended.wait()
 
     def __enter__(self) -> Running:  # noqa: PYI034 - Self is not in Python 3.10
         return self
@@ -98,16 +113,51 @@ class Running:
             self._states.enter(State.PENDING_SHUTDOWN)
             self._started.epochs.stop()
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
-            self._failure = translated(error)
-            if self._failure is not error:
-                self._failure.__cause__ = error
-            self._states.enter(State.PENDING_ERROR)
+            if self._ended.is_set():  # taken for stuck, and given up
+                return
+            self._fail(error)
         for close in reversed(self._starting.closers):
             try:
                 close()
             except Exception:  # noqa: BLE001 - the others are to be closed all the same
                 _log.exception("something could not be closed")
+        self._end()
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = translated(error)
+        if self._failure is not error:
+            self._failure.__cause__ = error
+        self.recorder.failure = self._failure
+        self._states.enter(State.PENDING_ERROR)
+
+    def _end(self) -> None:
+        for close in self._at_end:
+            try:
+                close()
+            except Exception:  # noqa: BLE001 - the others are to be closed all the same
+                _log.exception("something could not be closed")
         self._states.enter(State.NOT_RUNNING if self._failure is None else State.ERROR)
+        self._ended.set()
+
+    def _watch(self) -> None:
+        """End an application whose epoch does not come to its end: the thread that would notice is the one that hangs.
+
+        Nothing is closed then: whatever is asked of Spark or a broker might hang as well.
+        """
+        limit = self.config.epoch_timeout_ms / 1000
+        while not self._ended.wait(min(1.0, limit / 10)):
+            current = self.recorder.current
+            if current is None or self.recorder.lasted() < limit + _GRACE_S:
+                continue
+            self._fail(
+                StalledError(
+                    f"epoch {current.number} has been in phase {current.phase!r} for more than {limit:g} s (epoch_timeout); "
+                    f"nothing of it is committed. Start again; if epochs need that long, allow them more, or take fewer records "
+                    f"at once (max_epoch_records)"
+                )
+            )
+            self._end()
+            return
 
     def _process(self, started: Started) -> None:
         """Let epochs come until the end is asked for or reached."""

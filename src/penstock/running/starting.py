@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +23,7 @@ from penstock.epochs.home import Home
 from penstock.epochs.program import Program, changelog_topic, lanes_topic
 from penstock.epochs.restoring import Committed
 from penstock.epochs.wire import Kind, out_rows
-from penstock.errors import ConfigError, StateError, TopicError, TopologyError
+from penstock.errors import BrokerError, ConfigError, StateError, TopicError, TopologyError
 from penstock.handlers import ErrorHandlers
 from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings, open_admin, open_consumer, spark_options
@@ -31,6 +32,7 @@ from penstock.kafka.preflight import Preflight
 from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
 from penstock.kafka.records import RecordReader
 from penstock.kafka.topics import InternalTopic, Topic, Topics, changelog_config
+from penstock.observing import Recorder
 from penstock.plan import TopologyFacts, encode_facts, facts, plan, remembered
 from penstock.running.committed import (
     TOPOLOGY,
@@ -55,6 +57,8 @@ from penstock.topology import SinkNode, SourceNode, Topology
 
 _log = logging.getLogger(__name__)
 
+_ENDS_EVERY_S = 2.0
+
 Publisher = TransactionalPublisher | AtLeastOncePublisher
 Until = str | Mapping[Partition, int] | None
 """Where a bounded run ends: `"latest"` (what is there at the start), or offsets; None for never."""
@@ -72,11 +76,14 @@ class Started:
 class Starting:
     """One start of an application."""
 
-    def __init__(self, application_id: str, topology: Topology, handlers: ErrorHandlers, config: Config) -> None:
+    def __init__(
+        self, application_id: str, topology: Topology, handlers: ErrorHandlers, config: Config, recorder: Recorder
+    ) -> None:
         self._id = application_id
         self._topology = topology
         self._handlers = handlers
         self._config = config
+        self._recorder = recorder
         self._plan = plan(topology)
         self._lanes = config.lanes or os.cpu_count() or 1
         self._incarnation = uuid.uuid4().hex
@@ -112,7 +119,7 @@ class Starting:
         epochs = Epochs(
             program,
             jobs,
-            Barrier(publisher, config.broker_timeout_ms),
+            Barrier(publisher, config.broker_timeout_ms, on_phase=lambda phase, _: self._recorder.phase_begins(phase.value)),
             start,
             small=config.small_epoch_records,
             most=config.max_epoch_records,
@@ -124,7 +131,9 @@ class Starting:
             limits=self._limits(until, topics, partitions),
             first_rows=self._facts_row(program, known_facts),
             check=preflight.check,
+            recorder=self._recorder,
         )
+        self._follow_ends(lambda: topics.end_offsets(partitions))
         stream = EpochStream(
             session,
             self._source_options(),
@@ -283,6 +292,11 @@ class Starting:
         settings = consumer_settings(self._config, self._id)
         timeout = self._config.broker_timeout_ms
         progress = RestoreProgress()
+
+        def heard(left: Mapping[int, int]) -> None:
+            progress(left)
+            self._recorder.restoring(left)
+
         began = time.monotonic()
         restored = restore(
             session,
@@ -290,12 +304,27 @@ class Starting:
             self._lanes,
             told,
             lambda positions, ends: read(settings, positions, ends, timeout),  # type: ignore[arg-type, return-value]
-            progress,
+            heard,
         )
         progress.close()
+        self._recorder.restored()
         rows = sum(lane.rows for lane in restored)
         kinds = ", ".join(sorted({lane.found for lane in restored}))
         _log.info("restored %d lanes (%s): %d records in %.1f s", self._lanes, kinds, rows, time.monotonic() - began)
+
+    def _follow_ends(self, ends: Callable[[], Mapping[Partition, int]]) -> None:
+        """Ask now and then where the topics end, in a thread of its own: brokers may take their time."""
+        ended = threading.Event()
+
+        def follow() -> None:
+            while not ended.wait(_ENDS_EVERY_S):
+                try:
+                    self._recorder.saw_ends(ends())
+                except BrokerError as error:
+                    _log.debug("how far behind the application is cannot be told: %s", error)
+
+        self.closers.append(ended.set)
+        threading.Thread(target=follow, name=f"penstock-{self._id}-ends", daemon=True).start()
 
     def _global_tables(self, program: Program, topics: Topics, sources: Mapping[str, Topic]) -> GlobalTables:
         names = [topic for source in program.global_stores.values() for topic in getattr(program.nodes[source], "topics", ())]

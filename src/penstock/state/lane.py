@@ -219,6 +219,10 @@ class LaneState:
         replaced = [undo_key(step.stage, space) for step in head.steps or () for space in step.spaces]
         self._write(after, batch, [], replaced)
 
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Entries and bytes of every store that is open, as exactly as the engine knows."""
+        return {name: (self._engine.count(name), self._engine.size(name)) for name in self._stores}
+
     def close(self) -> None:
         """Close the engine."""
         self._engine.close()

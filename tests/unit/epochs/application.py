@@ -19,7 +19,7 @@ from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program, changelog_topic, lanes_topic
 from penstock.epochs.restoring import Committed, ReadChangelog, Restored, Rows, restore_lane
 from penstock.epochs.shards import lane_of, shard_of, shards_of
-from penstock.epochs.wire import Kind, decode_control
+from penstock.epochs.wire import Kind, decode_control, without_reports
 from penstock.handlers import ErrorHandlers
 from penstock.plan import plan
 from penstock.running.committed import Past, committed_state, lanes_log
@@ -190,13 +190,15 @@ class Application:
         before = self.past.progress.watermark if self.past else -1
         epoch = Epoch(self.epoch + 1, self.epoch, self.now_ms, (("in", 0),), (self.high_time,), None, mark, self.watermark)
         epoch = replace(epoch, watermark_before=before)
-        return run_epoch(self.running, epoch, [pa.RecordBatch.from_pylist(rows, schema=INPUT)])
+        return without_reports(run_epoch(self.running, epoch, [pa.RecordBatch.from_pylist(rows, schema=INPUT)]))
 
     def commit(self, records: Sequence[Raw], table: pa.Table) -> None:
         """What the barrier does, and afterwards the epoch is true."""
         changes = []
         controls = []
         for row in table.to_pylist():
+            if row["kind"] == Kind.REPORT:
+                continue
             if row["kind"] == Kind.CONTROL:
                 controls.append(decode_control(row["value"]))
             elif row["kind"] == Kind.CHANGELOG:

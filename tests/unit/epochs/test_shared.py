@@ -33,7 +33,7 @@ from penstock.epochs.hops import INPUT, from_topics, on_lanes, out, run_stage
 from penstock.epochs.in_process import parts
 from penstock.epochs.program import Epoch
 from penstock.epochs.shards import lane_of, shard_of
-from penstock.epochs.wire import WIRE
+from penstock.epochs.wire import WIRE, without_reports
 from penstock.faults import InjectedFaultError
 from penstock.state import EngineKind
 from penstock.testing import TopologyTestDriver
@@ -363,7 +363,7 @@ class TestTrouble:
         table = on_lanes(app.running, from_topics([arriving(app, records)]))
         for stage in range(len(app.running.plan.stages)):
             hops = [[run_stage(app.running, epoch, stage, *part) for part in parts(app.running, stage, table)] for _ in range(2)]
-            assert hops[0] == hops[1]
+            assert list(map(without_reports, hops[0])) == list(map(without_reports, hops[1]))
             table = pa.concat_tables(hops[1])
         app.commit(records, out(table))
         app.check()

@@ -85,7 +85,7 @@ class Noted:
         if self.failure is not None:
             raise self.failure
         told = [control_row(control, 0).select(OUT.names) for control in self.controls]
-        return pa.concat_tables([out_rows(Kind.SINK, 2, 0, 0, b"epoch", b"%d" % epoch.number), *told])
+        return pa.concat_tables([out_rows(Kind.SINK, 0, 0, 0, b"epoch", b"%d" % epoch.number), *told])
 
     def begin(self) -> None:
         self.calls.append("begin")

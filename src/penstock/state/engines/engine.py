@@ -29,6 +29,9 @@ class Engine(Protocol):
     def count(self, space: str) -> int:
         """About how many keys a space has."""
 
+    def size(self, space: str) -> int:
+        """About how many bytes a space takes."""
+
     def write(self, batch: Sequence[SpaceBatch]) -> None:
         """Apply all of the batch or none of it."""
 

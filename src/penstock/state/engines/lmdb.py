@@ -91,6 +91,12 @@ class LmdbEngine:
         names = (space, space + _ODD)
         return sum(self._read().stat(self._databases[name])["entries"] for name in names if name in self._databases)
 
+    def size(self, space: str) -> int:
+        """See `Engine.size`: whole pages."""
+        names = (space, space + _ODD)
+        stats = [self._read().stat(self._databases[name]) for name in names if name in self._databases]
+        return sum(stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]) for stat in stats)
+
     def write(self, batch: Sequence[SpaceBatch]) -> None:
         """See `Engine.write`."""
         self._end_reading()

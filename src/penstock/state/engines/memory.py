@@ -34,6 +34,10 @@ class MemoryEngine:
         """See `Engine.count`."""
         return len(self._spaces.get(space, ()))
 
+    def size(self, space: str) -> int:
+        """See `Engine.size`."""
+        return sum(len(key) + len(value) for key, value in self._spaces.get(space, {}).items())
+
     def write(self, batch: Sequence[SpaceBatch]) -> None:
         """See `Engine.write`."""
         for name, keys, values in batch:

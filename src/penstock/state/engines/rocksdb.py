@@ -45,6 +45,11 @@ class RocksDbEngine:
         family = self._families.get(space)
         return 0 if family is None else family.property_int_value("rocksdb.estimate-num-keys") or 0
 
+    def size(self, space: str) -> int:
+        """See `Engine.size`; RocksDB estimates."""
+        family = self._families.get(space)
+        return 0 if family is None else family.property_int_value("rocksdb.estimate-live-data-size") or 0
+
     def write(self, batch: Sequence[SpaceBatch]) -> None:
         """See `Engine.write`."""
         writes = WriteBatch(raw_mode=True)

@@ -1,0 +1,1 @@
+"""The command line: run, describe, plan, reset, dead letters, query, top, doctor."""

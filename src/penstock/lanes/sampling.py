@@ -1,0 +1,39 @@
+"""What nodes of a lane have to do, counted and timed; only in epochs that are sampled, since it costs something per record."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+from penstock.records import Headers, Process
+
+
+class Samples:
+    """Records and seconds by node; a node's seconds are its own, without those below it."""
+
+    __slots__ = ("_below", "_tallies")
+
+    def __init__(self) -> None:
+        self._tallies: dict[str, list[Any]] = {}
+        self._below = 0.0  # seconds of the nodes that the one in hand has called
+
+    def watched(self, name: str, process: Process) -> Process:
+        """The same function, watched."""
+        tally = self._tallies.setdefault(name, [0, 0.0])
+
+        def watched(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            above, self._below = self._below, 0.0
+            began = perf_counter()
+            try:
+                process(key, value, timestamp, headers)
+            finally:
+                spent = perf_counter() - began
+                tally[0] += 1
+                tally[1] += spent - self._below
+                self._below = above + spent
+
+        return watched
+
+    def by_node(self) -> dict[str, tuple[int, float]]:
+        """What was found."""
+        return {name: (records, seconds) for name, (records, seconds) in self._tallies.items()}

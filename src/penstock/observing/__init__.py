@@ -1,0 +1,23 @@
+"""What a running application knows about itself: reports as frozen values, the recorder that keeps them, and its health."""
+
+from penstock.observing.health import Health, Indicator, Problem
+from penstock.observing.recorder import Recorder
+from penstock.observing.reports import (
+    CommittedStores,
+    EpochReport,
+    OpenEpoch,
+    PartitionReport,
+    RestoreReport,
+)
+
+__all__ = [
+    "CommittedStores",
+    "EpochReport",
+    "Health",
+    "Indicator",
+    "OpenEpoch",
+    "PartitionReport",
+    "Problem",
+    "Recorder",
+    "RestoreReport",
+]

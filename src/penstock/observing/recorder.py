@@ -1,0 +1,217 @@
+"""`Recorder`: is told what happens in an application while it happens, and can be asked about it from any thread.
+
+It is told between records, never per record. Whoever asks gets frozen values; nothing here waits for anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
+
+from penstock.epochs.wire import LaneReport
+from penstock.observing.reports import CommittedStores, EpochReport, OpenEpoch, Partition, PartitionReport, RestoreReport
+
+RECENT = 200
+"""How many epochs are remembered."""
+
+Name = TypeVar("Name")
+Amount = TypeVar("Amount", int, float)
+
+EpochListener = Callable[[EpochReport], None]
+
+
+class NodeSample(NamedTuple):
+    """What sampled epochs have shown about a node: records it was given, and seconds it had for them, without those below."""
+
+    records: int
+    seconds: float
+
+
+class Totals(NamedTuple):
+    """Sums since the start of the process; replaced as a whole, so that they belong together."""
+
+    epochs: int = 0
+    records: int = 0
+    seconds: float = 0.0
+    phases: Mapping[str, float] = MappingProxyType({})
+    sent: Mapping[str, int] = MappingProxyType({})
+    dropped: Mapping[tuple[str, str], int] = MappingProxyType({})
+    lanes: Mapping[tuple[int, int], tuple[int, float]] = MappingProxyType({})
+    """Records and seconds, by lane and stage."""
+    sampled_records: int = 0
+    """Records of the epochs that were sampled."""
+    nodes: Mapping[str, NodeSample] = MappingProxyType({})
+
+
+class Recorder:
+    """The memory of one start of an application."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._open: OpenEpoch | None = None
+        self._phases: dict[str, float] = {}
+        self._began_ms = 0
+        self._restore_began = 0.0
+        self._recent: deque[EpochReport] = deque(maxlen=RECENT)
+        self._ends: Mapping[Partition, int] = {}
+        self._listeners: list[EpochListener] = []
+        self.started_at = clock()
+        self.committed_at = clock()
+        """When the last commit was, or the start."""
+        self.restore: RestoreReport | None = None
+        self.partitions: Mapping[Partition, PartitionReport] = {}
+        self.watermark = -1
+        self.totals = Totals()
+        self.stores = CommittedStores({}, {})
+        self.memory: Mapping[int, int] = {}
+        """Bytes that Python workers have, by process id, as of the last epoch that was sampled."""
+        self.failure: BaseException | None = None
+
+    # ---- asked --------------------------------------------------------------------------------------------------------
+
+    @property
+    def current(self) -> OpenEpoch | None:
+        """The epoch in hand, if there is one."""
+        return self._open
+
+    @property
+    def recent(self) -> Sequence[EpochReport]:
+        """The last epochs, the newest last."""
+        return tuple(self._recent)
+
+    def lasted(self) -> float:
+        """For how many seconds the epoch in hand has been going on; 0 if there is none."""
+        current = self._open
+        return 0.0 if current is None else self._clock() - current.began
+
+    def idle_for(self) -> float:
+        """Seconds since the last commit, or since the start."""
+        return self._clock() - self.committed_at
+
+    # ---- told: restore ------------------------------------------------------------------------------------------------
+
+    def restoring(self, left: Mapping[int, int]) -> None:
+        """How many offsets each lane still has to read."""
+        if self.restore is None:
+            self._restore_began = self._clock()
+        known = {} if self.restore is None else self.restore.total
+        total = {lane: max(offsets, known.get(lane, 0)) for lane, offsets in left.items()}
+        self.restore = RestoreReport(dict(left), total, self._clock() - self._restore_began, is_done=False)
+
+    def restored(self) -> None:
+        """All lanes are at the committed epoch."""
+        if self.restore is None:
+            self.restore = RestoreReport({}, {}, 0.0, is_done=True)
+            return
+        none_left = dict.fromkeys(self.restore.total, 0)
+        self.restore = replace(self.restore, left=none_left, seconds=self._clock() - self._restore_began, is_done=True)
+
+    # ---- told: epochs -------------------------------------------------------------------------------------------------
+
+    def listen(self, listener: EpochListener) -> None:
+        """Have every committed epoch told to somebody, in the thread that committed it."""
+        self._listeners.append(listener)
+
+    def epoch_begins(self, number: int, phase: str) -> None:
+        """An epoch is taken in hand."""
+        now = self._clock()
+        self._phases = {}
+        self._began_ms = int(time.time() * 1000)
+        self._open = OpenEpoch(number, phase, now, now)
+
+    def phase_begins(self, phase: str) -> None:
+        """The epoch in hand goes on to another phase."""
+        current = self._open
+        if current is None:
+            return
+        now = self._clock()
+        self._phases[current.phase] = self._phases.get(current.phase, 0.0) + now - current.phase_began
+        self._open = replace(current, phase=phase, phase_began=now)
+
+    def epoch_committed(
+        self,
+        records: int,
+        sent: Mapping[str, int],
+        dropped: Sequence[tuple[str, str, int]],
+        lanes: Sequence[LaneReport],
+        is_sampled: bool,
+    ) -> None:
+        """The epoch in hand is committed."""
+        current = self._open
+        assert current is not None
+        self.phase_begins("committed")
+        self._open = None
+        self.committed_at = self._clock()
+        report = EpochReport(
+            current.number,
+            self._began_ms,
+            self.committed_at - current.began,
+            records,
+            dict(self._phases),
+            dict(sent),
+            tuple(dropped),
+            tuple(lanes),
+            is_sampled,
+        )
+        self._recent.append(report)
+        self.totals = _added(self.totals, report)
+        if is_sampled:
+            self.stores = _stores(lanes)
+            self.memory = {lane.worker: lane.memory for lane in lanes if lane.memory}
+        for listener in self._listeners:
+            listener(report)
+
+    def moved(self, partitions: Mapping[Partition, PartitionReport], watermark: int) -> None:
+        """Where the source partitions are as of the last barrier, and the application's watermark."""
+        ends = self._ends
+        self.partitions = {place: replace(known, end=ends.get(place, -1)) for place, known in partitions.items()}
+        self.watermark = watermark
+
+    def saw_ends(self, ends: Mapping[Partition, int]) -> None:
+        """Where the source partitions end now."""
+        self._ends = ends
+        self.partitions = {place: replace(known, end=ends.get(place, -1)) for place, known in self.partitions.items()}
+
+
+def _added(totals: Totals, report: EpochReport) -> Totals:
+    lanes = dict(totals.lanes)
+    nodes = dict(totals.nodes)
+    for lane in report.lanes:
+        records, seconds = lanes.get((lane.lane, lane.stage), (0, 0.0))
+        lanes[lane.lane, lane.stage] = (records + lane.records, seconds + lane.seconds)
+        for name, (calls, spent) in lane.nodes.items():
+            known = nodes.get(name, NodeSample(0, 0.0))
+            nodes[name] = NodeSample(known.records + calls, known.seconds + spent)
+    return Totals(
+        totals.epochs + 1,
+        totals.records + report.records,
+        totals.seconds + report.seconds,
+        _sums(totals.phases, report.phases.items()),
+        _sums(totals.sent, report.sent.items()),
+        _sums(totals.dropped, (((node, reason), count) for node, reason, count in report.dropped)),
+        lanes,
+        totals.sampled_records + (report.records if report.is_sampled else 0),
+        nodes,
+    )
+
+
+def _sums(known: Mapping[Name, Amount], more: Iterable[tuple[Name, Amount]]) -> dict[Name, Amount]:
+    sums = dict(known)
+    for name, count in more:
+        sums[name] = sums[name] + count if name in sums else count
+    return sums
+
+
+def _stores(lanes: Sequence[LaneReport]) -> CommittedStores:
+    """Every lane tells about its stores after each of its stages: the last word counts."""
+    last = {(lane.lane, store): sizes for lane in lanes for store, sizes in lane.stores.items()}
+    entries: dict[str, int] = {}
+    size_bytes: dict[str, int] = {}
+    for (_, store), (count, size) in last.items():
+        entries[store] = entries.get(store, 0) + count
+        size_bytes[store] = size_bytes.get(store, 0) + size
+    return CommittedStores(entries, size_bytes)

@@ -1,0 +1,1 @@
+"""Questions to the stores of a running application, answered as of its last barrier."""

@@ -1,0 +1,1 @@
+"""What leaves the process for people and machines to read: logs and traces."""

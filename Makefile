@@ -15,7 +15,7 @@ CONNECTOR_READY := $(CONNECTOR)/.ready
 TOXIPROXY := .parts/toxiproxy
 TOXIPROXY_READY := $(TOXIPROXY)/.ready
 VENV_READY := $(VENV)/.ready
-SOURCES := src conformance integration chaos benchmarks harness tests hatch_build.py
+SOURCES := src conformance integration chaos operable benchmarks harness tests hatch_build.py
 
 # `conformance`, `benchmarks` and `harness` are packages at the root that are not installed.
 export PYTHONPATH := $(CURDIR)

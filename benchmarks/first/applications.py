@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -23,10 +24,12 @@ SAMPLE_EVERY_S = 0.25
 class Application:
     """A side at its job, as a process tree; as a context manager it is started on entry and ended on exit."""
 
-    def __init__(self, side: Side, job: Job) -> None:
+    def __init__(self, side: Side, job: Job, environment: Mapping[str, str] | None = None) -> None:
         self._side = side
         self._job = job
+        self._environment = {**os.environ, **(environment or {})}
         self._log = job.state_dir.with_suffix(".log")
+        self._has_ended = False
         self.peak_rss_bytes = 0
 
     def __enter__(self) -> Application:  # noqa: PYI034 - Self is newer than Python 3.10
@@ -34,7 +37,13 @@ class Application:
         with self._log.open("ab") as log:
             self.started_at = time.monotonic()
             self._process = subprocess.Popen(  # noqa: S603 - our own programs
-                command, cwd=self._log.parent, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command,
+                cwd=self._log.parent,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         self._root = psutil.Process(self._process.pid)
         self._over = threading.Event()
@@ -45,7 +54,7 @@ class Application:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """In good order (SIGTERM) if all went well; whatever is left after that is killed."""
         try:
-            if error is None:
+            if error is None and not self._has_ended:
                 self.check()
                 self._stop()
         finally:
@@ -61,6 +70,12 @@ class Application:
             self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             raise HarnessError(f"{self._side.name} did not stop in {STOP_TIMEOUT_S} s:\n{self.log_tail()}") from None
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait for an end that comes by itself; the exit code."""
+        code = self._process.wait(timeout_s)
+        self._has_ended = True
+        return code
 
     def check(self) -> None:
         """Nothing is to be measured of an application that has ended."""

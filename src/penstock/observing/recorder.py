@@ -143,7 +143,7 @@ class Recorder:
         """The epoch in hand is committed."""
         current = self._open
         assert current is not None
-        self.phase_begins("committed")
+        self.phase_begins("done")
         self._open = None
         self.committed_at = self._clock()
         report = EpochReport(

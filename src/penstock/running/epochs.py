@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock import faults
-from penstock.barrier import Barrier, CommitMetadata, SourceOffset
+from penstock.barrier import Barrier, CommitMetadata, Phase, SourceOffset
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import Kind, LaneReport, decode_control, reports_of, without_reports
 from penstock.errors import BrokerError, CommitError, StateError
@@ -29,6 +29,9 @@ _log = logging.getLogger(__name__)
 BEFORE, JOB, CHECK = "before", "job", "check"
 """The phases of an epoch in front of those of the barrier: global tables are read on, the job runs, its rows are looked at."""
 
+AT_THE_BARRIER = {Phase.BEGUN: "produce", Phase.PRODUCED: "offsets", Phase.COMMITTING: "commit", Phase.COMMITTED: "after"}
+"""What begins when the barrier has reached a phase."""
+
 MARK_EVERY_S = 10.0
 """How often lanes are told how far the changelogs reach, which is what a restart has to read at most."""
 
@@ -40,6 +43,16 @@ SAMPLE_EVERY_S = 5.0
 
 KEEP_ALIVE_S = 3600.0
 """An application without input commits at least this often: offsets of a group without members expire one by one."""
+
+
+def told_of_phases(recorder: Recorder) -> Callable[[Phase, float], None]:
+    """How a barrier tells the recorder what it is about."""
+
+    def on_phase(phase: Phase, _: float) -> None:
+        if phase in AT_THE_BARRIER:
+            recorder.phase_begins(AT_THE_BARRIER[phase])
+
+    return on_phase
 
 
 class Jobs(Protocol):

@@ -11,7 +11,7 @@ from types import TracebackType
 from penstock.config import Config
 from penstock.errors import PenstockError, StalledError
 from penstock.handlers import ErrorHandlers
-from penstock.observing import Health, Recorder
+from penstock.observing import Health, OpenEpoch, Recorder
 from penstock.running.starting import Started, Starting, Until
 from penstock.running.states import Listener, State, StateMachine
 from penstock.spark.failures import translated
@@ -131,6 +131,8 @@ class Running:
         self._states.enter(State.PENDING_ERROR)
 
     def _end(self) -> None:
+        if self._ended.is_set():
+            return
         for close in self._at_end:
             try:
                 close()
@@ -149,13 +151,8 @@ class Running:
             current = self.recorder.current
             if current is None or self.recorder.lasted() < limit + _GRACE_S:
                 continue
-            self._fail(
-                StalledError(
-                    f"epoch {current.number} has been in phase {current.phase!r} for more than {limit:g} s (epoch_timeout); "
-                    f"nothing of it is committed. Start again; if epochs need that long, allow them more, or take fewer records "
-                    f"at once (max_epoch_records)"
-                )
-            )
+            if self._failure is None:
+                self._fail(StalledError(_stalled(current, limit)))
             self._end()
             return
 
@@ -171,3 +168,10 @@ class Running:
             if time.monotonic() - checked > 1:
                 checked = time.monotonic()
                 started.epochs.while_idle(started.publisher.check)
+
+
+def _stalled(epoch: OpenEpoch, limit_s: float) -> str:
+    return (
+        f"epoch {epoch.number} has been in phase {epoch.phase!r} for more than {limit_s:g} s (epoch_timeout); nothing of it is "
+        f"committed. Start again; if epochs need that long, allow them more, or take fewer records at once (max_epoch_records)"
+    )

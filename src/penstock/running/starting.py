@@ -44,7 +44,7 @@ from penstock.running.committed import (
     refuse_incompatible,
     refuse_lost_records,
 )
-from penstock.running.epochs import Epochs, Progress
+from penstock.running.epochs import Epochs, Progress, told_of_phases
 from penstock.running.global_tables import GlobalTables
 from penstock.running.restore_progress import RestoreProgress
 from penstock.running.taking import Partition
@@ -119,7 +119,7 @@ class Starting:
         epochs = Epochs(
             program,
             jobs,
-            Barrier(publisher, config.broker_timeout_ms, on_phase=lambda phase, _: self._recorder.phase_begins(phase.value)),
+            Barrier(publisher, config.broker_timeout_ms, on_phase=told_of_phases(self._recorder)),
             start,
             small=config.small_epoch_records,
             most=config.max_epoch_records,

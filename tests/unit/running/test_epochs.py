@@ -14,10 +14,11 @@ import pytest
 from penstock import Processor, StreamsBuilder, Topology
 from penstock.barrier import Barrier, CommitMetadata, SourceOffset
 from penstock.epochs.program import Epoch
-from penstock.epochs.wire import OUT, Control, Kind, control_row, out_rows
+from penstock.epochs.wire import OUT, Control, Kind, LaneReport, control_row, out_rows, report_row
 from penstock.errors import BrokerError, CommitError, ProcessingError, StateError
+from penstock.observing import Recorder
 from penstock.running import epochs as epochs_module
-from penstock.running.epochs import KEEP_ALIVE_S, MARK_EVERY_S, Epochs, Progress
+from penstock.running.epochs import KEEP_ALIVE_S, MARK_EVERY_S, SAMPLE_EVERY_S, Epochs, Progress, sent_by_topic, told_of_phases
 from penstock.running.taking import Partition
 from penstock.state import Mark
 from penstock.timing import monotonous
@@ -59,6 +60,7 @@ class Noted:
         self.offsets: list[list[SourceOffset]] = []
         self.published: list[list[dict[str, Any]]] = []
         self.controls: list[Control] = []
+        self.reports: list[LaneReport] = []
         self.failure: Exception | None = None
         self.commit_failure: Exception | None = None
         self.during: Callable[[], None] = lambda: None
@@ -85,6 +87,7 @@ class Noted:
         if self.failure is not None:
             raise self.failure
         told = [control_row(control, 0).select(OUT.names) for control in self.controls]
+        told += [report_row(report).select(OUT.names) for report in self.reports]
         return pa.concat_tables([out_rows(Kind.SINK, 0, 0, 0, b"epoch", b"%d" % epoch.number), *told])
 
     def begin(self) -> None:
@@ -582,3 +585,47 @@ class TestStop:
         epochs.while_idle(lambda: called.append("after"))
         epochs.while_idle(lambda: called.append("again"))
         assert called == ["after", "again"]
+
+
+class TestReports:
+    def test_an_epoch_is_reported_with_its_phases_and_what_it_sent(self, noted: Noted) -> None:
+        recorder = Recorder()
+        epochs = epochs_of(noted, recorder=recorder)
+        epochs._barrier = Barrier(noted, on_phase=told_of_phases(recorder))
+        noted.reports = [LaneReport(0, 0, 3, 0.5), LaneReport(1, 0, 4, 0.25)]
+        noted.controls = [Control(dropped=[("COUNT", "late", 2)])]
+        seen: list[int | None] = []
+        noted.during = lambda: seen.append(recorder.current.number if recorder.current else None)
+        epochs.on_batch(None, ends(a0=13))
+        assert seen == [5]
+        [report] = recorder.recent
+        assert (report.number, report.records, report.is_sampled) == (5, 3, True)
+        assert list(report.phases) == ["before", "job", "check", "produce", "offsets", "commit", "after"]
+        assert report.sent == {"app-lanes-changelog": 1}
+        assert report.dropped == (("COUNT", "late", 2),)
+        assert report.lanes == (LaneReport(0, 0, 3, 0.5), LaneReport(1, 0, 4, 0.25))
+        assert recorder.current is None
+        place = recorder.partitions[A0]
+        assert (place.offset, place.high_time, place.lag) == (13, 500, -1)
+        recorder.saw_ends({A0: 20})
+        assert recorder.partitions[A0].lag == 7
+
+    def test_one_epoch_in_a_few_seconds_is_sampled(self, noted: Noted, clock: Clock) -> None:
+        epochs = epochs_of(noted)
+        for seconds in (0.0, 1.0, SAMPLE_EVERY_S, 1.0):
+            clock.now += seconds
+            epochs.on_batch(None, ends())
+        assert [epoch.is_sampled for epoch in noted.epochs] == [True, False, True, False]
+
+    def test_whoever_waits_for_commits_is_called_before_the_next_epoch(self, noted: Noted) -> None:
+        heard: list[tuple[int, int]] = []
+        epochs = epochs_of(noted, after_commit=lambda epoch: heard.append((epoch, len(noted.epochs))))
+        for a0 in (11, 12):
+            epochs.on_batch(None, ends(a0=a0))
+        assert heard == [(5, 1), (6, 2)]
+
+    def test_rows_are_counted_by_topic_also_where_each_names_its_own(self) -> None:
+        rows = pa.concat_tables([out_rows(Kind.SINK, code, 0, 0, b"k", b"v") for code in (0, 1, 1)])
+        chosen = pa.Table.from_pylist([{"kind": 1, "name": -1, "topic": topic} for topic in ("x", "x", "y")], schema=OUT)
+        batches = pa.concat_tables([rows, chosen]).combine_chunks().to_batches()
+        assert sent_by_topic(["a", "b"], batches) == {"a": 1, "b": 2, "x": 2, "y": 1}

@@ -13,7 +13,7 @@ import pytest
 
 from penstock import Topology
 from penstock.config import Config
-from penstock.errors import BrokerError, PenstockError, TopicError
+from penstock.errors import BrokerError, PenstockError, StalledError, TopicError
 from penstock.handlers import ErrorHandlers
 from penstock.running import running as running_module
 from penstock.running.running import Running
@@ -190,3 +190,54 @@ def test_the_publisher_is_looked_after_while_nothing_comes(stage: Stage, monkeyp
     while "check" not in stage.did:
         assert time.monotonic() < deadline
     running.close()
+
+
+class TestStalling:
+    @pytest.fixture(autouse=True)
+    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(running_module, "_GRACE_S", 0.1)
+
+    def impatiently_started(self) -> Running:
+        config = Config(kafka={"bootstrap.servers": "nowhere:1"}, epoch_timeout_ms=1_000)
+        return Running("app", Topology(), ErrorHandlers(), config).start()
+
+    def test_an_epoch_that_hangs_is_reported_and_then_ends_the_application(self, stage: Stage) -> None:
+        running = self.impatiently_started()
+        until_running(running)
+        ended: list[str] = []
+        running.at_end(lambda: ended.append("end"))
+        running.recorder.epoch_begins(8, "job")
+        assert not running.health.live()
+        with pytest.raises(StalledError, match=r"epoch 8 has been in phase 'job' for more than 1 s .*max_epoch_records"):
+            running.wait(PATIENCE_S)
+        assert [problem.what for problem in running.health.live()] == ["failed", "stalled"]
+        assert (running.state, ended) == (State.ERROR, ["end"])
+        assert "stop" not in stage.did  # nothing is asked of what hangs
+        stage.end = BrokerError("no broker")  # what hung comes back to life, and is not heard any more
+        running._thread.join(PATIENCE_S)
+        assert running.state is State.ERROR
+        with pytest.raises(StalledError):
+            running.wait()
+
+    def test_one_that_comes_to_its_end_does_not(self, stage: Stage) -> None:
+        with self.impatiently_started() as running:
+            until_running(running)
+            for number in range(4):
+                running.recorder.epoch_begins(number, "job")
+                time.sleep(0.4)
+                running.recorder.epoch_committed(0, {}, (), (), is_sampled=False)
+            assert running.state is State.RUNNING
+
+
+def test_what_fails_at_the_end_keeps_nobody_else_from_ending(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    running = started(stage)
+    ended: list[str] = []
+
+    def fails() -> None:
+        raise OSError("busy")
+
+    running.at_end(fails)
+    running.at_end(lambda: ended.append("end"))
+    running.close()
+    assert (ended, running.state) == (["end"], State.NOT_RUNNING)
+    assert "something could not be closed" in caplog.text

@@ -370,13 +370,12 @@ def sent_by_topic(topics: Sequence[str], batches: Sequence[pa.RecordBatch]) -> d
     sent: dict[str, int] = {}
     for batch in batches:
         codes = batch.column("name").to_numpy(zero_copy_only=False)
-        for code, count in zip(*map(list, np.unique(codes, return_counts=True)), strict=True):
-            if code >= 0:
-                sent[topics[code]] = sent.get(topics[code], 0) + int(count)
-        if (codes < 0).any():
-            for topic in batch.column("topic").to_pylist():
-                if topic is not None:
-                    sent[topic] = sent.get(topic, 0) + 1
+        counts = np.bincount(codes + 1, minlength=1)  # quicker than sorting them; the first are those without a code
+        for code in np.flatnonzero(counts[1:]).tolist():
+            sent[topics[code]] = sent.get(topics[code], 0) + int(counts[code + 1])
+        if counts[0]:
+            for topic in filter(None, batch.column("topic").to_pylist()):
+                sent[topic] = sent.get(topic, 0) + 1
     return sent
 
 

@@ -1,0 +1,120 @@
+"""`python -m operable`: what an application needs to be run by people who did not write it, checked and measured.
+
+Writes reports/operable.json and prints its figures last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.broker import Broker
+from operable import checklist, overhead, plan_cases, questions, readiness
+
+REPORT = Path("reports/operable.json")
+BROKER = {"log.cleaner.backoff.ms": "15000"}
+Figures = dict[str, Any]
+
+
+class Campaign:
+    """A directory and a broker for those parts that share one."""
+
+    def __init__(self, directory: Path, *, is_quick: bool) -> None:
+        self._directory = directory
+        self._is_quick = is_quick
+
+    @property
+    def parts(self) -> dict[str, Callable[[], Figures]]:
+        """All parts by name, in the order in which they are run."""
+        return {
+            "security": self._security,
+            "plan": self._plan,
+            "probes": self._probes,
+            "dead-letters": self._dead_letters,
+            "queries": self._queries,
+            "overhead": self._overhead,
+        }
+
+    def _security(self) -> Figures:
+        return {"security_items": checklist.run()}
+
+    def _plan(self) -> Figures:
+        with self._broker() as broker:
+            right, of = plan_cases.run(broker, self._directory)
+        return {"plan_cases": {"right": right, "of": of}}
+
+    def _probes(self) -> Figures:
+        with self._broker() as broker:
+            restored = readiness.cold_restore(broker, self._directory, 100_000 if self._is_quick else 1_000_000)
+            return {"cold_restore": restored, "hung_epoch": readiness.hung_epoch(broker, self._directory)}
+
+    def _dead_letters(self) -> Figures:
+        report = self._directory / "chaos.json"
+        command = [sys.executable, "-m", "chaos", "--only", "dlq-replay", "--report", str(report)]
+        subprocess.run(command, check=False)  # noqa: S603 - our own; its report tells how it went
+        found = json.loads(report.read_text(encoding="utf-8"))
+        return {"dlq_replay_violations": found["violations"], "dlq_replay_kills": found["kills"]}
+
+    def _queries(self) -> Figures:
+        with self._broker() as broker:
+            found = questions.run(broker, self._directory, **({"spans": 4, "records": 4_000_000} if self._is_quick else {}))
+        return {"query_p95_ms": found["p95_ms"], "query_loss": found["loss"], "queries": found}
+
+    def _overhead(self) -> Figures:
+        with self._broker() as broker:
+            found = overhead.run(broker, self._directory, 500_000 if self._is_quick else 1_000_000)
+        return {"overhead": found["loss"], "observed": found["records_per_s"]}
+
+    def _broker(self) -> Broker:
+        return Broker(heap="1g", settings=BROKER)
+
+
+def is_good(figures: Figures) -> bool:
+    """Whether what must hold does; figures that only tell how fast are reported as they are."""
+    checks = {
+        "security_items": lambda found: found["passed"] + len(found["reasons"]) == found["of"],
+        "plan_cases": lambda found: found["right"] == found["of"],
+        "dlq_replay_violations": lambda found: found == 0,
+        "queries": lambda found: found["failures"] == 0,
+        "cold_restore": lambda found: (
+            found["ready_statuses"] == [503, 200] and found["live_statuses"] == [200] and found["progress_rises"]
+        ),
+        "hung_epoch": lambda found: found["live_status"] == 503 and found["exit_code"] == readiness.HUNG_CODE,
+    }
+    return all(check(figures[name]) for name, check in checks.items() if name in figures)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the parts; the exit code says whether what must hold does."""
+    parser = argparse.ArgumentParser(prog="python -m operable")
+    parser.add_argument("--quick", action="store_true", help="smaller inputs")
+    parser.add_argument("--only", nargs="*", default=None, metavar="PART")
+    parser.add_argument("--report", type=Path, default=REPORT)
+    options = parser.parse_args(arguments)
+    began = time.monotonic()
+    directory = Path(tempfile.mkdtemp(prefix="operable-"))
+    figures: Figures = {}
+    try:
+        for name, part in Campaign(directory, is_quick=options.quick).parts.items():
+            if options.only is None or name in options.only:
+                print(f"== {name}", flush=True)
+                figures |= part()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    figures["seconds"] = round(time.monotonic() - began)
+    options.report.parent.mkdir(exist_ok=True)
+    options.report.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(figures, indent=1))
+    return 0 if is_good(figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -94,12 +94,19 @@ class App:
             ...     running.wait_until_running()
         """
         # Spark and the Kafka client are loaded by who runs an application, not by who tests its topology.
+        from penstock.admin.server import AdminServer  # noqa: PLC0415
         from penstock.config import Config  # noqa: PLC0415
         from penstock.running.running import Running  # noqa: PLC0415
 
         listeners: tuple[Listener, ...] = () if on_state is None else (on_state,)
         config = Config.load(**settings)
-        return Running(self.application_id, self.topology, self.error_handlers, config, until, listeners).start()
+        running = Running(self.application_id, self.topology, self.error_handlers, config, until, listeners)
+        if config.admin_endpoint is not None:  # before the start: probes are answered while state is being restored
+            server = AdminServer(running)
+            server.start()
+            running.admin_url = server.url
+            running.at_end(server.close)
+        return running.start()
 
     def __post_init__(self) -> None:
         _ = self.error_handlers  # refuses what is none

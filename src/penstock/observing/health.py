@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from penstock.observing.recorder import Recorder
@@ -31,7 +31,7 @@ class Health:
     state: Callable[[], str]
     epoch_timeout_s: float
     stuck_after_s: float = 30.0
-    indicators: dict[str, Indicator] | None = None
+    indicators: dict[str, Indicator] = field(default_factory=dict)
 
     def live(self) -> tuple[Problem, ...]:
         """Why the process should be started anew; nothing if it is well, also while it restores."""
@@ -55,7 +55,7 @@ class Health:
         idle = self.recorder.idle_for()
         if lag and idle > self.stuck_after_s:
             problems.append(Problem("no progress", f"nothing was committed for {idle:.0f} s, and {lag} records are waiting"))
-        for name, indicator in (self.indicators or {}).items():
+        for name, indicator in list(self.indicators.items()):
             problems.extend(_asked(name, indicator))
         return tuple(problems)
 

@@ -53,6 +53,8 @@ class Running:
         self._watching = threading.Thread(target=self._watch, name=f"penstock-{application_id}-watch", daemon=True)
         self._ended = threading.Event()
         self._at_end: list[Callable[[], None]] = []
+        self.admin_url: str | None = None
+        """Where the admin server answers; None without one."""
 
     @property
     def state(self) -> State:

@@ -1,0 +1,142 @@
+"""What the application knows about itself: `/state`, `/watermarks`, `/metrics`, `/debug/barriers`, `/debug/threads`.
+
+All of it is read from frozen values; nothing here waits for the application.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from penstock.admin.answers import Json, whole_number
+from penstock.admin.health import restore_report
+from penstock.observing import EpochReport, OpenEpoch
+from penstock.observing.metrics import exposition
+from penstock.observing.recorder import RECENT
+from penstock.running.running import Running
+
+_BARRIERS = 20
+
+
+def routes(running: Running) -> list[Route]:
+    """The routes of this module."""
+
+    async def metrics(request: Request) -> Response:
+        payload, content_type = exposition(running.application_id, running.recorder, running.state.value)
+        return Response(payload, headers={"content-type": content_type})
+
+    async def state(request: Request) -> Json:
+        return Json(state_report(running))
+
+    async def watermarks(request: Request) -> Json:
+        return Json(watermarks_report(running))
+
+    async def barriers(request: Request) -> Json:
+        return Json(barriers_report(running, whole_number(request, "last", _BARRIERS, RECENT)))
+
+    async def threads(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(thread_stacks())
+
+    return [
+        Route("/metrics", metrics),
+        Route("/state", state),
+        Route("/watermarks", watermarks),
+        Route("/debug/barriers", barriers),
+        Route("/debug/threads", threads),
+    ]
+
+
+def state_report(running: Running) -> dict[str, Any]:
+    """What the application is doing, its stores, how far it is restored, and what its workers take."""
+    recorder, topology = running.recorder, running.topology
+    known = recorder.stores
+    stores = [
+        {
+            "name": name,
+            "kind": spec.kind.value,
+            "global": name in topology.global_stores,
+            "entries": known.entries.get(name),
+            "bytes": known.size_bytes.get(name),
+        }
+        for name, spec in topology.stores.items()
+    ]
+    return {
+        "application_id": running.application_id,
+        "state": running.state.value,
+        "epoch": _known(running.epoch),
+        "stores": stores,
+        "restore": restore_report(recorder.restore),
+        "memory": {"workers": [{"process": worker, "bytes": taken} for worker, taken in sorted(recorder.memory.items())]},
+    }
+
+
+def watermarks_report(running: Running) -> dict[str, Any]:
+    """Where every source partition is, and the application's watermark."""
+    partitions = [
+        {
+            "topic": place.topic,
+            "partition": place.partition,
+            "offset": _known(place.offset),
+            "end": _known(place.end),
+            "lag": _known(place.lag),
+            "high_time": _known(place.high_time),
+            "watermark": _known(place.watermark),
+            "idle": place.is_idle,
+        }
+        for _, place in sorted(running.recorder.partitions.items())
+    ]
+    return {"watermark": _known(running.recorder.watermark), "partitions": partitions}
+
+
+def barriers_report(running: Running, last: int) -> dict[str, Any]:
+    """The epoch in hand and the last ones, the newest first."""
+    recorder = running.recorder
+    recent = list(recorder.recent)[-last:]
+    return {"current": _open_epoch(recorder.current), "recent": [_epoch(report) for report in reversed(recent)]}
+
+
+def thread_stacks() -> str:
+    """Where every thread of this process is: code only, never the values it works on."""
+    names = {thread.ident: f"{thread.name}{' (daemon)' if thread.daemon else ''}" for thread in threading.enumerate()}
+    frames = sys._current_frames()
+    stacks = (f"{names.get(number, f'thread {number}')}\n{''.join(traceback.format_stack(frame))}" for number, frame in frames.items())
+    return "\n".join(sorted(stacks))
+
+
+def _open_epoch(current: OpenEpoch | None) -> dict[str, Any] | None:
+    if current is None:
+        return None
+    now = time.monotonic()
+    return {
+        "epoch": current.number,
+        "phase": current.phase,
+        "seconds": round(now - current.began, 3),
+        "phase_seconds": round(now - current.phase_began, 3),
+    }
+
+
+def _epoch(report: EpochReport) -> dict[str, Any]:
+    return {
+        "epoch": report.number,
+        "began_ms": report.began_ms,
+        "seconds": report.seconds,
+        "records": report.records,
+        "phases": report.phases,
+        "sent": report.sent,
+        "dropped": [{"node": node, "reason": reason, "records": count} for node, reason, count in report.dropped],
+        "lanes": [
+            {"lane": lane.lane, "stage": lane.stage, "records": lane.records, "seconds": lane.seconds} for lane in report.lanes
+        ],
+    }
+
+
+def _known(number: int) -> int | None:
+    """In reports -1 stands for what is not known or not there; JSON has a word for it."""
+    return None if number < 0 else number

@@ -1,0 +1,25 @@
+"""All routes of the admin server, and which of them need less than a token to operate."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute
+
+from penstock.admin import health, levels, reports, settings, topology
+from penstock.running.running import Running
+
+OPEN = frozenset({health.LIVE, health.READY})
+"""Without a token: a probe has none."""
+
+ASKING = frozenset[str]()
+"""By POST, and yet they only ask: a token to read is enough."""
+
+
+def routes(running: Running) -> list[BaseRoute]:
+    """Those asked most often first: they are tried in order."""
+    return [
+        *health.routes(running),
+        *reports.routes(running),
+        *topology.routes(running),
+        *settings.routes(running),
+        *levels.routes(running),
+    ]

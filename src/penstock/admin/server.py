@@ -1,0 +1,129 @@
+"""`AdminServer`: answers HTTP requests about an application in a thread of its own, from before it starts until it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from contextlib import suppress
+from email.utils import formatdate
+
+import uvicorn
+from starlette.routing import Router
+from uvicorn.server import ServerState
+
+from penstock.admin.access import Tokens
+from penstock.admin.guard import HEADERS, Guard, allowed_hosts
+from penstock.admin.listening import listen, tls
+from penstock.admin.protocol import CONNECTIONS, KEEP_ALIVE_S, LimitedProtocol
+from penstock.admin.routes import ASKING, OPEN, routes
+from penstock.running.running import Running
+
+_log = logging.getLogger(__name__)
+_HANDSHAKE_S = 5.0
+_GRACE_S = 2.0
+"""So long may requests in hand take to be answered when the application has ended."""
+
+
+class AdminServer:
+    """The server of one application: it listens as soon as it is made; `start` lets it answer.
+
+    It is uvicorn's protocol on an event loop of our own: uvicorn's server would wake up ten times a second to see whether it
+    should end, and let clients take a minute for a TLS handshake.
+    """
+
+    def __init__(self, running: Running) -> None:
+        config = running.config
+        assert config.admin_endpoint is not None
+        tokens, self._tls = Tokens.of(config), tls(config)
+        self._listener = listen(config)
+        host = config.admin_endpoint[0]
+        port: int = self._listener.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"{'http' if self._tls is None else 'https'}://{shown}:{port}"
+        self._name = running.application_id
+        self._running = running
+        router = Router(routes(running), redirect_slashes=False)
+        self._app = Guard(router, tokens, allowed_hosts(host, *config.admin_hosts), OPEN, ASKING)
+        self._state = ServerState()
+        self._stop = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._has_begun = threading.Event()
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name=f"penstock-{self._name}-admin", daemon=True)
+
+    def start(self) -> None:
+        """Answer from now on."""
+        self._running.health.indicators["admin server"] = self.problem
+        self._thread.start()
+        self._has_begun.wait()
+        _log.info("%s: the admin server is at %s", self._name, self.url)
+
+    def problem(self) -> str | None:
+        """What is wrong with the server itself."""
+        return None if self._thread.is_alive() or self._is_closing else "its thread has ended; see the log"
+
+    def close(self) -> None:
+        """Answer what was asked, and nothing more; returns after a grace time even if something hangs."""
+        self._is_closing = True
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it has ended already
+                self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(2 * _GRACE_S)
+        if self._thread.is_alive():
+            _log.warning("%s: the admin server has not ended within %g s and is left behind", self._name, 2 * _GRACE_S)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException:  # noqa: BLE001 - there is nobody above to tell
+            _log.exception("%s: the admin server has failed, and answers no more", self._name)
+        finally:
+            self._listener.close()
+            self._has_begun.set()
+
+    async def _serve(self) -> None:
+        self._loop = loop = asyncio.get_running_loop()
+        config = uvicorn.Config(
+            self._app,
+            http=LimitedProtocol,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            workers=1,
+            log_config=None,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+        )
+        config.load()
+        self._date()
+        server = await loop.create_server(
+            lambda: LimitedProtocol(config, self._state, {}, loop),
+            sock=self._listener,
+            ssl=self._tls,
+            ssl_handshake_timeout=None if self._tls is None else _HANDSHAKE_S,
+            backlog=CONNECTIONS,
+        )
+        self._has_begun.set()
+        while not self._stop.is_set():
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), 1.0)
+            self._date()
+        server.close()
+        await self._let_go()
+
+    def _date(self) -> None:
+        self._state.default_headers = [(b"date", formatdate(usegmt=True).encode()), *HEADERS]
+
+    async def _let_go(self) -> None:
+        """Let requests in hand be answered for a while, and close all connections."""
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        deadline = time.monotonic() + _GRACE_S
+        while self._state.connections and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)

@@ -99,6 +99,7 @@ class Trial:
             "PENSTOCK_BOOTSTRAP_SERVERS": self.world.broker.proxied_bootstrap_servers,
             "PENSTOCK_STATE_DIR": str(directory / "state"),
             "PENSTOCK_LANES": "2",
+            "PENSTOCK_ADMIN_ADDRESS": "127.0.0.1:0",
             "PENSTOCK_SHARDS": "8",
         }
         instance = Application(directory, {**environment, **self.conditions.settings, **settings})

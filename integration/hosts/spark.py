@@ -100,6 +100,7 @@ class SparkHost:
                 # Both ways to run an epoch: in one task where it is small, over all lanes' tasks where it is not.
                 small_epoch_records=50,
                 epoch_interval="10ms",
+                admin_address="127.0.0.1:0",
             )
             with running:
                 self._feed(run, running, cut)

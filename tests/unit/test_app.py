@@ -78,6 +78,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> type[Played]:
     Played.made = []
     Played.waits = staticmethod(lambda running: True)
     monkeypatch.setattr(running_module, "Running", Played)
+    monkeypatch.setenv("PENSTOCK_ADMIN_ADDRESS", "off")
     monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()])
     return Played
 

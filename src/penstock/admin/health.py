@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -60,7 +61,7 @@ def restore_report(restore: RestoreReport | None) -> dict[str, Any] | None:
 
 
 class Checks:
-    """Asks whether an application is ready. The user's own checks are part of that and may block: a thread asks, one at a time."""
+    """Asks whether an application is ready. Users' own checks are part of that and may block: a thread asks, one at a time."""
 
     def __init__(self, ready: Callable[[], Problems]) -> None:
         self._ready = ready
@@ -81,7 +82,8 @@ class Checks:
 
         def ask() -> None:
             problems = self._ready()
-            loop.call_soon_threadsafe(answer.set_result, problems)
+            with suppress(RuntimeError):  # the server has ended meanwhile
+                loop.call_soon_threadsafe(answer.set_result, problems)
 
         # Not asyncio's own threads: the process would wait for one that hangs before it could end.
         threading.Thread(target=ask, name="penstock-health-checks", daemon=True).start()

@@ -38,7 +38,7 @@ def set_level(name: Any, level: Any) -> None:
     """Let a logger speak from a level on; None lets it follow those above it."""
     if not isinstance(name, str) or (name != ROOT and name not in _known()):
         refuse(f"logger is {ROOT!r}, or the name of one that is in use, such as 'penstock.running.epochs'")
-    if level is not None and level not in _LEVELS:
+    if level not in _LEVELS and (level is not None or name == ROOT):
         refuse(f"level is {', '.join(_LEVELS)}, or null to follow the loggers above")
     logger = logging.getLogger(None if name == ROOT else name)
     before = logging.getLevelName(logger.level)

@@ -69,9 +69,13 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._deadline = self.loop.call_later(REQUEST_S, self._is_late)
         if len(self.connections) > CONNECTIONS:
-            others = cast("set[LimitedProtocol]", self.connections) - {self}
-            waiting = [other for other in others if other._waits_since is not None]
-            leaving = min(waiting, key=lambda other: other._waits_since or 0.0, default=self)
+            self._make_room()
+
+    def _make_room(self) -> None:
+        staying = [one for one in cast("set[LimitedProtocol]", self.connections) if not one.transport.is_closing()]
+        if len(staying) > CONNECTIONS:
+            waiting = [one for one in staying if one is not self and one._waits_since is not None]
+            leaving = min(waiting, key=lambda one: one._waits_since or 0.0, default=self)
             leaving.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -105,8 +105,10 @@ def barriers_report(running: Running, last: int) -> dict[str, Any]:
 def thread_stacks() -> str:
     """Where every thread of this process is: code only, never the values it works on."""
     names = {thread.ident: f"{thread.name}{' (daemon)' if thread.daemon else ''}" for thread in threading.enumerate()}
-    frames = sys._current_frames()
-    stacks = (f"{names.get(number, f'thread {number}')}\n{''.join(traceback.format_stack(frame))}" for number, frame in frames.items())
+    stacks = [
+        f"{names.get(number, f'thread {number}')}\n{''.join(traceback.format_stack(frame))}"
+        for number, frame in sys._current_frames().items()
+    ]
     return "\n".join(sorted(stacks))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from starlette.routing import BaseRoute
+import re
+
+from starlette.routing import Route
 
 from penstock.admin import health, levels, reports, settings, topology
 from penstock.running.running import Running
@@ -14,12 +16,15 @@ ASKING = frozenset[str]()
 """By POST, and yet they only ask: a token to read is enough."""
 
 
-def routes(running: Running) -> list[BaseRoute]:
+def routes(running: Running) -> list[Route]:
     """Those asked most often first: they are tried in order."""
-    return [
+    together = [
         *health.routes(running),
         *reports.routes(running),
         *topology.routes(running),
         *settings.routes(running),
         *levels.routes(running),
     ]
+    for route in together:  # Starlette's end with $, which a line end may follow
+        route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + r"\Z")
+    return together

@@ -122,7 +122,7 @@ class AdminServer:
         for connection in list(self._state.connections):
             connection.shutdown()
         deadline = time.monotonic() + _GRACE_S
-        while self._state.connections and time.monotonic() < deadline:
+        while self._state.connections and time.monotonic() < deadline:  # noqa: ASYNC110 - nobody tells when the last has gone
             await asyncio.sleep(0.01)
         for connection in list(self._state.connections):
             connection.transport.abort()

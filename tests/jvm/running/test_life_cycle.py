@@ -49,7 +49,8 @@ def write_app(directory: Path, name: str, arguments: str = "") -> Path:
 
 @contextmanager
 def started(path: Path, broker: Broker, **settings: str) -> Iterator[subprocess.Popen[str]]:
-    environment = {**os.environ, "PENSTOCK_BOOTSTRAP_SERVERS": broker.bootstrap_servers, "PENSTOCK_LANES": "2", **settings}
+    own = {"PENSTOCK_BOOTSTRAP_SERVERS": broker.bootstrap_servers, "PENSTOCK_LANES": "2", "PENSTOCK_ADMIN_ADDRESS": "127.0.0.1:0"}
+    environment = {**os.environ, **own, **settings}
     with path.with_suffix(".log").open("a") as log:
         command = [sys.executable, str(path)]
         with subprocess.Popen(command, env=environment, cwd=path.parent, stdout=log, stderr=log, text=True) as process:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -165,8 +166,6 @@ class TestBarriers:
 
     @pytest.mark.parametrize("last", ["0", "-1", "201", "1e3", "NaN", "abc", "", "١", "9" * 5000])
     def test_how_many_is_a_number_within_bounds(self, application: Application, last: str) -> None:
-        from urllib.parse import quote  # noqa: PLC0415
-
         answer = application.get(f"/debug/barriers?last={quote(last)}")
         assert (answer.status, answer.json) == (400, {"error": "last is a whole number from 1 to 200"})
 
@@ -261,6 +260,7 @@ class TestLevels:
         [
             {"logger": "made.up.by.a.request", "level": "INFO"},
             {"logger": 5, "level": "INFO"},
+            {"logger": "root", "level": None},
             {"logger": "tests.levels", "level": "LOUD"},
             {"logger": "tests.levels", "level": ["INFO"]},
             {"logger": "tests.levels"},

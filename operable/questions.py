@@ -81,7 +81,7 @@ def _span(admin: Admin, *, is_asked: bool) -> Span:
     ended_ms = time.time() * 1000
     within = [
         epoch
-        for epoch in admin.get("/debug/barriers").json()["recent"]
+        for epoch in reversed(admin.get("/debug/barriers?last=200").json()["recent"])
         if epoch["began_ms"] >= began_ms and epoch["began_ms"] + 1000 * epoch["seconds"] <= ended_ms
     ]
     if len(within) < 3:

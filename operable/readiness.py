@@ -51,7 +51,7 @@ def _watched(admin: Admin, deadline: float) -> tuple[list[int], list[float], set
             if not statuses or statuses[-1] != answer.status:
                 statuses.append(answer.status)
             restore = answer.json().get("restore") or {}
-            if answer.status == 503 and restore.get("total"):
+            if answer.status == 503 and restore.get("lanes"):
                 fractions.append(restore["fraction"])
             if answer.status == 200:
                 return statuses, fractions, lives

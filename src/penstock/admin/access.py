@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from penstock.config import Config
@@ -26,8 +26,8 @@ class Access(IntEnum):
 class Tokens:
     """The tokens of a server. Without any, everybody who reaches it may do everything."""
 
-    operate: bytes | None
-    read: bytes | None
+    operate: bytes | None = field(repr=False)
+    read: bytes | None = field(repr=False)
 
     @classmethod
     def of(cls, config: Config) -> Tokens:

@@ -59,10 +59,10 @@ class Application:
         finally:
             connection.close()
 
-    def get(self, path: str, **headers: str) -> Answer:
+    def get(self, path: str, **headers: Any) -> Answer:
         return self.ask(path, **headers)
 
-    def post(self, path: str, body: object, **headers: str) -> Answer:
+    def post(self, path: str, body: object, **headers: Any) -> Answer:
         headers = {"content_type": "application/json", **headers}
         return self.ask(path, "POST", body if isinstance(body, bytes) else json.dumps(body).encode(), **headers)
 

@@ -23,7 +23,7 @@ class Stage:
     """What a start would leave running; it starts when the test lets it."""
 
     def __init__(self) -> None:
-        self.closers: list[Callable[[], None]] = []
+        self.closers: list[Callable[[], object]] = []
         self.progress = SimpleNamespace(epoch=7)
         self.is_done = False
         self.failure: BaseException | None = None

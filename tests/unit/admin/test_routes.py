@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from penstock.admin import health as health_module
+from penstock.admin import protocol
+from penstock.admin.routes import routes
 from penstock.epochs.wire import LaneReport
 from penstock.errors import BrokerError
 from penstock.observing import PartitionReport
@@ -275,13 +278,28 @@ class TestLevels:
 def test_a_failed_application_is_not_live(serve: Serve, stage: Stage) -> None:
     application = serve()
     may_end = threading.Event()
-    stage.closers.append(lambda: may_end.wait(PATIENCE_S))  # type: ignore[arg-type, return-value]
+    stage.closers.append(lambda: may_end.wait(PATIENCE_S))
     stage.failure = BrokerError("no broker")
     while application.get("/health/live").status == 200:
         pass
     answer = application.get("/health/ready")
     assert answer.json["problems"] == [{"what": "pending_error", "why": "BrokerError: see the log"}]
     may_end.set()
+
+
+def test_the_page_about_it_knows_every_path_and_limit(application: Application) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "admin.md").read_text(encoding="utf-8")
+    for route in routes(application.running):
+        assert f"| `{route.path}` |" in page
+    for limit in (
+        f"| {protocol.TARGET_BYTES // 1024} KiB | 414 |",
+        f"| {protocol.HEADERS}, together {protocol.HEAD_BYTES // 1024} KiB | 431 |",
+        f"| {protocol.BODY_BYTES // 1024} KiB | 413 |",
+        f"| {protocol.REQUEST_S:g} s | 408 |",
+        f"| {protocol.WRITE_S:g} s | closed |",
+        f"| {protocol.CONNECTIONS}; ",
+    ):
+        assert limit in page
 
 
 def test_what_is_not_there(application: Application) -> None:

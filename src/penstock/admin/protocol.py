@@ -164,8 +164,8 @@ class LimitedProtocol(HttpToolsProtocol):
         for name, value in self.headers:
             if name == b"content-length" and int(value) > BODY_BYTES:
                 self._stop_parsing(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {BODY_BYTES} bytes of body")
-        self._has_head = True
         super().on_headers_complete()
+        self._has_head = True
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
@@ -192,7 +192,9 @@ class LimitedProtocol(HttpToolsProtocol):
         self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"the request was not complete after {REQUEST_S:g} s")
 
     def _refuse(self, status: HTTPStatus, why: str) -> None:
-        """Answer with an error and close; where an answer has begun already, only close."""
+        """Answer with an error and close; where an answer was given or has begun already, only close."""
+        if self._has_head and self.cycle.response_complete:
+            self.transport.close()
         if self.transport.is_closing():
             return
         if self._is_answering:

@@ -1,6 +1,6 @@
 """What the application knows about itself: `/state`, `/watermarks`, `/metrics`, `/debug/barriers`, `/debug/threads`.
 
-All of it is read from frozen values; nothing here waits for the application.
+All of it is read from frozen values and waits for nothing, but for metrics, which may ask the JVM.
 """
 
 from __future__ import annotations
@@ -9,27 +9,40 @@ import sys
 import threading
 import time
 import traceback
+from http import HTTPStatus
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from penstock.admin.answers import Json, whole_number
+from penstock.admin.answers import Json, refuse, whole_number
+from penstock.admin.aside import Aside
 from penstock.admin.health import restore_report
 from penstock.observing import EpochReport, OpenEpoch
-from penstock.observing.metrics import exposition
+from penstock.observing.metrics import Metrics
 from penstock.observing.recorder import RECENT
 from penstock.running.running import Running
 
 _BARRIERS = 20
+_METRICS_S = 5.0
 
 
 def routes(running: Running) -> list[Route]:
     """The routes of this module."""
+    known = Metrics(
+        running.application_id,
+        running.recorder,
+        lambda: running.state.value,
+        epoch_timeout_s=running.config.epoch_timeout_ms / 1000,
+    )
+    exposition = Aside(known.exposition, "metrics")
 
     async def metrics(request: Request) -> Response:
-        payload, content_type = exposition(running.application_id, running.recorder, running.state.value)
+        try:
+            payload, content_type = await exposition.answer(_METRICS_S)
+        except TimeoutError:
+            refuse(f"the metrics were not there within {_METRICS_S:g} s", HTTPStatus.SERVICE_UNAVAILABLE)
         return Response(payload, headers={"content-type": content_type})
 
     async def state(request: Request) -> Json:

@@ -11,11 +11,12 @@ from urllib.parse import quote
 import pytest
 
 from penstock.admin import health as health_module
-from penstock.admin import protocol
+from penstock.admin import protocol, reports
 from penstock.admin.routes import routes
 from penstock.epochs.wire import LaneReport
 from penstock.errors import BrokerError
 from penstock.observing import PartitionReport
+from penstock.observing.metrics import Metrics
 from tests.unit.admin.clients import Application
 from tests.unit.admin.conftest import PATIENCE_S, Serve, Stage
 
@@ -85,6 +86,27 @@ def test_metrics_are_in_prometheus_form(application: Application) -> None:
     assert answer.status == 200
     assert answer.headers["content-type"].startswith("text/plain; version=")
     assert b"# TYPE penstock_" in answer.body
+
+
+def test_metrics_that_do_not_come_keep_nobody_else_waiting(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = threading.Event()
+    monkeypatch.setattr(reports, "_METRICS_S", 0.2)
+    monkeypatch.setattr(Metrics, "exposition", lambda metrics: may_end.wait(PATIENCE_S) and (b"", ""))
+    application = serve()
+    assert application.get("/metrics").status == 503
+    assert application.get("/state").status == 200
+    may_end.set()
+
+
+def test_metrics_that_fail_are_our_fault(serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def fails(metrics: Metrics) -> tuple[bytes, str]:
+        raise ZeroDivisionError("deep below")
+
+    monkeypatch.setattr(Metrics, "exposition", fails)
+    answer = serve().get("/metrics")
+    assert answer.status == 500
+    assert answer.json["id"] in caplog.text
+    assert "ZeroDivisionError: 'deep below'" in caplog.text
 
 
 class TestTopology:

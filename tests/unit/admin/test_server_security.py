@@ -415,6 +415,31 @@ class TestSlowClients:
                 time.sleep(0.02)
             assert len(until_closed(connection)) < 20_000_000
 
+    def test_a_client_that_reads_slowly_gets_all_of_it(self, application: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(reports, "thread_stacks", lambda: "x" * 20_000_000)
+        with application.connect() as connection:
+            connection.sendall(b"GET /debug/threads HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            time.sleep(0.3)
+            assert until_closed(connection).count(b"x") >= 20_000_000
+
+    def test_an_answer_that_has_begun_is_not_mixed_with_another(
+        self, application: Application, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(protocol, "REQUEST_S", 0.3)
+        monkeypatch.setattr(reports, "thread_stacks", lambda: "x" * 20_000_000)
+        with application.connect() as connection:
+            connection.sendall(b"GET /debug/threads HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
+            time.sleep(0.6)
+            assert until_closed(connection).count(b"HTTP/1.1 ") == 1
+
+    def test_a_connection_without_further_requests_is_closed(self, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(server, "KEEP_ALIVE_S", 0.2)
+        with serve().connect() as connection:
+            connection.sendall(HEAD + b"\r\n")
+            began = time.monotonic()
+            assert status_of(until_closed(connection)) == 200
+            assert time.monotonic() - began < 5
+
     @pytest.mark.security(6)
     def test_who_never_ends_a_tls_handshake_takes_a_place_for_a_short_time_only(
         self, serve: Serve, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch

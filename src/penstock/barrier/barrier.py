@@ -44,7 +44,7 @@ class Barrier:
     """Commits epochs through a publisher.
 
     `on_phase` is told each phase that is reached and the seconds it took to get there. A commit whose outcome stays unknown
-    is asked for again until `patience_ms` have passed.
+    is asked for again until `patience_ms` have passed; `on_retry` is told each time.
     """
 
     def __init__(
@@ -53,11 +53,13 @@ class Barrier:
         patience_ms: int = 120_000,
         clock: Callable[[], float] = time.monotonic,
         on_phase: Callable[[Phase, float], None] = lambda phase, seconds: None,
+        on_retry: Callable[[], None] = lambda: None,
     ) -> None:
         self._publisher = publisher
         self._patience = patience_ms / 1_000
         self._clock = clock
         self._on_phase = on_phase
+        self._on_retry = on_retry
         self._phase = Phase.IDLE
         self._entered = clock()
         self._epoch: int | None = None
@@ -122,6 +124,7 @@ class Barrier:
                 cure = "the next start finds out and goes on from there"
                 raise BrokerError(f"epoch {epoch}: no broker has said for {self._patience:g} s whether it is committed; {cure}")
             logger.warning("epoch %d: whether it is committed is not known yet; asking again", epoch)
+            self._on_retry()
         self._enter(Phase.COMMITTED)
         point("barrier.after_commit")
 

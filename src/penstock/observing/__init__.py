@@ -3,6 +3,8 @@
 from penstock.observing.health import Health, Indicator, Problem
 from penstock.observing.recorder import Recorder
 from penstock.observing.reports import (
+    CHOSEN,
+    DEAD_LETTERS,
     CommittedStores,
     EpochReport,
     OpenEpoch,
@@ -11,6 +13,8 @@ from penstock.observing.reports import (
 )
 
 __all__ = [
+    "CHOSEN",
+    "DEAD_LETTERS",
     "CommittedStores",
     "EpochReport",
     "Health",

@@ -5,6 +5,7 @@ It is told between records, never per record. Whoever asks gets frozen values; n
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +15,8 @@ from typing import NamedTuple, TypeVar
 
 from penstock.epochs.wire import LaneReport
 from penstock.observing.reports import CommittedStores, EpochReport, OpenEpoch, Partition, PartitionReport, RestoreReport
+
+_log = logging.getLogger(__name__)
 
 RECENT = 200
 """How many epochs are remembered."""
@@ -57,18 +60,23 @@ class Recorder:
         self._began_ms = 0
         self._restore_began = 0.0
         self._recent: deque[EpochReport] = deque(maxlen=RECENT)
+        self._places: Mapping[Partition, PartitionReport] = {}
         self._ends: Mapping[Partition, int] = {}
+        self._sizes: dict[tuple[int, str], tuple[int, int]] = {}  # of stores, by lane
         self._listeners: list[EpochListener] = []
         self.started_at = clock()
         self.committed_at = clock()
         """When the last commit was, or the start."""
+        self.started_ms = self.committed_ms = int(time.time() * 1000)
+        """The same two by the wall clock."""
         self.restore: RestoreReport | None = None
-        self.partitions: Mapping[Partition, PartitionReport] = {}
         self.watermark = -1
         self.totals = Totals()
         self.stores = CommittedStores({}, {})
         self.memory: Mapping[int, int] = {}
         """Bytes that Python workers have, by process id, as of the last epoch that was sampled."""
+        self.commit_retries = 0
+        """How often a broker had to be asked again whether an epoch is committed."""
         self.failure: BaseException | None = None
 
     # ---- asked --------------------------------------------------------------------------------------------------------
@@ -82,6 +90,15 @@ class Recorder:
     def recent(self) -> Sequence[EpochReport]:
         """The last epochs, the newest last."""
         return tuple(self._recent)
+
+    @property
+    def partitions(self) -> Mapping[Partition, PartitionReport]:
+        """The source partitions: where they are as of the last barrier, and where they end as of a moment ago.
+
+        One thread tells the former and another the latter, so they are put together here and not where they are told.
+        """
+        ends = self._ends
+        return {place: replace(known, end=ends.get(place, -1)) for place, known in self._places.items()}
 
     def lasted(self) -> float:
         """For how many seconds the epoch in hand has been going on; 0 if there is none."""
@@ -113,7 +130,10 @@ class Recorder:
     # ---- told: epochs -------------------------------------------------------------------------------------------------
 
     def listen(self, listener: EpochListener) -> None:
-        """Have every committed epoch told to somebody, in the thread that committed it."""
+        """Have every committed epoch told to somebody, in the thread that committed it.
+
+        A listener that fails is logged and changes nothing: the epoch is committed all the same.
+        """
         self._listeners.append(listener)
 
     def epoch_begins(self, number: int, phase: str) -> None:
@@ -145,7 +165,7 @@ class Recorder:
         assert current is not None
         self.phase_begins("done")
         self._open = None
-        self.committed_at = self._clock()
+        self.committed_at, self.committed_ms = self._clock(), int(time.time() * 1000)
         report = EpochReport(
             current.number,
             self._began_ms,
@@ -160,21 +180,28 @@ class Recorder:
         self._recent.append(report)
         self.totals = _added(self.totals, report)
         if is_sampled:
-            self.stores = _stores(lanes)
+            # Every lane tells about its stores after each of its stages: the last word counts.
+            self._sizes.update({(lane.lane, store): sizes for lane in lanes for store, sizes in lane.stores.items()})
+            self.stores = _stores(self._sizes)
             self.memory = {lane.worker: lane.memory for lane in lanes if lane.memory}
         for listener in self._listeners:
-            listener(report)
+            try:
+                listener(report)
+            except Exception:  # noqa: BLE001 - whoever looks on must not end what is looked at
+                _log.exception("a listener failed on epoch %d", report.number)
+
+    def commit_retried(self) -> None:
+        """No broker has said yet whether the epoch in hand is committed: it is asked again."""
+        self.commit_retries += 1
 
     def moved(self, partitions: Mapping[Partition, PartitionReport], watermark: int) -> None:
         """Where the source partitions are as of the last barrier, and the application's watermark."""
-        ends = self._ends
-        self.partitions = {place: replace(known, end=ends.get(place, -1)) for place, known in partitions.items()}
+        self._places = partitions
         self.watermark = watermark
 
     def saw_ends(self, ends: Mapping[Partition, int]) -> None:
         """Where the source partitions end now."""
         self._ends = ends
-        self.partitions = {place: replace(known, end=ends.get(place, -1)) for place, known in self.partitions.items()}
 
 
 def _added(totals: Totals, report: EpochReport) -> Totals:
@@ -206,12 +233,10 @@ def _sums(known: Mapping[Name, Amount], more: Iterable[tuple[Name, Amount]]) -> 
     return sums
 
 
-def _stores(lanes: Sequence[LaneReport]) -> CommittedStores:
-    """Every lane tells about its stores after each of its stages: the last word counts."""
-    last = {(lane.lane, store): sizes for lane in lanes for store, sizes in lane.stores.items()}
+def _stores(sizes: Mapping[tuple[int, str], tuple[int, int]]) -> CommittedStores:
     entries: dict[str, int] = {}
     size_bytes: dict[str, int] = {}
-    for (_, store), (count, size) in last.items():
+    for (_, store), (count, size) in sizes.items():
         entries[store] = entries.get(store, 0) + count
         size_bytes[store] = size_bytes.get(store, 0) + size
     return CommittedStores(entries, size_bytes)

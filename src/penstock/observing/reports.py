@@ -9,6 +9,10 @@ from penstock.epochs.wire import LaneReport
 
 Partition = tuple[str, int]
 
+CHOSEN = "(chosen per record)"
+DEAD_LETTERS = "(dead letters)"
+"""What stands for topics in `EpochReport.sent` where records name them: names from data would be without bound."""
+
 
 @dataclass(frozen=True, slots=True)
 class OpenEpoch:
@@ -25,7 +29,8 @@ class EpochReport:
     """An epoch that is committed.
 
     `records` counts the offsets it has moved on (transaction markers have offsets too). `phases` are seconds by phase, in order:
-    what comes before the job, the job, and the steps of the commit. `sent` counts the rows for each topic, changelogs too.
+    what comes before the job, the job, and the steps of the commit. `sent` counts the rows for each topic, changelogs too;
+    those whose topic is chosen record by record, and dead letters, are each counted as one.
     `is_sampled` says that the lanes' reports tell about nodes and stores.
     """
 

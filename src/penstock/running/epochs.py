@@ -18,7 +18,7 @@ from penstock.barrier import Barrier, CommitMetadata, Phase, SourceOffset
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import Kind, LaneReport, decode_control, reports_of, without_reports
 from penstock.errors import BrokerError, CommitError, StateError
-from penstock.observing import PartitionReport, Recorder
+from penstock.observing import CHOSEN, DEAD_LETTERS, PartitionReport, Recorder
 from penstock.records import NO_TIMESTAMP
 from penstock.running.taking import Partition, Taken, take
 from penstock.state import Mark
@@ -144,6 +144,7 @@ class Epochs:
         self._committed_at = time.monotonic()
         self._stopping = False
         self._failure: BaseException | None = None
+        self._recorder.moved(self._partition_reports(), start.watermark)
 
     @property
     def is_done(self) -> bool:
@@ -278,7 +279,9 @@ class Epochs:
         faults.point("epoch.after_job")
         self._recorder.phase_begins(CHECK)
         rows, high_times = self._heed(table)
-        batches = [*self._first_batches(), *map(self._check, rows.to_batches())]
+        checked = list(map(self._check, rows.to_batches()))
+        left_out = rows.num_rows - sum(batch.num_rows for batch in checked)
+        batches = [*self._first_batches(), *checked]
         progress = Progress(epoch.number, dict(ends), high_times)
         if self._watermarks is not None:
             progress = replace(progress, watermarks=dict(self._watermarks.watermarks), watermark=self._watermarks.reached)
@@ -286,18 +289,19 @@ class Epochs:
         records = sum(progress.offsets[place] - self.progress.offsets[place] for place in self._origins)
         self.progress = progress
         self._after_commit(epoch.number)
-        self._record(epoch, records, batches)
+        self._record(epoch, records, batches, left_out)
         self._first_rows = None
         self._committed_at = time.monotonic()
         if self._committed_at - self._marked_at > MARK_EVERY_S:
             self._marked_at = self._committed_at
             self._mark = self._new_mark(epoch.number)
 
-    def _record(self, epoch: Epoch, records: int, batches: Sequence[pa.RecordBatch]) -> None:
-        """Tell what the epoch was."""
+    def _record(self, epoch: Epoch, records: int, batches: Sequence[pa.RecordBatch], left_out: int) -> None:
+        """Tell what the epoch was; `left_out` counts the rows that were too large for their topics."""
+        dropped = [*self._dropped, ("(sinks)", "production error", left_out)] if left_out else self._dropped
         self._recorder.moved(self._partition_reports(), self.progress.watermark)
         self._recorder.epoch_committed(
-            records, sent_by_topic(self._program.topics, batches), self._dropped, self._reports, epoch.is_sampled
+            records, sent_by_topic(self._program.topics, batches), dropped, self._reports, epoch.is_sampled
         )
 
     def _partition_reports(self) -> dict[Partition, PartitionReport]:
@@ -366,16 +370,17 @@ class Epochs:
 
 
 def sent_by_topic(topics: Sequence[str], batches: Sequence[pa.RecordBatch]) -> dict[str, int]:
-    """How many rows go to each topic. Rows whose topic was chosen record by record name it themselves."""
+    """How many rows go to each topic; those whose topic a record names itself, and dead letters, are each counted as one."""
     sent: dict[str, int] = {}
     for batch in batches:
         codes = batch.column("name").to_numpy(zero_copy_only=False)
-        counts = np.bincount(codes + 1, minlength=1)  # quicker than sorting them; the first are those without a code
-        for code in np.flatnonzero(counts[1:]).tolist():
-            sent[topics[code]] = sent.get(topics[code], 0) + int(counts[code + 1])
-        if counts[0]:
-            for topic in filter(None, batch.column("topic").to_pylist()):
-                sent[topic] = sent.get(topic, 0) + 1
+        is_dead = batch.column("kind").to_numpy(zero_copy_only=False) == Kind.DEAD_LETTER
+        counts = np.bincount(codes[~is_dead] + 1, minlength=1)  # quicker than sorting them; the first are those without a code
+        for code in np.flatnonzero(counts).tolist():
+            topic = topics[code - 1] if code else CHOSEN
+            sent[topic] = sent.get(topic, 0) + int(counts[code])
+        if is_dead.any():
+            sent[DEAD_LETTERS] = sent.get(DEAD_LETTERS, 0) + int(is_dead.sum())
     return sent
 
 

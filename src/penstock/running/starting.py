@@ -119,7 +119,12 @@ class Starting:
         epochs = Epochs(
             program,
             jobs,
-            Barrier(publisher, config.broker_timeout_ms, on_phase=told_of_phases(self._recorder)),
+            Barrier(
+                publisher,
+                config.broker_timeout_ms,
+                on_phase=told_of_phases(self._recorder),
+                on_retry=self._recorder.commit_retried,
+            ),
             start,
             small=config.small_epoch_records,
             most=config.max_epoch_records,
@@ -288,6 +293,7 @@ class Starting:
 
     def _restore(self, session: SparkSession, jobs: EpochJobs, program: Program, told: Committed) -> None:
         if not program.logged_stores and not any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
+            self._recorder.restored()
             return
         settings = consumer_settings(self._config, self._id)
         timeout = self._config.broker_timeout_ms

@@ -117,8 +117,10 @@ def test_nothing_is_aborted_once_the_commit_has_been_asked_for(error: Exception)
 
 def test_asks_again_until_the_outcome_is_known(caplog: pytest.LogCaptureFixture) -> None:
     publisher = Recorder(answers=[False, False, True])
+    retries: list[int] = []
     with caplog.at_level(logging.WARNING):
-        Barrier(publisher).commit(7, [], OFFSETS)
+        Barrier(publisher, on_retry=lambda: retries.append(1)).commit(7, [], OFFSETS)
+    assert len(retries) == 2
     assert publisher.calls.count("commit") == 3
     assert caplog.text.count("epoch 7: whether it is committed is not known yet") == 2
 

@@ -16,7 +16,7 @@ from penstock.barrier import Barrier, CommitMetadata, SourceOffset
 from penstock.epochs.program import Epoch
 from penstock.epochs.wire import OUT, Control, Kind, LaneReport, control_row, out_rows, report_row
 from penstock.errors import BrokerError, CommitError, ProcessingError, StateError
-from penstock.observing import Recorder
+from penstock.observing import PartitionReport, Recorder
 from penstock.running import epochs as epochs_module
 from penstock.running.epochs import KEEP_ALIVE_S, MARK_EVERY_S, SAMPLE_EVERY_S, Epochs, Progress, sent_by_topic, told_of_phases
 from penstock.running.taking import Partition
@@ -88,7 +88,7 @@ class Noted:
             raise self.failure
         told = [control_row(control, 0).select(OUT.names) for control in self.controls]
         told += [report_row(report).select(OUT.names) for report in self.reports]
-        return pa.concat_tables([out_rows(Kind.SINK, 0, 0, 0, b"epoch", b"%d" % epoch.number), *told])
+        return pa.concat_tables([out_rows(Kind.SINK, 1, 0, 0, b"epoch", b"%d" % epoch.number), *told])
 
     def begin(self) -> None:
         self.calls.append("begin")
@@ -256,6 +256,80 @@ class TestEpochs:
         with caplog.at_level(logging.INFO):
             epochs_of(noted).on_batch(None, ends(a0=11))
         assert "node dropped 3 records: late" in caplog.text
+
+
+class TestReports:
+    """What the recorder is told."""
+
+    def test_where_the_application_stands_is_known_before_the_first_epoch(self, noted: Noted) -> None:
+        recorder = Recorder()
+        start = replace(START, watermarks={A0: 40, A1: 50, B0: 60}, watermark=40)
+        epochs_of(noted, topology=with_watermarks(), start=start, recorder=recorder)
+        recorder.saw_ends(ends(a0=15))
+        assert recorder.partitions == {
+            A0: PartitionReport("a", 0, 10, 15, 500, 40),
+            A1: PartitionReport("a", 1, 20, 20, -1, 50),
+            B0: PartitionReport("b", 0, 30, 30, -1, 60),
+        }
+        assert recorder.watermark == 40
+
+    def test_an_epoch_is_reported_with_its_phases_and_what_it_sent(self, noted: Noted) -> None:
+        recorder = Recorder()
+        epochs = epochs_of(noted, recorder=recorder)
+        epochs._barrier = Barrier(noted, on_phase=told_of_phases(recorder))
+        noted.reports = [LaneReport(0, 0, 3, 0.5), LaneReport(1, 0, 4, 0.25)]
+        noted.controls = [Control(dropped=[("COUNT", "late", 2)])]
+        seen: list[int | None] = []
+        noted.during = lambda: seen.append(recorder.current.number if recorder.current else None)
+        epochs.on_batch(None, ends(a0=13))
+        assert seen == [5]
+        [report] = recorder.recent
+        assert (report.number, report.records, report.is_sampled) == (5, 3, True)
+        assert list(report.phases) == ["before", "job", "check", "produce", "offsets", "commit", "after"]
+        assert report.sent == {"app-counts-changelog": 1}
+        assert report.dropped == (("COUNT", "late", 2),)
+        assert report.lanes == (LaneReport(0, 0, 3, 0.5), LaneReport(1, 0, 4, 0.25))
+        assert recorder.current is None
+        place = recorder.partitions[A0]
+        assert (place.offset, place.high_time, place.lag) == (13, 500, -1)
+        recorder.saw_ends({A0: 20})
+        assert recorder.partitions[A0].lag == 7
+
+    def test_one_epoch_in_a_few_seconds_is_sampled(self, noted: Noted, clock: Clock) -> None:
+        epochs = epochs_of(noted)
+        for seconds in (0.0, 1.0, SAMPLE_EVERY_S, 1.0):
+            clock.now += seconds
+            epochs.on_batch(None, ends())
+        assert [epoch.is_sampled for epoch in noted.epochs] == [True, False, True, False]
+
+    def test_whoever_waits_for_commits_is_called_before_the_next_epoch(self, noted: Noted) -> None:
+        heard: list[tuple[int, int]] = []
+        epochs = epochs_of(noted, after_commit=lambda epoch: heard.append((epoch, len(noted.epochs))))
+        for a0 in (11, 12):
+            epochs.on_batch(None, ends(a0=a0))
+        assert heard == [(5, 1), (6, 2)]
+
+    def test_rows_that_are_left_out_for_their_size_are_dropped_records(self, noted: Noted) -> None:
+        recorder = Recorder()
+        epochs_of(noted, recorder=recorder, check=lambda rows: rows.slice(0, 0)).on_batch(None, ends(a0=11))
+        assert recorder.recent[0].dropped == (("(sinks)", "production error", 1),)
+
+    def test_topics_that_records_name_and_dead_letters_are_each_counted_as_one(self) -> None:
+        rows = pa.concat_tables(
+            [
+                *(out_rows(Kind.CHANGELOG, 0, 0, 0, b"k", b"v") for _ in range(3)),
+                *(out_rows(Kind.SINK, -1, 0, 0, b"k", b"v") for _ in range(2)),
+                out_rows(Kind.DEAD_LETTER, -1, 0, 0, b"k", b"v"),
+                out_rows(Kind.DEAD_LETTER, 0, 0, 0, b"k", b"v"),
+                out_rows(Kind.SINK, 1, 0, 0, b"k", b"v"),
+            ]
+        )
+        assert sent_by_topic(["changelog", "out"], rows.to_batches()) == {
+            "changelog": 3,
+            "out": 1,
+            "(chosen per record)": 2,
+            "(dead letters)": 2,
+        }
 
 
 class TestFailures:
@@ -585,47 +659,3 @@ class TestStop:
         epochs.while_idle(lambda: called.append("after"))
         epochs.while_idle(lambda: called.append("again"))
         assert called == ["after", "again"]
-
-
-class TestReports:
-    def test_an_epoch_is_reported_with_its_phases_and_what_it_sent(self, noted: Noted) -> None:
-        recorder = Recorder()
-        epochs = epochs_of(noted, recorder=recorder)
-        epochs._barrier = Barrier(noted, on_phase=told_of_phases(recorder))
-        noted.reports = [LaneReport(0, 0, 3, 0.5), LaneReport(1, 0, 4, 0.25)]
-        noted.controls = [Control(dropped=[("COUNT", "late", 2)])]
-        seen: list[int | None] = []
-        noted.during = lambda: seen.append(recorder.current.number if recorder.current else None)
-        epochs.on_batch(None, ends(a0=13))
-        assert seen == [5]
-        [report] = recorder.recent
-        assert (report.number, report.records, report.is_sampled) == (5, 3, True)
-        assert list(report.phases) == ["before", "job", "check", "produce", "offsets", "commit", "after"]
-        assert report.sent == {"app-lanes-changelog": 1}
-        assert report.dropped == (("COUNT", "late", 2),)
-        assert report.lanes == (LaneReport(0, 0, 3, 0.5), LaneReport(1, 0, 4, 0.25))
-        assert recorder.current is None
-        place = recorder.partitions[A0]
-        assert (place.offset, place.high_time, place.lag) == (13, 500, -1)
-        recorder.saw_ends({A0: 20})
-        assert recorder.partitions[A0].lag == 7
-
-    def test_one_epoch_in_a_few_seconds_is_sampled(self, noted: Noted, clock: Clock) -> None:
-        epochs = epochs_of(noted)
-        for seconds in (0.0, 1.0, SAMPLE_EVERY_S, 1.0):
-            clock.now += seconds
-            epochs.on_batch(None, ends())
-        assert [epoch.is_sampled for epoch in noted.epochs] == [True, False, True, False]
-
-    def test_whoever_waits_for_commits_is_called_before_the_next_epoch(self, noted: Noted) -> None:
-        heard: list[tuple[int, int]] = []
-        epochs = epochs_of(noted, after_commit=lambda epoch: heard.append((epoch, len(noted.epochs))))
-        for a0 in (11, 12):
-            epochs.on_batch(None, ends(a0=a0))
-        assert heard == [(5, 1), (6, 2)]
-
-    def test_rows_are_counted_by_topic_also_where_each_names_its_own(self) -> None:
-        rows = pa.concat_tables([out_rows(Kind.SINK, code, 0, 0, b"k", b"v") for code in (0, 1, 1)])
-        chosen = pa.Table.from_pylist([{"kind": 1, "name": -1, "topic": topic} for topic in ("x", "x", "y")], schema=OUT)
-        batches = pa.concat_tables([rows, chosen]).combine_chunks().to_batches()
-        assert sent_by_topic(["a", "b"], batches) == {"a": 1, "b": 2, "x": 2, "y": 1}

@@ -1,0 +1,72 @@
+"""How the driver's JVM is doing, for whoever cannot wait for it: a JVM that hangs must not make its observers hang."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pyspark import SparkContext
+
+_log = logging.getLogger(__name__)
+
+
+class JvmReport(NamedTuple):
+    """Memory, threads and garbage collection of a JVM; `collections` are counts and seconds by collector.
+
+    A limit that the JVM does not have is -1.
+    """
+
+    heap_used_bytes: int
+    heap_max_bytes: int
+    other_used_bytes: int
+    threads: int
+    collections: Mapping[str, tuple[int, float]]
+
+
+class JvmMemory:
+    """Asks the JVM when it is called, in a thread of its own, and waits for the answer for `patience_s` at most.
+
+    None without a JVM, or without an answer by then; as long as a question is open, no other is asked.
+    """
+
+    def __init__(self, ask: Callable[[], JvmReport | None] | None = None, patience_s: float = 0.1) -> None:
+        self._ask = ask or _driver
+        self._patience_s = patience_s
+        self._asking: threading.Thread | None = None
+        self._answer: JvmReport | None = None
+
+    def __call__(self) -> JvmReport | None:
+        """What the JVM says now."""
+        asking = self._asking
+        if asking is None or not asking.is_alive():
+            asking = threading.Thread(target=self._hear, name="penstock-jvm-memory", daemon=True)
+            asking.start()
+            self._asking = asking
+        asking.join(self._patience_s)
+        return None if asking.is_alive() else self._answer
+
+    def _hear(self) -> None:
+        try:
+            self._answer = self._ask()
+        except Exception as error:  # noqa: BLE001 - whatever ails the JVM, it is not for its observers to fail of it
+            self._answer = None
+            _log.debug("the JVM could not be asked about its memory: %r", error)
+
+
+def _driver() -> JvmReport | None:
+    context = SparkContext._active_spark_context
+    if context is None:
+        return None
+    beans = context._jvm.java.lang.management.ManagementFactory  # type: ignore[union-attr]
+    memory = beans.getMemoryMXBean()
+    heap = memory.getHeapMemoryUsage()
+    collectors = beans.getGarbageCollectorMXBeans()
+    return JvmReport(
+        heap.getUsed(),
+        heap.getMax(),
+        memory.getNonHeapMemoryUsage().getUsed(),
+        beans.getThreadMXBean().getThreadCount(),
+        {each.getName(): (each.getCollectionCount(), each.getCollectionTime() / 1000) for each in collectors},
+    )

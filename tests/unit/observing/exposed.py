@@ -1,0 +1,18 @@
+"""Metrics of an application that has something to tell about everything."""
+
+from __future__ import annotations
+
+from penstock.observing import Recorder
+from penstock.observing.metrics import Metrics
+from penstock.spark.memory import JvmReport
+from tests.unit.observing.observed import Clock, fed
+
+JVM = JvmReport(64_000_000, 1_000_000_000, 32_000_000, 40, {"PS Scavenge": (7, 0.25), "PS MarkSweep": (1, 0.5)})
+
+
+def all_metrics() -> Metrics:
+    clock = Clock()
+    recorder = Recorder(clock)
+    metrics = Metrics("word-count", recorder, lambda: "running", epoch_timeout_s=60, jvm=lambda: JVM)
+    fed(recorder, clock)
+    return metrics

@@ -14,6 +14,8 @@ CONNECTOR := .parts/connector
 CONNECTOR_READY := $(CONNECTOR)/.ready
 TOXIPROXY := .parts/toxiproxy
 TOXIPROXY_READY := $(TOXIPROXY)/.ready
+PROMETHEUS := .parts/prometheus
+PROMETHEUS_READY := $(PROMETHEUS)/.ready
 VENV_READY := $(VENV)/.ready
 SOURCES := src conformance integration chaos operable benchmarks harness tests hatch_build.py
 
@@ -49,6 +51,10 @@ $(TOXIPROXY_READY): tools/toxiproxy/go.mod tools/toxiproxy/go.sum
 	@tools/toxiproxy/bring $(TOXIPROXY)
 	@touch $@
 
+$(PROMETHEUS_READY): tools/prometheus/bring
+	@tools/prometheus/bring $(PROMETHEUS)
+	@touch $@
+
 check: $(VENV_READY) ## Lint, format, types, the map of rooms, house rules
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
@@ -60,7 +66,7 @@ format: $(VENV_READY) ## Format, and fix what can be fixed without a thought
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-test-jvm: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Tests with a real broker, and with Spark where it says so
+test-jvm: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(PROMETHEUS_READY) ## Tests with a real broker, and with Spark where it says so
 	$(BIN)/pytest --no-cov -m jvm $(JVM_TESTS)
 
 test: $(VENV_READY) ## All tests that need no Java, with coverage

@@ -23,6 +23,7 @@ from penstock.serdes import Json, Serde, String, serde_of
 from penstock.state import StoreSpec, write_serde
 from penstock.timing import Watermark
 from penstock.topology.describe import describe, mermaid
+from penstock.topology.drawing import layout, svg
 from penstock.topology.functions import checked
 from penstock.topology.groups import node_groups
 from penstock.topology.nodes import (
@@ -310,6 +311,12 @@ class Topology:
     def mermaid(self) -> str:
         """The topology as a Mermaid flow chart."""
         return mermaid(self._nodes, self._stores, self.groups())
+
+    def svg(self) -> str:
+        """The topology drawn, as an SVG document; notebooks show it by themselves."""
+        return svg(layout(self))
+
+    _repr_svg_ = svg
 
     def dead_letter_topics(self) -> frozenset[str]:
         """The topics that late records are known to go to; a function may name others."""

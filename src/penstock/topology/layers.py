@@ -1,0 +1,203 @@
+"""The arithmetic of a layered drawing: which layer an item is in, in which order they stand, and at which x.
+
+It knows sizes and links, not what is drawn. The same items and links always give the same arrangement.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+Point = tuple[float, float]
+
+_SWEEPS = 12
+_STRAIGHT = 4.0
+"""How much more a long link pulls on itself than on what it leads to: it runs straight and bends at its ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something with a size."""
+
+    key: str
+    width: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """From one item down to another; it leaves and arrives so far to the right of their middles."""
+
+    tail: str
+    head: str
+    tail_dx: float = 0.0
+    head_dx: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """Where items are (left, top), and the points each link runs through, downwards."""
+
+    places: Mapping[str, Point]
+    routes: tuple[tuple[Point, ...], ...]
+    width: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Pull:
+    """A neighbour, and where the pulled item would stand if it had its way."""
+
+    other: str
+    dx: float
+    weight: float
+
+
+def longest_paths(keys: Iterable[str], links: Iterable[Link]) -> dict[str, int]:
+    """The layer of each item: one below the lowest that leads to it. Links must not go round in a circle."""
+    above: dict[str, list[str]] = defaultdict(list)
+    for link in links:
+        above[link.head].append(link.tail)
+    layers: dict[str, int] = {}
+    waiting = list(keys)
+    while waiting:
+        later = []
+        for key in waiting:
+            if all(tail in layers for tail in above[key]):
+                layers[key] = 1 + max((layers[tail] for tail in above[key]), default=-1)
+            else:
+                later.append(key)
+        assert len(later) < len(waiting), "links go round in a circle"
+        waiting = later
+    return layers
+
+
+def arranged(items: Sequence[Item], links: Sequence[Link], layers: Mapping[str, int], *, gap: Point) -> Arrangement:
+    """Items in their layers, at least `gap` apart, with few crossings and links as straight as that allows."""
+    sizes = {item.key: item for item in items}
+    rows: list[list[str]] = [[] for _ in range(1 + max(layers.values(), default=-1))]
+    for item in items:
+        rows[layers[item.key]].append(item.key)
+    chains = []
+    for number, link in enumerate(links):
+        passed = [f"{number} passes {layer}" for layer in range(layers[link.tail] + 1, layers[link.head])]
+        for layer, key in enumerate(passed, start=layers[link.tail] + 1):
+            sizes[key] = Item(key, 0.0, 0.0)
+            rows[layer].append(key)
+        chains.append((link, [link.tail, *passed, link.head]))
+    middles = _Columns(rows, chains, {key: item.width for key, item in sizes.items()}, gap[0]).settled()
+    tops, bottoms = _lines(rows, sizes, gap[1])
+    places = {item.key: (middles[item.key] - item.width / 2, tops[layers[item.key]]) for item in items}
+    routes = tuple(_route(link, chain, middles, sizes, layers[link.tail], tops, bottoms) for link, chain in chains)
+    width = max((left + sizes[key].width for key, (left, _) in places.items()), default=0.0)
+    return Arrangement(places, routes, width, bottoms[-1] if bottoms else 0.0)
+
+
+def _lines(rows: Sequence[Sequence[str]], sizes: Mapping[str, Item], gap: float) -> tuple[list[float], list[float]]:
+    """Where layers begin and end."""
+    tops, bottoms, top = [], [], 0.0
+    for row in rows:
+        tops.append(top)
+        bottoms.append(top + max(sizes[key].height for key in row))
+        top = bottoms[-1] + gap
+    return tops, bottoms
+
+
+def _route(
+    link: Link,
+    chain: Sequence[str],
+    middles: Mapping[str, float],
+    sizes: Mapping[str, Item],
+    layer: int,
+    tops: Sequence[float],
+    bottoms: Sequence[float],
+) -> tuple[Point, ...]:
+    """Straight down within a layer, across only between layers: so no link runs through an item."""
+    x = middles[link.tail] + link.tail_dx
+    points = [(x, tops[layer] + sizes[link.tail].height), (x, bottoms[layer])]
+    for below, key in enumerate(chain[1:-1], start=layer + 1):
+        points += [(middles[key], tops[below]), (middles[key], bottoms[below])]
+    points.append((middles[link.head] + link.head_dx, tops[layer + len(chain) - 1]))
+    return tuple(dict.fromkeys(points))
+
+
+class _Columns:
+    """The middles of items, moved until they stand well."""
+
+    def __init__(
+        self, rows: list[list[str]], chains: Sequence[tuple[Link, list[str]]], widths: Mapping[str, float], gap: float
+    ) -> None:
+        self._rows = rows
+        self._widths = widths
+        self._gap = gap
+        self._above: dict[str, list[_Pull]] = defaultdict(list)
+        self._below: dict[str, list[_Pull]] = defaultdict(list)
+        self._steps: list[list[tuple[str, float, str, float]]] = [[] for _ in rows]
+        self._middles: dict[str, float] = {}
+        layer = {key: number for number, row in enumerate(rows) for key in row}
+        for link, chain in chains:
+            for tail, head in pairwise(chain):
+                tail_dx = link.tail_dx if tail == link.tail else 0.0
+                head_dx = link.head_dx if head == link.head else 0.0
+                weight = _STRAIGHT if len(chain) > 2 else 1.0
+                self._above[head].append(_Pull(tail, tail_dx - head_dx, weight))
+                self._below[tail].append(_Pull(head, head_dx - tail_dx, weight))
+                self._steps[layer[tail]].append((tail, tail_dx, head, head_dx))
+
+    def settled(self) -> Mapping[str, float]:
+        """Sweep down and up, keep the order with the fewest crossings, then straighten what is in that order."""
+        for row in self._rows:
+            self._place(row, dict.fromkeys(row, 0.0))
+        best, fewest = [list(row) for row in self._rows], self._crossings()
+        for sweep in range(_SWEEPS):
+            downwards = sweep % 2 == 0
+            for row in self._rows if downwards else reversed(self._rows):
+                wishes = self._wishes(row, self._above if downwards else self._below)
+                row.sort(key=wishes.__getitem__)
+                self._place(row, wishes)
+            if (crossings := self._crossings()) < fewest:
+                best, fewest = [list(row) for row in self._rows], crossings
+        for sweep in range(_SWEEPS):
+            for row in best if sweep % 2 == 0 else reversed(best):
+                self._place(row, self._wishes(row, self._above, self._below))
+        leftmost = min((middle - self._widths[key] / 2 for key, middle in self._middles.items()), default=0.0)
+        return {key: middle - leftmost for key, middle in self._middles.items()}
+
+    def _wishes(self, row: Sequence[str], *sides: Mapping[str, list[_Pull]]) -> dict[str, float]:
+        """Where each item of a layer would stand in the middle of its neighbours; where it is, if it has none."""
+        wishes = {}
+        for key in row:
+            pulls = [pull for side in sides for pull in side.get(key, ())]
+            weights = sum(pull.weight for pull in pulls)
+            pulled = sum((self._middles[pull.other] + pull.dx) * pull.weight for pull in pulls)
+            wishes[key] = pulled / weights if pulls else self._middles[key]
+        return wishes
+
+    def _place(self, row: Sequence[str], wishes: Mapping[str, float]) -> None:
+        """As close to their wishes as the order and the gaps allow, by least squares.
+
+        Neighbours that would come too close move as one block from then on, around the mean of what they wish.
+        """
+        blocks: list[tuple[float, int]] = []  # the sum of wishes, each less what stands left of it in the row, and how many
+        offsets, offset = [], 0.0
+        for number, key in enumerate(row):
+            if number:
+                offset += (self._widths[row[number - 1]] + self._widths[key]) / 2 + self._gap
+            offsets.append(offset)
+            total, count = wishes[key] - offset, 1
+            while blocks and blocks[-1][0] / blocks[-1][1] >= total / count:
+                before, more = blocks.pop()
+                total, count = total + before, count + more
+            blocks.append((total, count))
+        starts = [total / count for total, count in blocks for _ in range(count)]
+        for key, start, offset in zip(row, starts, offsets, strict=True):
+            self._middles[key] = start + offset
+
+    def _crossings(self) -> int:
+        crossings = 0
+        for steps in self._steps:
+            ends = [(self._middles[tail] + tail_dx, self._middles[head] + head_dx) for tail, tail_dx, head, head_dx in steps]
+            crossings += sum((one[0] - two[0]) * (one[1] - two[1]) < 0 for one, two in combinations(ends, 2))
+        return crossings

@@ -40,6 +40,7 @@ class Running:
     ) -> None:
         self.application_id = application_id
         self.topology = topology
+        self.handlers = handlers
         self.config = config
         self.recorder = Recorder()
         self.health = Health(self.recorder, lambda: self.state.value, config.epoch_timeout_ms / 1000)

@@ -23,9 +23,10 @@ from penstock.serdes import Json, Serde, String, serde_of
 from penstock.state import StoreSpec, write_serde
 from penstock.timing import Watermark
 from penstock.topology.describe import describe, mermaid
-from penstock.topology.drawing import layout, svg
+from penstock.topology.drawing import svg
 from penstock.topology.functions import checked
 from penstock.topology.groups import node_groups
+from penstock.topology.layout import layout
 from penstock.topology.nodes import (
     Exchange,
     Line,

@@ -159,11 +159,39 @@ class _Columns:
                 self._place(row, wishes)
             if (crossings := self._crossings()) < fewest:
                 best, fewest = [list(row) for row in self._rows], crossings
-        for sweep in range(_SWEEPS):
+        for sweep in range(2 * _SWEEPS):
             for row in best if sweep % 2 == 0 else reversed(best):
                 self._place(row, self._wishes(row, self._above, self._below))
+        for members in self._components(best):
+            self._move_up(members, best)
         leftmost = min((middle - self._widths[key] / 2 for key, middle in self._middles.items()), default=0.0)
         return {key: middle - leftmost for key, middle in self._middles.items()}
+
+    def _components(self, rows: Sequence[Sequence[str]]) -> list[set[str]]:
+        """What hangs together by links, from left to right."""
+        components: list[set[str]] = []
+        for key in (key for row in rows for key in row):
+            if any(key in members for members in components):
+                continue
+            members, waiting = {key}, [key]
+            while waiting:
+                one = waiting.pop()
+                others = {pull.other for side in (self._above, self._below) for pull in side.get(one, ())} - members
+                members |= others
+                waiting += sorted(others)
+            components.append(members)
+        return sorted(components, key=lambda members: min(self._middles[key] - self._widths[key] / 2 for key in members))
+
+    def _move_up(self, members: set[str], rows: Sequence[Sequence[str]]) -> None:
+        """Move what hangs together to the left until it meets something else: sweeps may have driven them apart."""
+        room = [
+            (self._middles[key] - self._widths[key] / 2) - (self._middles[before] + self._widths[before] / 2) - self._gap
+            for row in rows
+            for before, key in pairwise(row)
+            if key in members and before not in members
+        ]
+        for key in members if room else ():
+            self._middles[key] -= min(room)
 
     def _wishes(self, row: Sequence[str], *sides: Mapping[str, list[_Pull]]) -> dict[str, float]:
         """Where each item of a layer would stand in the middle of its neighbours; where it is, if it has none."""

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from penstock import Processor, Record, StreamsBuilder, Topology, key_value_store, shared_store
-from penstock.topology.drawing import Drawing, Part, layout
 from penstock.topology.layers import Item, Link, arranged, longest_paths
+from penstock.topology.layout import Drawing, Part, layout
 from tests.golden.topologies import TOPOLOGIES
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -60,11 +60,11 @@ ALL: dict[str, Callable[[], Topology]] = {
 }
 
 
-def drawn(topology: Topology) -> ElementTree.Element:
-    return ElementTree.fromstring(topology.svg())
+def drawn(topology: Topology) -> ET.Element:
+    return ET.fromstring(topology.svg())
 
 
-def marked(root: ElementTree.Element, attribute: str) -> list[str]:
+def marked(root: ET.Element, attribute: str) -> list[str]:
     return [element.attrib[attribute] for element in root.iter(f"{SVG}g") if attribute in element.attrib]
 
 

@@ -1,0 +1,58 @@
+"""`/`: the dashboard, and what it is made of."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from penstock.admin.dashboard.snapshot import snapshot
+from penstock.topology.drawing import STYLE, svg
+from penstock.topology.layout import layout
+
+if TYPE_CHECKING:
+    from penstock.running.running import Running
+
+_HERE = Path(__file__).parent
+_FILES = {
+    "/": ("page.html", "text/html"),
+    "/dashboard/page.css": ("page.css", "text/css"),
+    "/dashboard/page.js": ("page.js", "text/javascript"),
+    "/dashboard/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+_DRAWING = "/dashboard/drawing.css"
+
+PUBLIC = frozenset({*_FILES, _DRAWING})
+"""Without a token: a browser has none when it opens a page. They tell nothing about the application; the page asks for the token."""
+
+
+def routes(running: Running) -> list[Route]:
+    """The routes of this package."""
+
+    def told(request: Request) -> Response:
+        after = request.query_params.get("after", "")
+        if after and not (after.isascii() and after.isdigit() and len(after) < 20):
+            return JSONResponse({"error": "after is the number of an epoch"}, HTTPStatus.BAD_REQUEST)
+        return JSONResponse(snapshot(running, int(after or -1)))
+
+    def drawn(_: Request) -> Response:
+        return Response(svg(layout(running.topology), style=""), media_type="image/svg+xml")
+
+    files = [_served(path, (_HERE / name).read_bytes(), kind) for path, (name, kind) in _FILES.items()]
+    return [
+        Route("/dashboard/snapshot", told),
+        Route("/dashboard/topology.svg", drawn),
+        *files,
+        _served(_DRAWING, STYLE.encode(), "text/css"),
+    ]
+
+
+def _served(path: str, content: bytes, kind: str) -> Route:
+    async def serve(_: Request) -> Response:
+        return Response(content, media_type=kind)
+
+    return Route(path, serve)

@@ -1,0 +1,199 @@
+"""The dashboard in a real browser: what it shows, that nothing in its data runs, and what it does when it gets no answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.chromium import Chromium, chromium
+from penstock import Processor, Record, Topology, key_value_store
+from penstock.running.states import State
+from tests.unit.admin.feeding import Fed, Feeder, fed, served, store_routes
+
+pytestmark = [pytest.mark.jvm, pytest.mark.skipif(chromium() is None, reason="no chromium: tools/chromium/bring .parts/chromium")]
+
+PICTURES = Path(__file__).parents[2] / "reports" / "dashboard"
+ATTACK = "<img src=x onerror=\"window.harmed='{}'\">"
+TURNED = "\u202etxt.exe"
+CUSTOMERS = [{"key": f"customer-{number:03d}", "value": {"region": "eu", "orders": number}} for number in range(120)]
+
+
+@pytest.fixture
+def browser() -> Iterator[Chromium]:
+    with Chromium() as started:
+        yield started
+
+
+def text(browser: Chromium, selector: str) -> str:
+    return str(browser.run(f"document.querySelector({selector!r}).textContent"))
+
+
+def opened(browser: Chromium, url: str) -> None:
+    browser.open(f"{url}/")
+    browser.wait_for("document.querySelectorAll('#epochs g').length")
+
+
+def test_the_figures_of_an_application_under_load_are_shown_and_go_on(browser: Chromium) -> None:
+    application, feeder = fed()
+    with served(application, *store_routes(CUSTOMERS)) as url, feeder.live():
+        opened(browser, url)
+        assert text(browser, "#application") == "shop-orders"
+        assert text(browser, "#state") == "running"
+        assert browser.run("document.title") == "shop-orders · running"
+        assert text(browser, "#throughput").endswith("krecords/s")
+        assert "customers-2" in text(browser, "#lag-about")
+        assert browser.run("document.querySelectorAll('#lanes tr').length") == 4
+        assert browser.run("document.querySelectorAll('#sources tr').length") == 8
+        assert browser.run("document.querySelectorAll('#topology [data-node]').length") == len(application.topology.nodes)
+        assert "/s · " in text(browser, "#topology [data-node='paid-only'] .detail")
+        assert text(browser, "#topology [data-topic='orders'] .detail").startswith("lag ")
+        assert " · " in text(browser, "#topology [data-store='customers'] .detail")
+        assert "penstock dlq ls orders-late" in text(browser, "#letters")
+        before = text(browser, "#epoch")
+        browser.wait_for(f"document.querySelector('#epoch').textContent !== {before!r}")
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        for scheme, paper in (("light", "rgb(243, 245, 248)"), ("dark", "rgb(13, 16, 20)")):
+            browser.prefer(scheme)
+            assert browser.run("getComputedStyle(document.body).backgroundColor") == paper
+            browser.screenshot(PICTURES / f"{scheme}.png", full=True)
+        browser.resize(390, 844, is_phone=True)
+        assert browser.run("document.documentElement.scrollWidth") <= 390, "a phone scrolls down only"
+        browser.screenshot(PICTURES / "phone.png", full=True)
+    assert browser.complaints == []
+
+
+def test_an_epoch_is_chosen_by_keyboard(browser: Chromium) -> None:
+    application, _ = fed()
+    with served(application) as url:
+        opened(browser, url)
+        newest = application.epoch
+        browser.run("document.querySelector('#epochs').focus()")
+        browser.press("ArrowLeft")
+        browser.press("ArrowLeft")
+        assert browser.run("document.querySelector('#epochs .chosen').dataset.epoch") == str(newest - 1)
+        assert text(browser, "#chosen").startswith(f"{newest - 1:,} at ")
+        assert "send offsets 6.0 ms" in text(browser, "#chosen")
+    assert browser.complaints == []
+
+
+def test_a_stores_keys_are_browsed_page_by_page_and_found(browser: Chromium) -> None:
+    application, _ = fed()
+    with served(application, *store_routes(CUSTOMERS)) as url:
+        opened(browser, url)
+        browser.run("document.querySelector('[data-browse=customers]').click()")
+        browser.wait_for("document.querySelectorAll('#entries tr').length === 50")
+        browser.run("document.querySelector('#more').click()")
+        browser.wait_for("document.querySelectorAll('#entries tr').length === 100")
+        browser.run("document.querySelector('#more').click()")
+        browser.wait_for("document.querySelectorAll('#entries tr').length === 120 && document.querySelector('#more').hidden")
+        assert text(browser, "#browsed-epoch") == "as of epoch 41,380"
+        browser.run("document.querySelector('#wanted').focus()")
+        browser.write("customer-007")
+        browser.run("document.querySelector('#ask').requestSubmit()")
+        browser.wait_for("document.querySelectorAll('#entries tr').length === 1")
+        assert text(browser, "#entries") == 'customer-007{"region":"eu","orders":7}'
+        browser.run("document.querySelector('#wanted').value = 'nobody'; document.querySelector('#ask').requestSubmit()")
+        browser.wait_for("document.querySelector('#entries').textContent === 'nothing is there'")
+    assert browser.complaints == []
+
+
+def test_an_application_that_answers_no_queries_says_so(browser: Chromium) -> None:
+    application, _ = fed()
+    with served(application) as url:
+        opened(browser, url)
+        browser.run("document.querySelector('[data-browse]').click()")
+        browser.wait_for("document.querySelector('#browser-says').textContent")
+        assert text(browser, "#browser-says").startswith("This application does not answer that")
+        assert browser.run("document.querySelector('#more').hidden")
+
+
+class Copy(Processor[Any, Any, Any, Any]):
+    def process(self, record: Record[Any, Any]) -> None:
+        self.context.forward(record)
+
+
+def hostile() -> Topology:
+    name, store = ATTACK.format("node") + TURNED, ATTACK.format("store") + TURNED
+    topology = Topology().add_source(ATTACK.format("source"), ATTACK.format("topic") + TURNED)
+    topology.add_processor(name, Copy, ATTACK.format("source")).add_sink("__proto__", ATTACK.format("sink"), name)
+    return topology.add_state_store(key_value_store(store), name)
+
+
+def test_names_and_keys_that_look_like_code_are_only_text(browser: Chromium) -> None:
+    application = Fed(topology=hostile(), application_id=ATTACK.format("id"))
+    Feeder(application).history(30)
+    entries = [
+        {"key": ATTACK.format("key") + TURNED, "value": {"<script>window.harmed='value'</script>": ATTACK.format("value")}}
+    ]
+    with served(application, *store_routes(entries)) as url:
+        opened(browser, url)
+        browser.run("document.querySelector('[data-browse]').click()")
+        browser.wait_for("document.querySelectorAll('#entries tr').length === 1")
+        browser.run("document.querySelector('#browser').close(); document.querySelector('#epochs').focus()")
+        browser.press("ArrowLeft")
+        browser.rest(2.5)
+        assert browser.run("window.harmed") is None
+        assert browser.run("document.querySelectorAll('img, script:not([src]), iframe').length") == 0
+        shown = str(browser.run("document.body.innerText"))
+        assert ATTACK.format("id") in shown
+        assert ATTACK.format("key") in text(browser, "#entries")
+        everything = str(browser.run("document.documentElement.textContent"))
+        titles = str(browser.run("[...document.querySelectorAll('[title]')].map((one) => one.title).join()"))
+        assert "\u202e" not in shown + titles + text(browser, "#entries"), "text cannot be turned around"
+        assert "/s · " in everything, "names that XML and JavaScript treat as special are still found"
+    assert browser.complaints == []
+
+
+def test_a_token_is_asked_for_and_kept_in_the_tab_only(browser: Chromium) -> None:
+    application, _ = fed()
+    with served(application, token="sesame-sesame-sesame") as url:
+        browser.open(f"{url}/")
+        browser.wait_for("document.querySelector('#door').open")
+        assert text(browser, "#application") == "…", "nothing is told without it"
+        browser.write("wrong")
+        browser.run("document.querySelector('#token').value = 'wrong'; document.querySelector('#unlock').requestSubmit()")
+        browser.wait_for("document.querySelector('#door-says').textContent === 'That token is not taken.'")
+        browser.run(
+            "document.querySelector('#token').value = 'sesame-sesame-sesame'; document.querySelector('#unlock').requestSubmit()"
+        )
+        browser.wait_for("document.querySelectorAll('#epochs g').length")
+        assert not browser.run("document.querySelector('#door').open")
+        assert browser.run("localStorage.length + document.cookie.length") == 0
+        assert browser.run("location.href") == f"{url}/"
+    refused = [complaint for complaint in browser.complaints if "401" not in complaint and "ERR_CONNECTION" not in complaint]
+    assert refused == []
+
+
+def test_when_no_answer_comes_the_page_says_how_old_it_is(browser: Chromium) -> None:
+    application, _ = fed()
+    with served(application) as url:
+        opened(browser, url)
+        assert browser.run("document.querySelector('#stale').hidden")
+    browser.wait_for("!document.querySelector('#stale').hidden")
+    said = text(browser, "#stale")
+    assert said.startswith("The application cannot be asked: it does not answer. What is shown is of ")
+    assert time.strftime("%H:%M") in said or time.strftime("%H:%M", time.localtime(time.time() - 60)) in said
+    assert text(browser, "#state") == "unknown"
+    assert browser.run("document.title").startswith("(no answer) ")
+
+
+def test_problems_and_a_restore_are_told_in_words(browser: Chromium) -> None:
+    application = Fed(state=State.REBALANCING, epoch=-1)
+    application.recorder.restoring({0: 900_000, 1: 100_000})
+    application.recorder.restoring({0: 250_000, 1: 0})
+    with served(application) as url:
+        browser.open(f"{url}/")
+        browser.wait_for("document.querySelector('#problems li')")
+        assert text(browser, "#problems").startswith("restoring750000 of 1000000 records (75%)")
+        assert "75 % · 750,000 of 1,000,000 records" in text(browser, "#restored-words")
+        assert browser.run("document.querySelector('#restored').value") == 0.75
+        application.recorder.restored()
+        application.state = State.ERROR
+        browser.wait_for("document.querySelector('#problems li.bad')")
+        assert text(browser, "#problems").startswith("failed")
+        assert browser.run("document.querySelector('#restore').hidden")
+    assert [complaint for complaint in browser.complaints if "ERR_CONNECTION" not in complaint] == []

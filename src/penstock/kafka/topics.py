@@ -110,7 +110,7 @@ class Topics:
         while len(known) < len(names) and time.monotonic() < deadline:  # brokers learn of new topics one by one
             known = self.describe(names)
         for topic in wanted:
-            _check(topic, known.get(topic.name))
+            check(topic, known.get(topic.name))
         return known
 
     def begin_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -177,7 +177,8 @@ def _those_that_exist(futures: Mapping[str, Future[Any]]) -> dict[str, Any]:
     return found
 
 
-def _check(wanted: InternalTopic, found: Topic | None) -> None:
+def check(wanted: InternalTopic, found: Topic | None) -> None:
+    """Refuse an internal topic that is not as it has to be."""
     if found is None:
         raise TopicError(f"topic {wanted.name!r} was created and is not there; look at the brokers' logs")
     if found.partitions != wanted.partitions:

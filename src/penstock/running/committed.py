@@ -95,6 +95,15 @@ def refuse_lost_records(progress: Progress, begins: Mapping[Partition, int], end
             raise TopicError(f"{topic}-{partition} ends at offset {end}, before the committed {offset}: it has lost records")
 
 
+def refuse_state_without_offsets(application_id: str, begins: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
+    """Refuse to begin anew beside state: `begins` and `ends` are of the application's own topics."""
+    if any(end > begins[place] for place, end in ends.items()):
+        raise StateError(
+            f"the group {application_id!r} has no committed offsets, but its changelogs are not empty: the offsets have expired "
+            f"or were deleted. Reset the application, or give it another id"
+        )
+
+
 @dataclass(frozen=True)
 class LanesLog:
     """The content of the lanes' topic: the topology's facts, and the registers of each lane that wrote it."""

@@ -59,6 +59,12 @@ class Home:
             if directory.name != f"lanes-{lanes}":
                 shutil.rmtree(directory, ignore_errors=True)
 
+    def forget_other_globals(self, layout: str) -> None:
+        """Remove the global stores if they were laid out or fed otherwise: they are read from their topics again."""
+        if _read(self.root / "global-layout") != layout:
+            shutil.rmtree(self.global_directory, ignore_errors=True)
+            _write(self.root / "global-layout", layout)
+
     def lane_directory(self, lane: int, lanes: int) -> Path:
         """Where a lane's store is."""
         return self.root / f"lanes-{lanes}" / f"{lane:04}"

@@ -1,18 +1,25 @@
 """A plan is a function of a topology: stages between exchanges."""
 
-from penstock.plan.compatibility import TopologyFacts, decode_facts, encode_facts, facts, incompatibilities, remembered
+from penstock.plan.changes import Change, Changes, Verdict, source_changes, store_changes
+from penstock.plan.compatibility import TopologyFacts, decode_facts, encode_facts, facts, incompatibilities, layout, remembered
 from penstock.plan.planner import fingerprint, plan
 from penstock.plan.stages import Plan, Stage
 
 __all__ = [
+    "Change",
+    "Changes",
     "Plan",
     "Stage",
     "TopologyFacts",
+    "Verdict",
     "decode_facts",
     "encode_facts",
     "facts",
     "fingerprint",
     "incompatibilities",
+    "layout",
     "plan",
     "remembered",
+    "source_changes",
+    "store_changes",
 ]

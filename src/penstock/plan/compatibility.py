@@ -6,7 +6,6 @@ changelog would be read as what it is not; and its records must still be routed 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -17,12 +16,13 @@ from penstock.topology import SourceNode, Topology
 
 
 class TopologyFacts(msgspec.Struct, frozen=True):
-    """What committed state depends on, as it is written down with it."""
+    """What committed state depends on, as it is written down with it; of `stores`, those in `gone` are no longer in use."""
 
     fingerprint: str
     stores: dict[str, dict[str, str]]
     sources: list[str]
     version: int = 1
+    gone: list[str] = []
 
 
 _decode = msgspec.json.Decoder(TopologyFacts).decode
@@ -30,7 +30,7 @@ _decode = msgspec.json.Decoder(TopologyFacts).decode
 
 def facts(topology: Topology, fingerprint: str) -> TopologyFacts:
     """The facts of a topology."""
-    stores = {name: _layout(spec) for name, spec in topology.stores.items() if name not in topology.global_stores}
+    stores = {name: layout(spec) for name, spec in topology.stores.items() if name not in topology.global_stores}
     topics = [
         topic
         for node in topology.nodes.values()
@@ -42,7 +42,10 @@ def facts(topology: Topology, fingerprint: str) -> TopologyFacts:
 
 def remembered(committed: TopologyFacts | None, now: TopologyFacts) -> TopologyFacts:
     """What to write down: stores that are gone, too, because their changelogs are read if they come back."""
-    return now if committed is None else msgspec.structs.replace(now, stores={**committed.stores, **now.stores})
+    if committed is None:
+        return now
+    gone = sorted(committed.stores.keys() - now.stores.keys())
+    return msgspec.structs.replace(now, stores={**committed.stores, **now.stores}, gone=gone)
 
 
 def encode_facts(found: TopologyFacts) -> bytes:
@@ -57,23 +60,21 @@ def decode_facts(data: bytes) -> TopologyFacts:
 
 def incompatibilities(committed: TopologyFacts, now: TopologyFacts) -> list[str]:
     """What makes committed state unusable, one line each; none if nothing does."""
-    complaints = []
-    for name, layout in now.stores.items():
-        before = committed.stores.get(name)
-        if before is None or before == layout:
-            continue
-        changes = [
-            f"{what} was {before.get(what, 'none')} and is {layout.get(what, 'none')}" for what in _different(before, layout)
-        ]
-        complaints.append(f"store {name!r}: {'; '.join(changes)}")
-    return complaints
+    changes = {name: layout_change(committed, now, name) for name in now.stores}
+    return [f"store {name!r}: {change}" for name, change in changes.items() if change is not None]
 
 
-def _different(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    return [what for what in sorted({*before, *after}) if before.get(what) != after.get(what)]
+def layout_change(committed: TopologyFacts, now: TopologyFacts, store: str) -> str | None:
+    """How the layout of a store has changed; None if it has not, or if the store is new."""
+    before, after = committed.stores.get(store), now.stores[store]
+    if before is None or before == after:
+        return None
+    different = [what for what in sorted({*before, *after}) if before.get(what) != after.get(what)]
+    return "; ".join(f"{what} was {before.get(what, 'none')} and is {after.get(what, 'none')}" for what in different)
 
 
-def _layout(spec: StoreSpec) -> dict[str, str]:
+def layout(spec: StoreSpec) -> dict[str, str]:
+    """How a store lays out what it keeps, in words."""
     described: dict[str, Any] = {
         "kind": spec.kind.value,
         "retention": None if spec.retention_ms is None else f"{spec.retention_ms} ms",

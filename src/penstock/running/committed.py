@@ -18,6 +18,9 @@ from penstock.running.taking import Partition
 TOPOLOGY = b"topology"
 """The key of the record in the lanes' topic that keeps the topology's facts."""
 
+FACTS_PARTITION = 0
+"""The partition of the lanes' topic in which it is."""
+
 RESET = "Reset the application"
 """The cure where offsets and state no longer fit together."""
 
@@ -131,6 +134,13 @@ def lanes_log(
             if notes.lanes == lanes and shards_of(lane, shards, lanes).start == partition:
                 registers[lane] = notes.registers
     return LanesLog(facts, registers)
+
+
+def facts_in(rows: Iterable[tuple[str, int, list[bytes], list[bytes | None]]]) -> TopologyFacts | None:
+    """The topology's facts among rows of the lanes' topic; the last word counts."""
+    known = (value for _, _, keys, values in rows for key, value in zip(keys, values, strict=True) if key == TOPOLOGY)
+    found = [value for value in known if value is not None]
+    return decode_facts(found[-1]) if found else None
 
 
 def refuse_incompatible(committed: TopologyFacts | None, now: TopologyFacts) -> None:

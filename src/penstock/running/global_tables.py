@@ -14,6 +14,7 @@ from penstock.epochs.program import Program
 from penstock.lanes.failures import Failures
 from penstock.lanes.lane import Lane
 from penstock.lanes.position import At, RawRecord
+from penstock.plan import layout
 from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata
 from penstock.state import EngineFactory, EngineKind, LaneState
 from penstock.topology import ProcessorNode, SourceNode
@@ -45,6 +46,8 @@ class GlobalTables:
         self._every_s = every_s
         self._asked = 0.0
         home = Home(program.directory, program.application_id)
+        if self._partitions:
+            home.forget_other_globals(_layout(program))
         self._factory = EngineFactory(EngineKind.LMDB, str(home.global_directory))
         sources = set(program.global_stores.values())
         self._nodes = [
@@ -94,3 +97,9 @@ class GlobalTables:
         for place, register in registers.items():
             register.value = max(ends[place], positions[place])
         state.commit(state.epoch + 1)
+
+
+def _layout(program: Program) -> str:
+    """What the global stores depend on, in words: how they are laid out, and what feeds them."""
+    fed = {store: getattr(program.nodes[source], "topics", ()) for store, source in program.global_stores.items()}
+    return "\n".join(f"{store} {layout(program.specs[store])} from {topics}" for store, topics in fed.items())

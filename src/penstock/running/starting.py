@@ -33,7 +33,7 @@ from penstock.kafka.records import RecordReader
 from penstock.kafka.topics import Topic, Topics
 from penstock.observing import Recorder
 from penstock.plan import TopologyFacts, encode_facts
-from penstock.running.committed import TOPOLOGY, places
+from penstock.running.committed import FACTS_PARTITION, TOPOLOGY, places
 from penstock.running.epochs import Epochs, told_of_phases
 from penstock.running.global_tables import GlobalTables
 from penstock.running.restore_progress import RestoreProgress
@@ -155,7 +155,7 @@ class Starting:
     def _facts_row(self, program: Program, known: TopologyFacts) -> pa.Table:
         """The topology's facts, committed with the first epoch of every start."""
         code = program.topic_codes[lanes_topic(self._id)]
-        return out_rows(Kind.CHANGELOG, code, 0, int(time.time() * 1000), TOPOLOGY, encode_facts(known))
+        return out_rows(Kind.CHANGELOG, code, FACTS_PARTITION, int(time.time() * 1000), TOPOLOGY, encode_facts(known))
 
     def _publisher(self, program: Program, limits: Mapping[str, int]) -> Publisher:
         config = self._config

@@ -22,10 +22,12 @@ from penstock.kafka.offsets import committed
 from penstock.kafka.topics import InternalTopic, Topic, Topics, changelog_config
 from penstock.plan import TopologyFacts, facts, plan, remembered
 from penstock.running.committed import (
+    FACTS_PARTITION,
     FoundOffsets,
     LanesLog,
     Past,
     committed_state,
+    facts_in,
     lanes_log,
     past,
     refuse_incompatible,
@@ -179,6 +181,13 @@ class Truth:
         """What the lanes' topic holds between these offsets; `lanes` is how many there were."""
         rows = read(consumer_settings(self._config, self._id), begins, ends, self._config.broker_timeout_ms)
         return lanes_log(self._id, rows, lanes, self._config.shards)
+
+
+def committed_facts(application_id: str, config: Config, topics: Topics) -> TopologyFacts | None:
+    """What is known about the topology that was committed last, whatever the settings are now; None if there was none."""
+    own = [(name, FACTS_PARTITION) for name in topics.describe([lanes_topic(application_id)])]
+    begins, ends = topics.begin_offsets(own), topics.end_offsets(own)
+    return facts_in(read(consumer_settings(config, application_id), begins, ends, config.broker_timeout_ms))
 
 
 def _only(offsets: Mapping[Partition, int], partitions: Iterable[Partition]) -> dict[Partition, int]:

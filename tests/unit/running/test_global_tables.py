@@ -49,9 +49,9 @@ class Kafka:
         self.logs["names", partition].append((key.encode(), None if value is None else value.to_bytes(8, "big"), 5))
 
 
-def topology() -> Topology:
+def topology(store: str = "names") -> Topology:
     builder = StreamsBuilder()
-    names = builder.global_table("names", value=int, store="names")
+    names = builder.global_table("names", value=int, store=store)
     builder.stream("in", value=str).join(names, lambda left, right: right, on=lambda key, value: value).to("out", value=int)
     return builder.build()
 
@@ -96,6 +96,17 @@ def test_they_go_on_from_where_they_have_read_to_also_after_a_restart(program: P
     tables_of(program, kafka).refresh(at_once=True)
     assert kafka.read_from == [{("names", 0): 0, ("names", 1): 0}, {("names", 0): 1, ("names", 1): 0}]
     assert content(program) == {"a": 1, "b": 2}
+
+
+def test_one_with_another_name_has_all_of_its_topic_too(program: Program) -> None:
+    kafka = Kafka()
+    kafka.put("a", 1)
+    tables_of(program, kafka).refresh(at_once=True)
+    renamed = program_of(topology("other"), directory=program.directory)
+    tables_of(renamed, kafka).refresh(at_once=True)
+    with open_globals(renamed) as state:
+        assert state is not None
+        assert dict(state.store(renamed.specs["other"]).all()) == {"a": 1}
 
 
 def test_a_topic_is_read_from_where_it_begins(program: Program) -> None:

@@ -1,0 +1,102 @@
+"""A start without starting: what it would do to the committed state and offsets, and every reason it would be refused for.
+
+It asks what `penstock.running.starting` asks, and judges with the same functions. Nothing is created, fenced or written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from penstock.config import Config
+from penstock.epochs.program import changelog_topic
+from penstock.errors import ConfigError, StateError, TopicError, TopologyError
+from penstock.handlers import ErrorHandlers
+from penstock.kafka.clients import open_admin
+from penstock.kafka.offsets import refuse_members
+from penstock.kafka.topics import Topic, Topics, check
+from penstock.plan import Changes, TopologyFacts, Verdict, source_changes, store_changes
+from penstock.running.committed import refuse_state_without_offsets
+from penstock.running.taking import Partition
+from penstock.running.truth import Truth, committed_facts, program_of
+from penstock.topology import Topology
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+T = TypeVar("T")
+
+
+def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, config: Config) -> Changes:
+    """What a start would do."""
+    program = program_of(application_id, topology, handlers, config, incarnation="")
+    admin = open_admin(config)
+    topics = Topics(admin, config.broker_timeout_ms)
+    truth = Truth(topology, program, config, topics)
+    internal = topics.describe(topic.name for topic in truth.internal_topics)
+    committed = committed_facts(application_id, config, topics)
+    refusals: list[str] = []
+
+    def attempt(step: Callable[[], T]) -> T | None:
+        try:
+            return step()
+        except (ConfigError, StateError, TopicError, TopologyError) as error:
+            refusals.append(str(error))
+            return None
+
+    attempt(truth.existing_topics)
+    sources = topics.describe(truth.read_topics)
+    partitions = attempt(lambda: truth.partitions(sources)) or []
+    before = _topics_of(committed, topics)
+    offsets = truth.offsets(_partitions(topics.describe({*sources, *before})))
+    judged = source_changes(
+        {topic: truth.read_topics[topic] for topic in truth.source_of(sources)},
+        {topic for (topic, _), found in offsets.items() if found is not None},
+        before,
+    )
+    if partitions and all(change.verdict is not Verdict.REFUSED for change in judged):
+        position = attempt(lambda: truth.position(partitions, {name: topic.topic_id for name, topic in sources.items()}))
+        if position is not None and position[0] is None:
+            own = _partitions(internal)
+            attempt(lambda: refuse_state_without_offsets(application_id, topics.begin_offsets(own), topics.end_offsets(own)))
+    attempt(lambda: refuse_members(admin, application_id, config.broker_timeout_ms))
+    refused, others = _refused_topics(application_id, truth, internal, program.logged_stores)
+    logged = {store for store in program.logged_stores if changelog_topic(application_id, store) in internal}
+    stores = store_changes(
+        committed,
+        truth.facts,
+        refused=refused,
+        unlogged=topology.stores.keys() - logged,
+        global_stores=topology.global_stores,
+    )
+    return Changes(stores, judged, (*refusals, *others))
+
+
+def _topics_of(committed: TopologyFacts | None, topics: Topics) -> set[str]:
+    """The topics that the committed topology has read and that are there; a pattern is among its sources as it is written."""
+    read = [] if committed is None else committed.sources
+    patterns = [re.compile(source) for source in read if not _TOPIC.fullmatch(source)]
+    return {name for name in topics.names() if name in read or any(pattern.fullmatch(name) for pattern in patterns)}
+
+
+def _refused_topics(
+    application_id: str, truth: Truth, internal: Mapping[str, Topic], stores: tuple[str, ...]
+) -> tuple[dict[str, str], list[str]]:
+    """Why a start refuses changelogs that are there, by store; and the lanes' topic."""
+    store_of = {changelog_topic(application_id, store): store for store in stores}
+    refused: dict[str, str] = {}
+    others = []
+    for wanted in truth.internal_topics:
+        if wanted.name not in internal:
+            continue
+        try:
+            check(wanted, internal[wanted.name])
+        except TopicError as error:
+            if wanted.name in store_of:
+                refused[store_of[wanted.name]] = str(error)
+            else:
+                others.append(str(error))
+    return refused, others
+
+
+def _partitions(topics: Mapping[str, Topic]) -> list[Partition]:
+    return [(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]

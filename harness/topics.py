@@ -152,6 +152,11 @@ def _received(message: Any) -> Received:
     )
 
 
+def names(bootstrap_servers: str) -> set[str]:
+    """All topics there are."""
+    return set(_admin(bootstrap_servers).list_topics(timeout=TIMEOUT_S).topics)
+
+
 def group_offsets(bootstrap_servers: str, group: str) -> dict[Partition, tuple[int, str]]:
     """The committed offset and its metadata for every partition of which the group has one.
 

@@ -253,10 +253,15 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
         if not variable.startswith(VARIABLE_PREFIX) or variable.startswith(f"{VARIABLE_PREFIX}FAULT"):
             continue
         if name in _NAMES and name not in {"kafka", "spark"}:
-            given[name] = _whole(text) if name in _RANGES and name not in _DURATIONS else text
+            given[name] = setting_of_text(name, text)
         elif nearest := get_close_matches(name, _NAMES, n=1, cutoff=0.8):
             raise ConfigError(f"environment: unknown variable {variable}; did you mean {VARIABLE_PREFIX}{nearest[0].upper()}?")
     return given
+
+
+def setting_of_text(name: str, text: str) -> object:
+    """A setting as the environment or a command line can give it."""
+    return _whole(text) if name in _RANGES and name not in _DURATIONS else text
 
 
 def _whole(text: str) -> int | str:

@@ -1,1 +1,8 @@
-"""The command line: run, describe, plan, reset, dead letters, query, top, doctor."""
+"""The command line: `penstock run`, `describe`, `plan`, `reset`, `doctor`, `query`, `top`."""
+
+
+def main() -> None:
+    """The entry point."""
+    from penstock.cli.commands import commands  # noqa: PLC0415 - only who calls it pays for typer
+
+    commands()

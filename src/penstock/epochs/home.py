@@ -40,6 +40,31 @@ class Home:
             _write(self.root / "boot", _boot())
             _write(self.root / "incarnation", incarnation)
 
+    def occupy(self) -> Callable[[], None]:
+        """Show that this process runs the application, until what is returned is called or the process ends."""
+        file = os.open(self.root / "running", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: an instance that is taken over from has it, too
+        except BlockingIOError:
+            os.close(file)
+            raise StateError(f"{self.root} is being removed: the application is being reset; start again afterwards") from None
+        return lambda: os.close(file)
+
+    @contextmanager
+    def vacant(self) -> Iterator[None]:
+        """While the block runs, nobody begins to run the application here; refuses if somebody does already."""
+        if not self.root.exists():
+            yield
+            return
+        with (self.root / "running").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StateError(
+                    f"{self.root.name!r} runs on this machine (a process holds {self.root}); stop it first"
+                ) from None
+            yield
+
     def let_go(self, incarnation: str) -> None:
         """Leave a sign that all has been written to disk, unless there is a new owner already."""
         with self._locked(fcntl.LOCK_EX):
@@ -52,6 +77,10 @@ class Home:
         """Remove all stores; they are rebuilt from their changelogs."""
         for directory in (*self.root.glob("lanes-*"), self.root / "global"):
             shutil.rmtree(directory, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Remove everything."""
+        shutil.rmtree(self.root, ignore_errors=True)
 
     def forget_others(self, lanes: int) -> None:
         """Remove what was kept for other numbers of lanes."""

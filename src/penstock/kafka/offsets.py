@@ -46,7 +46,7 @@ def committed(consumer: Consumer, partitions: Iterable[Partition], timeout_ms: i
     wanted = [TopicPartition(topic, partition) for topic, partition in partitions]
     if not wanted:
         return {}
-    answer = _asked(lambda: consumer.committed(wanted, timeout=_SLICE_S), timeout_ms, _UNREADABLE)
+    answer = asked(lambda: consumer.committed(wanted, timeout=_SLICE_S), timeout_ms, _UNREADABLE)
     found: dict[Partition, Committed | None] = {}
     for entry in answer:
         if entry.error is not None:
@@ -71,7 +71,7 @@ def read_committed(
             consumer.close()
 
 
-def _asked(ask: Callable[[], T], timeout_ms: int, what: str) -> T:
+def asked(ask: Callable[[], T], timeout_ms: int, what: str) -> T:
     """An answer of the group's coordinator, which may first have to be found, or to load the group."""
     deadline = time.monotonic() + timeout_ms / 1_000
     while True:
@@ -90,7 +90,7 @@ def refuse_members(admin: AdminClient, group_id: str, timeout_ms: int) -> None:
     def ask() -> Any:
         return admin.describe_consumer_groups([group_id], request_timeout=_SLICE_S)[group_id].result()
 
-    described = _asked(ask, timeout_ms, f"group {group_id!r} could not be described")
+    described = asked(ask, timeout_ms, f"group {group_id!r} could not be described")
     if described.members:
         names = ", ".join(sorted(f"{member.client_id} at {member.host}" for member in described.members))
         raise ConfigError(

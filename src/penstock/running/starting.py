@@ -94,6 +94,7 @@ class Starting:
         self.closers.append(publisher.close)
         home = Home(program.directory, self._id)
         home.take_over(program.incarnation)
+        self.closers.append(home.occupy())
         self.closers.append(lambda: home.let_go(program.incarnation))
         partitions = truth.partitions(sources)
         before, start = truth.position(partitions, {name: topic.topic_id for name, topic in sources.items()})

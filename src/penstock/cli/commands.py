@@ -1,0 +1,179 @@
+"""The commands and their options. What a command does is in a module of its own, which is loaded when it is called."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from penstock.errors import PenstockError
+
+# Loaded by the command that needs them: Spark and the Kafka client take a second, and `--help` needs neither.
+# ruff: noqa: PLC0415
+
+
+class _Commands(TyperGroup):
+    """All commands end with the exit code of the error that ended them, and say it in a line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        from penstock.cli.screen import complaints, shown
+
+        try:
+            return super().invoke(ctx)
+        except PenstockError as error:
+            complaints().print(shown(f"{error.code}: {error}"))
+            raise typer.Exit(error.exit_code) from error
+
+
+commands = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # its traces show variables, and with them secrets
+    help="Kafka Streams for Python, on Apache Spark.",
+)
+
+
+class Format(str, Enum):
+    """How a topology is described."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+    JSON = "json"
+    SVG = "svg"
+
+
+Application = Annotated[str, typer.Argument(metavar="FILE:APP", help="file.py:app or module:app; the object is app if left out.")]
+OptionalApplication = Annotated[str | None, typer.Argument(metavar="[FILE:APP]", help="file.py:app or module:app.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings; penstock.toml is read if it is there.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting, over file and environment; may be repeated.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+Admin = Annotated[str, typer.Option(help="Where the application's admin server listens.")]
+Token = Annotated[
+    str | None, typer.Option(metavar="env:NAME|file:PATH", help="Where the token is; PENSTOCK_ADMIN_TOKEN if left out.")
+]
+ADMIN = "http://127.0.0.1:7070"
+
+
+@commands.command()
+def run(
+    application: Application,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    until: Annotated[str | None, typer.Option(help="latest: catch up with what is there now, commit, and stop.")] = None,
+) -> None:
+    """Run an application until SIGTERM; the exit code says why it ended."""
+    from penstock.cli.applications import load_app, overrides
+    from penstock.errors import ConfigError
+
+    if until not in {None, "latest"}:
+        raise ConfigError(f"--until: {until!r} is not 'latest'")
+    load_app(application).run(until=until, path=config, **overrides(settings or ()))
+
+
+@commands.command()
+def describe(
+    application: Application,
+    how: Annotated[Format, typer.Option("--format", help="text is as Kafka Streams prints it.")] = Format.TEXT,
+) -> None:
+    """Show a topology: its sources, processors, sinks and stores."""
+    from penstock.cli.applications import load_app
+    from penstock.cli.descriptions import description
+
+    typer.echo(description(load_app(application), how.value), nl=False)
+
+
+@commands.command()
+def plan(application: Application, config: ConfigFile = None, settings: Settings = None, as_json: AsJson = False) -> None:
+    """Tell what a start would do to each store and source, against what is committed. Nothing is changed.
+
+    Ends with 0 if nothing is lost, 5 if a store would be left behind, 4 if the start would be refused.
+    """
+    from penstock.cli.applications import load_app, load_config
+    from penstock.cli.planning import print_plan
+    from penstock.running.rehearsal import rehearse
+
+    app = load_app(application)
+    changes = rehearse(app.application_id, app.topology, app.error_handlers, load_config(config, settings or ()))
+    raise typer.Exit(print_plan(app.application_id, changes, as_json))
+
+
+@commands.command()
+def reset(
+    application: OptionalApplication = None,
+    application_id: Annotated[str | None, typer.Option(help="Instead of FILE:APP: the application by its id.")] = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete it. Without this, only show what would be deleted.")] = False,
+) -> None:
+    """Forget all an application has done: its offsets, its stores on this machine, its internal topics.
+
+    Without --yes nothing is deleted. The next start begins where the sources say, with empty stores.
+    """
+    from penstock.cli.applications import load_app, load_config
+    from penstock.cli.resetting import reset_application
+    from penstock.errors import ConfigError
+
+    if (application is None) == (application_id is None):
+        raise ConfigError("reset: name the application, either as FILE:APP or by --application-id")
+    app = None if application is None else load_app(application)
+    name = app.application_id if app is not None else application_id or ""
+    reset_application(name, app.topology if app is not None else None, load_config(config, settings or ()), is_meant=yes)
+
+
+@commands.command()
+def doctor(
+    application: OptionalApplication = None, config: ConfigFile = None, settings: Settings = None, as_json: AsJson = False
+) -> None:
+    """Look at all an application needs: Java, jars, brokers, topics, rights, limits, disk. Each trouble comes with its cure.
+
+    Ends with 1 if something would keep the application from running.
+    """
+    from penstock.cli.applications import load_app, overrides
+    from penstock.cli.examining import examine, print_findings
+
+    findings = examine(None if application is None else load_app(application), config, overrides(settings or ()))
+    raise typer.Exit(print_findings(findings, as_json))
+
+
+@commands.command()
+def query(
+    sql: Annotated[str | None, typer.Argument(help="A select over the stores, which are its tables.")] = None,
+    store: Annotated[str | None, typer.Option(help="Instead of SQL: one store...")] = None,
+    key: Annotated[str | None, typer.Option(help="...and one of its keys.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="The most rows that are asked for.")] = 1_000,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="As CSV.")] = False,
+    admin: Admin = ADMIN,
+    token: Token = None,
+) -> None:
+    """Ask a running application about its stores, as of its last commit."""
+    from penstock.cli.asking import ask_key, ask_sql, print_answer
+    from penstock.cli.requests import AdminServer
+    from penstock.errors import ConfigError
+
+    if (sql is None) == (store is None) or (store is None) != (key is None):
+        raise ConfigError('query: give either SQL ("select …"), or --store with --key')
+    server = AdminServer.at(admin, token)
+    answer = ask_key(server, store, key) if store is not None and key is not None else ask_sql(server, sql or "", limit)
+    print_answer(answer, "json" if as_json else "csv" if as_csv else "table")
+
+
+@commands.command()
+def top(
+    admin: Admin = ADMIN,
+    token: Token = None,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, print, and end.")] = False,
+) -> None:
+    """Watch a running application: epochs, rates, lag, lanes, stores."""
+    from penstock.cli.requests import AdminServer
+    from penstock.cli.watching import watch
+
+    watch(AdminServer.at(admin, token), every, is_once=once)

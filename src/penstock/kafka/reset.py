@@ -1,0 +1,129 @@
+"""What Kafka keeps of an application, and how it is deleted: its group's offsets and its internal topics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from types import TracebackType
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from penstock.config import Config
+from penstock.errors import BrokerError, FencedError, PenstockError, TopicError
+from penstock.kafka.clients import consumer_settings, logger, open_consumer, producer_settings
+from penstock.kafka.failures import configured_wrongly, is_retriable, kafka_error, translated
+from penstock.kafka.offsets import Committed, Partition, asked, committed
+
+_SLICE_S = 5.0
+_PAUSE_S = 0.1
+_MARKER = b"reset"
+
+
+def group_offsets(admin: AdminClient, config: Config, group_id: str) -> dict[Partition, Committed]:
+    """All that a group has committed, of whatever topic there is."""
+    timeout_ms = config.broker_timeout_ms
+    try:
+        known = admin.list_topics(timeout=timeout_ms / 1_000).topics
+    except KafkaException as error:
+        raise translated(error, "topics could not be listed") from error
+    every = [(name, number) for name, topic in known.items() if not name.startswith("__") for number in topic.partitions]
+    consumer = open_consumer(consumer_settings(config, group_id))
+    try:
+        found = committed(consumer, every, timeout_ms)
+    finally:
+        consumer.close()
+    return {partition: offset for partition, offset in found.items() if offset is not None}
+
+
+def delete_group(admin: AdminClient, config: Config, group_id: str) -> None:
+    """Delete a group with all its offsets; returns when no offset is found any more."""
+
+    def delete() -> None:
+        try:
+            admin.delete_consumer_groups([group_id], request_timeout=_SLICE_S)[group_id].result()
+        except KafkaException as error:
+            said = kafka_error(error)
+            if said is None or said.code() != KafkaError.GROUP_ID_NOT_FOUND:
+                raise
+
+    asked(delete, config.broker_timeout_ms, f"the group {group_id!r} could not be deleted")
+    deadline = time.monotonic() + config.broker_timeout_ms / 1_000
+    while group_offsets(admin, config, group_id):
+        if time.monotonic() > deadline:
+            raise BrokerError(f"the group {group_id!r} was deleted, and still has offsets")
+        time.sleep(_PAUSE_S)
+
+
+def delete_topics(admin: AdminClient, config: Config, names: Collection[str]) -> None:
+    """Delete topics; returns when no broker knows them any more. One that is not there is no error."""
+    timeout_s = config.broker_timeout_ms / 1_000
+    futures = admin.delete_topics(sorted(names), request_timeout=timeout_s, operation_timeout=timeout_s) if names else {}
+    for name, future in futures.items():
+        try:
+            future.result()
+        except KafkaException as error:
+            said = kafka_error(error)
+            if said is None or said.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise TopicError(f"topic {name!r} could not be deleted: {said.str() if said else error}") from error
+    deadline = time.monotonic() + timeout_s
+    while admin.list_topics(timeout=timeout_s).topics.keys() & set(names):
+        if time.monotonic() > deadline:
+            raise BrokerError(f"topics were deleted, and are still there: {', '.join(sorted(names))}")
+        time.sleep(_PAUSE_S)
+
+
+class Fence:
+    """Keeps instances of an application from committing, and tells whether one has started since.
+
+    It takes the application's transactional id: an instance that runs ends at its next commit. One that starts afterwards takes
+    the id in turn, before it reads anything, and `prove` raises from then on.
+    """
+
+    def __init__(self, config: Config, transactional_id: str, topic: str) -> None:
+        self._topic = topic
+        self._timeout_s = config.broker_timeout_ms / 1_000
+        settings = producer_settings(config) | {
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": str(config.transaction_timeout_ms),
+        }
+        try:
+            self._producer = Producer(settings, logger=logger)
+        except KafkaException as error:
+            raise configured_wrongly(error) from None
+
+    def __enter__(self) -> Fence:  # noqa: PYI034 - Self is not in Python 3.10
+        self._insist(lambda: self._producer.init_transactions(_SLICE_S), "the application could not be fenced")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._producer.close()
+
+    def prove(self) -> None:
+        """Raise if an instance has started since.
+
+        A transaction is committed to tell, with a record that says nothing: so the topic is not empty, whatever it held.
+        """
+        try:
+            self._producer.begin_transaction()
+            self._producer.produce(self._topic, key=_MARKER, value=None, partition=0)
+        except (KafkaException, SystemError) as error:
+            raise self._failed(error) from error
+        self._insist(lambda: self._producer.commit_transaction(_SLICE_S), "the fence could not be proved")
+
+    def _insist(self, act: Callable[[], None], what: str) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                act()
+            except (KafkaException, SystemError) as error:
+                if not is_retriable(error) or time.monotonic() > deadline:
+                    raise self._failed(error, what) from error
+            else:
+                return
+
+    def _failed(self, error: BaseException, what: str = "the fence could not be proved") -> PenstockError:
+        found = translated(error, what)
+        if isinstance(found, FencedError):
+            return FencedError("an instance of the application has started meanwhile: stop it, then reset again")
+        return found

@@ -1,0 +1,41 @@
+"""What `penstock plan` says of an edited topology is what then happens, on a real broker and real Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.broker import Broker
+from operable.plan_cases import CASES, Case, run_case, session
+from penstock.plan import Verdict
+
+pytestmark = pytest.mark.jvm
+
+SAID = {
+    "added-branch": {
+        "branch": Verdict.NEW,
+        "counts": Verdict.KEPT,
+        "KSTREAM-REDUCE-STATE-STORE-0000000002": Verdict.LOST,
+        "KSTREAM-REDUCE-STATE-STORE-0000000004": Verdict.NEW,
+    },
+    "renamed-store": {"totals": Verdict.NEW, "counts": Verdict.LOST},
+    "changed-window": {"windows": Verdict.REFUSED, "counts": Verdict.KEPT},
+    "changed-serde": {"table": Verdict.REFUSED, "counts": Verdict.KEPT},
+    "removed-join": {"counts": Verdict.KEPT},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def spark() -> Iterator[None]:
+    with session():
+        yield
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_what_is_said_is_what_happens(case: Case, broker: Broker, tmp_path: Path) -> None:
+    result = run_case(case, broker.bootstrap_servers, tmp_path)
+    assert result.happened == result.said, result.plan
+    stores = {change.name: change.verdict for change in result.plan.stores}
+    assert SAID[case.name].items() <= stores.items(), stores

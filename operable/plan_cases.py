@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import topics
+from harness.broker import Broker
 from harness.topics import Sent
 from penstock import App, StreamsBuilder, Topology, tumbling
 from penstock.config import Config
@@ -136,10 +137,13 @@ CASES = (
 # ---- what is done, and what is seen -----------------------------------------------------------------------------------
 
 
-def plan_cases(bootstrap_servers: str, directory: Path) -> tuple[int, int]:
-    """In how many of the cases the plan was right, and how many there are."""
+def run(broker: Broker, directory: Path) -> tuple[int, int]:
+    """In how many of the cases the plan was right, and how many there are; those in which it was not are printed."""
     with session():
-        results = [run_case(case, bootstrap_servers, directory) for case in CASES]
+        results = [run_case(case, broker.bootstrap_servers, directory) for case in CASES]
+    for result in results:
+        if not result.is_right:
+            print(f"{result.case.name}: said {dict(result.said)}, happened {dict(result.happened)}")
     return sum(result.is_right for result in results), len(results)
 
 

@@ -70,8 +70,8 @@ class AdminServer:
         connection = self._connection()
         try:
             connection.request(method, path, body, headers)
-            response = connection.getresponse()
-            data = response.read(_MOST_BYTES + 1)
+            with connection.getresponse() as response:
+                status, data = response.status, response.read(_MOST_BYTES + 1)
         except (OSError, http.client.HTTPException) as error:
             raise UnreachableError(
                 f"no admin server at {self.host}:{self.port} ({type(error).__name__}): is the application running, "
@@ -81,7 +81,7 @@ class AdminServer:
             connection.close()
         if len(data) > _MOST_BYTES:
             raise RefusedRequestError(f"{path}: the answer is more than {_MOST_BYTES >> 20} MiB; ask for less (limit)")
-        return _answer(path, response.status, data)
+        return _answer(path, status, data)
 
     def _connection(self) -> http.client.HTTPConnection:
         if self.is_secure:

@@ -39,3 +39,24 @@ def test_what_is_said_is_what_happens(case: Case, broker: Broker, tmp_path: Path
     assert result.happened == result.said, result.plan
     stores = {change.name: change.verdict for change in result.plan.stores}
     assert SAID[case.name].items() <= stores.items(), stores
+
+
+def test_the_command_says_it_in_a_table_and_by_its_exit_code(broker: Broker, tmp_path: Path) -> None:
+    topics.create(broker.bootstrap_servers, "planned-in")
+    source = tmp_path / "planned.py"
+    source.write_text(
+        "from penstock import App, StreamsBuilder\n"
+        "builder = StreamsBuilder()\n"
+        "builder.stream('planned-in', value=str, reset='latest').group_by_key().count(store='planned-counts')\n"
+        "app = App('planned', builder.build())\n"
+    )
+    servers = f"bootstrap_servers={broker.bootstrap_servers}"
+    found = CliRunner().invoke(commands, ["plan", str(source), "--json", "--set", servers])
+    assert found.exit_code == 0, found.output
+    plan = json.loads(found.output)
+    assert [(store["name"], store["verdict"]) for store in plan["stores"]] == [("planned-counts", "new")]
+    assert [(place["name"], place["verdict"]) for place in plan["sources"]] == [("planned-in", "new")]
+    assert "begins at its end" in plan["sources"][0]["why"]
+    assert not {name for name in topics.names(broker.bootstrap_servers) if name.startswith("planned-planned")}
+    missing = CliRunner().invoke(commands, ["plan", str(source), "--set", servers, "--set", "shards=1000000"])
+    assert missing.exit_code == 2

@@ -1,0 +1,137 @@
+"""Commands that need no broker: what they print, and the codes they end with."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.app import App
+from penstock.cli.planning import print_plan
+from penstock.plan import Change, Changes, Verdict
+from tests.unit.cli.calling import call
+
+APP = """
+from penstock import App, StreamsBuilder
+
+builder = StreamsBuilder()
+builder.stream("lines", value=str).flat_map_values(str.split).group_by(lambda _, word: word).count(store="words")
+app = App("word-count", builder.build())
+"""
+
+
+@pytest.fixture
+def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "penstock_cli_words", raising=False)
+    path = tmp_path / "penstock_cli_words.py"
+    path.write_text(APP)
+    return f"{path}:app"
+
+
+class TestHelp:
+    def test_it_lists_the_commands(self) -> None:
+        found = call("--help")
+        assert found.exit_code == 0
+        assert all(name in found.output for name in ("run", "describe", "plan", "reset", "doctor", "query", "top"))
+
+    def test_neither_spark_nor_the_kafka_client_is_loaded_for_it(self) -> None:
+        code = "import sys; from penstock.cli.commands import commands; print({'pyspark', 'confluent_kafka'} & set(sys.modules))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "set()"
+
+    def test_the_package_is_the_command(self) -> None:
+        done = subprocess.run([sys.executable, "-m", "penstock.cli", "--help"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0
+        assert "doctor" in done.stdout
+
+
+class TestDescribe:
+    def test_text_is_kafka_streams(self, sample: str) -> None:
+        found = call("describe", sample)
+        assert found.exit_code == 0
+        assert found.output.startswith("Topologies:\n")
+        assert "(stores: [words])" in found.output
+
+    def test_mermaid(self, sample: str) -> None:
+        assert call("describe", sample, "--format", "mermaid").output.startswith("flowchart TD\n")
+
+    def test_json_has_nodes_and_stores(self, sample: str) -> None:
+        found = json.loads(call("describe", sample, "--format", "json").output)
+        assert found["application_id"] == "word-count"
+        [store] = found["stores"]
+        assert (store["name"], store["kind"], store["logged"], store["global"]) == ("words", "timestamped", True, False)
+        source = found["nodes"][0]
+        assert (source["kind"], source["topics"]) == ("source", ["lines"])
+        assert any(node.get("stores") == ["words"] for node in found["nodes"])
+
+    def test_an_application_that_is_not_there_ends_with_the_code_of_its_error(self) -> None:
+        found = call("describe", "nowhere.py")
+        assert found.exit_code == 2
+        assert "config: there is no file nowhere.py" in found.output
+
+
+class TestRun:
+    def test_settings_and_bound_reach_the_application(self, sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        given: dict[str, Any] = {}
+        monkeypatch.setattr(App, "run", lambda self, **settings: given.update(settings, id=self.application_id))
+        found = call("run", sample, "--until", "latest", "--set", "lanes=3", "--config", "own.toml")
+        assert found.exit_code == 0, found.output
+        assert given == {"id": "word-count", "until": "latest", "path": Path("own.toml"), "lanes": 3}
+
+    def test_it_ends_with_the_applications_code(self, sample: str, tmp_path: Path) -> None:
+        missing = tmp_path / "missing.toml"
+        assert call("run", sample, "--config", str(missing)).exit_code == 2
+
+    def test_another_bound_is_refused(self, sample: str) -> None:
+        found = call("run", sample, "--until", "tomorrow")
+        assert found.exit_code == 2
+        assert "--until: 'tomorrow' is not 'latest'" in found.output
+
+
+class TestReset:
+    @pytest.mark.parametrize("arguments", [(), ("file.py", "--application-id", "x")])
+    def test_the_application_is_named_in_one_way(self, arguments: tuple[str, ...]) -> None:
+        found = call("reset", *arguments)
+        assert found.exit_code == 2
+        assert "either as FILE:APP or by --application-id" in found.output
+
+
+class TestPlan:
+    KEPT = Change("words", Verdict.KEPT, "as it was committed")
+    LOST = Change("old", Verdict.LOST, "its changelog stays")
+    REFUSED = Change("table", Verdict.REFUSED, "value was String() and is Int64()")
+
+    def test_nothing_lost(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert print_plan("app", Changes((self.KEPT,), ()), as_json=False) == 0
+        assert "would lose nothing" in capsys.readouterr().out
+
+    def test_a_lost_store_is_named_again(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert print_plan("app", Changes((self.KEPT, self.LOST), ()), as_json=False) == 5
+        assert "would leave behind: old." in capsys.readouterr().out
+
+    def test_a_refusal_comes_first(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert print_plan("app", Changes((self.LOST, self.REFUSED), ()), as_json=False) == 4
+        assert print_plan("app", Changes((), (), ("topics are missing: in",)), as_json=False) == 4
+        out = capsys.readouterr().out
+        assert "would be refused" in out
+        assert "refused: topics are missing: in" in out
+
+    def test_as_json(self, capsys: pytest.CaptureFixture[str]) -> None:
+        code = print_plan("app", Changes((self.KEPT, self.LOST), (self.REFUSED,)), as_json=True)
+        assert code == 4
+        assert json.loads(capsys.readouterr().out) == {
+            "application_id": "app",
+            "stores": [
+                {"name": "words", "verdict": "kept", "why": "as it was committed"},
+                {"name": "old", "verdict": "lost", "why": "its changelog stays"},
+            ],
+            "sources": [{"name": "table", "verdict": "refused", "why": "value was String() and is Int64()"}],
+            "refusals": [],
+            "is_refused": True,
+            "loses_state": True,
+        }

@@ -10,9 +10,9 @@ from penstock.app import App
 from penstock.cli.findings import Finding, fail, ok, warn
 from penstock.config import Config, Guarantee
 from penstock.errors import PenstockError
-from penstock.kafka.checkup import ClusterFacts, TopicFacts, describe_cluster, describe_topics, group_rights
 from penstock.kafka.clients import open_admin
 from penstock.kafka.offsets import refuse_members
+from penstock.kafka.probing import ClusterFacts, TopicFacts, describe_cluster, describe_topics, group_rights
 from penstock.kafka.topics import Topic, Topics, check
 from penstock.running.truth import Truth, program_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,9 @@ from penstock.errors import PenstockError
 
 # Loaded by the command that needs them: Spark and the Kafka client take a second, and `--help` needs neither.
 # ruff: noqa: PLC0415
+
+
+_DEAD_LETTERS = "penstock.cli.dead_letters"
 
 
 class _Commands(TyperGroup):
@@ -29,6 +33,23 @@ class _Commands(TyperGroup):
             raise typer.Exit(error.exit_code) from error
 
 
+class _DeadLetters(TyperGroup):
+    """`dlq`, whose commands are in a module of their own that is loaded when one of them is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names."""
+        return self._loaded().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """One of them."""
+        return self._loaded().get_command(ctx, cmd_name)
+
+    def _loaded(self) -> TyperGroup:
+        found = typer.main.get_command(importlib.import_module(_DEAD_LETTERS).commands)
+        assert isinstance(found, TyperGroup)
+        return found
+
+
 commands = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
@@ -36,6 +57,12 @@ commands = typer.Typer(
     pretty_exceptions_enable=False,  # its traces show variables, and with them secrets
     help="Kafka Streams for Python, on Apache Spark.",
 )
+
+
+if importlib.util.find_spec(_DEAD_LETTERS) is not None:
+    commands.add_typer(
+        typer.Typer(cls=_DeadLetters, help="Dead letters: look at them, and replay them.", no_args_is_help=True), name="dlq"
+    )
 
 
 class Format(str, Enum):

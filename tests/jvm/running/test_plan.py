@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from harness import topics
 from harness.broker import Broker
 from operable.plan_cases import CASES, Case, run_case, session
+from penstock.cli.commands import commands
 from penstock.plan import Verdict
 
 pytestmark = pytest.mark.jvm

@@ -22,7 +22,6 @@ from operable.plan_cases import session
 from penstock import App, StreamsBuilder
 from penstock.cli.commands import commands
 from penstock.config import Config
-from penstock.epochs.home import Home
 from penstock.errors import FencedError, StateError
 from penstock.kafka.reset import Fence
 
@@ -197,13 +196,6 @@ def test_somebody_elses_group_is_not_touched(case: Case) -> None:
     assert refused.exit_code == 2, refused.output
     assert "is not one of a Penstock application" in refused.output
     assert topics.group_offsets(case.servers, group)
-
-
-def test_a_directory_that_is_being_removed_is_not_started_in(tmp_path: Path) -> None:
-    home = Home(str(tmp_path), "app")
-    home.take_over("one")
-    with home.vacant(), pytest.raises(StateError, match="is being removed"):
-        home.occupy()
 
 
 class TestDoctor:

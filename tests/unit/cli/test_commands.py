@@ -6,11 +6,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from penstock.app import App
+from penstock.cli.commands import _DeadLetters
 from penstock.cli.planning import print_plan
 from penstock.plan import Change, Changes, Verdict
 from tests.unit.cli.calling import call
@@ -48,6 +52,27 @@ class TestHelp:
         done = subprocess.run([sys.executable, "-m", "penstock.cli", "--help"], capture_output=True, text=True, check=False)
         assert done.returncode == 0
         assert "doctor" in done.stdout
+
+
+class TestDeadLetters:
+    def test_they_are_loaded_when_they_are_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        module = ModuleType("penstock.cli.dead_letters")
+        module.commands = typer.Typer()  # type: ignore[attr-defined]
+
+        @module.commands.command("ls")
+        def _(topic: str) -> None:
+            typer.echo(f"letters of {topic}")
+
+        @module.commands.command("show")
+        def _(topic: str) -> None:
+            pass
+
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        mounted = typer.Typer()
+        mounted.add_typer(typer.Typer(cls=_DeadLetters, no_args_is_help=True), name="dlq")
+        mounted.command("other")(lambda: None)
+        assert CliRunner().invoke(mounted, ["dlq", "ls", "failed"]).output == "letters of failed\n"
+        assert "show" in CliRunner().invoke(mounted, ["dlq"]).output
 
 
 class TestDescribe:

@@ -14,7 +14,7 @@ from penstock.cli.broker_examining import limits, message_sizes, replicas, right
 from penstock.cli.examining import _admin_port, _memory, _python, _state_directory, java_finding, print_findings
 from penstock.cli.findings import Level, fail, ok, warn
 from penstock.config import Config
-from penstock.kafka.checkup import ClusterFacts, TopicFacts
+from penstock.kafka.probing import ClusterFacts, TopicFacts
 from penstock.kafka.topics import Topic
 from tests.unit.cli.calling import call
 

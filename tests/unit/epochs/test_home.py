@@ -224,3 +224,28 @@ def test_a_record_reaches_a_lane_that_was_opened_by_name(tmp_path: Path) -> None
     app.step([Raw(b"a", b"x", 0)])
     assert app.lane_directory(0) == tmp_path / "app" / "lanes-1" / "0000"
     assert (app.lane_directory(0) / "data.mdb").exists()
+
+
+class TestOccupied:
+    def test_a_process_that_runs_keeps_it_from_being_removed(self, tmp_path: Path) -> None:
+        home = Home(str(tmp_path), "app")
+        home.take_over("one")
+        leave, leave_too = home.occupy(), home.occupy()  # an instance that is taken over from, and the one that does
+        with pytest.raises(StateError, match="'app' runs on this machine"), home.vacant():
+            pass
+        leave()
+        leave_too()
+        with home.vacant():
+            home.remove()
+        assert not home.root.exists()
+
+    def test_nobody_starts_where_it_is_being_removed(self, tmp_path: Path) -> None:
+        home = Home(str(tmp_path), "app")
+        home.take_over("one")
+        with home.vacant(), pytest.raises(StateError, match="the application is being reset"):
+            home.occupy()
+        home.occupy()()
+
+    def test_what_was_never_there_is_vacant(self, tmp_path: Path) -> None:
+        with Home(str(tmp_path), "app").vacant():
+            assert not (tmp_path / "app").exists()

@@ -17,11 +17,13 @@ from penstock.running.committed import (
     LanesLog,
     Past,
     committed_state,
+    facts_in,
     lanes_log,
     past,
     places,
     refuse_incompatible,
     refuse_lost_records,
+    refuse_state_without_offsets,
 )
 from penstock.running.epochs import Progress
 from penstock.running.taking import Partition
@@ -130,6 +132,15 @@ def notes(lanes: int, epoch: int, **registers: int) -> bytes:
 LOG = "app-lanes-changelog"
 
 
+class TestStateWithoutOffsets:
+    def test_state_without_offsets_is_refused(self) -> None:
+        with pytest.raises(StateError, match="has no committed offsets, but its changelogs are not empty"):
+            refuse_state_without_offsets("app", {(LOG, 0): 0, (LOG, 1): 5}, {(LOG, 0): 0, (LOG, 1): 6})
+
+    def test_topics_that_hold_nothing_are_no_state(self) -> None:
+        refuse_state_without_offsets("app", {(LOG, 0): 0, (LOG, 1): 5}, {(LOG, 0): 0, (LOG, 1): 5})
+
+
 class TestLanesLog:
     def test_the_last_word_of_each_lane_counts(self) -> None:
         rows: list[tuple[str, int, list[bytes], list[bytes | None]]] = [
@@ -138,6 +149,15 @@ class TestLanesLog:
             (LOG, 4, [b"lane"], [notes(2, 3, clock=10)]),
         ]
         assert lanes_log("app", rows, 2, 8) == LanesLog(None, {0: {"clock": 6}, 1: {"clock": 10}})
+
+    def test_facts_are_found_whatever_else_is_there_and_the_last_ones_count(self) -> None:
+        older, newer = TopologyFacts("1", {}, []), TopologyFacts("2", {}, [])
+        rows: list[tuple[str, int, list[bytes], list[bytes | None]]] = [
+            (LOG, 0, [b"lane", TOPOLOGY], [notes(2, 1), encode_facts(older)]),
+            (LOG, 0, [TOPOLOGY, b"reset"], [encode_facts(newer), None]),
+        ]
+        assert facts_in(rows) == newer
+        assert facts_in([]) is None
 
     def test_what_was_said_under_another_number_of_lanes_is_history(self) -> None:
         rows: list[tuple[str, int, list[bytes], list[bytes | None]]] = [

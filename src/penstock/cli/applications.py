@@ -22,7 +22,11 @@ def load_app(where: str) -> App:
     The module is imported, so what stands at its top level runs.
     """
     place, _, name = where.rpartition(":") if ":" in where else (where, "", _DEFAULT_OBJECT)
-    module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
+    if place.endswith(".py"):
+        module = _from_file(Path(place))
+    else:
+        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+        module = _imported(place)
     found = getattr(module, name, None)
     if isinstance(found, App):
         return found
@@ -67,16 +71,14 @@ def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ConfigError(f"there is no file {path}")
     sys.path.insert(0, str(path.parent.absolute()))
-    module = _from_name(path.stem)
+    module = _imported(path.stem)
     loaded = getattr(module, "__file__", None)
     if loaded is None or not path.samefile(loaded):
         raise ConfigError(f"{path}: its name {path.stem!r} is that of another module ({loaded or 'built in'}); rename the file")
     return module
 
 
-def _from_name(name: str) -> ModuleType:
-    if sys.path[:1] != [""]:
-        sys.path.insert(0, "")  # as `python -m` does
+def _imported(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

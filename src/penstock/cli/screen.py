@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -28,12 +29,12 @@ VERDICT_STYLES = {
 
 def answers() -> Console:
     """Where answers go: standard output, as it is now."""
-    return Console(highlight=False)
+    return Console(highlight=False, emoji=False)
 
 
 def complaints() -> Console:
     """Where errors go."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
 
 def shown(value: object, style: str = "") -> Text:
@@ -58,5 +59,5 @@ def verdict(word: str) -> Text:
 
 
 def print_json(value: object) -> None:
-    """A value as JSON, for programs: not wrapped, not coloured."""
-    answers().print(json.dumps(value, ensure_ascii=False, default=str), markup=False, soft_wrap=True)
+    """A value as JSON, for programs: nothing of it is wrapped, coloured, or more than ASCII."""
+    typer.echo(json.dumps(value, default=str))

@@ -79,8 +79,10 @@ class Home:
             shutil.rmtree(directory, ignore_errors=True)
 
     def remove(self) -> None:
-        """Remove everything."""
-        shutil.rmtree(self.root, ignore_errors=True)
+        """Remove everything: waits until no lane has a store open."""
+        if self.root.exists():
+            with self._locked(fcntl.LOCK_EX):
+                shutil.rmtree(self.root)
 
     def forget_others(self, lanes: int) -> None:
         """Remove what was kept for other numbers of lanes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from types import TracebackType
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -22,15 +23,11 @@ _MARKER = b"reset"
 
 def group_offsets(admin: AdminClient, config: Config, group_id: str) -> dict[Partition, Committed]:
     """All that a group has committed, of whatever topic there is."""
-    timeout_ms = config.broker_timeout_ms
-    try:
-        known = admin.list_topics(timeout=timeout_ms / 1_000).topics
-    except KafkaException as error:
-        raise translated(error, "topics could not be listed") from error
+    known = _topics(admin, config)
     every = [(name, number) for name, topic in known.items() if not name.startswith("__") for number in topic.partitions]
     consumer = open_consumer(consumer_settings(config, group_id))
     try:
-        found = committed(consumer, every, timeout_ms)
+        found = committed(consumer, every, config.broker_timeout_ms)
     finally:
         consumer.close()
     return {partition: offset for partition, offset in found.items() if offset is not None}
@@ -67,10 +64,17 @@ def delete_topics(admin: AdminClient, config: Config, names: Collection[str]) ->
             if said is None or said.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise TopicError(f"topic {name!r} could not be deleted: {said.str() if said else error}") from error
     deadline = time.monotonic() + timeout_s
-    while admin.list_topics(timeout=timeout_s).topics.keys() & set(names):
+    while _topics(admin, config).keys() & set(names):
         if time.monotonic() > deadline:
             raise BrokerError(f"topics were deleted, and are still there: {', '.join(sorted(names))}")
         time.sleep(_PAUSE_S)
+
+
+def _topics(admin: AdminClient, config: Config) -> dict[str, Any]:
+    try:
+        return admin.list_topics(timeout=config.broker_timeout_ms / 1_000).topics
+    except KafkaException as error:
+        raise translated(error, "topics could not be listed") from error
 
 
 class Fence:

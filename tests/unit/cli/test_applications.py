@@ -55,6 +55,12 @@ class TestApplications:
         assert load_app("inner/penstock_cli_main.py").application_id == "first"
         assert "penstock_cli_main" in sys.modules
 
+    def test_the_file_that_is_named_is_the_one_not_one_of_this_directory(self, directory: Path) -> None:
+        inner = directory / "inner"
+        inner.mkdir()
+        (inner / "penstock_cli_sample.py").write_text(APP.replace("first", "inner"))
+        assert load_app("inner/penstock_cli_sample.py").application_id == "inner"
+
     @pytest.mark.parametrize(
         ("where", "said"),
         [

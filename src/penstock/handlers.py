@@ -36,7 +36,8 @@ class Failure:
 
     Key, value, timestamp and headers are those of the record as it was read, whatever has become of it on the way to `node`.
     What a timer or a cache sends on follows from no single record: it has no `metadata`, no key and value, and the stream time
-    as its timestamp. What a buffer has held back has its `metadata` only.
+    as its timestamp. What a buffer has held back has its `metadata` only. `read_from` is the topic or the exchange that key and
+    value were read from, None if they are not known.
     """
 
     kind: FailureKind
@@ -47,6 +48,7 @@ class Failure:
     value: bytes | None
     timestamp: int
     headers: Headers
+    read_from: str | None = None
 
     @property
     def place(self) -> str:
@@ -138,7 +140,8 @@ def dead_letter(topic: str) -> DeadLetter:
 
     It is written in the transaction of its epoch: with the original key, value, timestamp and headers, and with headers that say
     what happened. Those that begin with `__streams.errors.` are Kafka Streams' own: exception, message, stacktrace, topic,
-    partition, offset; those that begin with `__penstock.errors.` tell the node, the application and the epoch.
+    partition, offset; those that begin with `__penstock.errors.` tell what could not be done (kind), the node, the application,
+    the epoch, the time, and which topic or exchange the record was read from.
     """
     return DeadLetter(topic)
 

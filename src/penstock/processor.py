@@ -222,6 +222,9 @@ class Operator(ABC):
     runs_serially: ClassVar[bool] = False
     """Whether it works on the stores of all lanes at once, and so alone, in a stage of its own."""
 
+    is_repeatable: ClassVar[bool] = False
+    """Whether a record may pass a second time without a trace: at most one comes of each, made from that one alone."""
+
     @property
     def follows_stream_time(self) -> bool:
         """Whether lateness is judged here, or something waits for stream time: records then bring it along from their source."""

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import ProductionError
 from penstock.handlers import DeadLetter, ErrorHandler, Failure, FailureKind, LogAndContinue, settle
+from penstock.letters import SIZE_HEADER
 
 logger = logging.getLogger(__name__)
 
@@ -24,9 +25,6 @@ SINK, CHANGELOG, DEAD_LETTER = 1, 2, 3
 RECORD_OVERHEAD = 100
 HEADER_OVERHEAD = 10
 """Bounds on what Kafka's format adds to the bytes of a record that has a batch to itself, and to those of a header."""
-
-SIZE_HEADER = "__penstock.errors.size"
-"""On a dead letter that had to leave its value behind: how large the record was."""
 
 
 class Preflight:

@@ -85,6 +85,11 @@ class TransactionalPublisher:
         self._init()
         point("kafka.after_init")
 
+    @property
+    def is_suspect(self) -> bool:
+        """Whether a commit of this producer may yet arrive late: another one should go on."""
+        return self._is_in_doubt or self._producer.had_trouble
+
     def begin(self) -> None:
         """Open a transaction."""
         self._producer.poll()

@@ -1,4 +1,4 @@
-"""Reads whole records of topics from given positions to given ends, for global tables."""
+"""Reads whole records of topics from given positions to given ends: for global tables, and dead letters."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class RecordReader:
             if messages:
                 heard = time.monotonic()
             elif time.monotonic() - heard > self._timeout_s:
-                raise BrokerError(f"global tables: nothing was heard of their topics for {self._timeout_s:g} s")
+                waiting = ", ".join(f"{topic}-{number}" for topic, number in sorted(left)[:5])
+                raise BrokerError(f"nothing was heard of {waiting} for {self._timeout_s:g} s")
             for message in messages:
                 partition = (str(message.topic()), int(message.partition() or 0))
                 offset, error = int(message.offset() or 0), message.error()

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.lanes.entrances import has_replays
 from penstock.lanes.lane import BEFORE_RECORDS, Lane
 from penstock.lanes.position import NOWHERE, RawRecord, Rows, headers_of
 from penstock.lanes.sources import Intake
-from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers, RecordMetadata
+from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers, Process, RecordMetadata
 
 HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
 
@@ -69,7 +70,7 @@ def walk(lane: Lane, records: pa.Table, catalogue: Catalogue, watermark: int | N
     into it.
     """
     merged = in_order(records)
-    decoded: dict[int, Iterator[Arriving]] = {}
+    decoded: dict[int, Feed] = {}
     if merged.num_rows:
         merged, decoded = _readable(lane, merged, catalogue)
     if watermark is not None:
@@ -116,56 +117,49 @@ def runs(origins: Any) -> Iterator[tuple[int, int]]:
     return zip(starts, [*starts[1:], len(origins)], strict=True)
 
 
-def _walk_records(lane: Lane, records: pa.Table, decoded: dict[int, Iterator[Arriving]], catalogue: Catalogue) -> None:
+def _walk_records(lane: Lane, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue) -> None:
     """Every record in order, each to the source that reads it."""
     position = _enter(lane, records, catalogue)
     if lane.has_processors or records.column("stream_time").null_count < records.num_rows:
-        _walk_timed(lane, position, records, decoded, catalogue, range(records.num_rows))
+        _walk_timed(lane, position, records, decoded, range(records.num_rows))
         return
     if len(decoded) == 1:
-        [(code, arriving)] = decoded.items()
-        process = lane.intakes[catalogue.sources[code]].process
+        [(process, arriving)] = decoded.values()
         for position.row, (key, value, timestamp, header) in enumerate(arriving):
             process(key, value, timestamp, header)
     else:
-        feeds = {code: (lane.intakes[catalogue.sources[code]].process, arriving) for code, arriving in decoded.items()}
         for position.row, code in enumerate(records.column("source").to_pylist()):
-            process, arriving = feeds[code]
+            process, arriving = decoded[code]
             process(*next(arriving))
     lane.stream_time = max(lane.stream_time, int(records.column("timestamp").to_numpy().max()))
 
 
-def _walk_to_watermark(
-    lane: Lane, records: pa.Table, decoded: dict[int, Iterator[Arriving]], catalogue: Catalogue, watermark: int
-) -> None:
+def _walk_to_watermark(lane: Lane, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue, watermark: int) -> None:
     """What the watermark led to in earlier stages; then what it leads to here; then the epoch's own records."""
     results = int(np.count_nonzero(records.column("origin").to_numpy() == BEFORE_RECORDS))
     position = _enter(lane, records, catalogue)
     if results:
-        _walk_timed(lane, position, records, decoded, catalogue, range(results))
+        _walk_timed(lane, position, records, decoded, range(results))
     position.row = BEFORE_RECORDS
     lane.advance_watermark(watermark)
     if results < records.num_rows:
-        _walk_timed(lane, position, records, decoded, catalogue, range(results, records.num_rows))
+        _walk_timed(lane, position, records, decoded, range(results, records.num_rows))
 
 
 def _enter(lane: Lane, records: pa.Table, catalogue: Catalogue) -> Rows:
     """Let the lane follow these records."""
-    columns = [records.column(name) for name in ("origin", "offset", "key", "value", "timestamp", "headers")]
-    lane.position = lane.cursor = position = Rows(columns, catalogue.origins)
+    columns = [records.column(name) for name in ("source", "origin", "offset", "key", "value", "timestamp", "headers")]
+    exchanges = [_exchange(lane.intakes.get(name)) for name in catalogue.sources]
+    lane.position = lane.cursor = position = Rows(columns, catalogue.origins, exchanges)
     return position
 
 
-def _walk_timed(
-    lane: Lane,
-    position: Rows,
-    records: pa.Table,
-    decoded: dict[int, Iterator[Arriving]],
-    catalogue: Catalogue,
-    rows: range,
-) -> None:
+def _exchange(intake: Intake | None) -> str | None:
+    return intake.node.topics[0] if intake is not None and intake.node.internal else None
+
+
+def _walk_timed(lane: Lane, position: Rows, records: pa.Table, decoded: dict[int, Feed], rows: range) -> None:
     """Some of the records, where somebody may ask for the stream time at any of them, or wait for it."""
-    feeds = {code: (lane.intakes[catalogue.sources[code]].process, arriving) for code, arriving in decoded.items()}
     attached = lane.attached
     some = records.slice(rows.start, len(rows))
     times = _stream_times(some)
@@ -175,7 +169,7 @@ def _walk_timed(
             lane.reach(time)
             lane.punctuate()
         lane.position = position
-        process, arriving = feeds[code]
+        process, arriving = decoded[code]
         key, value, timestamp, headers = next(arriving)
         lane.reach(timestamp)
         process(key, value, timestamp, headers)
@@ -192,9 +186,11 @@ def _stream_times(records: pa.Table) -> Iterable[int]:
 
 
 Arriving = tuple[Any, Any, int, Headers]
+Feed = tuple[Process, Iterator[Arriving]]
+"""Records of one source, and where they enter."""
 
 
-def _readable(lane: Lane, records: pa.Table, catalogue: Catalogue) -> tuple[pa.Table, dict[int, Iterator[Arriving]]]:
+def _readable(lane: Lane, records: pa.Table, catalogue: Catalogue) -> tuple[pa.Table, dict[int, Feed]]:
     """Keys and values by source, decoded by column; without the records that cannot be read and need not be."""
     try:
         return records, _decoded(lane, records, catalogue)
@@ -203,15 +199,17 @@ def _readable(lane: Lane, records: pa.Table, catalogue: Catalogue) -> tuple[pa.T
         return kept, _decoded(lane, kept, catalogue)
 
 
-def _decoded(lane: Lane, records: pa.Table, catalogue: Catalogue) -> dict[int, Iterator[Arriving]]:
+def _decoded(lane: Lane, records: pa.Table, catalogue: Catalogue) -> dict[int, Feed]:
     codes = records.column("source").to_numpy()
-    decoded: dict[int, Iterator[Arriving]] = {}
+    decoded: dict[int, Feed] = {}
     for code in np.unique(codes).tolist():
         intake = lane.intakes[catalogue.sources[code]]
         own = records if (codes == code).all() else records.filter(pa.array(codes == code))
         keys = _column(intake.key, own.column("key"))
         values = _column(intake.value, own.column("value"))
-        decoded[code] = zip(keys, values, own.column("timestamp").to_pylist(), _headers(own.column("headers")), strict=False)
+        headers = own.column("headers")
+        process = lane.entrances.of(intake) if has_replays(headers) else intake.process
+        decoded[code] = process, zip(keys, values, own.column("timestamp").to_pylist(), _headers(headers), strict=False)
     return decoded
 
 

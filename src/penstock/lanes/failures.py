@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from traceback import format_exception
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ATTRIBUTED, ProcessingError
@@ -26,8 +25,9 @@ from penstock.handlers import (
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import RawRecord
 from penstock.lanes.retries import persistent
+from penstock.letters import failure_headers
 from penstock.processor import Operator
-from penstock.records import NO_HEADERS, Headers, RecordMetadata
+from penstock.records import NO_HEADERS, RecordMetadata
 from penstock.topology.nodes import Node, ProcessorNode, SourceNode
 
 if TYPE_CHECKING:
@@ -38,10 +38,6 @@ LATE = "late"
 
 DEAD_LETTER = "dead letter"
 """The reason under which records that went to a dead-letter topic are counted."""
-
-LONGEST_MESSAGE = 4_096
-LONGEST_TRACE = 16_384
-"""Bounds on what an error may add to a record, which has to fit into its topic with it."""
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +62,9 @@ class Failures:
     def deserialization(self, lane: Lane, node: SourceNode, error: Exception, raw: RawRecord, origin: RecordMetadata) -> None:
         """A record cannot be read; `error` names it, and is caused by what the serde has to say."""
         cause = error.__cause__
-        failure = Failure(FailureKind.DESERIALIZATION, cause if isinstance(cause, Exception) else error, node.name, origin, *raw)
+        why = cause if isinstance(cause, Exception) else error
+        read_from = node.topics[0] if node.internal else origin.topic
+        failure = Failure(FailureKind.DESERIALIZATION, why, node.name, origin, *raw, read_from)
         self._act(lane, failure, settle(self._handlers.deserialization, failure), error)
 
     def processing(self, lane: Lane, node: Node, error: Exception, key: Any) -> None:
@@ -130,7 +128,8 @@ class Failures:
                     f"{fatal}\n  it cannot be a dead letter again: it comes from that very topic"
                 ) from failure.error
             fatal.__cause__ = failure.error
-            lane.send_dead_letter(dead_letter_row(outcome.topic, failure, fatal, self._application_id, self.epoch))
+            row = dead_letter_row(outcome.topic, failure, fatal, self._application_id, self.epoch, lane.wall_clock())
+            lane.send_dead_letter(row)
             lane.drop(failure.node, DEAD_LETTER)
             _log.warning("%s failed on the record from %s, now a dead letter: %s: %s", *about)
         else:
@@ -151,7 +150,7 @@ class DecidedError(Exception):
 def failure_at(lane: Lane, kind: FailureKind, node: Node, error: Exception) -> Failure:
     """A failure of the record in hand."""
     raw = lane.position.raw() or RawRecord(None, None, lane.stream_time, NO_HEADERS)
-    return Failure(kind, error, node.name, lane.metadata, *raw)
+    return Failure(kind, error, node.name, lane.metadata, *raw, lane.position.read_from())
 
 
 def named(failure: Failure, node: Node, key: Any) -> ProcessingError:
@@ -163,34 +162,8 @@ def named(failure: Failure, node: Node, key: Any) -> ProcessingError:
     )
 
 
-def dead_letter_row(topic: str, failure: Failure, fatal: Exception, application_id: str, epoch: int) -> Row:
+def dead_letter_row(topic: str, failure: Failure, fatal: Exception, application_id: str, epoch: int, now_ms: int) -> Row:
     """The record as it was read, with headers that say what happened; `fatal` is the error that names node, line and record."""
     timestamp = max(failure.timestamp, 0)  # a topic takes no negative one
-    headers = failure.headers + _headers(failure, fatal, application_id, epoch)
+    headers = failure.headers + failure_headers(failure, fatal, application_id, epoch, now_ms)
     return Row(topic, failure.key, failure.value, timestamp, headers, dead_letter=True)
-
-
-def _headers(failure: Failure, fatal: Exception, application_id: str, epoch: int) -> Headers:
-    error = failure.error
-    topic, partition, offset = failure.metadata or (None, -1, -1)
-    trace = "".join(format_exception(type(fatal), fatal, fatal.__traceback__))
-    return (
-        ("__streams.errors.exception", _class_name(error).encode()),
-        ("__streams.errors.message", _bytes(str(error))[:LONGEST_MESSAGE]),
-        ("__streams.errors.stacktrace", _bytes(trace)[-LONGEST_TRACE:]),  # the innermost call comes last
-        ("__streams.errors.topic", None if topic is None else topic.encode()),
-        ("__streams.errors.partition", str(partition).encode()),
-        ("__streams.errors.offset", str(offset).encode()),
-        ("__penstock.errors.node", failure.node.encode()),
-        ("__penstock.errors.application", application_id.encode()),
-        ("__penstock.errors.epoch", str(epoch).encode()),
-    )
-
-
-def _class_name(error: Exception) -> str:
-    kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "backslashreplace")

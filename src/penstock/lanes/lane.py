@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from penstock.calls import Call, Callers, Request
 from penstock.errors import TopologyError
 from penstock.lanes.asking import Asking
+from penstock.lanes.entrances import Entrances
 from penstock.lanes.failures import Failures
 from penstock.lanes.host import NodeHost
 from penstock.lanes.outbox import Row
@@ -98,6 +99,9 @@ class Lane:
         self._starters: list[Callable[[], None]] = []
         self._closers: list[Callable[[], None]] = []
         self.intakes: dict[str, Intake] = {}
+        self.entrances = Entrances(self)
+        self.bound: dict[str, Process] = {}  # children before parents
+        self.children: dict[str, list[str]] = {node.name: [] for node in nodes}
         for name in _stores_in_order(nodes):
             self._state.store(specs[name])
             self._flushes[name] = _nothing_to_flush
@@ -119,13 +123,13 @@ class Lane:
 
     def _bind(self, nodes: Sequence[Node], partitions: Callable[[str], int], samples: Samples | None) -> None:
         """Bind children before parents, so that each node closes over what it forwards to; then start, parents first."""
-        children: dict[str, list[str]] = {node.name: [] for node in nodes}
+        children = self.children
         for node in nodes:
             self._hosts[node.name] = NodeHost(self, node)
             for parent in node.parents:
                 if parent in children:  # a parent may belong to another stage
                     children[parent].append(node.name)
-        bound: dict[str, Process] = {}
+        bound = self.bound
         for node in reversed(nodes):
             below = {name: bound[name] for name in children[node.name]}
             forward = fan_out(list(below.values()))
@@ -149,6 +153,11 @@ class Lane:
                 self.intakes[node.name] = Intake(node, bound[node.name])
         for start in reversed(self._starters):
             start()
+
+    @property
+    def topology(self) -> Mapping[str, Node]:
+        """All nodes that are known, those of other stages included."""
+        return {**self._tables, **self._nodes}
 
     @property
     def stream_time(self) -> int:

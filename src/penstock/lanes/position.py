@@ -29,6 +29,9 @@ class Position(Protocol):
     def timestamp(self) -> int:
         """When the record was, as far as the position knows; -1 between records."""
 
+    def read_from(self) -> str | None:
+        """The topic or the exchange that `raw` was read from; None between records, and where it is not known any more."""
+
 
 class Indexed(Protocol):
     """An Arrow column, as far as a position needs it."""
@@ -52,6 +55,10 @@ class Nowhere:
         """No time."""
         return NO_TIMESTAMP
 
+    def read_from(self) -> str | None:
+        """None."""
+        return None
+
 
 class At:
     """At one record."""
@@ -73,6 +80,10 @@ class At:
     def timestamp(self) -> int:
         """The time it was sent with."""
         return NO_TIMESTAMP if self._raw is None else self._raw.timestamp
+
+    def read_from(self) -> str | None:
+        """Its topic, where the record is still known."""
+        return None if self._raw is None else self._metadata.topic
 
 
 class AtTimer:
@@ -96,20 +107,30 @@ class AtTimer:
         """When it was due."""
         return self._time
 
+    def read_from(self) -> str | None:
+        """None."""
+        return None
+
 
 class Rows:
-    """In the middle of an epoch: `row` counts along the columns, and moving it is all that a record costs."""
+    """In the middle of an epoch: `row` counts along the columns, and moving it is all that a record costs.
 
-    __slots__ = ("_columns", "_origins", "row")
+    `exchanges` are by the code of the source that reads them, None for sources that read topics.
+    """
 
-    def __init__(self, columns: Sequence[Indexed], origins: Sequence[tuple[str, int]]) -> None:
+    __slots__ = ("_columns", "_exchanges", "_origins", "row")
+
+    def __init__(
+        self, columns: Sequence[Indexed], origins: Sequence[tuple[str, int]], exchanges: Sequence[str | None] = ()
+    ) -> None:
         self._columns = columns
         self._origins = origins
+        self._exchanges = exchanges
         self.row = 0
 
     def metadata(self) -> RecordMetadata | None:
         """Where the record of this row came from; None if it was sent when a cache was flushed or a timer was due."""
-        origin, offset = (column[self.row].as_py() for column in self._columns[:2])
+        origin, offset = (column[self.row].as_py() for column in self._columns[1:3])
         if origin < 0:
             return None
         topic, partition = self._origins[origin]
@@ -117,13 +138,18 @@ class Rows:
 
     def raw(self) -> RawRecord | None:
         """The record of this row as it came in."""
-        key, value, timestamp, headers = (column[self.row].as_py() for column in self._columns[2:])
+        key, value, timestamp, headers = (column[self.row].as_py() for column in self._columns[3:])
         return RawRecord(key, value, timestamp, headers_of(headers))
 
     def timestamp(self) -> int:
         """The event time of this row."""
-        time: int = self._columns[4][self.row].as_py()
+        time: int = self._columns[5][self.row].as_py()
         return time
+
+    def read_from(self) -> str | None:
+        """The exchange that the record came through; else the topic it began in."""
+        metadata = self.metadata()
+        return self._exchanges[self._columns[0][self.row].as_py()] or (None if metadata is None else metadata.topic)
 
 
 def headers_of(row: list[dict[str, Any]] | None) -> Headers:

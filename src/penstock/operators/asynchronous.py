@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.calls import Call, Request, is_async
 from penstock.processor import Host, Operator
@@ -16,6 +16,7 @@ from penstock.records import Headers, Process, Record, RecordMetadata, SideOutpu
 class MapValuesAsync(Operator):
     """Replaces the value with what was answered."""
 
+    is_repeatable: ClassVar[bool] = True  # calls are made once or more in any case
     call: Call
     with_key: bool = False
 
@@ -33,6 +34,7 @@ class MapValuesAsync(Operator):
 class MapAsync(Operator):
     """Replaces key and value with the pair that was answered."""
 
+    is_repeatable: ClassVar[bool] = True  # calls are made once or more in any case
     call: Call
 
     def bind(self, host: Host, forward: Process) -> Process:

@@ -7,7 +7,7 @@ watermark as of the last barrier.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.errors import LateRecordError
 from penstock.handlers import ErrorHandler
@@ -19,6 +19,7 @@ from penstock.records import Headers, Process
 class LatePolicy(Operator):
     """Lets records pass that are in time, and does with the others what the handler says."""
 
+    is_repeatable: ClassVar[bool] = True
     handler: ErrorHandler
 
     def bind(self, host: Host, forward: Process) -> Process:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.errors import ATTRIBUTED
 from penstock.processor import Host, Operator
@@ -15,6 +15,7 @@ from penstock.records import Headers, Process
 class Filter(Operator):
     """Keeps records for which the predicate holds (or, negated, does not)."""
 
+    is_repeatable: ClassVar[bool] = True
     predicate: Callable[[Any, Any], Any]
     negate: bool = False
 
@@ -46,6 +47,7 @@ class Filter(Operator):
 class Map(Operator):
     """Replaces key and value; the mapper returns a `(key, value)` pair."""
 
+    is_repeatable: ClassVar[bool] = True
     mapper: Callable[[Any, Any], tuple[Any, Any]]
 
     def bind(self, host: Host, forward: Process) -> Process:
@@ -67,6 +69,7 @@ class Map(Operator):
 class SelectKey(Operator):
     """Replaces the key."""
 
+    is_repeatable: ClassVar[bool] = True
     selector: Callable[[Any, Any], Any]
 
     def bind(self, host: Host, forward: Process) -> Process:
@@ -87,6 +90,7 @@ class SelectKey(Operator):
 class MapValues(Operator):
     """Replaces the value; `mapper(value)`, or `mapper(key, value)` with `with_key`."""
 
+    is_repeatable: ClassVar[bool] = True
     mapper: Callable[..., Any]
     with_key: bool = False
 
@@ -159,6 +163,7 @@ class FlatMapValues(Operator):
 class Peek(Operator):
     """Shows each record to an action and passes it on; as `foreach`, it is the last stop."""
 
+    is_repeatable: ClassVar[bool] = True
     action: Callable[[Any, Any], object]
 
     def bind(self, host: Host, forward: Process) -> Process:
@@ -180,6 +185,7 @@ class Peek(Operator):
 class Branch(Operator):
     """Sends each record to the child of the first predicate that holds."""
 
+    is_repeatable: ClassVar[bool] = True
     branches: tuple[tuple[Callable[[Any, Any], Any], str], ...]
     default: str | None = None
 
@@ -209,6 +215,8 @@ class Branch(Operator):
 @dataclass(frozen=True, slots=True)
 class PassThrough(Operator):
     """Joins several streams into one, or names a place; records go through untouched."""
+
+    is_repeatable: ClassVar[bool] = True
 
     def bind(self, host: Host, forward: Process) -> Process:
         return forward

@@ -248,7 +248,7 @@ class TopologyTestDriver:
                 self._watermarks.attach(lane.attached, intake, origin.topic, self._now)
             lane.position = At(origin, raw)
             lane.reach(arrival.timestamp)
-            lane.intakes[intake.node.name].process(*arrival)
+            lane.entrances.of(lane.intakes[intake.node.name])(*arrival)
             lane.punctuate()
             self._commit()
             if self._watermarks.are_told and not intake.node.internal:

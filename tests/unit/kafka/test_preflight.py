@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from penstock.epochs.wire import OUT
 from penstock.errors import ProcessingError, ProductionError
 from penstock.handlers import DeadLetter, ErrorHandler, Failure, FailureKind, LogAndContinue, log_and_continue, log_and_fail
-from penstock.kafka.preflight import HEADER_OVERHEAD, RECORD_OVERHEAD, SIZE_HEADER, Preflight
+from penstock.kafka.preflight import HEADER_OVERHEAD, RECORD_OVERHEAD, Preflight
+from penstock.letters import SIZE_HEADER
 
 TOPICS = ["wide", "narrow", "app-words-changelog"]
 LIMITS = {"wide": 10_000, "narrow": 1_000, "app-words-changelog": 1_000, "letters": 900}

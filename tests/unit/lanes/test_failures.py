@@ -25,9 +25,10 @@ from penstock import (
     retry,
     until_time_limit,
 )
-from penstock.lanes.failures import LONGEST_MESSAGE, LONGEST_TRACE, Failures, dead_letter_row
+from penstock.lanes.failures import Failures, dead_letter_row
 from penstock.lanes.lane import Lane
 from penstock.lanes.outbox import Row
+from penstock.letters import LONGEST_MESSAGE, LONGEST_TRACE
 from penstock.records import Headers
 from penstock.state import LaneState, memory_engine
 from penstock.testing import TopologyTestDriver
@@ -92,15 +93,18 @@ class TestProcessing:
             assert record.headers[:2] == (("trace", b"\xff"), ("none", None))
             told = text(record.headers[2:])
             trace = told.pop("__streams.errors.stacktrace") or ""
+            assert int(told.pop("__penstock.errors.time") or "") > 0
             assert told == {
                 "__streams.errors.exception": "ZeroDivisionError",
                 "__streams.errors.message": "division by zero",
                 "__streams.errors.topic": "in",
                 "__streams.errors.partition": "0",
                 "__streams.errors.offset": "1",
+                "__penstock.errors.kind": "processing",
                 "__penstock.errors.node": "invert",
                 "__penstock.errors.application": "topology-test-driver",
                 "__penstock.errors.epoch": "2",
+                "__penstock.errors.read-from": "in",
             }
             assert "return 1 / value" in trace
             assert "invert failed on the record from in-0 at offset 1 (key 'b!')" in trace
@@ -312,7 +316,7 @@ class TestDeadLetterRow:
     def test_what_an_error_adds_is_bounded(self) -> None:
         error = ValueError("é" * 100_000)
         failure = Failure(FailureKind.PRODUCTION, error, "sink", None, b"k", b"v", 5, ())
-        row = dead_letter_row("dead", failure, error, "app", 3)
+        row = dead_letter_row("dead", failure, error, "app", 3, now_ms=7)
         added = dict(row.headers)
         assert len(added["__streams.errors.message"] or b"") == LONGEST_MESSAGE
         assert len(added["__streams.errors.stacktrace"] or b"") == LONGEST_TRACE
@@ -322,7 +326,7 @@ class TestDeadLetterRow:
     def test_text_that_is_no_unicode_is_told_too(self) -> None:
         error = ValueError("\ud800")
         failure = Failure(FailureKind.PROCESSING, error, "map", None, None, None, 0, ())
-        assert dict(dead_letter_row("dead", failure, error, "app", 1).headers)["__streams.errors.message"] == b"\\ud800"
+        assert dict(dead_letter_row("dead", failure, error, "app", 1, now_ms=7).headers)["__streams.errors.message"] == b"\\ud800"
 
 
 class TestInAnEpoch:

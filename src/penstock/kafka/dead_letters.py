@@ -1,0 +1,332 @@
+"""Dead letters as they lie in Kafka: reads a dead-letter topic, and replays letters, each exactly once.
+
+A transaction holds some of the letters' records and, for each, a row of the ledger: a topic that is read before anything is
+replayed. Whenever a replay dies, the next one finds in the ledger what was sent, and of two at once the first is fenced.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from penstock.config import Config, Guarantee
+from penstock.errors import BrokerError, FencedError, PenstockError, TopicError
+from penstock.faults import point
+from penstock.kafka import changelog
+from penstock.kafka.clients import consumer_settings, open_admin
+from penstock.kafka.offsets import Partition
+from penstock.kafka.preflight import HEADER_OVERHEAD, RECORD_OVERHEAD
+from penstock.kafka.publishers import TransactionalPublisher
+from penstock.kafka.records import RecordReader, TopicRecord
+from penstock.kafka.topics import InternalTopic, Topic, Topics
+from penstock.lanes.epoch import HEADERS
+from penstock.letters import TOO_OFTEN, Choice, Ledger, Letter, Refused, Replay, Rules, attempts, judged, replay_headers
+from penstock.records import Headers, RecordMetadata
+
+LETTERS_PER_TRANSACTION = 500
+BYTES_PER_TRANSACTION = 8_000_000
+TRANSACTION_TIMEOUT_MS = 10_000
+"""A replay that was killed holds the readers of its source topics back for as long."""
+
+BATCH_BYTES = 16_384
+LARGEST_RECORD = 100_000_000
+"""What a request takes of a partition's records, little enough for any topic; and of one record, for its topic to decide."""
+
+_ROWS = pa.schema(
+    [
+        pa.field("name", pa.int16()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("timestamp", pa.int64()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", HEADERS),
+    ]
+)
+
+
+class DeadLetters:
+    """A dead-letter topic, to look into; a context manager, which lets go of its clients."""
+
+    def __init__(self, config: Config, topic: str) -> None:
+        self._config = config
+        self._admin = open_admin(config)  # to be held on to: what one that is gone was asked is never answered
+        self._topics = Topics(self._admin, config.broker_timeout_ms)
+        self._known: dict[str, Topic | None] = {}
+        found = self.known(topic)
+        if found is None:
+            raise TopicError(f"there is no topic {topic!r}")
+        self.topic = found
+        self._reader = RecordReader(consumer_settings(config, f"{topic}-letters"), config.broker_timeout_ms)
+        self._begins: dict[Partition, int] = {}
+        self._ends: dict[Partition, int] = {}
+
+    def __enter__(self) -> DeadLetters:  # noqa: PYI034 - Self is newer than Python 3.10
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+
+    def known(self, topic: str) -> Topic | None:
+        """A topic as it is; None if there is none of that name."""
+        if topic not in self._known:
+            self._known[topic] = self._topics.describe([topic]).get(topic)
+        return self._known[topic]
+
+    def partitions(self, topic: str) -> int | None:
+        """How many partitions a topic has; None if there is none of that name."""
+        found = self.known(topic)
+        return None if found is None else found.partitions
+
+    def letters(self, choice: Choice) -> Iterator[Letter]:
+        """The letters that are meant, by partition in the order they were written."""
+        name = self.topic.name
+        places = [(name, number) for number in range(self.topic.partitions)]
+        begins, ends = self._topics.begin_offsets(places), self._topics.end_offsets(places)
+        if choice.spans:
+            begins, ends = _narrowed(begins, ends, choice)
+        reader = RecordReader(consumer_settings(self._config, f"{name}-letters"), self._config.broker_timeout_ms)
+        with closing(reader):
+            for found in reader.read(begins, ends):
+                place = RecordMetadata(found.topic, found.partition, found.offset)
+                letter = Letter(place, found.key, found.value, found.timestamp, found.headers)
+                if choice.takes(letter):
+                    yield letter
+
+    def original(self, source: RecordMetadata) -> TopicRecord | None:
+        """A record in its source topic; None if it is not there any more."""
+        place = (source.topic, source.partition)
+        if place not in self._ends:
+            self._begins |= self._topics.begin_offsets([place])
+            self._ends |= self._topics.end_offsets([place])
+        if not self._begins[place] <= source.offset < self._ends[place]:
+            return None
+        found = [*self._reader.read({place: source.offset}, {place: source.offset + 1})]
+        return found[0] if found else None
+
+    def ledger(self, application_id: str) -> Ledger:
+        """What was replayed of an application's letters by now."""
+        ledger = Ledger(self.topic.topic_id)
+        name = ledger_topic(application_id, self.topic.name)
+        if not self._topics.describe([name]):
+            return ledger
+        begins, ends = self._topics.begin_offsets([(name, 0)]), self._topics.end_offsets([(name, 0)])
+        settings = consumer_settings(self._config, f"{name}-reader")
+        for rows in changelog.read(settings, begins, ends, self._config.broker_timeout_ms):
+            for key, value in zip(rows.keys, rows.values, strict=True):
+                ledger.take(key, value)
+        return ledger
+
+    def ensure_ledger(self, application_id: str) -> None:
+        """Have the ledger's topic."""
+        wanted = InternalTopic(ledger_topic(application_id, self.topic.name), 1, {"cleanup.policy": "compact"})
+        self._topics.ensure([wanted], self._config.replication_factor)
+
+
+def ledger_topic(application_id: str, topic: str) -> str:
+    """The topic that keeps what was replayed out of a dead-letter topic."""
+    return f"{application_id}-{topic}-replayed"
+
+
+class Sending(NamedTuple):
+    """A replay with the record that is sent for it."""
+
+    replay: Replay
+    record: TopicRecord
+    headers: Headers
+
+    @property
+    def size(self) -> int:
+        """At most so many bytes are sent."""
+        rest = sum(len(name) + len(value or b"") + HEADER_OVERHEAD for name, value in self.headers)
+        return len(self.record.key or b"") + len(self.record.value or b"") + rest + RECORD_OVERHEAD
+
+
+@dataclass(slots=True)
+class Tally:
+    """What has become of the letters so far: how many go where, and how many do not, by reason and with the first of them."""
+
+    chosen: int = 0
+    replayed: int = 0
+    targets: dict[tuple[str, str | None], int] = field(default_factory=dict)
+    refused: dict[str, tuple[int, RecordMetadata]] = field(default_factory=dict)
+
+    def take(self, replay: Replay) -> None:
+        """One that is replayed, or would be."""
+        target = (replay.source.topic, replay.node)
+        self.targets[target] = self.targets.get(target, 0) + 1
+
+    def refuse(self, refused: Refused) -> None:
+        """One that is not."""
+        count, first = self.refused.get(refused.why, (0, refused.letter.place))
+        self.refused[refused.why] = (count + 1, first)
+
+
+class Replayer:
+    """Replays the letters of one application; `rules` say which can be.
+
+    A dry run sends nothing, fences nobody and creates no topic.
+    """
+
+    def __init__(self, config: Config, letters: DeadLetters, rules: Rules, *, is_dry: bool) -> None:
+        timeout_ms = min(config.transaction_timeout_ms, TRANSACTION_TIMEOUT_MS)
+        self._config = replace(config, guarantee=Guarantee.EXACTLY_ONCE, transaction_timeout_ms=timeout_ms)
+        self._letters = letters
+        self._rules = rules
+        self._is_dry = is_dry
+        self._ledger = Ledger("")
+        self._committed = 0
+        self._publisher: TransactionalPublisher | None = None
+
+    def run(
+        self,
+        choice: Choice,
+        limit: int | None = None,
+        is_ending: Callable[[], bool] = lambda: False,
+        on_progress: Callable[[Tally], None] = lambda tally: None,
+    ) -> Tally:
+        """Replay the letters that are meant, `limit` of them at most; once `is_ending`, what waits is the last transaction."""
+        self._start()
+        tally, waiting, size = Tally(), list[Sending](), 0
+        for letter in self._letters.letters(choice):
+            if is_ending():
+                break
+            tally.chosen += 1
+            verdict = self._judged(letter)
+            if isinstance(verdict, Refused):
+                tally.refuse(verdict)
+                continue
+            tally.take(verdict.replay)
+            waiting.append(verdict)
+            size += verdict.size
+            is_last = limit is not None and sum(tally.targets.values()) >= limit
+            if is_last or len(waiting) >= LETTERS_PER_TRANSACTION or size >= BYTES_PER_TRANSACTION:
+                self._send(waiting, tally)
+                on_progress(tally)
+                waiting, size = [], 0
+            if is_last:
+                break
+        self._send(waiting, tally)
+        return tally
+
+    def close(self) -> None:
+        """Let go of the producer."""
+        if self._publisher is not None:
+            self._publisher.close()
+
+    def _start(self) -> None:
+        """Know what was replayed. For real, nobody else replays from then on."""
+        application = self._rules.application
+        if not self._is_dry:
+            self._letters.ensure_ledger(application)
+            self._open()
+        self._ledger = self._letters.ledger(application)
+        self._committed = len(self._ledger)
+
+    def _open(self) -> TransactionalPublisher:
+        ledger = ledger_topic(self._rules.application, self._letters.topic.name)
+        who = ledger.removesuffix("ed")  # the transactional id: "<application>-<topic>-replay"
+        self._publisher = TransactionalPublisher(self._config, who, who, [ledger], (BATCH_BYTES, LARGEST_RECORD))
+        self._publisher.start()
+        return self._publisher
+
+    def _judged(self, letter: Letter) -> Sending | Refused:
+        verdict = judged(letter, self._ledger, self._rules)
+        if isinstance(verdict, Refused):
+            return verdict
+        source = verdict.source
+        record: TopicRecord | None = TopicRecord(*source, letter.key, letter.value, letter.timestamp, letter.headers)
+        if not letter.is_whole:
+            record = self._letters.original(source)
+            if record is None:
+                return Refused(letter, "it is not as its source had it, and the record is not there any more")
+        assert record is not None
+        if attempts(record.headers, letter.place.topic) >= self._rules.max_attempts:
+            return Refused(letter, TOO_OFTEN)
+        sending = Sending(verdict, record, replay_headers(letter, record.headers, verdict.node))
+        target = self._letters.known(source.topic)
+        if target is not None and sending.size > target.max_message_bytes:
+            return Refused(letter, f"with the headers of a replay it is too large for {source.topic!r}")
+        self._ledger.note(verdict)
+        return sending
+
+    def _send(self, sendings: Sequence[Sending], tally: Tally) -> None:
+        """One transaction: the records, and the ledger's rows."""
+        if self._is_dry or not sendings:
+            return
+        publisher = self._ready(sendings)
+        try:
+            publisher.begin()
+            publisher.produce(self._rows(sendings))
+            point("replay.before_commit")
+            self._commit(publisher)
+        except FencedError as error:
+            raise FencedError("another replay of this topic has taken over, and goes on from what this one has done") from error
+        except PenstockError:
+            with suppress(PenstockError):  # it times out by itself, and the next replay does not wait for that
+                publisher.abort()
+            raise
+        point("replay.after_commit")
+        self._committed += len(sendings)
+        tally.replayed += len(sendings)
+
+    def _ready(self, sendings: Sequence[Sending]) -> TransactionalPublisher:
+        """A producer of which no earlier commit can arrive late. A new one must find the ledger as this replay has left it."""
+        publisher = self._publisher
+        assert publisher is not None
+        if publisher.is_suspect:
+            publisher.close()
+            publisher = self._open()
+            found = self._letters.ledger(self._rules.application)
+            if len(found) != self._committed or any(found.has(sending.replay.letter) for sending in sendings):
+                raise FencedError("another replay of this topic has gone on meanwhile; start again")
+        return publisher
+
+    def _commit(self, publisher: TransactionalPublisher) -> None:
+        patience = self._config.broker_timeout_ms / 1_000
+        deadline = time.monotonic() + patience
+        while not publisher.commit():
+            if time.monotonic() >= deadline:
+                raise BrokerError(f"no broker has said for {patience:g} s whether the replay is committed; start it again")
+
+    def _rows(self, sendings: Sequence[Sending]) -> pa.RecordBatch:
+        rows: list[dict[str, Any]] = []
+        for replay, record, headers in sendings:
+            key, value = self._ledger.row(replay)
+            rows += [
+                _row(-1, record.topic, record.partition, record.timestamp, record.key, record.value, headers),
+                _row(0, None, 0, int(time.time() * 1000), key, value, ()),
+            ]
+        return pa.RecordBatch.from_pylist(rows, schema=_ROWS)
+
+
+def _row(
+    name: int, topic: str | None, partition: int, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
+) -> dict[str, Any]:
+    told = [{"name": header, "value": data} for header, data in headers] or None
+    return {
+        "name": name,
+        "topic": topic,
+        "partition": partition,
+        "timestamp": timestamp,
+        "key": key,
+        "value": value,
+        "headers": told,
+    }
+
+
+def _narrowed(
+    begins: Mapping[Partition, int], ends: Mapping[Partition, int], choice: Choice
+) -> tuple[dict[Partition, int], dict[Partition, int]]:
+    """Only what the spans hold."""
+    low, high = dict[Partition, int](), dict[Partition, int]()
+    for place in begins:
+        spans = [span for span in choice.spans if span.partition == place[1]]
+        low[place] = max([begins[place], min((span.first for span in spans), default=ends[place])])
+        high[place] = min([ends[place], max((span.last + 1 for span in spans), default=begins[place])])
+    return low, high

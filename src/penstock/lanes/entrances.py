@@ -1,0 +1,92 @@
+"""Where replayed records enter a lane that are to come to one node only: the way to that node is bound a second time, by itself.
+
+What stands at the end of the way is the lane's own node, or the lane's own sink of the exchange that the way goes on behind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import TopologyError
+from penstock.lanes.host import NodeHost
+from penstock.lanes.sources import Intake
+from penstock.letters import REPLAY_NODE, replayed_into, without_replay_node
+from penstock.records import Headers, Process
+from penstock.topology.nodes import ProcessorNode, SinkNode
+from penstock.topology.ways import way_to
+
+if TYPE_CHECKING:
+    from penstock.lanes.lane import Lane
+
+
+def has_replays(headers: pa.ChunkedArray) -> bool:
+    """Whether any record of a column of headers is to come to one node only."""
+    if headers.null_count == len(headers):
+        return False
+    names = pc.struct_field(pc.list_flatten(headers), "name")
+    return pc.any(pc.equal(names, REPLAY_NODE)).as_py() is True
+
+
+class Entrances:
+    """The entrances of a lane; each way is bound when the first record comes that takes it."""
+
+    __slots__ = ("_lane", "_ways")
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._ways: dict[tuple[str, str], Process] = {}
+
+    def of(self, intake: Intake) -> Process:
+        """Where records of a source enter, each by its headers."""
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            goal = replayed_into(headers)
+            enter = intake.process if goal is None else self._way(intake, goal)
+            enter(key, value, timestamp, headers)
+
+        return process
+
+    def _way(self, intake: Intake, goal: str) -> Process:
+        found = self._ways.get((intake.node.name, goal))
+        if found is None:
+            found = self._ways[intake.node.name, goal] = self._bound(intake, goal)
+        return found
+
+    def _bound(self, intake: Intake, goal: str) -> Process:
+        """The way as a function; where there is none, one by which each record fails at its source as any other would."""
+        lane = self._lane
+        try:
+            way = way_to(lane.topology, intake.node.name, goal)
+        except TopologyError as error:
+            why = f"the record is to enter {goal!r} only, as a header says ({REPLAY_NODE}): {error}"
+            return lambda key, *_: lane.failures.processing(lane, intake.node, TopologyError(why), key)
+        bound: dict[str, Process] = {}
+        for name in lane.bound:  # children before parents
+            if name in way:
+                bound[name] = self._bind(name, goal, bound)
+        return bound[intake.node.name]
+
+    def _bind(self, name: str, goal: str, bound: dict[str, Process]) -> Process:
+        lane = self._lane
+        node, whole = lane.topology[name], lane.bound[name]
+        if name == goal:
+            return lambda key, value, timestamp, headers: whole(key, value, timestamp, without_replay_node(headers))
+        if isinstance(node, SinkNode):
+            return whole
+        below = {child: bound.get(child, _nowhere) for child in lane.children[name]}
+        outputs = dict(node.side_outputs) if isinstance(node, ProcessorNode) else {}
+        ahead = [child for child in below if child in bound and child not in outputs.values()]
+        forward = below[ahead[0]] if ahead else _nowhere  # there is one at most, but below a branch, which chooses by name
+        if not isinstance(node, ProcessorNode):
+            return forward
+        host = NodeHost(lane, node)
+        host.children = below
+        host.side_outputs = {output: below[child] for output, child in outputs.items()}
+        return lane.failures.persistent(lane, node).bind(host, forward)
+
+
+def _nowhere(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    """Where a way does not lead."""

@@ -1,0 +1,44 @@
+"""Dead letters: what they carry, as it is written and as it is read, and which of them can be replayed.
+
+Neither lanes nor Kafka are known here: lanes write letters, the kafka room reads and replays them.
+"""
+
+from penstock.letters.choosing import Choice, Group, Span, grouped
+from penstock.letters.letter import (
+    LONGEST_MESSAGE,
+    LONGEST_TRACE,
+    REPLAY_NODE,
+    SIZE_HEADER,
+    Letter,
+    attempts,
+    failure_headers,
+    replay_headers,
+    replayed_into,
+    without_replay_node,
+)
+from penstock.letters.replaying import TOO_OFTEN, Done, Ledger, Refused, Replay, Rules, Target, judged
+
+__all__ = [
+    "LONGEST_MESSAGE",
+    "LONGEST_TRACE",
+    "REPLAY_NODE",
+    "SIZE_HEADER",
+    "TOO_OFTEN",
+    "Choice",
+    "Done",
+    "Group",
+    "Ledger",
+    "Letter",
+    "Refused",
+    "Replay",
+    "Rules",
+    "Span",
+    "Target",
+    "attempts",
+    "failure_headers",
+    "grouped",
+    "judged",
+    "replay_headers",
+    "replayed_into",
+    "without_replay_node",
+]

@@ -55,25 +55,30 @@ def check(payments: Iterable[Payment], found: Found) -> list[Violation]:
 
     It holds at any moment, since all three are committed as one; of payments behind the offsets nothing may be seen at all.
     """
-    done = oracle.within(payments, found.offsets)
+    return check_each(dict.fromkeys(("echo", *STORES), payments), found)
+
+
+def check_each(payments: Mapping[str, Iterable[Payment]], found: Found) -> list[Violation]:
+    """The same where outputs and tables are not all about the same payments: those of each are given by its kind."""
+    done = {kind: oracle.within(sent, found.offsets) for kind, sent in payments.items()}
     return [*check_outputs(done, found.outputs), *check_tables(done, found)]
 
 
-def check_outputs(done: Sequence[Payment], outputs: Mapping[str, Sequence[Output]]) -> Iterator[Violation]:
+def check_outputs(done: Mapping[str, Sequence[Payment]], outputs: Mapping[str, Sequence[Output]]) -> Iterator[Violation]:
     """Nothing lost, doubled or reordered per key, in any output."""
     for kind, expect in (("echo", oracle.echoes), ("sums", oracle.sums), ("windows", oracle.windows)):
         yield from scattered(kind, outputs[kind])
-        yield from compared(kind, expect(done), by_key(outputs[kind]))
+        yield from compared(kind, expect(done[kind]), by_key(outputs[kind]))
     yield from scattered("groups", outputs["groups"])
-    yield from _check_groups(oracle.groups(done), by_key(outputs["groups"]))
+    yield from _check_groups(oracle.groups(done["groups"]), by_key(outputs["groups"]))
 
 
-def check_tables(done: Sequence[Payment], found: Found) -> Iterator[Violation]:
+def check_tables(done: Mapping[str, Sequence[Payment]], found: Found) -> Iterator[Violation]:
     """The changelogs amount to the oracle's tables."""
     expected: dict[str, Mapping[str, Any]] = {
-        "sums": oracle.table(oracle.sums(done)),
-        "windows": oracle.table(oracle.windows(done)),
-        "ledger": oracle.ledger(done),
+        "sums": oracle.table(oracle.sums(done["sums"])),
+        "windows": oracle.table(oracle.windows(done["windows"])),
+        "ledger": oracle.ledger(done["ledger"]),
     }
     # Which payment of a group was the last is the application's choice; that it told so is checked with the outputs.
     expected["groups"] = {
@@ -82,7 +87,7 @@ def check_tables(done: Sequence[Payment], found: Found) -> Iterator[Violation]:
             "sum": sum(p.amount for p in payments.values()),
             "number": _last_number(found.outputs["groups"], group),
         }
-        for group, payments in oracle.groups(done).items()
+        for group, payments in oracle.groups(done["groups"]).items()
     }
     for store in STORES:
         yield from compare_tables(f"table {store}", expected[store], found.tables[store])
@@ -140,6 +145,14 @@ def check_dead_letters(poison: Iterable[Letter], letters: Iterable[Letter]) -> I
         if difference:
             shown = [(letter.partition, letter.offset, (letter.value or b"")[:40]) for letter in list(difference)[:SHOWN]]
             yield Violation(kind, "dead letters", f"{difference.total()}: {shown}")
+
+
+def check_replays(letters: Iterable[str], replayed: Iterable[str]) -> Iterator[Violation]:
+    """Every letter is replayed once, and nothing else is; both are told by where letters lie."""
+    expected, got = Counter(letters), Counter(replayed)
+    for kind, difference in (("lost", expected - got), ("doubled", got - expected)):
+        if difference:
+            yield Violation(kind, "replays", f"{difference.total()} letters, such as {sorted(difference)[:SHOWN]}")
 
 
 def by_key(outputs: Iterable[Output]) -> Sequences:

@@ -158,6 +158,14 @@ def answers_in_order() -> None:
     Asking._answers = backwards  # type: ignore[method-assign]
 
 
+def ledger() -> None:
+    """A replay does not know what others before it have done."""
+    from penstock.kafka.dead_letters import DeadLetters  # noqa: PLC0415
+    from penstock.letters import Ledger  # noqa: PLC0415
+
+    DeadLetters.ledger = lambda self, application_id: Ledger(self.topic.topic_id)  # type: ignore[method-assign]
+
+
 GUARDS: Mapping[str, Callable[[], None]] = {
     guard.__name__: guard
     for guard in (
@@ -172,5 +180,6 @@ GUARDS: Mapping[str, Callable[[], None]] = {
         fired_timers_are_gone,
         schedules_remember,
         answers_in_order,
+        ledger,
     )
 }

@@ -68,7 +68,15 @@ class Observer:
 
     def dead_letters(self) -> list[Letter]:
         """The dead letters, with the places they say they came from."""
-        return [_letter(record) for records in self._read(self._topics.dead_letters).values() for record in records]
+        return [letter(record) for records in self.raw_dead_letters().values() for record in records]
+
+    def raw_dead_letters(self) -> Records:
+        """The dead letters as they lie in their topic."""
+        return self._read(self._topics.dead_letters)
+
+    def input(self) -> Records:
+        """All committed records of the input."""
+        return self._read(self._topics.input)
 
     def open_transactions(self) -> set[str]:
         """The transactional ids that are neither committed nor aborted, of any application."""
@@ -134,7 +142,8 @@ _FORMS: Mapping[str, tuple[Callable[[bytes], str], Callable[[bytes], Any]]] = {
 """How the rows of each changelog are read: key and value. Values of tables begin with their time."""
 
 
-def _letter(read: Read) -> Letter:
+def letter(read: Read) -> Letter:
+    """A dead letter, with the place it says it came from."""
     headers = dict(read.headers)
     partition, offset = headers["__streams.errors.partition"] or b"", headers["__streams.errors.offset"] or b""
     return Letter(int(partition), int(offset), read.key, read.value)

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 WINDOW_MS = 2_000
 STORES = ("sums", "groups", "windows", "ledger")
+REFUSED_EVERY = 5
+"""Of so many payments one is refused by an application that has yet to be fixed."""
 BANK = "bank"
 """The key of the ledger that every payment is taken from."""
 

@@ -11,7 +11,7 @@ from operator import add
 from typing import Any
 
 from chaos import guards
-from chaos.payments import BANK, WINDOW_MS, Topics
+from chaos.payments import BANK, REFUSED_EVERY, WINDOW_MS, Topics
 from penstock import (
     App,
     Processor,
@@ -26,6 +26,9 @@ from penstock import (
     tumbling,
 )
 from penstock.handlers import ErrorHandler
+
+BROKEN = os.environ.get("CHAOS_BROKEN", "")
+"""Which part of the application is: `payments`, `totals`, or none."""
 
 
 def build(topics: Topics) -> Topology:
@@ -72,7 +75,14 @@ def checked(payment: dict[str, Any] | None) -> dict[str, Any]:
     """A payment that has all it should have; what has not ends here."""
     if payment is None or not payment.keys() >= {"number", "step", "group", "amount"}:
         raise ValueError("not a payment")
+    take("payments", payment)
     return payment
+
+
+def take(part: str, payment: dict[str, Any]) -> None:
+    """Refuse some payments in the part that is said to be broken, until it is fixed."""
+    if part == BROKEN and payment["number"] % REFUSED_EVERY == 0:
+        raise ValueError(f"{part} is broken")
 
 
 def nothing_yet() -> dict[str, int]:
@@ -82,6 +92,7 @@ def nothing_yet() -> dict[str, int]:
 
 def with_payment(key: str, payment: dict[str, Any], total: dict[str, int]) -> dict[str, int]:
     """One payment more; its number says which."""
+    take("totals", payment)
     return {"count": total["count"] + 1, "sum": total["sum"] + payment["amount"], "number": payment["number"]}
 
 

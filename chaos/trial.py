@@ -229,11 +229,15 @@ class Trial:
         """
         deadline = time.monotonic() + CUT_S
         while True:
-            found = checker.check(self.sent(), self.observer.found())
+            found = self.compared(self.observer.found())
             if not found or time.monotonic() > deadline:
                 self.violations += found
                 return
             time.sleep(0.5)
+
+    def compared(self, found: Found) -> list[Violation]:
+        """What was found, held against the oracle."""
+        return checker.check(self.sent(), found)
 
     def sent(self) -> list[Payment]:
         """All payments that count."""
@@ -298,7 +302,7 @@ class Trial:
         self.violations += named(
             when,
             [
-                *checker.check(self.sent(), found),
+                *self.compared(found),
                 *checker.check_offsets(found.offsets, self.observer.input_ends()),
                 *checker.check_reader(self.reader.records, self.observer.records()),
                 *checker.check_settled(self.observer.open_transactions(), self.observer.unstable()),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from chaos.rows import files, inputs, instances, kills, outside, timing
+from chaos.rows import files, inputs, instances, kills, letters, outside, timing
 from chaos.rows.row import Row
 
-ROWS: tuple[Row, ...] = (*kills.ROWS, *instances.ROWS, *files.ROWS, *inputs.ROWS, *outside.ROWS, *timing.ROWS)
+ROWS: tuple[Row, ...] = (*kills.ROWS, *instances.ROWS, *files.ROWS, *inputs.ROWS, *outside.ROWS, *timing.ROWS, *letters.ROWS)
 
 GUARDED_BY = {
     "roll_back": "task-retried",
@@ -19,6 +19,7 @@ GUARDED_BY = {
     "fired_timers_are_gone": "waiting",
     "schedules_remember": "waiting",
     "answers_in_order": "waiting",
+    "ledger": "dlq-replay",
 }
 
 QUICK_GUARDS = ("roll_back",)

@@ -1,0 +1,28 @@
+"""`python -m chaos.replay`: the replay of dead letters under test, in transactions so small that it has many moments to die in.
+
+The file also has the application, for `--app`.
+"""
+
+from __future__ import annotations
+
+import os
+
+from chaos import guards
+from chaos.topology import app as application
+from penstock.cli.dead_letters import commands
+from penstock.kafka import dead_letters
+
+LETTERS_PER_TRANSACTION = 5
+
+app = application(os.environ["CHAOS_APPLICATION_ID"], "dead_letter")
+
+
+def main() -> None:
+    """Run the command."""
+    guards.turn_off(os.environ.get(guards.VARIABLE, ""))
+    dead_letters.LETTERS_PER_TRANSACTION = LETTERS_PER_TRANSACTION
+    commands()
+
+
+if __name__ == "__main__":
+    main()

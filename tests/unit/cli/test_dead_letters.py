@@ -1,0 +1,259 @@
+"""The commands about dead letters: what they ask for, what they refuse and what they show; letters come from a list."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from penstock import FailureKind
+from penstock.cli import dead_letters
+from penstock.cli.dead_letters import commands
+from penstock.errors import BrokerError, FencedError
+from penstock.kafka.dead_letters import Tally
+from penstock.kafka.topics import Topic
+from penstock.letters import Choice, Letter, Refused, Rules, Target, judged
+from penstock.records import RecordMetadata
+from tests.unit.letters.letters import letter
+
+
+class FakeLetters:
+    """A dead-letter topic in memory."""
+
+    content: tuple[Letter, ...] = ()
+
+    def __init__(self, config: Any, topic: str) -> None:
+        self.topic = Topic(topic, "id", 1, {})
+
+    def __enter__(self) -> FakeLetters:  # noqa: PYI034 - Self is newer than Python 3.10
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def letters(self, choice: Choice) -> Iterator[Letter]:
+        return filter(choice.takes, self.content)
+
+    def partitions(self, topic: str) -> int | None:
+        return 3 if topic == "in" else None
+
+
+class FakeReplayer:
+    """Judges as the real one does, and sends nothing."""
+
+    made: list[FakeReplayer] = []  # noqa: RUF012 - emptied by a fixture
+    failure: Exception | None = None
+
+    def __init__(self, config: Any, letters: FakeLetters, rules: Rules, *, is_dry: bool) -> None:
+        self.letters, self.rules, self.is_dry = letters, rules, is_dry
+        self.choice: Choice | None = None
+        self.is_closed = False
+        self.made.append(self)
+
+    def run(self, choice: Choice, limit: int | None, is_ending: Any, on_progress: Any) -> Tally:
+        from penstock.letters import Ledger  # noqa: PLC0415
+
+        self.choice = choice
+        if self.failure is not None:
+            raise self.failure
+        assert not is_ending()
+        signal.raise_signal(signal.SIGTERM)
+        assert is_ending()
+        tally, ledger = Tally(), Ledger("id")
+        for each in self.letters.letters(choice):
+            tally.chosen += 1
+            verdict = judged(each, ledger, self.rules)
+            if isinstance(verdict, Refused):
+                tally.refuse(verdict)
+            else:
+                ledger.note(verdict)
+                tally.take(verdict)
+                tally.replayed += not self.is_dry
+        on_progress(tally)
+        return tally
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(dead_letters, "DeadLetters", FakeLetters)
+    monkeypatch.setattr(dead_letters, "Replayer", FakeReplayer)
+    monkeypatch.setattr(FakeReplayer, "made", [])
+    monkeypatch.setattr(FakeReplayer, "failure", None)
+    monkeypatch.setattr(FakeLetters, "content", ())
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP_SERVERS", "nowhere:1")
+    monkeypatch.chdir(tmp_path)
+
+
+def written(monkeypatch: pytest.MonkeyPatch, *letters: Letter) -> None:
+    monkeypatch.setattr(FakeLetters, "content", letters)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(commands, arguments)
+
+
+class TestList:
+    def test_groups_are_columns(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        written(monkeypatch, letter(0), letter(1, time_ms=61_000), letter(2, node="other"))
+        assert run("ls", "dead").stdout.splitlines() == [
+            "LETTERS  APPLICATION  NODE   ERROR       SOURCE  FIRST                     LAST",
+            "2        app          map    ValueError  in      1970-01-01T00:00:01.000Z  1970-01-01T00:01:01.000Z",
+            "1        app          other  ValueError  in      1970-01-01T00:00:01.000Z  1970-01-01T00:00:01.000Z",
+        ]
+
+    def test_or_json(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        written(monkeypatch, letter(0))
+        [group] = json.loads(run("ls", "dead", "--json").stdout)
+        assert (group["letters"], group["node"], group["first"]) == (1, "map", "1970-01-01T00:00:01.000Z")
+
+    def test_none_is_none(self) -> None:
+        assert run("ls", "dead").stdout == "dead has no letters.\n"
+
+
+class TestShow:
+    def test_a_letter_in_full(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        written(monkeypatch, letter(0), letter(7, headers=(("trace", b"1"), ("none", None))))
+        shown = run("show", "dead", "--partition", "0", "--offset", "7").stdout
+        for line in (
+            "letter      dead-0 at offset 7",
+            "from        in-2 at offset 7",
+            "application app, epoch 3",
+            "node        map",
+            "error       ValueError: bad",
+            "key         k",
+            "value       v",
+            "header      trace: 1",
+            "header      none: (none)",
+            "    ValueError: bad",
+        ):
+            assert line in shown.splitlines()
+
+    def test_what_is_no_text_is_hexadecimal_and_nothing_reaches_the_terminal_that_acts_on_it(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        evil = letter(error=ValueError("\x1b[2J"), node="\x07", headers=(("\x1b]0;x", b"\x00\x1b"),))
+        long = Letter(RecordMetadata("dead", 0, 1), b"\xff", b"a" * 5_000, 5, ())
+        written(monkeypatch, evil, long)
+        shown = run("show", "dead", "--limit", "2").stdout
+        assert "\x1b" not in shown
+        assert "\x07" not in shown
+        assert "00 1b" in shown
+        assert "\\x1b[2J" in shown
+        assert "key         ff" in shown
+        assert "… and 904 bytes more" in shown
+        assert "(not as its source has it)" in shown
+        assert "from        a timer or a cache" in shown
+
+    def test_half_a_name_and_a_name_of_nothing_are_refused(self) -> None:
+        assert "give both" in run("show", "dead", "--partition", "0").stderr
+        none = run("show", "dead", "--partition", "0", "--offset", "9")
+        assert (none.exit_code, none.stderr) == (2, "error: dead-0 has no letter at offset 9\n")
+        assert run("show", "dead").stderr == "error: dead has no letters\n"
+
+
+class TestReplay:
+    def test_it_is_only_said_what_would_be_done(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        written(monkeypatch, letter(0), letter(1, kind=FailureKind.LATE))
+        told = run("replay", "dead")
+        assert told.exit_code == 0
+        assert told.stdout.splitlines() == [
+            "1 of 2 letters would be replayed.",
+            "  1 to in",
+            "  1 not: a late record stays late: its time is behind the watermark for good (the first is dead-0 at offset 1)",
+            "Nothing was sent. Give --yes to do it.",
+        ]
+        [replayer] = FakeReplayer.made
+        assert (replayer.is_dry, replayer.is_closed) == (True, True)
+        assert (replayer.rules.application, replayer.rules.target, replayer.rules.max_attempts) == ("app", Target.SOURCE, 3)
+
+    def test_or_done(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        written(monkeypatch, letter(0))
+        told = run("replay", "dead", "--yes")
+        assert told.stdout.splitlines() == ["1 of 1 letters replayed.", "  1 to in"]
+        assert told.stderr == "1 replayed, 1 looked at\n"
+        assert not FakeReplayer.made[0].is_dry
+
+    def test_all_filters_are_heard(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        written(monkeypatch, letter(0))
+        filters = ["--node", "map", "--error", "ValueError", "--source-topic", "in", "--offset", "0:0-9", "--offset", "1:5"]
+        times = ["--since", "1970-01-01T00:00:01Z", "--until", "1970-01-01T00:00:02Z"]
+        assert run("replay", "dead", *filters, *times, "--max-attempts", "9").exit_code == 0
+        choice = FakeReplayer.made[0].choice
+        assert choice is not None
+        assert (choice.node, choice.error, choice.source_topic) == ("map", "ValueError", "in")
+        assert (choice.since_ms, choice.until_ms, choice.spans) == (1_000, 2_000, ((0, 0, 9), (1, 5, 5)))
+        assert FakeReplayer.made[0].rules.max_attempts == 9
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "why"),
+        [
+            (["--since", "yesterday"], 3, "--since: cannot read 'yesterday'"),
+            (["--offset", "x"], 2, "--offset: expected partition:offset"),
+            (["--to", "node"], 2, "--to node needs --app file:app"),
+            (["--app", "nowhere.py:app"], 2, "'nowhere.py' is no file"),
+            ([], 2, "give --application"),
+        ],
+    )
+    def test_what_cannot_be_is_refused_with_the_cure(self, arguments: list[str], code: int, why: str) -> None:
+        told = run("replay", "dead", *arguments)
+        assert told.exit_code == code
+        assert why in told.stderr
+
+    @pytest.mark.parametrize(("failure", "code"), [(FencedError("another replay"), 20), (BrokerError("gone"), 22)])
+    def test_a_failure_ends_it_with_its_own_code(self, monkeypatch: pytest.MonkeyPatch, failure: Any, code: int) -> None:
+        written(monkeypatch, letter(0))
+        monkeypatch.setattr(FakeReplayer, "failure", failure)
+        told = run("replay", "dead", "--yes")
+        assert (told.exit_code, told.stderr) == (code, f"error: {failure}\n")
+        assert FakeReplayer.made[0].is_closed
+
+    def test_letters_of_other_applications_are_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        written(monkeypatch, letter(0), letter(1, application="other"))
+        assert "1 not: of application 'other'" in run("replay", "dead").stdout
+        assert "1 not: of application 'app'" in run("replay", "dead", "--application", "other").stdout
+
+
+APP = """
+from penstock import App, StreamsBuilder
+
+builder = StreamsBuilder()
+stream = builder.stream("in", value=str, name="in")
+stream.map_values(str.upper, name="map").to("out")
+stream.flat_map_values(str.split, name="words").map_values(len, name="lengths").to("lengths")
+builder.global_table("global", value=str)
+app = App("app", builder.build())
+"""
+
+
+class TestIntoNodes:
+    @pytest.fixture(autouse=True)
+    def file(self, tmp_path: Path) -> None:
+        (tmp_path / "app.py").write_text(APP)
+
+    def test_the_topology_says_into_which_nodes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        outside = letter(2, source=RecordMetadata("elsewhere", 0, 0))
+        written(monkeypatch, letter(0), letter(1, node="lengths", source=RecordMetadata("in", 0, 8)), outside)
+        told = run("replay", "dead", "--to", "node", "--app", "app.py:app").stdout
+        assert "1 of 3 letters would be replayed." in told
+        assert "1 to in, into map only" in told
+        assert "1 not: it cannot be replayed into 'lengths' only: 'words' stands between 'in' and 'lengths'" in told
+        assert "'elsewhere' does not exist" in told
+
+    def test_a_global_table_has_no_other_nodes(self) -> None:
+        found = dead_letters._obstacle(dead_letters._app("app.py:app").topology)
+        assert "is read for a global table" in str(found("global", "x"))
+        assert found("in", "map") is None
+
+    def test_who_is_named_twice_must_be_the_same(self) -> None:
+        told = run("replay", "dead", "--app", "app.py:app", "--application", "other")
+        assert "--application is 'other', but --app is 'app'" in told.stderr
+        assert "has no App called 'nobody'" in run("replay", "dead", "--app", "app.py:nobody").stderr

@@ -62,7 +62,7 @@ class DeadLetters:
         if found is None:
             raise TopicError(f"there is no topic {topic!r}")
         self.topic = found
-        self._reader = RecordReader(consumer_settings(config, f"{topic}-letters"), config.broker_timeout_ms)
+        self._originals: RecordReader | None = None
         self._begins: dict[Partition, int] = {}
         self._ends: dict[Partition, int] = {}
 
@@ -70,7 +70,8 @@ class DeadLetters:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._reader.close()
+        if self._originals is not None:
+            self._originals.close()
 
     def known(self, topic: str) -> Topic | None:
         """A topic as it is; None if there is none of that name."""
@@ -90,8 +91,7 @@ class DeadLetters:
         begins, ends = self._topics.begin_offsets(places), self._topics.end_offsets(places)
         if choice.spans:
             begins, ends = _narrowed(begins, ends, choice)
-        reader = RecordReader(consumer_settings(self._config, f"{name}-letters"), self._config.broker_timeout_ms)
-        with closing(reader):
+        with closing(self._reader()) as reader:
             for found in reader.read(begins, ends):
                 place = RecordMetadata(found.topic, found.partition, found.offset)
                 letter = Letter(place, found.key, found.value, found.timestamp, found.headers)
@@ -106,8 +106,12 @@ class DeadLetters:
             self._ends |= self._topics.end_offsets([place])
         if not self._begins[place] <= source.offset < self._ends[place]:
             return None
-        found = [*self._reader.read({place: source.offset}, {place: source.offset + 1})]
+        self._originals = self._originals or self._reader()
+        found = [*self._originals.read({place: source.offset}, {place: source.offset + 1})]
         return found[0] if found else None
+
+    def _reader(self) -> RecordReader:
+        return RecordReader(consumer_settings(self._config, f"{self.topic.name}-letters"), self._config.broker_timeout_ms)
 
     def ledger(self, application_id: str) -> Ledger:
         """What was replayed of an application's letters by now."""

@@ -117,6 +117,8 @@ class Rules:
 def judged(letter: Letter, ledger: Ledger, rules: Rules) -> Replay | Refused:
     """Whether a letter is replayed."""
     source = letter.source
+    if not letter.application:
+        return Refused(letter, "it does not say which application it is of")
     if letter.application != rules.application:
         return Refused(letter, f"of application {letter.application!r}: name it to replay its letters")
     if ledger.has(letter):

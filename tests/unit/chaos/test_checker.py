@@ -231,3 +231,18 @@ def test_dead_letters_account_for_every_bad_record_once() -> None:
     assert kinds(list(checker.check_dead_letters(poison, poison[:1]))) == {"lost"}
     assert kinds(list(checker.check_dead_letters(poison, [*poison, poison[0]]))) == {"surplus"}
     assert kinds(list(checker.check_dead_letters(poison, [poison[0], Letter(1, 3, b"k", b"")]))) == {"lost", "surplus"}
+
+
+def test_a_letter_is_replayed_once() -> None:
+    letters = ["dead-0-1", "dead-0-2", "dead-1-1"]
+    assert not list(checker.check_replays(letters, reversed(letters)))
+    assert kinds(list(checker.check_replays(letters, letters[1:]))) == {"lost"}
+    assert kinds(list(checker.check_replays(letters, [*letters, "dead-0-2"]))) == {"doubled"}
+
+
+@pytest.mark.parametrize("kind", ["echo", "sums", "windows", "groups"])
+def test_an_output_may_be_about_other_payments_than_the_rest(kind: str) -> None:
+    sent = payments()
+    others = dict.fromkeys(("echo", "sums", "windows", "groups", "ledger"), sent)
+    assert checker.check_each(others, right(sent)) == []
+    assert checker.check_each({**others, kind: sent[:-1]}, right(sent))

@@ -38,6 +38,7 @@ def test_a_letter_is_replayed_to_where_its_record_came_from() -> None:
         (letter(kind=FailureKind.LATE), "a late record stays late"),
         (letter(source=None), "a timer or a cache"),
         (letter(application="other"), "of application 'other'"),
+        (letter(application=""), "does not say which application"),
         (letter(source=RecordMetadata("gone", 0, 1)), "'gone' does not exist"),
         (letter(source=RecordMetadata("in", 3, 1)), "'in' has no partition 3"),
         (letter(source=RecordMetadata("app-s-changelog", 0, 1)), "nobody's source"),

@@ -17,6 +17,7 @@ from penstock.handlers import DEFAULT, ErrorHandler, ErrorHandlers
 from penstock.topology import Topology
 
 if TYPE_CHECKING:
+    from penstock.config import Config
     from penstock.running.running import Running
     from penstock.running.states import Listener
 
@@ -63,9 +64,14 @@ class App:
         Example:
             >>> App("word-count", topology).run(bootstrap_servers="localhost:9092", until="latest")  # doctest: +SKIP
         """
-        _log_somewhere()
+        from penstock.config import Config  # noqa: PLC0415 - as in `_start`
+        from penstock.telemetry import logs  # noqa: PLC0415
+
+        logs.set_up(self.application_id)
         try:
-            running = self.start(until=until, **settings)
+            config = Config.load(**settings)
+            logs.set_up(self.application_id, config)
+            running = self._start(config, until)
             with _stopped_by_signals(running.stop):
                 while not running.wait(_POLL_S):
                     pass
@@ -93,13 +99,17 @@ class App:
             >>> with App("word-count", topology).start() as running:  # doctest: +SKIP
             ...     running.wait_until_running()
         """
+        from penstock.config import Config  # noqa: PLC0415 - as in `_start`
+
+        return self._start(Config.load(**settings), until, () if on_state is None else (on_state,))
+
+    def _start(
+        self, config: Config, until: str | Mapping[tuple[str, int], int] | None, listeners: tuple[Listener, ...] = ()
+    ) -> Running:
         # Spark and the Kafka client are loaded by who runs an application, not by who tests its topology.
         from penstock.admin.server import AdminServer  # noqa: PLC0415
-        from penstock.config import Config  # noqa: PLC0415
         from penstock.running.running import Running  # noqa: PLC0415
 
-        listeners: tuple[Listener, ...] = () if on_state is None else (on_state,)
-        config = Config.load(**settings)
         running = Running(self.application_id, self.topology, self.error_handlers, config, until, listeners)
         if config.admin_endpoint is not None:  # before the start: probes are answered while state is being restored
             server = AdminServer(running)
@@ -127,10 +137,3 @@ def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         for kind, handler in before.items():
             signal.signal(kind, handler)
-
-
-def _log_somewhere() -> None:
-    """Without any logging set up, say on standard error what happens."""
-    if not logging.getLogger().handlers:
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        logging.getLogger("py4j").setLevel(logging.WARNING)

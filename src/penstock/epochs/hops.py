@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from structlog.contextvars import bound_contextvars
 
 from penstock import faults
 from penstock.epochs.calling import callers_of
@@ -65,11 +66,12 @@ def run_stage(program: Program, epoch: Epoch, stage: int, lane: int, table: pa.T
         passing = in_order_of_stages(passing)
     if not program.needs_lanes(stage):
         return pa.concat_tables([passing, *_run_free(program, epoch, stage, lane, mine)])
-    if program.plan.stages[stage].is_serial:
-        return pa.concat_tables([passing, *_run_serially(program, epoch, stage, lane, mine, is_anew)])
-    with open_globals(program) as globals_, open_lane(program, lane) as state, committed_lanes(program, epoch) as owner:
-        bring_to(state, epoch, stage, is_anew)
-        return pa.concat_tables([passing, *_run_on(program, epoch, stage, lane, mine, state, globals_, owner)])
+    with bound_contextvars(lane=lane):
+        if program.plan.stages[stage].is_serial:
+            return pa.concat_tables([passing, *_run_serially(program, epoch, stage, lane, mine, is_anew)])
+        with open_globals(program) as globals_, open_lane(program, lane) as state, committed_lanes(program, epoch) as owner:
+            bring_to(state, epoch, stage, is_anew)
+            return pa.concat_tables([passing, *_run_on(program, epoch, stage, lane, mine, state, globals_, owner)])
 
 
 def bring_to(state: LaneState, epoch: Epoch, stage: int, is_anew: bool = False) -> None:

@@ -13,6 +13,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
+from structlog.contextvars import bind_contextvars, unbind_contextvars
+
 from penstock.epochs.wire import LaneReport
 from penstock.observing.reports import CommittedStores, EpochReport, OpenEpoch, Partition, PartitionReport, RestoreReport
 
@@ -137,8 +139,9 @@ class Recorder:
         self._listeners.append(listener)
 
     def epoch_begins(self, number: int, phase: str) -> None:
-        """An epoch is taken in hand."""
+        """An epoch is taken in hand, in this thread: what it logs from now on is about it."""
         now = self._clock()
+        bind_contextvars(epoch=number, phase=phase)
         self._phases = {}
         self._began_ms = int(time.time() * 1000)
         self._open = OpenEpoch(number, phase, now, now)
@@ -151,6 +154,7 @@ class Recorder:
         now = self._clock()
         self._phases[current.phase] = self._phases.get(current.phase, 0.0) + now - current.phase_began
         self._open = replace(current, phase=phase, phase_began=now)
+        bind_contextvars(phase=phase)
 
     def epoch_committed(
         self,
@@ -164,6 +168,7 @@ class Recorder:
         current = self._open
         assert current is not None
         self.phase_begins("done")
+        unbind_contextvars("epoch", "phase")
         self._open = None
         self.committed_at, self.committed_ms = self._clock(), int(time.time() * 1000)
         report = EpochReport(

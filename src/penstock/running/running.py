@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
+from structlog.contextvars import bind_contextvars
+
 from penstock.config import Config
 from penstock.errors import PenstockError, StalledError
 from penstock.handlers import ErrorHandlers
@@ -110,6 +112,7 @@ class Running:
 
     def _run(self) -> None:
         try:
+            bind_contextvars(**self._starting.labels)
             self._states.enter(State.REBALANCING)
             self._started = self._starting.run(self._until)
             self._process(self._started)

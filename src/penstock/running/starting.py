@@ -13,8 +13,10 @@ import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
+from structlog.contextvars import bound_contextvars
 
 from penstock.barrier import Barrier
 from penstock.config import Config, Guarantee
@@ -42,7 +44,8 @@ from penstock.running.truth import Truth, program_of
 from penstock.spark.job import EpochJobs
 from penstock.spark.restore import restore
 from penstock.spark.session import SparkSession, has_session, open_session
-from penstock.spark.stream import EpochStream
+from penstock.spark.stream import EpochStream, Offsets, OnBatch
+from penstock.telemetry import logs
 from penstock.topology import Topology
 
 _log = logging.getLogger(__name__)
@@ -78,6 +81,11 @@ class Starting:
         self._lanes = self._program.lanes
         self.closers: list[Callable[[], None]] = []
 
+    @property
+    def labels(self) -> dict[str, str]:
+        """What is logged along with everything about this start."""
+        return {"application": self._id, "topology": self._program.plan.fingerprint, "incarnation": self._program.incarnation}
+
     def run(self, until: Until) -> Started:
         """Start; what is open when something fails is in `closers`."""
         config = self._config
@@ -101,7 +109,8 @@ class Starting:
         refuse_members(admin, self._id, config.broker_timeout_ms)
         told, known_facts = truth.committed(before)
         session = opening.result()
-        jobs = EpochJobs(session, program, truth.source_of(sources), self._source_options())
+        prepare = logs.worker_set_up(config, self.labels)
+        jobs = EpochJobs(session, program, truth.source_of(sources), self._source_options(), prepare)
         self._restore(session, jobs, program, told)
         home.forget_others(self._lanes)
         tables = self._global_tables(program, topics, sources)
@@ -134,18 +143,27 @@ class Starting:
             session,
             self._source_options(),
             start.offsets,
-            epochs.on_batch,
+            self._labelled(epochs.on_batch),
             config.epoch_interval_ms,
             config.max_epoch_records,
         )
         self.closers.append(stream.stop)
         return Started(epochs, stream, publisher)
 
+    def _labelled(self, on_batch: OnBatch) -> OnBatch:
+        """The same with what is logged about this start: Spark calls it in a thread of its own."""
+
+        def labelled(frame: Any, ends: Offsets) -> None:
+            with bound_contextvars(**self.labels):
+                on_batch(frame, ends)
+
+        return labelled
+
     def _opening_session(self) -> Future[SparkSession]:
         """Spark takes seconds to start, and needs nothing of what is asked of Kafka meanwhile."""
         is_shared = has_session()
         executor = ThreadPoolExecutor(1, "penstock-spark")
-        opening = executor.submit(open_session, self._id, self._lanes, self._config.spark)
+        opening = executor.submit(open_session, self._id, self._lanes, self._config.spark, logs.pass_on)
         executor.shutdown(wait=False)
         if not is_shared:
             self.closers.append(lambda: None if opening.exception() else opening.result().stop())

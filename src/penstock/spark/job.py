@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -23,14 +23,21 @@ _WIRE = from_arrow_schema(WIRE)
 
 
 class EpochJobs:
-    """Runs epochs of a program on a session."""
+    """Runs epochs of a program on a session. `prepare` is called once in every Python worker."""
 
-    def __init__(self, session: SparkSession, program: Program, source_of: Mapping[str, int], kafka: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        program: Program,
+        source_of: Mapping[str, int],
+        kafka: Mapping[str, str],
+        prepare: Callable[[], None],
+    ) -> None:
         self._session = session
         self._program = program
         self._source_of = source_of
         self._kafka = kafka
-        self.broadcast: Any = session.sparkContext.broadcast((program.incarnation, cloudpickle.dumps(program)))
+        self.broadcast: Any = session.sparkContext.broadcast((program.incarnation, cloudpickle.dumps(program), prepare))
 
     def run(
         self,

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
+from structlog.contextvars import bound_contextvars
 
 from penstock.epochs.restoring import Committed, ReadChangelog, Restored, restore_lane
 from penstock.spark.tasks import program_of
@@ -37,7 +38,7 @@ def restore(
             context = TaskContext.get()
             is_retry = context is not None and context.attemptNumber() > 0
             for lane in [lane for batch in batches for lane in batch.column(0).to_pylist()]:
-                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+                with bound_contextvars(lane=lane), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
 
                     def report(left: int, lane: int = lane, sender: socket.socket = sender) -> None:
                         sender.sendto(json.dumps([lane, left]).encode(), address)

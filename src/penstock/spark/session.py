@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigError
 from penstock.spark.jars import connector_jars
+from penstock.spark.output import LineReader
 
 _FORBIDDEN = {"spark.speculation": "true"}
 """A speculative twin of a task would only waste work: its lane's store can be written by one of them."""
 
+_LOG = Path(__file__).parent / "log4j2.properties"
 
 __all__ = ["SparkSession", "has_session", "open_session"]
 
@@ -26,8 +29,13 @@ def has_session() -> bool:
     return SparkContext._active_spark_context is not None  # an "active session" is a thread's own
 
 
-def open_session(application_id: str, lanes: int, settings: Mapping[str, str]) -> SparkSession:
-    """A session of its own for the application; `settings` are the user's and win."""
+def open_session(
+    application_id: str, lanes: int, settings: Mapping[str, str], heard: Callable[[str], None] | None = None
+) -> SparkSession:
+    """A session of its own for the application; `settings` are the user's and win.
+
+    `heard` is told every line that the JVM, if it is started here, and its Python workers write to standard error.
+    """
     for name, value in _FORBIDDEN.items():
         if settings.get(name, "").lower() == value:
             raise ConfigError(f"[spark] {name} = {value} cannot be used: remove it")
@@ -35,18 +43,27 @@ def open_session(application_id: str, lanes: int, settings: Mapping[str, str]) -
     # Workers import the user's modules as this process does, also those beside the script that was started.
     os.environ["PYTHONPATH"] = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
     master = settings.get("master", f"local[{lanes}]")
-    builder = SparkSession.builder.appName(application_id).master(_with_retries(master))
+    conf = SparkConf().setAppName(application_id).setMaster(_with_retries(master))
     for name, value in {**_settings(lanes), **settings}.items():
         if name != "master":
-            builder = builder.config(name, value)
+            conf = conf.set(name, value)
     try:
-        session = builder.getOrCreate()
+        if heard is not None and SparkContext._gateway is None:
+            _start_jvm(conf, heard)
+        session = SparkSession.builder.config(conf=conf).getOrCreate()
     except PySparkRuntimeError as error:
         raise ConfigError(
             f"Spark could not be started: {error}. It needs Java 17 or later, on the path or at JAVA_HOME"
         ) from error
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _start_jvm(conf: SparkConf, heard: Callable[[str], None]) -> None:
+    """Start the JVM with its standard error, and thus its workers', read here."""
+    with LineReader(heard) as writing:
+        gateway = launch_gateway(conf, {"stderr": writing})
+    SparkContext(conf=conf, gateway=gateway)
 
 
 def _with_retries(master: str) -> str:
@@ -64,6 +81,7 @@ def _settings(lanes: int) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+        "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={_LOG.as_uri()}",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.adaptive.enabled": "false",

@@ -1,1 +1,1 @@
-"""What leaves the process for people and machines to read: logs and traces."""
+"""What an application tells the outside while it runs: logs and traces."""

@@ -28,6 +28,7 @@ class Stage:
     def __init__(self) -> None:
         self.did: list[str] = []
         self.closers: list[Callable[[], None]] = []
+        self.labels = {"application": "app"}
         self.progress = SimpleNamespace(epoch=7)
         self.is_done = False
         self.start_failure: BaseException | None = None

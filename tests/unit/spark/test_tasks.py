@@ -27,7 +27,7 @@ Rows = list[dict[str, Any]]
 
 
 def broadcast_of(program: Program) -> Any:
-    return SimpleNamespace(value=(program.incarnation, cloudpickle.dumps(program)))
+    return SimpleNamespace(value=(program.incarnation, cloudpickle.dumps(program), lambda: None))
 
 
 @pytest.fixture(autouse=True)

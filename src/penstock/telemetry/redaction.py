@@ -1,0 +1,85 @@
+"""What must not be shown in a log, and what must not be done to whoever reads one: secrets are hidden, odd characters escaped."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from urllib.parse import quote
+
+from penstock.config import Config, Secret, is_secret
+
+HIDDEN = "[hidden]"
+
+_SHORTEST = 4
+"""Shorter secrets are not looked for: half of all lines would contain them."""
+
+_SETTING = re.compile(
+    r"""(?P<name>[A-Za-z][\w.-]*)(?P<sign>["']?\s*[=:]\s*)(?P<value>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^\s,;}\])]+)"""
+)
+_LOGIN = re.compile(r"://[^/@\s]+:[^/@\s]+@")
+_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
+
+_ODD = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, and with them what moves a terminal's cursor; not tab and newline
+    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what turns the direction of text around
+    r"\u2028\u2029\ud800-\udfff]"  # further ends of lines, and halves of characters, which no encoding takes
+)
+
+
+class Redactor:
+    """Hides secrets in text: the values it is given, and whatever follows a name that sounds like one.
+
+    Example:
+        >>> Redactor(["hunter2"])("refused: hunter2, sasl.password=other")
+        'refused: [hidden], sasl.password=[hidden]'
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        forms = {form for secret in secrets if len(secret) >= _SHORTEST for form in _forms(secret)}
+        longest_first = sorted(forms, key=len, reverse=True)  # a secret may contain another one
+        self._values = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+
+    @classmethod
+    def of(cls, config: Config) -> Redactor:
+        """A redactor that knows the secrets of a configuration."""
+        own = [config.admin_token, config.admin_read_token]
+        values = [*config.kafka.values(), *config.spark.values(), *own]
+        return cls(value for value in values if isinstance(value, Secret))
+
+    def __call__(self, text: str) -> str:
+        """The text without secrets."""
+        if self._values is not None:
+            text = self._values.sub(HIDDEN, text)
+        if "PRIVATE KEY" in text:
+            text = _PRIVATE_KEY.sub(HIDDEN, text)
+        if "://" in text:
+            text = _LOGIN.sub(f"://{HIDDEN}@", text)
+        if "earer" in text or "asic" in text:
+            text = _BEARER.sub(rf"\1 {HIDDEN}", text)
+        return _SETTING.sub(_hidden_if_secret, text) if is_secret(text) else text
+
+
+def escaped(text: str) -> str:
+    r"""The text with characters that could deceive a reader or a terminal written as `\x1b`; tabs and newlines are left.
+
+    Example:
+        >>> escaped("\x1b[2Kall is well")
+        '\\x1b[2Kall is well'
+    """
+    return _ODD.sub(_written_out, text)
+
+
+def _forms(secret: str) -> set[str]:
+    """A secret as it may stand in a text: plain, within quotes, in an address."""
+    return {secret, json.dumps(secret)[1:-1], repr(str(secret))[1:-1], quote(secret, safe="")}
+
+
+def _hidden_if_secret(found: re.Match[str]) -> str:
+    return f"{found['name']}{found['sign']}{HIDDEN}" if is_secret(found["name"]) else found[0]
+
+
+def _written_out(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

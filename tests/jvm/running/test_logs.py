@@ -1,0 +1,66 @@
+"""What a real application writes to standard error: lines of one form, from the driver, Spark's workers and its JVM alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import topics
+from harness.broker import Broker
+
+pytestmark = pytest.mark.jvm
+
+APP = """
+import logging
+import sys
+from penstock import App, StreamsBuilder, log_and_continue
+
+def shout(value):
+    if value == "bad":
+        raise ValueError("too quiet, sasl.password=hunter2-c4n4ry")
+    if value == "odd":
+        print("printed by a function")
+        logging.getLogger("own").info("of the user's own \\x1b[2K%s", "in\\u202ejection", extra={"customer": 7})
+    return value.upper()
+
+builder = StreamsBuilder()
+stream = builder.stream("logs-in", value=str).group_by_key().reduce(lambda old, new: new, store="last").to_stream()
+stream.map_values(shout).to("logs-out", value=str)
+app = App("logs", builder.build(), processing_errors=log_and_continue())
+if __name__ == "__main__":
+    app.run(until="latest")
+"""
+
+
+@pytest.fixture(scope="module")
+def lines(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    for name in ("logs-in", "logs-out"):
+        topics.create(broker.bootstrap_servers, name)
+    records = [topics.Sent(key=value, value=value) for value in (b"good", b"bad", b"odd")]
+    topics.produce(broker.bootstrap_servers, "logs-in", records)
+    path = tmp_path_factory.mktemp("logs") / "app.py"
+    path.write_text(APP, encoding="utf-8")
+    environment = {
+        **os.environ,
+        "PENSTOCK_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+        "PENSTOCK_LANES": "2",
+        "PENSTOCK_ADMIN_TOKEN": "canary-of-the-token",
+    }
+    done = subprocess.run(
+        [sys.executable, str(path)], env=environment, cwd=path.parent, capture_output=True, text=True, timeout=120, check=False
+    )
+    Path("/tmp/mine/telemetry-stderr.txt").write_text(done.stderr)
+    assert done.returncode == 0, done.stderr
+    return done.stderr.splitlines()
+
+
+def test_every_line_is_json_with_the_same_first_words(lines: list[str]) -> None:
+    for line in lines:
+        found = json.loads(line)
+        assert list(found)[:5] == ["timestamp", "level", "logger", "event", "application"], line
+        assert found["application"] == "logs"

@@ -1,0 +1,67 @@
+"""What is written to a pipe comes out line by line, whatever it is and whatever becomes of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from penstock.spark.output import LONGEST_LINE, LineReader
+
+PATIENCE_S = 20
+
+
+class Heard:
+    def __init__(self, lines: int) -> None:
+        self.lines: list[str] = []
+        self._left = threading.Semaphore(0)
+        self._expected = lines
+
+    def __call__(self, line: str) -> None:
+        self.lines.append(line)
+        self._left.release()
+        if line == "bad":
+            raise ValueError(line)
+
+    def wait(self) -> list[str]:
+        for _ in range(self._expected):
+            assert self._left.acquire(timeout=PATIENCE_S)
+        return self.lines
+
+
+def test_lines_of_another_process_are_heard_in_order() -> None:
+    heard = Heard(3)
+    with LineReader(heard) as writing:
+        subprocess.run([sys.executable, "-c", "import sys; sys.stderr.write('a\\n\\nb')"], stderr=writing, check=True)
+    assert heard.wait() == ["a", "", "b"]
+
+
+def test_bytes_that_are_no_text_and_endless_lines_are_heard_too() -> None:
+    heard = Heard(3)
+    with LineReader(heard) as writing:
+        os.write(writing, b"\xff\r\n" + b"x" * (LONGEST_LINE // 2))
+        os.write(writing, b"x" * (LONGEST_LINE // 2) + b"y\n")
+    assert heard.wait() == ["\\xff\r", "x" * LONGEST_LINE, "y"]
+
+
+def test_who_cannot_take_a_line_gets_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    heard = Heard(2)
+    with LineReader(heard) as writing:
+        os.write(writing, b"bad\ngood\n")
+    assert heard.wait() == ["bad", "good"]
+    assert "could not be passed on" in caplog.text
+
+
+def test_after_the_end_nothing_is_handed_on_and_nobody_is_held_up() -> None:
+    heard = Heard(1)
+    reader = LineReader(heard)
+    with reader as writing:
+        os.write(writing, b"before\n")
+        heard.wait()
+        reader.stop()
+        for _ in range(100):  # more than a pipe holds
+            os.write(writing, b"x" * 10_000 + b"\n")
+    assert heard.lines == ["before"]

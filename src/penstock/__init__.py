@@ -76,6 +76,7 @@ from penstock.records import (
     VersionedRecord,
     Windowed,
 )
+from penstock.running.hooks import Plugin
 from penstock.serdes import (
     Boolean,
     Bytes,
@@ -148,6 +149,7 @@ __all__ = [
     "List",
     "MsgPack",
     "PenstockError",
+    "Plugin",
     "ProcessingError",
     "Processor",
     "ProcessorContext",

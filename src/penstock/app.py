@@ -7,13 +7,14 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import PenstockError, StalledError, TopologyError
+from penstock.errors import ConfigError, PenstockError, StalledError, TopologyError
 from penstock.handlers import DEFAULT, ErrorHandler, ErrorHandlers
+from penstock.running.hooks import Plugin
 from penstock.topology import Topology
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class App:
     """An application: its id, which names its consumer group, changelogs and transactions, and its topology.
 
     The error handlers say what is to become of records that cannot be read, processed or written: by default, the application
-    ends.
+    ends. Plug-ins go along with it; see `penstock.Plugin`.
 
     Example:
         >>> from penstock import App, Topology
@@ -45,6 +46,7 @@ class App:
     deserialization_errors: ErrorHandler = DEFAULT
     processing_errors: ErrorHandler = DEFAULT
     production_errors: ErrorHandler = DEFAULT
+    plugins: Sequence[Plugin] = ()
 
     @property
     def error_handlers(self) -> ErrorHandlers:
@@ -110,7 +112,8 @@ class App:
         from penstock.admin.server import AdminServer  # noqa: PLC0415
         from penstock.running.running import Running  # noqa: PLC0415
 
-        running = Running(self.application_id, self.topology, self.error_handlers, config, until, listeners)
+        about = (self.application_id, self.topology, self.error_handlers, config)
+        running = Running(*about, until, listeners, self.plugins)
         if config.admin_endpoint is not None:  # before the start: probes are answered while state is being restored
             server = AdminServer(running)
             server.start()
@@ -120,6 +123,9 @@ class App:
 
     def __post_init__(self) -> None:
         _ = self.error_handlers  # refuses what is none
+        for plugin in self.plugins:
+            if not isinstance(plugin, Plugin):
+                raise ConfigError(f"plugins: expected an object of a class derived from penstock.Plugin, not {plugin!r}")
         if not _NAME.fullmatch(self.application_id):
             raise TopologyError(f"an application id is made of letters, digits, '.', '_' and '-': {self.application_id!r} is not")
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from penstock import App, Topology, TopologyError, dead_letter, log_and_continue
+from penstock import App, Plugin, Topology, TopologyError, dead_letter, log_and_continue
 from penstock.config import Config
 from penstock.errors import BrokerError, ConfigError, FencedError, PenstockError, ProcessingError, TopicError
 from penstock.handlers import ErrorHandlers
@@ -40,6 +41,11 @@ def test_what_is_no_error_handler_is_refused_when_it_is_declared() -> None:
         App("app", Topology(), processing_errors="skip")  # type: ignore[arg-type]
 
 
+def test_what_is_no_plug_in_is_refused_when_it_is_declared() -> None:
+    with pytest.raises(ConfigError, match=r"derived from penstock\.Plugin"):
+        App("app", Topology(), plugins=[Plugin])  # type: ignore[list-item]
+
+
 class Played:
     """Stands for `Running`: notes how it was made, and waits as the test says."""
 
@@ -54,11 +60,13 @@ class Played:
         config: Config,
         until: Any = None,
         listeners: tuple[Any, ...] = (),
+        plugins: Sequence[Plugin] = (),
     ) -> None:
         self.given = (application_id, topology, handlers)
         self.config = config
         self.until = until
         self.listeners = listeners
+        self.plugins = plugins
         self.did: list[str] = []
         self.made.append(self)
 
@@ -117,6 +125,11 @@ class TestStart:
 
         app.start(bootstrap_servers="broker:1", on_state=listener)
         assert played.made[0].listeners == (listener,)
+
+    def test_plug_ins_go_along(self, played: type[Played]) -> None:
+        plugins = [Plugin()]
+        App("app", Topology(), plugins=plugins).start(bootstrap_servers="broker:1")
+        assert played.made[0].plugins is plugins
 
     def test_a_setting_that_is_none_is_refused_before_anything_starts(self, app: App, played: type[Played]) -> None:
         with pytest.raises(ConfigError, match="lanes"):
@@ -218,8 +231,31 @@ class TestLogging:
         monkeypatch.setattr(root, "handlers", [])
         monkeypatch.setattr(root, "level", root.level)
         monkeypatch.setattr(logging.getLogger("py4j"), "level", 0)
-        app.run(bootstrap_servers="broker:1")
+        app.run(bootstrap_servers="broker:1", log_level="warning")
+        logging.captureWarnings(False)
         assert len(root.handlers) == 1
+        assert root.level == logging.WARNING
+
+    def test_a_mistake_in_the_settings_is_logged_in_the_same_form(
+        self, app: App, played: type[Played], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        root = logging.getLogger()
+        monkeypatch.setattr(root, "handlers", [])
+        monkeypatch.setattr(root, "level", root.level)
+        with pytest.raises(SystemExit):
+            app.run(bootstrap_servers="broker:1", lanes=-1)
+        logging.captureWarnings(False)
+        [line] = capsys.readouterr().err.splitlines()
+        found = json.loads(line)
+        assert (found["application"], found["level"]) == ("word-count", "error")
+        assert found["event"].startswith("word-count ended (config, exit code 2): lanes")
+
+    def test_a_start_in_the_background_leaves_logging_to_others(
+        self, app: App, played: type[Played], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(logging.getLogger(), "handlers", [])
+        app.start(bootstrap_servers="broker:1")
+        assert logging.getLogger().handlers == []
 
     def test_what_is_set_up_is_left_alone(self, app: App, played: type[Played]) -> None:
         before = list(logging.getLogger().handlers)

@@ -27,6 +27,7 @@ Name = TypeVar("Name")
 Amount = TypeVar("Amount", int, float)
 
 EpochListener = Callable[[EpochReport], None]
+RestoreListener = Callable[[RestoreReport], None]
 
 
 class NodeSample(NamedTuple):
@@ -66,6 +67,7 @@ class Recorder:
         self._ends: Mapping[Partition, int] = {}
         self._sizes: dict[tuple[int, str], tuple[int, int]] = {}  # of stores, by lane
         self._listeners: list[EpochListener] = []
+        self._restore_listeners: list[RestoreListener] = []
         self.started_at = clock()
         self.committed_at = clock()
         """When the last commit was, or the start."""
@@ -119,15 +121,25 @@ class Recorder:
             self._restore_began = self._clock()
         known = {} if self.restore is None else self.restore.total
         total = {lane: max(offsets, known.get(lane, 0)) for lane, offsets in left.items()}
-        self.restore = RestoreReport(dict(left), total, self._clock() - self._restore_began, is_done=False)
+        self._restore_is_at(RestoreReport(dict(left), total, self._clock() - self._restore_began, is_done=False))
 
     def restored(self) -> None:
         """All lanes are at the committed epoch."""
         if self.restore is None:
-            self.restore = RestoreReport({}, {}, 0.0, is_done=True)
+            self._restore_is_at(RestoreReport({}, {}, 0.0, is_done=True))
             return
         none_left = dict.fromkeys(self.restore.total, 0)
-        self.restore = replace(self.restore, left=none_left, seconds=self._clock() - self._restore_began, is_done=True)
+        seconds = self._clock() - self._restore_began
+        self._restore_is_at(replace(self.restore, left=none_left, seconds=seconds, is_done=True))
+
+    def listen_to_restore(self, listener: RestoreListener) -> None:
+        """Have the progress of a restore told to somebody, in the thread that hears of it."""
+        self._restore_listeners.append(listener)
+
+    def _restore_is_at(self, report: RestoreReport) -> None:
+        self.restore = report
+        for listener in self._restore_listeners:
+            listener(report)
 
     # ---- told: epochs -------------------------------------------------------------------------------------------------
 

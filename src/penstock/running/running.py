@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from structlog.contextvars import bind_contextvars
@@ -14,6 +14,7 @@ from penstock.config import Config
 from penstock.errors import PenstockError, StalledError
 from penstock.handlers import ErrorHandlers
 from penstock.observing import Health, OpenEpoch, Recorder
+from penstock.running.hooks import Hooks, Plugin, installed
 from penstock.running.starting import Started, Starting, Until
 from penstock.running.states import Listener, State, StateMachine
 from penstock.spark.failures import translated
@@ -39,14 +40,19 @@ class Running:
         config: Config,
         until: Until = None,
         listeners: tuple[Listener, ...] = (),
+        plugins: Sequence[Plugin] = (),
     ) -> None:
         self.application_id = application_id
         self.topology = topology
         self.handlers = handlers
         self.config = config
         self.recorder = Recorder()
-        self.health = Health(self.recorder, lambda: self.state.value, config.epoch_timeout_ms / 1000)
-        self._states = StateMachine(listeners)
+        self._hooks = Hooks([*plugins, *installed(config.plugins)])
+        self.recorder.listen(self._hooks.on_epoch)
+        self.recorder.listen_to_restore(self._hooks.on_restore)
+        indicators = {plugin.name: plugin.health for plugin in self._hooks.plugins}
+        self.health = Health(self.recorder, lambda: self.state.value, config.epoch_timeout_ms / 1000, indicators=indicators)
+        self._states = StateMachine((*listeners, self._hooks.on_state))
         self._starting = Starting(application_id, topology, handlers, config, self.recorder)
         self._until = until
         self._started: Started | None = None
@@ -113,20 +119,24 @@ class Running:
     def _run(self) -> None:
         try:
             bind_contextvars(**self._starting.labels)
+            self._hooks.pre_start(self)
             self._states.enter(State.REBALANCING)
             self._started = self._starting.run(self._until)
             self._process(self._started)
             self._states.enter(State.PENDING_SHUTDOWN)
+            self._hooks.pre_stop(self)
             self._started.epochs.stop()
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
             if self._ended.is_set():  # taken for stuck, and given up
                 return
             self._fail(error)
+            self._hooks.pre_stop(self)
         for close in reversed(self._starting.closers):
             try:
                 close()
             except Exception:  # noqa: BLE001 - the others are to be closed all the same
                 _log.exception("something could not be closed")
+        self._hooks.post_stop(self)
         self._end()
 
     def _fail(self, error: BaseException) -> None:
@@ -150,7 +160,7 @@ class Running:
     def _watch(self) -> None:
         """End an application whose epoch does not come to its end: the thread that would notice is the one that hangs.
 
-        Nothing is closed then: whatever is asked of Spark or a broker might hang as well.
+        Nothing is closed then, and no plug-in is called: whatever is asked of Spark or a broker might hang as well.
         """
         limit = self.config.epoch_timeout_ms / 1000
         while not self._ended.wait(min(1.0, limit / 10)):
@@ -166,6 +176,7 @@ class Running:
         """Let epochs come until the end is asked for or reached."""
         started.stream.start()
         self._states.enter(State.RUNNING)
+        self._hooks.post_start(self)
         checked = time.monotonic()
         while not self._stop.is_set() and not started.epochs.is_done:
             if started.stream.wait(_TICK_S):

@@ -62,7 +62,7 @@ def open_session(
 def _start_jvm(conf: SparkConf, heard: Callable[[str], None]) -> None:
     """Start the JVM with its standard error, and thus its workers', read here."""
     with LineReader(heard) as writing:
-        gateway = launch_gateway(conf, {"stderr": writing})
+        gateway = launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]  # pyspark types most, not this
     SparkContext(conf=conf, gateway=gateway)
 
 

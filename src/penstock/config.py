@@ -141,6 +141,7 @@ class Config:
         log_format: `json`, `text`, or `auto`: text on a terminal, JSON elsewhere.
         log_level: From which level on something is logged.
         plugins: Names of plug-ins (entry points of the group `penstock.plugins`) to load.
+        tracing: Whether traces of records (`traceparent` headers) are continued in what follows from them.
 
     Example:
         >>> from penstock.config import Config
@@ -172,6 +173,7 @@ class Config:
     log_format: str = "auto"
     log_level: str = "INFO"
     plugins: tuple[str, ...] = ()
+    tracing: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, whoever built it."""
@@ -189,6 +191,8 @@ class Config:
         for name, choices in (("store_engine", _STORE_ENGINES), ("log_format", _LOG_FORMATS), ("log_level", _LOG_LEVELS)):
             if getattr(self, name) not in choices:
                 raise ConfigError(f"{name}: {getattr(self, name)!r} is none of {', '.join(choices)}")
+        if not isinstance(self.tracing, bool):
+            raise ConfigError(f"tracing: expected true or false, got {self.tracing!r}")
         _ = self.admin_endpoint
         _check_kafka(self.kafka, self.guarantee)
         for name in self.spark:
@@ -316,6 +320,8 @@ def _read(name: str, value: object) -> object:
         return _list(name, value)
     if name == "log_level" and isinstance(value, str):
         return value.upper()
+    if name == "tracing" and isinstance(value, str):  # the environment knows nothing but text
+        return {"true": True, "false": False}.get(value.lower(), value)
     return value
 
 

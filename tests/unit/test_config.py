@@ -264,3 +264,11 @@ def test_whatever_is_given_is_taken_or_refused_by_name(overrides: dict[str, Any]
     except ConfigError as error:
         refusal = str(error)
     assert refusal is None or any(name in refusal for name in overrides)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("true", True), ("False", False)])
+def test_tracing_is_on_or_off_also_in_the_environment(text: str, expected: bool) -> None:
+    environment = {"PENSTOCK_BOOTSTRAP_SERVERS": "b:1", "PENSTOCK_TRACING": text}
+    assert Config.load(environment=environment).tracing is expected
+    with pytest.raises(ConfigError, match="tracing: expected true or false, got 'maybe'"):
+        Config.load(environment={**environment, "PENSTOCK_TRACING": "maybe"})

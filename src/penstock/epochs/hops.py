@@ -33,6 +33,7 @@ from penstock.errors import StateError
 from penstock.lanes.epoch import HEADERS, walk
 from penstock.lanes.failures import Failures
 from penstock.lanes.lane import Lane
+from penstock.lanes.tracing import Traces
 from penstock.state import LaneState, Mark, StateOfStores, memory_engine
 
 INPUT = pa.schema(
@@ -198,6 +199,7 @@ def _bind(
         callers=lambda: callers_of(program),
         committed_owner=owner,
         samples=watch.samples,
+        traces=Traces() if program.is_traced else None,
     )
 
 

@@ -33,6 +33,7 @@ class Program:
     engine: EngineKind
     incarnation: str
     handlers: ErrorHandlers
+    is_traced: bool = False
 
     @classmethod
     def of(cls, application_id: str, topology: Topology, plan: Plan, **rest: Any) -> Program:

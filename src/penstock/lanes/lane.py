@@ -24,6 +24,7 @@ from penstock.lanes.sampling import Samples
 from penstock.lanes.sinks import bind_sink
 from penstock.lanes.sources import Intake
 from penstock.lanes.timers import LaneTimers
+from penstock.lanes.tracing import Traces
 from penstock.processor import Clock, TableOperator, TimerKind, View
 from penstock.records import NO_TIMESTAMP, Headers, Process, RecordMetadata
 from penstock.state import CachedKeyValueStore, LaneState, Register, StateOfStores, StoreSpec, retention_limit
@@ -42,7 +43,8 @@ class Lane:
     `watermark` is the application's as of the last barrier, None if it has none; `watermarked` are the nodes below sources that
     tell one, for which it is the time. `owns` tells whether a key is this lane's. `callers` gives what makes calls to other
     systems; it is asked only if a node makes some. `committed_owner` gives the state, as of the last barrier, of the lane that
-    owns a key; it is asked only for keys that are not this lane's. `samples`, where given, has every node watched.
+    owns a key; it is asked only for keys that are not this lane's. `samples`, where given, has every node watched, and
+    `traces` has it noted which traced records lead to what.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Lane:
         callers: Callable[[], Callers] = Callers,
         committed_owner: Callable[[bytes], LaneState] | None = None,
         samples: Samples | None = None,
+        traces: Traces | None = None,
     ) -> None:
         self.failures = failures or Failures()
         self.watermarked = watermarked
@@ -107,7 +110,7 @@ class Lane:
             self._flushes[name] = _nothing_to_flush
         self._retaining = self._limit_retention(watermark)
         self._expiring = [self.store(name) for name in self._flushes if specs[name].ttl_ms is not None]
-        self._bind(nodes, partitions, samples)
+        self._bind(nodes, partitions, samples, traces)
 
     def _limit_retention(self, watermark: int | None) -> list[Register]:
         """Where windows are kept by watermarks, let that be this one; elsewhere by what stores are given."""
@@ -121,7 +124,9 @@ class Lane:
                     limits.append(limit)
         return limits
 
-    def _bind(self, nodes: Sequence[Node], partitions: Callable[[str], int], samples: Samples | None) -> None:
+    def _bind(
+        self, nodes: Sequence[Node], partitions: Callable[[str], int], samples: Samples | None, traces: Traces | None
+    ) -> None:
         """Bind children before parents, so that each node closes over what it forwards to; then start, parents first."""
         children = self.children
         for node in nodes:
@@ -144,7 +149,11 @@ class Lane:
                     host.shared_writes = {store: below.pop(sink) for store, sink in node.shared if sink is not None}
                     aside = {child for _, child in node.side_outputs}
                     forward = fan_out([process for name, process in below.items() if name not in aside])
+                if traces is not None:
+                    forward = traces.linking(node, forward)
                 bound[node.name] = self.failures.persistent(self, node).bind(host, forward)
+                if traces is not None:
+                    bound[node.name] = traces.noting(node, bound[node.name])
             else:
                 bound[node.name] = forward
             if samples is not None:

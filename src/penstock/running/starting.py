@@ -46,6 +46,7 @@ from penstock.spark.restore import restore
 from penstock.spark.session import SparkSession, has_session, open_session
 from penstock.spark.stream import EpochStream, Offsets, OnBatch
 from penstock.telemetry import logs
+from penstock.telemetry.tracing import Tracing
 from penstock.topology import Topology
 
 _log = logging.getLogger(__name__)
@@ -116,6 +117,8 @@ class Starting:
         tables = self._global_tables(program, topics, sources)
         tables.refresh(at_once=True)
         preflight = Preflight(program.topics, limits, min(limits.values(), default=1_000_000), self._handlers.production)
+        tracing = Tracing(self.labels, program.topics)
+        self._recorder.listen(tracing.on_epoch)
         epochs = Epochs(
             program,
             jobs,
@@ -135,7 +138,7 @@ class Starting:
             before_epoch=tables.refresh,
             limits=self._limits(until, topics, partitions),
             first_rows=self._facts_row(program, known_facts),
-            check=preflight.check,
+            check=(lambda rows: preflight.check(tracing.continued(rows))) if config.tracing else preflight.check,
             recorder=self._recorder,
         )
         self._follow_ends(lambda: topics.end_offsets(partitions))

@@ -52,6 +52,7 @@ def program_of(application_id: str, topology: Topology, handlers: ErrorHandlers,
         engine=EngineKind(config.store_engine),
         incarnation=incarnation,
         handlers=handlers,
+        is_traced=config.tracing,
     )
 
 

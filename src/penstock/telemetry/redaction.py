@@ -15,7 +15,7 @@ _SHORTEST = 4
 """Shorter secrets are not looked for: half of all lines would contain them."""
 
 _SETTING = re.compile(
-    r"""(?P<name>[A-Za-z][\w.-]*)(?P<sign>["']?\s*[=:]\s*)(?P<value>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^\s,;}\])]+)"""
+    r"""(?P<name>[A-Za-z][\w.-]*)(?P<sign>["']?\s*[=:]\s*)(?P<value>\[hidden\]|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^\s,;}\])]+)"""
 )
 _LOGIN = re.compile(r"://[^/@\s]+:[^/@\s]+@")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")

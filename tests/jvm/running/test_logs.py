@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -49,12 +48,10 @@ def lines(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> list[str]
         **os.environ,
         "PENSTOCK_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
         "PENSTOCK_LANES": "2",
-        "PENSTOCK_ADMIN_TOKEN": "canary-of-the-token",
     }
     done = subprocess.run(
         [sys.executable, str(path)], env=environment, cwd=path.parent, capture_output=True, text=True, timeout=120, check=False
     )
-    Path("/tmp/mine/telemetry-stderr.txt").write_text(done.stderr)
     assert done.returncode == 0, done.stderr
     return done.stderr.splitlines()
 
@@ -64,3 +61,31 @@ def test_every_line_is_json_with_the_same_first_words(lines: list[str]) -> None:
         found = json.loads(line)
         assert list(found)[:5] == ["timestamp", "level", "logger", "event", "application"], line
         assert found["application"] == "logs"
+
+
+def test_workers_lines_come_once_with_lane_and_epoch(lines: list[str]) -> None:
+    [own] = [found for found in map(json.loads, lines) if found["logger"] == "own"]
+    [failed] = [found for found in map(json.loads, lines) if found["logger"] == "penstock.lanes.failures"]
+    assert own["event"] == "of the user's own \\x1b[2Kin\\u202ejection"
+    assert own["customer"] == 7
+    assert "too quiet" in failed["event"]
+    for found in (own, failed):
+        assert (found["lane"] in (0, 1), found["epoch"]) == (True, 0)
+        assert found["incarnation"]
+        assert found["topology"]
+
+
+def test_the_thread_of_epochs_says_which_and_in_what_phase(lines: list[str]) -> None:
+    [dropped] = [found for found in map(json.loads, lines) if "dropped 1 records" in found["event"]]
+    assert (dropped["logger"], dropped["epoch"], dropped["phase"]) == ("penstock.running.epochs", 0, "check")
+
+
+def test_the_jvms_lines_and_what_functions_print_are_joined(lines: list[str]) -> None:
+    loggers = {found["logger"]: found["event"] for found in map(json.loads, lines)}
+    assert any(name.startswith("org.apache.") for name in loggers)
+    assert any(found["event"] == "printed by a function" for found in map(json.loads, lines))
+
+
+def test_no_secret_is_in_it(lines: list[str]) -> None:
+    assert "c4n4ry" not in "".join(lines)
+    assert any("sasl.password=[hidden]" in line for line in lines)

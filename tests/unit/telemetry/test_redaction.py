@@ -33,6 +33,7 @@ def test_what_sounds_like_a_secret_is_hidden(text: str) -> None:
     shown = Redactor()(text)
     assert CANARY not in shown
     assert HIDDEN in shown
+    assert Redactor()(shown) == shown
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,8 @@ class Broker:
         ...     topics.create(broker.bootstrap_servers, "orders", partitions=4)
     """
 
+    _proxied_protocol = "PLAINTEXT"
+
     def __init__(
         self, *, proxied_port: int | None = None, settings: Mapping[str, str] | None = None, node_id: int = 1, heap: str = "512m"
     ) -> None:
@@ -115,7 +117,8 @@ class Broker:
             raise HarnessError(f"broker {self.node_id} runs already")
         properties = self._write_properties()
         if not (self._directory / "data" / "meta.properties").exists():
-            run_java("kafka.tools.StorageTool", "format", f"--cluster-id={self._cluster_id}", "--config", str(properties))
+            format_storage = ("format", f"--cluster-id={self._cluster_id}", "--config", str(properties), *self._format_options())
+            run_java("kafka.tools.StorageTool", *format_storage)
         options = [f"-Xmx{self._heap}", f"-Xms{self._heap}", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError"]
         with (self._directory / "output.log").open("ab") as output:
             self._process = subprocess.Popen(
@@ -180,9 +183,14 @@ class Broker:
             raise HarnessError(f"broker {self.node_id} does not run")
         return self._process
 
+    def _format_options(self) -> list[str]:
+        """What else is said when its storage is made."""
+        return []
+
     def _write_properties(self) -> Path:
         listeners = {"DIRECT": f"127.0.0.1:{self.port}", "CONTROLLER": f"127.0.0.1:{self.controller_port}"}
         advertised = {"DIRECT": self.bootstrap_servers}
+        protocols = {"DIRECT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", "PROXIED": self._proxied_protocol}
         if self.proxied_port is not None:
             listeners["PROXIED"] = self.upstream
             advertised["PROXIED"] = self.proxied_bootstrap_servers
@@ -194,7 +202,7 @@ class Broker:
             "inter.broker.listener.name": "DIRECT",
             "listeners": _listeners(listeners),
             "advertised.listeners": _listeners(advertised),
-            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
+            "listener.security.protocol.map": ",".join(f"{name}:{protocols[name]}" for name in listeners),
             "log.dirs": str(self._directory / "data"),
             **replication(1),
             **QUICK_FOR_TESTS,

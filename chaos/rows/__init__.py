@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from chaos.rows import files, inputs, instances, kills, letters, outside, timing
+from chaos.rows import files, inputs, instances, kills, letters, outside, secured, timing
 from chaos.rows.row import Row
 
-ROWS: tuple[Row, ...] = (*kills.ROWS, *instances.ROWS, *files.ROWS, *inputs.ROWS, *outside.ROWS, *timing.ROWS, *letters.ROWS)
+ROWS: tuple[Row, ...] = (
+    *kills.ROWS,
+    *instances.ROWS,
+    *files.ROWS,
+    *inputs.ROWS,
+    *outside.ROWS,
+    *secured.ROWS,
+    *timing.ROWS,
+    *letters.ROWS,
+)
 
 GUARDED_BY = {
     "roll_back": "task-retried",

@@ -1,0 +1,72 @@
+"""A broker that wants TLS and a password: what holds elsewhere holds there, and nobody tells the password."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import replace
+from functools import partial
+
+from chaos.application import Application, Part
+from chaos.rows.instances import second_instance
+from chaos.rows.kills import SIZES
+from chaos.rows.outside import GETS_OVER_OR_SAYS_SO, connection_cut
+from chaos.rows.row import Row
+from chaos.trial import Conditions, Trial, World
+from harness.canaries import canaries_in
+from harness.processes import free_port
+from harness.secure import SecureBroker
+from harness.toxiproxy import Toxiproxy
+
+KILLS = 6
+PASSWORD_VARIABLE = "CHAOS_PASSWORD"  # noqa: S105 - where it is, not what it is
+
+
+class SecuredTrial(Trial):
+    """As any other, on a broker of its own, which the application reaches over SASL_SSL and a proxy."""
+
+    def __init__(self, world: World, name: str, conditions: Conditions, guard_off: str = "") -> None:
+        self._network = Toxiproxy()
+        self._broker = SecureBroker(proxied_port=free_port())
+        super().__init__(replace(world, broker=self._broker), name, conditions, guard_off)
+
+    def instance(self, name: str, **settings: str) -> Application:
+        """An instance of the application, which knows where the password is."""
+        login = {**self._broker.login, "sasl.password": f"env:{PASSWORD_VARIABLE}"}
+        instance = super().instance(name, **{PASSWORD_VARIABLE: self._broker.password, **settings})
+        lines = (f'"{setting}" = "{value}"' for setting, value in login.items())
+        (instance.directory / "penstock.toml").write_text("\n".join(["[kafka]", *lines]))
+        return instance
+
+    def __enter__(self) -> SecuredTrial:  # noqa: PYI034 - Self is newer than Python 3.10
+        self._stack.enter_context(self._network)
+        self._stack.enter_context(self._broker)
+        assert self._broker.proxied_port is not None
+        proxy = self._network.proxy(self._broker.upstream, self._broker.proxied_port)
+        self.world = replace(self.world, proxy=proxy)
+        super().__enter__()
+        return self
+
+    def finish(self) -> None:
+        """As ever; and no log and no file has the password in it."""
+        super().finish()
+        for found in canaries_in({"the password": self._broker.password}, self.directory):
+            self.violate("shown", "application", found)
+
+
+def some_of_each(trial: SecuredTrial) -> None:
+    """Killed right before an epoch's job, and at random moments; then the way to the broker is cut for a while."""
+    chooser = random.Random(trial.world.seed)
+    trial.kill_at(f"epoch.before_job:{chooser.randrange(3, 16)}:kill")
+    for number in range(KILLS):
+        trial.come_back(PENSTOCK_SMALL_EPOCH_RECORDS=SIZES[number % len(SIZES)])
+        time.sleep(chooser.uniform(0, 2))
+        trial.kill((Part.DRIVER, Part.ALL, Part.JVM)[number % 3])
+        trial.check_cut()
+    connection_cut(5)(trial)
+
+
+ROWS = (
+    Row("secured", some_of_each, GETS_OVER_OR_SAYS_SO, trial=SecuredTrial),
+    Row("secured-second-instance", partial(second_instance, False), trial=SecuredTrial),
+)

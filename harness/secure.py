@@ -1,0 +1,119 @@
+"""A Kafka that wants TLS and a password, and the certificates for it: an authority of its own, made with openssl."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.broker import Broker
+from harness.processes import HarnessError
+
+MECHANISM = "SCRAM-SHA-512"
+USER = "ann"
+LOOPBACK = "IP:127.0.0.1,DNS:localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate and its private key, each a PEM file."""
+
+    certificate: Path
+    key: Path
+
+    def pem(self) -> str:
+        """Both in one text, as Java reads a PEM keystore."""
+        return self.key.read_text() + self.certificate.read_text()
+
+
+class Authority:
+    """Signs certificates; whoever is given its `certificate` trusts them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._own = self.self_signed("authority", "CA:TRUE")
+
+    @property
+    def certificate(self) -> Path:
+        """What clients trust."""
+        return self._own.certificate
+
+    def issue(self, name: str, *, alternatives: str = LOOPBACK, days: int = 2) -> Certificate:
+        """A certificate for the names in `alternatives`; one of -1 days has expired yesterday."""
+        key, request, certificate = (self._directory / f"{name}.{kind}" for kind in ("key", "request", "pem"))
+        extensions = self._directory / f"{name}.extensions"
+        extensions.write_text(f"subjectAltName={alternatives}\n")
+        _openssl("req", "-new", *_new_key(key), "-subj", f"/CN={name}", "-out", request)
+        signer = ("-CA", self._own.certificate, "-CAkey", self._own.key, "-CAcreateserial")
+        _openssl("x509", "-req", "-in", request, *signer, "-days", days, "-extfile", extensions, "-out", certificate)
+        return Certificate(certificate, key)
+
+    def self_signed(self, name: str, constraint: str = "CA:FALSE") -> Certificate:
+        """A certificate that nobody has signed but itself."""
+        key, certificate = self._directory / f"{name}.key", self._directory / f"{name}.pem"
+        extensions = ("-addext", f"basicConstraints=critical,{constraint}", "-addext", f"subjectAltName={LOOPBACK}")
+        _openssl("req", "-x509", *_new_key(key), "-subj", f"/CN={name}", "-days", 2, *extensions, "-out", certificate)
+        return Certificate(certificate, key)
+
+
+class SecureBroker(Broker):
+    """A broker whose second listener speaks SASL_SSL only; it is behind the proxy if there is one.
+
+    The first listener stays open, for whoever looks on from the side.
+
+    Example:
+        >>> with SecureBroker() as broker:  # doctest: +SKIP
+        ...     config = Config.load(bootstrap_servers=broker.proxied_bootstrap_servers, kafka=broker.login)
+    """
+
+    _proxied_protocol = "SASL_SSL"
+
+    def __init__(self, *, proxied_port: int | None = None, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(proxied_port=proxied_port, settings=settings)
+        self.proxied_port = proxied_port or self._upstream_port
+        self.password = secrets.token_hex(12)
+        self._files = Path(tempfile.mkdtemp(prefix="certificates-"))
+        self.authority = Authority(self._files)
+        keystore = self._files / "keystore.pem"
+        keystore.write_text(self.authority.issue("broker").pem())
+        self._settings |= {
+            "listener.name.proxied.ssl.keystore.type": "PEM",
+            "listener.name.proxied.ssl.keystore.location": str(keystore),
+            "listener.name.proxied.sasl.enabled.mechanisms": MECHANISM,
+            f"listener.name.proxied.{MECHANISM.lower()}.sasl.jaas.config": (
+                "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+            ),
+        }
+
+    @property
+    def login(self) -> dict[str, str]:
+        """How a client of librdkafka gets in."""
+        return {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(self.authority.certificate),
+            "sasl.mechanism": MECHANISM,
+            "sasl.username": USER,
+            "sasl.password": self.password,
+        }
+
+    def close(self) -> None:
+        """Kill it if it runs, and remove its data and its certificates."""
+        super().close()
+        shutil.rmtree(self._files, ignore_errors=True)
+
+    def _format_options(self) -> list[str]:
+        return ["--add-scram", f"{MECHANISM}=[name={USER},password={self.password}]"]
+
+
+def _new_key(path: Path) -> tuple[object, ...]:
+    return ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", path)
+
+
+def _openssl(*arguments: object) -> None:
+    done = subprocess.run(["openssl", *map(str, arguments)], capture_output=True, text=True, check=False)  # noqa: S607 - as found on the path
+    if done.returncode != 0:
+        raise HarnessError(f"openssl {arguments[0]} ended with {done.returncode}: {done.stderr}")

@@ -165,7 +165,8 @@ class Chromium:
         return True
 
     def _hear(self, event: dict[str, Any]) -> None:
-        complaint = _COMPLAINTS.get(event.get("method", ""), lambda about: None)(event.get("params", {}))
+        listen = _COMPLAINTS.get(event.get("method", ""))
+        complaint = None if listen is None else listen(event.get("params", {}))
         if complaint is not None:
             self.complaints.append(complaint)
 

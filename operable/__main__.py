@@ -79,7 +79,7 @@ class Campaign:
 
 def is_good(figures: Figures) -> bool:
     """Whether what must hold does; figures that only tell how fast are reported as they are."""
-    checks = {
+    checks: dict[str, Callable[[Any], bool]] = {
         "security_items": lambda found: found["passed"] + len(found["reasons"]) == found["of"],
         "plan_cases": lambda found: found["right"] == found["of"],
         "dlq_replay_violations": lambda found: found == 0,

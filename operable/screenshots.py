@@ -45,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url", help="where the admin server is, such as http://127.0.0.1:7070")
     for file in take(parser.parse_args().url, token=os.environ.get("PENSTOCK_ADMIN_TOKEN")):
-        print(file)  # noqa: T201 - a command-line tool prints
+        print(file)
 
 
 if __name__ == "__main__":

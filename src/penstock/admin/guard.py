@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 import secrets
 import traceback
+from base64 import b64encode
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -15,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.admin.access import Access, Tokens
 from penstock.admin.answers import Json
+from penstock.topology.drawing import STYLE
 
 _log = logging.getLogger(__name__)
 _HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
@@ -22,10 +25,13 @@ _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _GRANTED = "penstock.access"
 _LOGGED_CHARACTERS = 300
 
+_DRAWINGS_STYLE = b64encode(hashlib.sha256(STYLE.encode()).digest())  # a drawing brings it along
+
 HEADERS = (
     (
         b"content-security-policy",
-        b"default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
+        b"default-src 'self'; style-src 'self' 'sha256-%s'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        b"object-src 'none'" % _DRAWINGS_STYLE,
     ),
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),

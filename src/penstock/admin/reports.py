@@ -23,6 +23,7 @@ from penstock.observing import EpochReport, OpenEpoch
 from penstock.observing.metrics import Metrics
 from penstock.observing.recorder import RECENT
 from penstock.running.running import Running
+from penstock.spark.memory import JvmMemory
 
 _BARRIERS = 20
 _METRICS_S = 5.0
@@ -35,6 +36,7 @@ def routes(running: Running) -> list[Route]:
         running.recorder,
         lambda: running.state.value,
         epoch_timeout_s=running.config.epoch_timeout_ms / 1000,
+        jvm=JvmMemory(),
     )
     exposition = Aside(known.exposition, "metrics")
 

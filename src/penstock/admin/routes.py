@@ -6,11 +6,11 @@ import re
 
 from starlette.routing import Route
 
-from penstock.admin import health, levels, reports, settings, topology
+from penstock.admin import dashboard, health, levels, reports, settings, topology
 from penstock.running.running import Running
 
-OPEN = frozenset({health.LIVE, health.READY})
-"""Without a token: a probe has none."""
+OPEN = frozenset({health.LIVE, health.READY}) | dashboard.PUBLIC
+"""Without a token: a probe has none, and a page has to be there before it can ask for one."""
 
 ASKING = frozenset[str]()
 """By POST, and yet they only ask: a token to read is enough."""
@@ -24,6 +24,7 @@ def routes(running: Running) -> list[Route]:
         *topology.routes(running),
         *settings.routes(running),
         *levels.routes(running),
+        *dashboard.routes(running),
     ]
     for route in together:  # Starlette's end with $, which a line end may follow
         route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + r"\Z")

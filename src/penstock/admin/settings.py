@@ -36,6 +36,7 @@ _SHOWN = frozenset(
         "log_format",
         "log_level",
         "plugins",
+        "tracing",
     }
 )
 _KAFKA = frozenset(

@@ -24,6 +24,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.closers: list[Callable[[], object]] = []
+        self.labels = {"application": "app"}
         self.progress = SimpleNamespace(epoch=7)
         self.is_done = False
         self.failure: BaseException | None = None

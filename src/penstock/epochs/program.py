@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from penstock.epochs.shards import shard_of, shards_of
+from penstock.epochs.shards import lane_of, shard_of, shards_of
 from penstock.handlers import ErrorHandlers
 from penstock.lanes.epoch import Catalogue
 from penstock.operators.table_joins import TableJoinSide
@@ -16,6 +16,9 @@ from penstock.records import NO_TIMESTAMP
 from penstock.state import EngineKind, Mark, StoreKind, StoreSpec, record_key
 from penstock.timing import Watermark
 from penstock.topology import Node, ProcessorNode, SinkNode, SourceNode, Topology, watermarked_nodes
+
+_TIMES_BEHIND_KEY = {StoreKind.WINDOW: 12, StoreKind.TIMESTAMPED_WINDOW: 12, StoreKind.SESSION: 16}
+"""How many bytes of a changelog row follow the key."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,20 @@ class Program:
     def shards_of_rows(self, store: str, lane: int) -> ShardFinder:
         """How to find the shard of a changelog row."""
         return ShardFinder(self, store, lane)
+
+    def lane_finder(self, store: str) -> Callable[[bytes], int]:
+        """How to find the lane that has a key of a store, by the key's bytes; see `keeps_own_keys`."""
+        spec, shards, lanes = self.specs[store], self.shards, self.lanes
+        record = record_key(spec, _routing_key(self, store))
+        head = b"\x00" if spec.kind is StoreKind.VERSIONED else b""
+        tail = bytes(_TIMES_BEHIND_KEY.get(spec.kind, 0))
+        lane_of_shard = [lane_of(shard, shards, lanes) for shard in range(shards)]
+        return lambda key: lane_of_shard[shard_of(record(head + key + tail), shards)]
+
+    def keeps_own_keys(self, store: str) -> bool:
+        """Whether a processor of the user's may keep keys of its own making: such a key is in whichever lanes have put it."""
+        nodes = (node for node in self.nodes.values() if isinstance(node, ProcessorNode) and store in node.stores)
+        return any(node.operator.runs_user_objects for node in nodes)
 
 
 class ShardFinder:

@@ -11,6 +11,10 @@ PenstockError                        1
 ├── ProductionError                 11   a record cannot be written to its topic
 ├── TopicError                      12   a topic is missing or is not what is needed
 ├── StateError                      13   a store cannot do what it was asked, or is not where it should be
+├── QueryError                      14   a question that a store cannot answer
+│   ├── UnknownStoreError                there is no such store: names those there are
+│   ├── NotReadyError                    the application is starting, restoring, or has ended
+│   └── QueryTimeoutError                it took too long, or its epoch has not come
 ├── FencedError                     20   another instance has taken over
 ├── CommitError                     21   a transaction timed out or was aborted
 ├── BrokerError                     22   the brokers were out of reach for too long
@@ -26,14 +30,18 @@ from penstock.errors.exceptions import (
     FencedError,
     IncompatibleTopologyError,
     LateRecordError,
+    NotReadyError,
     PenstockError,
     ProcessingError,
     ProductionError,
+    QueryError,
+    QueryTimeoutError,
     SerializationError,
     StalledError,
     StateError,
     TopicError,
     TopologyError,
+    UnknownStoreError,
 )
 
 __all__ = [
@@ -45,12 +53,16 @@ __all__ = [
     "FencedError",
     "IncompatibleTopologyError",
     "LateRecordError",
+    "NotReadyError",
     "PenstockError",
     "ProcessingError",
     "ProductionError",
+    "QueryError",
+    "QueryTimeoutError",
     "SerializationError",
     "StalledError",
     "StateError",
     "TopicError",
     "TopologyError",
+    "UnknownStoreError",
 ]

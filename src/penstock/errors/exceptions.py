@@ -86,6 +86,31 @@ class StateError(PenstockError):
     exit_code = 13
 
 
+class QueryError(PenstockError):
+    """A question that a store cannot answer; says why."""
+
+    code = "query"
+    exit_code = 14
+
+
+class UnknownStoreError(QueryError):
+    """There is no such store; names those there are."""
+
+    code = "unknown_store"
+
+
+class NotReadyError(QueryError):
+    """The application cannot be asked now: it is starting, restoring, or has ended; says which. Ask again later."""
+
+    code = "not_ready"
+
+
+class QueryTimeoutError(QueryError):
+    """A question took longer than it may, or the epoch it was for did not come in time."""
+
+    code = "query_timeout"
+
+
 class FencedError(PenstockError):
     """Another instance of the application has taken over."""
 

@@ -16,7 +16,7 @@ from penstock.lanes.lane import Lane
 from penstock.lanes.position import At, RawRecord
 from penstock.plan import layout
 from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata
-from penstock.state import EngineFactory, EngineKind, LaneState
+from penstock.state import Engine, EngineFactory, EngineKind, LaneState, memory_engine
 from penstock.topology import ProcessorNode, SourceNode
 
 Partition = tuple[str, int]
@@ -49,6 +49,7 @@ class GlobalTables:
         if self._partitions:
             home.forget_other_globals(_layout(program))
         self._factory = EngineFactory(EngineKind.LMDB, str(home.global_directory))
+        self._engine: Engine | None = None
         sources = set(program.global_stores.values())
         self._nodes = [
             node
@@ -64,11 +65,19 @@ class GlobalTables:
             return
         self._asked = now
         ends = self._end_offsets(self._partitions)
-        state = LaneState(self._factory.open())
-        try:
-            self._apply(state, ends)
-        finally:
-            state.close()
+        if self._engine is None:  # stays open: LMDB's files can be open once in a process, and queries read them here
+            self._engine = self._factory.open(room_to_grow=True)
+        self._apply(LaneState(self._engine), ends)
+
+    def snapshot(self) -> Engine:
+        """The stores as they are now, to read from any thread."""
+        return memory_engine() if self._engine is None else self._engine.snapshot()
+
+    def close(self) -> None:
+        """Let go of the files; all snapshots are closed by then."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
 
     def _apply(self, state: LaneState, ends: Mapping[Partition, int]) -> None:
         registers = {place: state.registers.register(f"offset {place[0]}/{place[1]}", NO_TIMESTAMP) for place in self._partitions}

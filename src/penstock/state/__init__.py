@@ -1,7 +1,8 @@
 """What a lane remembers: typed stores over an epoch's overlay over an engine, with the last epoch's undo."""
 
+from penstock.state.bounds import MAX_TIME, after, after_prefix
 from penstock.state.engines.engine import Engine, SpaceBatch
-from penstock.state.engines.factory import EngineFactory, EngineKind
+from penstock.state.engines.factory import EngineFactory, EngineKind, Snapshots
 from penstock.state.engines.memory import MemoryEngine
 from penstock.state.epochs import Mark
 from penstock.state.keyvalue import KeyValueReads, KeyValueStore
@@ -15,7 +16,7 @@ from penstock.state.shared import Act, SharedKeyValueStore, Write, WriteSerde, w
 from penstock.state.specs import RawLayout, Sharing, StoreKind, StoreSpec
 from penstock.state.store import StateOfStores
 from penstock.state.timers import TimerEntry, TimerStore, timer_id
-from penstock.state.timestamped import CachedKeyValueStore, TimestampedKeyValueStore
+from penstock.state.timestamped import CachedKeyValueStore, TimestampedKeyValueStore, entry_decoder, timestamp_of, value_decoder
 from penstock.state.versioned import NEWEST, NOT_PUT, VersionedKeyValueStore
 from penstock.state.windows import TimestampedWindowStore, WindowReads, WindowStore
 
@@ -23,6 +24,7 @@ memory_engine = MemoryEngine
 """A new, empty engine without files."""
 
 __all__ = [
+    "MAX_TIME",
     "NEWEST",
     "NOT_PUT",
     "Act",
@@ -43,6 +45,7 @@ __all__ = [
     "SessionStore",
     "SharedKeyValueStore",
     "Sharing",
+    "Snapshots",
     "SpaceBatch",
     "StateOfStores",
     "StoreChanges",
@@ -57,10 +60,15 @@ __all__ = [
     "WindowStore",
     "Write",
     "WriteSerde",
+    "after",
+    "after_prefix",
+    "entry_decoder",
     "memory_engine",
     "merged_registers",
     "record_key",
     "retention_limit",
     "timer_id",
+    "timestamp_of",
+    "value_decoder",
     "write_serde",
 ]

@@ -280,6 +280,11 @@ class FrozenSpace(Space):
 
     __slots__ = ()
 
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key; not remembered, since a view may be read for long."""
+        dirty = self.dirty
+        return dirty[key] if key in dirty else self._engine.get(self.name, key)
+
     def put(self, key: bytes, value: bytes | None) -> None:
         """Refuse."""
         raise StateError(f"{self.name!r} is read as of a committed epoch and cannot be written")

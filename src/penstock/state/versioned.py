@@ -116,8 +116,13 @@ class VersionedKeyValueStore(Generic[K, V]):
 
     def all(self) -> Iterator[tuple[K, VersionedRecord]]:
         """The newest version of every key, in the order of the keys' bytes."""
-        for row, raw in self._space.scan(_LATEST, _SEGMENT):
-            yield self._deserialize_key(row[1:]), VersionedRecord(self._deserialize(raw[8:]), timestamp_of(raw))
+        return ((self._deserialize_key(key), found) for key, found in self.newest(None, None))
+
+    def newest(self, lower: bytes | None, upper: bytes | None) -> Iterator[tuple[bytes, VersionedRecord]]:
+        """The newest versions of the keys whose bytes are within bounds, the upper one exclusive."""
+        first, end = _LATEST + (lower or b""), _SEGMENT if upper is None else _LATEST + upper
+        for row, raw in self._space.scan(first, end):
+            yield row[1:], VersionedRecord(self._deserialize(raw[8:]), timestamp_of(raw))
 
     def items(self) -> Iterator[tuple[K, VersionedRecord]]:
         """Keys and their newest versions, as of a mapping; the same as `all`."""

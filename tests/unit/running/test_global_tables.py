@@ -15,6 +15,7 @@ from penstock.errors import ProcessingError
 from penstock.handlers import ErrorHandlers
 from penstock.records import Headers
 from penstock.running.global_tables import GlobalTables
+from penstock.state import LaneState
 from tests.unit.epochs.application import program_of
 
 Partition = tuple[str, int]
@@ -67,7 +68,9 @@ def tables_of(program: Program, kafka: Kafka, **options: Any) -> GlobalTables:
     return GlobalTables(program, kafka.logs, kafka.begin_offsets, kafka.end_offsets, kafka.read, **options)
 
 
-def content(program: Program) -> dict[str, int]:
+def content(program: Program, tables: GlobalTables) -> dict[str, int]:
+    """As lanes see them, which are other processes: the files can be open once in this one."""
+    tables.close()
     with open_globals(program) as state:
         assert state is not None
         return dict(state.store(program.specs["names"]).all())
@@ -77,25 +80,28 @@ def test_they_have_what_their_topics_have(program: Program) -> None:
     kafka = Kafka()
     tables = tables_of(program, kafka, every_s=0)
     tables.refresh(at_once=True)
-    assert content(program) == {}
+    assert content(program, tables) == {}
     kafka.put("a", 1)
     kafka.put("b", 2, partition=1)
     tables.refresh()
-    assert content(program) == {"a": 1, "b": 2}
+    assert content(program, tables) == {"a": 1, "b": 2}
     kafka.put("a", None)
     kafka.put("b", 3, partition=1)
     tables.refresh()
-    assert content(program) == {"b": 3}
+    assert content(program, tables) == {"b": 3}
 
 
 def test_they_go_on_from_where_they_have_read_to_also_after_a_restart(program: Program) -> None:
     kafka = Kafka()
     kafka.put("a", 1)
-    tables_of(program, kafka).refresh(at_once=True)
+    tables = tables_of(program, kafka)
+    tables.refresh(at_once=True)
+    tables.close()
     kafka.put("b", 2)
-    tables_of(program, kafka).refresh(at_once=True)
+    tables = tables_of(program, kafka)
+    tables.refresh(at_once=True)
     assert kafka.read_from == [{("names", 0): 0, ("names", 1): 0}, {("names", 0): 1, ("names", 1): 0}]
-    assert content(program) == {"a": 1, "b": 2}
+    assert content(program, tables) == {"a": 1, "b": 2}
 
 
 def test_one_with_another_name_has_all_of_its_topic_too(program: Program) -> None:
@@ -114,8 +120,9 @@ def test_a_topic_is_read_from_where_it_begins(program: Program) -> None:
     kafka.put("gone", 0)
     kafka.put("a", 1)
     kafka.begins["names", 0] = 1
-    tables_of(program, kafka).refresh(at_once=True)
-    assert content(program) == {"a": 1}
+    tables = tables_of(program, kafka)
+    tables.refresh(at_once=True)
+    assert content(program, tables) == {"a": 1}
 
 
 def test_nothing_is_written_while_nothing_comes(program: Program) -> None:
@@ -160,8 +167,9 @@ def test_a_record_that_cannot_be_read_is_the_handlers_business(tmp_path: Path) -
     handlers = ErrorHandlers(deserialization=log_and_continue())
     lenient = program_of(topology(), directory=str(tmp_path / "lenient"), handlers=handlers)
     Home(lenient.directory, "app").take_over("one")
-    tables_of(lenient, kafka).refresh(at_once=True)
-    assert content(lenient) == {"a": 1, "c": 3}
+    tables = tables_of(lenient, kafka)
+    tables.refresh(at_once=True)
+    assert content(lenient, tables) == {"a": 1, "c": 3}
 
 
 def test_a_refresh_that_fails_changes_nothing_and_is_read_again(program: Program) -> None:
@@ -173,7 +181,25 @@ def test_a_refresh_that_fails_changes_nothing_and_is_read_again(program: Program
     kafka.logs["names", 0].append((b"b", b"bad", 5))
     with pytest.raises(ProcessingError):
         tables.refresh()
-    assert content(program) == {"a": 1}
+    assert content(program, tables) == {"a": 1}
     kafka.logs["names", 0][2] = (b"b", (3).to_bytes(8, "big"), 5)
     tables.refresh()
-    assert content(program) == {"a": 2, "b": 3}
+    assert content(program, tables) == {"a": 2, "b": 3}
+
+
+def test_a_snapshot_stays_as_it_was_while_its_tables_go_on(program: Program) -> None:
+    kafka = Kafka()
+    tables = tables_of(program, kafka, every_s=0)
+    assert LaneState(tables.snapshot()).epoch == -1
+    kafka.put("a", 1)
+    tables.refresh()
+    before = tables.snapshot()
+    kafka.put("a", 2)
+    kafka.put("b", 3)
+    tables.refresh()
+    after = tables.snapshot()
+    seen = [dict(LaneState(engine).store(program.specs["names"]).all()) for engine in (before, after)]
+    assert seen == [{"a": 1}, {"a": 2, "b": 3}]
+    before.close()
+    after.close()
+    tables.close()

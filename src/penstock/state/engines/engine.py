@@ -35,6 +35,9 @@ class Engine(Protocol):
     def write(self, batch: Sequence[SpaceBatch]) -> None:
         """Apply all of the batch or none of it."""
 
+    def snapshot(self) -> Engine:
+        """What is there now, to read, whatever is written later; to be closed by whoever takes it."""
+
     def refresh(self) -> None:
         """See what other processes have written since; open scans end."""
 

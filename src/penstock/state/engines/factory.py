@@ -30,12 +30,39 @@ class EngineFactory:
     kind: EngineKind
     directory: str | None = None
 
-    def open(self, read_only: bool = False) -> Engine:
-        """The engine, opened in this process; an engine in memory is a new one each time."""
+    def open(self, read_only: bool = False, room_to_grow: bool = False) -> Engine:
+        """The engine, opened in this process; an engine in memory is a new one each time.
+
+        With `room_to_grow` it may be written while snapshots of it are read.
+        """
         if self.kind is EngineKind.MEMORY:
             return MemoryEngine()
         if self.directory is None:
             raise StateError(f"{self.kind.value} needs a directory")
         if self.kind is EngineKind.LMDB:
-            return LmdbEngine(self.directory, read_only)
+            return LmdbEngine(self.directory, read_only, room_to_grow)
         return RocksDbEngine(self.directory, read_only)
+
+
+class Snapshots:
+    """Snapshots of an engine that another process writes; what they need is opened when the first is taken."""
+
+    def __init__(self, factory: EngineFactory) -> None:
+        self._factory = factory
+        self._engine: Engine | None = None
+        self.are_cheap = factory.kind is EngineKind.LMDB
+        """Whether one takes microseconds, and not milliseconds."""
+
+    def take(self) -> Engine:
+        """What is there now; to be closed before `close` is called."""
+        if not self.are_cheap:
+            return self._factory.open(read_only=True)
+        if self._engine is None:
+            self._engine = self._factory.open(read_only=True, room_to_grow=True)
+        return self._engine.snapshot()
+
+    def close(self) -> None:
+        """Let go of the files."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None

@@ -48,6 +48,12 @@ class MemoryEngine:
                 else:
                     entries[key] = value
 
+    def snapshot(self) -> MemoryEngine:
+        """See `Engine.snapshot`; a copy."""
+        copy = MemoryEngine()
+        copy._spaces = {name: SortedDict(entries) for name, entries in self._spaces.items()}
+        return copy
+
     def refresh(self) -> None:
         """See `Engine.refresh`."""
 

@@ -174,19 +174,20 @@ def committed_lanes(program: Program, epoch: Epoch) -> Iterator[Callable[[bytes]
             view = found.get(lane)
             if view is None:
                 directory = home.lane_directory(lane, program.lanes)
-                view = found[lane] = opened.enter_context(_committed_lane(program, epoch, directory))
+                view = found[lane] = opened.enter_context(committed_lane(program, epoch.committed, directory))
             return view
 
         yield owner
 
 
 @contextmanager
-def _committed_lane(program: Program, epoch: Epoch, directory: Path) -> Iterator[LaneState]:
-    if epoch.committed < 0:
+def committed_lane(program: Program, committed: int, directory: Path) -> Iterator[LaneState]:
+    """A lane as of the last barrier, to read."""
+    if committed < 0:
         yield LaneState(memory_engine())  # nothing was ever committed, and the lane may have no files yet
         return
     with _to_read(program.engine, directory) as owner:
-        yield owner.read_committed(epoch.committed)
+        yield owner.read_committed(committed)
 
 
 @contextmanager

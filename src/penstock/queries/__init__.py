@@ -1,1 +1,68 @@
 """Questions to the stores of a running application, answered as of its last barrier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.queries.committed import CommittedState, Source, pinned
+from penstock.queries.questions import (
+    KeyQuery,
+    MultiVersionedKeyQuery,
+    PrefixQuery,
+    QueryResult,
+    RangeQuery,
+    SessionQuery,
+    VersionedKeyQuery,
+    WindowKeyQuery,
+    WindowRangeQuery,
+    answer,
+)
+from penstock.queries.snapshots import Scan
+from penstock.queries.views import (
+    KeyValueView,
+    SessionView,
+    TimestampedKeyValueView,
+    VersionedView,
+    View,
+    WindowView,
+    view_of,
+)
+
+__all__ = [
+    "CommittedState",
+    "KeyQuery",
+    "KeyValueView",
+    "MultiVersionedKeyQuery",
+    "PrefixQuery",
+    "QueryResult",
+    "RangeQuery",
+    "Scan",
+    "SessionQuery",
+    "SessionView",
+    "Source",
+    "TimestampedKeyValueView",
+    "VersionedKeyQuery",
+    "VersionedView",
+    "View",
+    "WindowKeyQuery",
+    "WindowRangeQuery",
+    "WindowView",
+    "ask",
+    "view",
+]
+
+
+def view(state: CommittedState, store: str) -> View:
+    """A store, as of the last barrier whenever it is asked."""
+    return view_of(Source(state, store))
+
+
+def ask(
+    state: CommittedState, store: str, query: Any, at_least_epoch: int | None = None, timeout_s: float = 10.0
+) -> QueryResult[Any]:
+    """The answer to a question, of one epoch: the last one, and at least that given, for which is waited if need be."""
+    if at_least_epoch is not None:
+        state.wait_for(at_least_epoch, timeout_s)
+    with pinned(state, store) as source:
+        value, is_complete = answer(query, view_of(source))
+        return QueryResult(value, source.epoch, is_complete)

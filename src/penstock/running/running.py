@@ -7,18 +7,25 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from structlog.contextvars import bind_contextvars
 
 from penstock.config import Config
-from penstock.errors import PenstockError, StalledError
+from penstock.errors import NotReadyError, PenstockError, StalledError
 from penstock.handlers import ErrorHandlers
 from penstock.observing import Health, OpenEpoch, Recorder
+from penstock.queries import CommittedState, QueryResult, ask, view
 from penstock.running.hooks import Hooks, Plugin, installed
 from penstock.running.starting import Started, Starting, Until
 from penstock.running.states import Listener, State, StateMachine
 from penstock.spark.failures import translated
+from penstock.spark.session import DataFrame
+from penstock.timing import Duration, duration_ms
 from penstock.topology import Topology
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.05
@@ -74,6 +81,55 @@ class Running:
     def epoch(self) -> int:
         """The last epoch that is committed, -1 for none."""
         return -1 if self._started is None else self._started.epochs.progress.epoch
+
+    # ---- asked --------------------------------------------------------------------------------------------------------
+
+    @property
+    def committed_state(self) -> CommittedState:
+        """The stores as of the last barrier; raises `NotReadyError` as long as they are being restored."""
+        return self._asked().state
+
+    def store(self, name: str) -> Any:
+        """A read-only view of a store, always as of the last barrier; see `penstock.queries.views`.
+
+        Example:
+            >>> running.store("words")["to"]  # doctest: +SKIP
+            2
+        """
+        return view(self.committed_state, name)
+
+    def query(self, store: str, query: Any, *, at_least_epoch: int | None = None, timeout: Duration = "10s") -> QueryResult[Any]:
+        """The answer to a question (`penstock.queries.KeyQuery` and others), and the epoch it is for.
+
+        With `at_least_epoch` it is of that epoch or a later one: until that is committed it waits, at most for `timeout`.
+
+        Example:
+            >>> running.query("words", KeyQuery("to"))  # doctest: +SKIP
+            QueryResult(value=2, epoch=17, is_complete=True)
+        """
+        return ask(self.committed_state, store, query, at_least_epoch, duration_ms(timeout, "timeout") / 1000)
+
+    def table(self, store: str) -> DataFrame:
+        """A store as a Spark DataFrame, which is read as of the last barrier whenever it is used."""
+        return self._asked().tables.table(store)
+
+    def sql(self, text: str) -> DataFrame:
+        """What a query says, in which stores are tables; names with `-` or `.` are written in backticks.
+
+        Example:
+            >>> running.sql("select key, value from words order by value desc limit 10").show()  # doctest: +SKIP
+        """
+        return self._asked().tables.sql(text)
+
+    def guarded_sql(self, text: str, limit: int, most_bytes: int, timeout_s: float) -> pa.Table:
+        """As `sql`, for queries from outside: nothing but a query of stores, and no more than so much of its answer."""
+        return self._asked().sql.run(text, limit, most_bytes, timeout_s)
+
+    def _asked(self) -> Started:
+        if self._started is None or self._ended.is_set():
+            reasons = "; ".join(why for _, why in self.health.ready()) or f"it is {self.state.value}"
+            raise NotReadyError(f"{self.application_id!r} cannot be asked now: {reasons}")
+        return self._started
 
     def start(self) -> Running:
         """Start; returns at once."""

@@ -35,16 +35,19 @@ from penstock.kafka.records import RecordReader
 from penstock.kafka.topics import Topic, Topics
 from penstock.observing import Recorder
 from penstock.plan import TopologyFacts, encode_facts
+from penstock.queries import CommittedState
 from penstock.running.committed import FACTS_PARTITION, TOPOLOGY, places
 from penstock.running.epochs import Epochs, told_of_phases
 from penstock.running.global_tables import GlobalTables
 from penstock.running.restore_progress import RestoreProgress
 from penstock.running.taking import Partition
 from penstock.running.truth import Truth, program_of
+from penstock.spark.guarded_sql import GuardedSql
 from penstock.spark.job import EpochJobs
 from penstock.spark.restore import restore
 from penstock.spark.session import SparkSession, has_session, open_session
 from penstock.spark.stream import EpochStream, Offsets, OnBatch
+from penstock.spark.tables import StoreTables
 from penstock.telemetry import logs
 from penstock.telemetry.tracing import Tracing
 from penstock.topology import Topology
@@ -65,6 +68,9 @@ class Started:
     epochs: Epochs
     stream: EpochStream
     publisher: Publisher
+    state: CommittedState
+    tables: StoreTables
+    sql: GuardedSql
 
 
 class Starting:
@@ -116,6 +122,15 @@ class Starting:
         home.forget_others(self._lanes)
         tables = self._global_tables(program, topics, sources)
         tables.refresh(at_once=True)
+        state = CommittedState(program, lambda: epochs.progress.epoch, tables.snapshot)
+        self.closers.append(state.close)
+        store_tables = StoreTables(session, jobs.broadcast, program, state.specs, lambda: epochs.progress.epoch)
+        self.closers.append(store_tables.close)
+
+        def after_commit(epoch: int) -> None:
+            state.after_commit(epoch)
+            store_tables.after_commit(epoch)
+
         preflight = Preflight(program.topics, limits, min(limits.values(), default=1_000_000), self._handlers.production)
         tracing = Tracing(self.labels, program.topics)
         self._recorder.listen(tracing.on_epoch)
@@ -140,6 +155,7 @@ class Starting:
             first_rows=self._facts_row(program, known_facts),
             check=(lambda rows: preflight.check(tracing.continued(rows))) if config.tracing else preflight.check,
             recorder=self._recorder,
+            after_commit=after_commit,
         )
         self._follow_ends(lambda: topics.end_offsets(partitions))
         stream = EpochStream(
@@ -151,7 +167,7 @@ class Starting:
             config.max_epoch_records,
         )
         self.closers.append(stream.stop)
-        return Started(epochs, stream, publisher)
+        return Started(epochs, stream, publisher, state, store_tables, GuardedSql(session, store_tables))
 
     def _labelled(self, on_batch: OnBatch) -> OnBatch:
         """The same with what is logged about this start: Spark calls it in a thread of its own."""
@@ -231,7 +247,9 @@ class Starting:
         partitions = [(name, number) for name in names for number in range(sources[name].partitions)]
         reader = RecordReader(consumer_settings(self._config, self._id), self._config.broker_timeout_ms)
         self.closers.append(reader.close)
-        return GlobalTables(program, partitions, topics.begin_offsets, topics.end_offsets, reader.read)
+        tables = GlobalTables(program, partitions, topics.begin_offsets, topics.end_offsets, reader.read)
+        self.closers.append(tables.close)
+        return tables
 
     def _limits(self, until: Until, topics: Topics, partitions: list[Partition]) -> Mapping[Partition, int]:
         if until is None:

@@ -86,7 +86,7 @@ class Json(Document[T]):
             return _dump_sorted, orjson.loads
         if _mentions_pydantic(self.of):
             return _pydantic_codec(self.of)
-        shape = _shape(self.of)
+        shape = shape_of(self.of)
         if any(_is_pydantic(getattr(node, "cls", None)) for node in _nodes(shape)):
             return _pydantic_codec(self.of)
         _refuse_unmapped(self.of, shape)
@@ -115,7 +115,7 @@ class MsgPack(Document[T]):
         encode = msgspec.msgpack.Encoder(order="deterministic").encode
         if self.of is Any:
             return encode, msgspec.msgpack.Decoder().decode
-        shape = _shape(self.of)
+        shape = shape_of(self.of)
         _refuse_unmapped(self.of, shape)
         decoder = msgspec.msgpack.Decoder(self.of)
         _clear_caches(shape)
@@ -146,7 +146,8 @@ def _is_pydantic(kind: Any) -> bool:
     return hasattr(kind, "__pydantic_validator__")
 
 
-def _shape(of: Any) -> shapes.Type:
+def shape_of(of: Any) -> shapes.Type:
+    """What a type is made of, in msgspec's words."""
     try:
         shape = shapes.type_info(of)
     except (TypeError, NameError) as error:

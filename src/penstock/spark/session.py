@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import ConfigError
 from penstock.spark.jars import connector_jars
@@ -21,7 +21,7 @@ _FORBIDDEN = {"spark.speculation": "true"}
 
 _LOG = Path(__file__).parent / "log4j2.properties"
 
-__all__ = ["SparkSession", "has_session", "open_session"]
+__all__ = ["DataFrame", "SparkSession", "has_session", "open_session"]
 
 
 def has_session() -> bool:

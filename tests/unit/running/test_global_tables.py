@@ -107,9 +107,13 @@ def test_they_go_on_from_where_they_have_read_to_also_after_a_restart(program: P
 def test_one_with_another_name_has_all_of_its_topic_too(program: Program) -> None:
     kafka = Kafka()
     kafka.put("a", 1)
-    tables_of(program, kafka).refresh(at_once=True)
+    before = tables_of(program, kafka)
+    before.refresh(at_once=True)
+    before.close()
     renamed = program_of(topology("other"), directory=program.directory)
-    tables_of(renamed, kafka).refresh(at_once=True)
+    tables = tables_of(renamed, kafka)
+    tables.refresh(at_once=True)
+    tables.close()
     with open_globals(renamed) as state:
         assert state is not None
         assert dict(state.store(renamed.specs["other"]).all()) == {"a": 1}

@@ -1,0 +1,98 @@
+"""A store over all lanes as a table of Arrow batches, all of it as of one barrier: what a task that is no epoch's reads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import chain, islice
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.epochs.columns import column_of
+from penstock.epochs.home import Home, committed_lane, open_globals
+from penstock.epochs.program import Program
+from penstock.errors import SerializationError, StateError
+from penstock.records import VersionedRecord, Windowed
+from penstock.state import LaneState, StoreKind, StoreSpec
+
+_ROWS = 5_000
+_ATTEMPTS = 50
+_PAUSE_S = 0.02
+_WINDOWED = (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION)
+_TIMED = (StoreKind.TIMESTAMPED, StoreKind.TIMESTAMPED_WINDOW, StoreKind.VERSIONED)
+
+
+def schema_of(spec: StoreSpec) -> pa.Schema:
+    """The columns of a store's table. Times are epoch milliseconds."""
+    key, value = map(column_of, spec.serdes)
+    fields = [pa.field("key", key.type)]
+    if spec.kind in _WINDOWED:
+        fields += [pa.field("window_start", pa.int64()), pa.field("window_end", pa.int64())]
+    fields.append(pa.field("value", value.type))
+    if spec.kind in _TIMED:
+        fields.append(pa.field("timestamp", pa.int64()))
+    return pa.schema(fields)
+
+
+def read_store(program: Program, store: str, committed: Callable[[], int]) -> Iterator[pa.RecordBatch]:
+    """All of a store as of the last barrier, whose epoch `committed` tells, also while lanes are one epoch ahead of it."""
+    spec = program.specs[store]
+    with ExitStack() as opened:
+        if store in program.global_stores:
+            state = opened.enter_context(open_globals(program))
+            lanes = [] if state is None else [state]
+        else:
+            lanes = _committed_lanes(program, committed, opened)
+        rows = chain.from_iterable(_rows(lane.store(spec), spec) for lane in lanes)
+        while chunk := list(islice(rows, _ROWS)):
+            yield _batch(chunk, spec)
+
+
+def _committed_lanes(program: Program, committed: Callable[[], int], opened: ExitStack) -> list[LaneState]:
+    """All lanes as of one barrier. While they are opened the application may go on by more than one epoch: then once more."""
+    home = Home(program.directory, program.application_id)
+    for attempt in range(_ATTEMPTS):
+        epoch = committed()
+        with ExitStack() as trying:
+            try:
+                lanes = [
+                    trying.enter_context(committed_lane(program, epoch, home.lane_directory(lane, program.lanes)))
+                    for lane in range(program.lanes)
+                ]
+            except StateError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                time.sleep(_PAUSE_S)
+                continue
+            opened.push(trying.pop_all())
+            return lanes
+    raise AssertionError
+
+
+def _rows(store: Any, spec: StoreSpec) -> Iterator[tuple[Any, ...]]:
+    if spec.kind in _TIMED[:2]:
+        store = store.entries
+    if spec.kind in _WINDOWED:
+        windows: Iterator[tuple[Windowed, Any]] = store.all()
+        if spec.kind is StoreKind.TIMESTAMPED_WINDOW:
+            return ((key.key, key.start, key.end, entry.value, entry.timestamp) for key, entry in windows)
+        return ((key.key, key.start, key.end, value) for key, value in windows)
+    if spec.kind is StoreKind.KEY_VALUE:
+        return iter(store.all())
+    entries: Iterator[tuple[Any, VersionedRecord]] = store.all()
+    return ((key, entry.value, entry.timestamp) for key, entry in entries)
+
+
+def _batch(rows: list[tuple[Any, ...]], spec: StoreSpec) -> pa.RecordBatch:
+    schema = schema_of(spec)
+    converts = {"key": column_of(spec.serdes[0]).convert, "value": column_of(spec.serdes[1]).convert}
+    arrays = []
+    for field, values in zip(schema, zip(*rows, strict=True), strict=True):
+        convert = converts.get(field.name)
+        try:
+            arrays.append(pa.array(values if convert is None else map(convert, values), field.type))
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            raise SerializationError(f"store {spec.name!r}: {field.name} is not {field.type}: {error}") from error
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

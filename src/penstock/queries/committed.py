@@ -1,0 +1,282 @@
+"""`CommittedState`: the stores of a running application as of its last barrier, for any thread to read.
+
+Nothing is open, and a commit costs nothing, as long as nobody asks. Afterwards each commit takes a new snapshot of every lane,
+which is a matter of microseconds at that moment: no lane is being written then. A lane that is read for the first time may be
+one epoch ahead; what that epoch has changed is kept, and seen as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from penstock.epochs.home import Home
+from penstock.epochs.program import Program
+from penstock.errors import NotReadyError, QueryTimeoutError, StateError, UnknownStoreError
+from penstock.queries.snapshots import Scan, Snapshot
+from penstock.state import Engine, EngineFactory, Snapshots, StoreKind, StoreSpec, memory_engine
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+IDLE_S = 30.0
+"""Without questions for so long, no snapshot is kept."""
+
+SCAN_S = 60.0
+"""A scan may take so long, and so long is an old snapshot kept for it."""
+
+_KEPT = 50
+"""So many old snapshots at most: each takes a place in the lanes' lists of readers, which have 126."""
+
+_ATTEMPTS = 20
+_INTERNAL = (StoreKind.RAW, StoreKind.TIMERS)
+
+
+class CommittedState:
+    """All lanes as of the last barrier.
+
+    `committed` tells the epoch of the last barrier, `globals_` takes a snapshot of the global stores.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        committed: Callable[[], int],
+        globals_: Callable[[], Engine] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.program = program
+        self.specs = {name: spec for name, spec in program.specs.items() if spec.kind not in _INTERNAL}
+        self._committed = committed
+        self._take_globals = globals_ if program.global_stores else None
+        self._clock = clock
+        home = Home(program.directory, program.application_id)
+        has_lanes = self.specs.keys() > program.global_stores.keys() or not program.global_stores
+        directories = [home.lane_directory(lane, program.lanes) for lane in range(program.lanes)] if has_lanes else []
+        self._lanes = [Snapshots(EngineFactory(program.engine, str(directory))) for directory in directories]
+        self._are_cheap = all(lane.are_cheap for lane in self._lanes)
+        self._changing = threading.Lock()
+        self._current: Snapshot | None = None
+        self._old: list[Snapshot] = []
+        self._asked_at = 0.0
+        self._is_closed = False
+        self._committing = threading.Condition()
+        self._waiting = 0
+
+    def spec(self, store: str) -> StoreSpec:
+        """The specification of a store that can be asked."""
+        found = self.specs.get(store)
+        if found is None:
+            raise UnknownStoreError(f"there is no store {store!r}; there are {', '.join(sorted(self.specs)) or 'none'}")
+        return found
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last barrier."""
+        return self._committed()
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether a question would be answered at once, and not wait for a snapshot."""
+        current = self._current
+        return current is not None and current.epoch == self._committed()
+
+    # ---- asked --------------------------------------------------------------------------------------------------------
+
+    def read(self, read: Callable[[Snapshot], T]) -> tuple[T, int]:
+        """What is read from the newest snapshot, and its epoch. `read` must be short: others wait meanwhile."""
+        while True:
+            snapshot = self.current()
+            with snapshot.lock:
+                if snapshot.is_closed:  # replaced a moment ago
+                    continue
+                found = read(snapshot)
+            if snapshot.retired_at is not None:
+                snapshot.close_if_unused()
+            return found, snapshot.epoch
+
+    def held(self) -> Snapshot:
+        """The newest snapshot, which is kept until it is released."""
+        while True:
+            snapshot = self.current()
+            if snapshot.hold():
+                return snapshot
+
+    def current(self) -> Snapshot:
+        """The newest snapshot; taken now, if the last commit has not."""
+        self._asked_at = self._clock()
+        snapshot = self._current
+        if snapshot is not None and snapshot.epoch == self._committed():
+            return snapshot
+        with self._changing:
+            return self._renewed()
+
+    def wait_for(self, epoch: int, timeout_s: float) -> None:
+        """Wait until an epoch is committed; refuses if that takes longer than it may."""
+        if self._committed() >= epoch:
+            return
+        with self._committing:
+            self._waiting += 1
+            came = self._committing.wait_for(lambda: self._is_closed or self._committed() >= epoch, timeout_s)
+            self._waiting -= 1
+        self._refuse_if_closed()
+        if not came:
+            raise QueryTimeoutError(f"epoch {epoch} is not committed yet, but {self._committed()}: ask again, or wait for longer")
+
+    # ---- told ---------------------------------------------------------------------------------------------------------
+
+    def after_commit(self, epoch: int) -> None:
+        """An epoch was committed, and no lane is being written. Never waits, and never fails."""
+        if self._current is not None and self._changing.acquire(blocking=False):
+            try:
+                self._let_go_of_old()
+                if self._clock() - self._asked_at > IDLE_S:
+                    self._replace(None)
+                elif self._are_cheap and self._current.epoch != epoch:
+                    self._replace(self._taken(epoch))
+            except Exception:  # noqa: BLE001 - a question that finds no snapshot takes one, and is told what is wrong
+                _log.exception("a snapshot of the lanes could not be taken")
+                self._replace(None)
+            finally:
+                self._changing.release()
+        if self._waiting:
+            with self._committing:
+                self._committing.notify_all()
+
+    def close(self) -> None:
+        """Let go of everything; whoever asks is told that the application has ended."""
+        self._is_closed = True
+        with self._committing:
+            self._committing.notify_all()
+        with self._changing:
+            self._replace(None)
+            for snapshot in self._old:
+                snapshot.close()
+            self._old.clear()
+            for lane in self._lanes:
+                lane.close()
+
+    # ---- with the lock held -------------------------------------------------------------------------------------------
+
+    def _renewed(self) -> Snapshot:
+        for _ in range(_ATTEMPTS):
+            self._refuse_if_closed()
+            epoch = self._committed()
+            if self._current is not None and self._current.epoch == epoch:
+                return self._current
+            snapshot = self._taken(epoch)
+            try:
+                snapshot.views()
+            except StateError:
+                snapshot.close()
+                if self._committed() == epoch:
+                    raise
+                continue  # lanes have gone on to further epochs meanwhile
+            self._replace(snapshot)
+            return snapshot
+        raise QueryTimeoutError("epochs follow each other faster than their lanes can be opened: ask again")
+
+    def _taken(self, epoch: int) -> Snapshot:
+        lanes: list[Engine] = []
+        try:
+            # Before the first commit the lanes may have no files yet.
+            lanes.extend(lane.take() if epoch >= 0 else memory_engine() for lane in self._lanes)
+            globals_ = None if self._take_globals is None else self._take_globals()
+        except BaseException:
+            for engine in lanes:
+                engine.close()
+            raise
+        return Snapshot(epoch, lanes, globals_)
+
+    def _replace(self, snapshot: Snapshot | None) -> None:
+        before, self._current = self._current, snapshot
+        if before is not None:
+            before.retire(self._clock())
+            if not before.is_closed:
+                self._old.append(before)
+
+    def _let_go_of_old(self) -> None:
+        if self._old:
+            oldest = self._clock() - SCAN_S
+            for place, snapshot in enumerate(self._old):
+                too_old = (snapshot.retired_at or 0) < oldest or place < len(self._old) - _KEPT
+                snapshot.close_if_unused(even_held=too_old)
+            self._old = [snapshot for snapshot in self._old if not snapshot.is_closed]
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise NotReadyError(f"{self.program.application_id!r} has ended: its stores cannot be asked any more")
+
+
+class Source:
+    """One store of the committed state, as views ask it: always as of the last barrier, or (`pinned`) of one and the same."""
+
+    def __init__(self, state: CommittedState, store: str, pinned: Snapshot | None = None) -> None:
+        self.spec = state.spec(store)
+        program = state.program
+        self._state = state
+        self._pinned = pinned
+        self._is_global = store in program.global_stores
+        self._owner = (lambda key: 0) if self._is_global else program.lane_finder(store)
+        self._is_anywhere = not self._is_global and program.keeps_own_keys(store)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that answers are for now."""
+        return self._state.epoch if self._pinned is None else self._pinned.epoch
+
+    def stores(self, snapshot: Snapshot) -> tuple[Any, ...]:
+        """The store in each lane."""
+        return snapshot.stores(self.spec, self._is_global)
+
+    def find(self, key: bytes, ask: Callable[[Any], T | None]) -> tuple[T | None, int]:
+        """What the lane of a key has, and the epoch; where keys may be anywhere, other lanes are asked if it has nothing."""
+
+        def read(snapshot: Snapshot) -> T | None:
+            stores = self.stores(snapshot)
+            owner = self._owner(key)
+            found = ask(stores[owner]) if stores else None
+            if found is None and self._is_anywhere:
+                others = (ask(store) for lane, store in enumerate(stores) if lane != owner)
+                found = next((answer for answer in others if answer is not None), None)
+            return found
+
+        return self.read(read)
+
+    def read(self, read: Callable[[Snapshot], T]) -> tuple[T, int]:
+        """What is read from a snapshot, and its epoch."""
+        pinned = self._pinned
+        if pinned is None:
+            return self._state.read(read)
+        with pinned.lock:
+            pinned.refuse_if_over(float("inf"))
+            return read(pinned), pinned.epoch
+
+    def scan(self, rows: Callable[[tuple[Any, ...]], Iterator[T]], key: bytes | None = None, seconds: float = SCAN_S) -> Scan[T]:
+        """Rows of the lanes that may have a key, or of all."""
+        snapshot = self._state.held() if self._pinned is None else self._pinned
+        if self._pinned is not None and not snapshot.hold():
+            snapshot.refuse_if_over(0)
+
+        def begin() -> Iterator[T]:
+            stores = self.stores(snapshot)
+            if key is None or self._is_anywhere or not stores:
+                return rows(stores)
+            return rows((stores[self._owner(key)],))
+
+        return Scan(snapshot, begin, time.monotonic() + seconds)
+
+
+@contextmanager
+def pinned(state: CommittedState, store: str) -> Iterator[Source]:
+    """A store of which all answers are for one epoch."""
+    snapshot = state.held()
+    try:
+        yield Source(state, store, snapshot)
+    finally:
+        snapshot.release()

@@ -1,0 +1,380 @@
+"""Read-only views of stores, as Kafka Streams' `ReadOnly…Store`: the methods of a processor's store that do not write.
+
+Every answer is as of a barrier. Rows of all lanes come in one order: that of the keys' bytes, in window and session stores by
+segment of time first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from heapq import merge
+from operator import itemgetter
+from struct import Struct
+from typing import Any, Generic, TypeVar
+
+from penstock.errors import QueryError, StateError
+from penstock.queries.committed import Source
+from penstock.queries.snapshots import Scan
+from penstock.records import ValueAndTimestamp, VersionedRecord, Windowed
+from penstock.state import MAX_TIME, KeyValueReads, StoreKind, entry_decoder, value_decoder
+from penstock.timing import Instant, instant_ms
+
+K = TypeVar("K")
+V = TypeVar("V")
+Position = tuple[int, bytes]
+Raw = tuple[Position, Windowed, Any]
+"""A window or session: where it is in the order of all, its key (in bytes) with its times, and its value (in bytes)."""
+
+_first = itemgetter(0)
+_pack_start = Struct(">q").pack
+_pack_end_and_start = Struct(">qq").pack
+
+
+class KeyValueView(KeyValueReads[K, V]):
+    """A key-value store. `view[key]`, `view.get(key)`, `key in view`, `range`, `prefix_scan`, `all` and their reverses."""
+
+    def __init__(self, source: Source, decode: Callable[[bytes], V] | None = None) -> None:
+        key, value = source.spec.serdes
+        self.has_times = source.spec.kind is StoreKind.TIMESTAMPED or source.spec.ttl_ms is not None
+        plain = value_decoder(value.deserialize) if self.has_times else value.deserialize
+        super().__init__(key, decode or plain)
+        self.name = source.spec.name
+        self._source = source
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the barrier that answers are for now."""
+        return self._source.epoch
+
+    def approximate_num_entries(self) -> int:
+        """How many keys there are, as far as the engines know without looking at each."""
+        counts, _ = self._source.read(lambda snapshot: [s.approximate_num_entries() for s in self._source.stores(snapshot)])
+        return sum(counts)
+
+    def find(self, key: bytes) -> tuple[bytes | None, int]:
+        """The bytes that a key has, and the epoch they are of. If the view `has_times`, they begin with eight bytes of time."""
+        return self._source.find(key, partial(_raw_get, key))
+
+    def rows(self, lower: bytes | None, upper: bytes | None, reverse: bool = False, **scan: Any) -> Scan[tuple[bytes, bytes]]:
+        """The bytes of all keys within bounds, the upper one exclusive: an iterator that knows its `epoch`."""
+
+        def merged(stores: tuple[Any, ...]) -> Iterator[tuple[bytes, bytes]]:
+            scans = [store._raw_scan(lower, upper, reverse) for store in stores]
+            return scans[0] if len(scans) == 1 else merge(*scans, key=_first, reverse=reverse)
+
+        return self._source.scan(merged, **scan)
+
+    def _raw_get(self, key: bytes) -> bytes | None:
+        return self.find(key)[0]
+
+    def _raw_scan(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        return self.rows(lower, upper, reverse)
+
+
+def _raw_get(key: bytes, store: KeyValueReads[Any, Any]) -> bytes | None:
+    return store._raw_get(key)
+
+
+class TimestampedKeyValueView(KeyValueView[K, V]):
+    """A table's store: reads give plain values; `entry` and `entries` give them with their event times."""
+
+    def entry(self, key: K) -> ValueAndTimestamp | None:
+        """The value of a key with its event time."""
+        return self.entries.get(key)
+
+    @property
+    def entries(self) -> KeyValueView[K, ValueAndTimestamp]:
+        """The same store, read with event times."""
+        return KeyValueView(self._source, entry_decoder(self._source.spec.serdes[1].deserialize))
+
+
+class WindowView(Generic[K, V]):
+    """A window store. Times are window starts, inclusive; what has expired is not seen."""
+
+    def __init__(self, source: Source, with_times: bool = False) -> None:
+        key, value = source.spec.serdes
+        self.name = source.spec.name
+        self._source = source
+        self._with_times = with_times
+        self._serialize_key = key.serialize
+        self._deserialize_key = key.deserialize
+        self._deserialize = value.deserialize
+        self._segment_ms = source.spec.segment_ms
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the barrier that answers are for now."""
+        return self._source.epoch
+
+    @property
+    def entries(self) -> WindowView[K, ValueAndTimestamp]:
+        """The same store, read with event times."""
+        if self._source.spec.kind is not StoreKind.TIMESTAMPED_WINDOW:
+            raise QueryError(f"store {self.name!r} keeps no event times")
+        return WindowView(self._source, with_times=True)
+
+    def fetch(self, key: K, time: Instant) -> V | None:
+        """The value of a key's window that starts at `time`."""
+        raw_key, start = _key_bytes(self, key), instant_ms(time, "time")
+        raw, _ = self._source.find(raw_key, lambda store: self._reads(store)[0](raw_key, start))
+        return None if raw is None else self._decoded(raw)
+
+    def fetch_range(self, key: K, from_time: Instant, to_time: Instant, reverse: bool = False) -> Iterator[tuple[int, V]]:
+        """Start and value of a key's windows, by start."""
+        raw_key, times = _key_bytes(self, key), _times(from_time, to_time)
+
+        def merged(stores: tuple[Any, ...]) -> Iterator[tuple[int, Any]]:
+            scans = [self._reads(store)[1].fetch_range(raw_key, *times, reverse) for store in stores]
+            return merge(*scans, key=_first, reverse=reverse)
+
+        return ((start, self._decoded(raw)) for start, raw in self._source.scan(merged, raw_key))
+
+    def fetch_keys(
+        self, from_key: K | None, to_key: K | None, from_time: Instant, to_time: Instant, reverse: bool = False
+    ) -> Iterator[tuple[Windowed, V]]:
+        """The windows of all keys between two, both included, None open; by segment of time, then by the keys' bytes."""
+        return self._typed(self.rows(_bound(self, from_key), _bound(self, to_key), *_times(from_time, to_time), reverse))
+
+    def fetch_all(self, from_time: Instant, to_time: Instant, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+        """The windows of all keys that start within the given times."""
+        return self.fetch_keys(None, None, from_time, to_time, reverse)
+
+    def all(self, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+        """Everything there is."""
+        return self.fetch_all(0, MAX_TIME, reverse)
+
+    def items(self) -> Iterator[tuple[Windowed, V]]:
+        """Windowed keys and values, as of a mapping; the same as `all`."""
+        return self.all()
+
+    def rows(
+        self,
+        lower: bytes | None,
+        upper: bytes | None,
+        from_time: int,
+        to_time: int,
+        reverse: bool = False,
+        start: Position | None = None,
+        **scan: Any,
+    ) -> Scan[Raw]:
+        """Windows with their places in the order of all, from `start` on: an iterator that knows its `epoch`."""
+
+        def of(store: Any) -> Iterator[Raw]:
+            reads = self._reads(store)[1]
+            if start is None:
+                found = reads.fetch_keys(lower, upper, from_time, to_time, reverse)
+            else:
+                found = _resumed(reads.fetch_keys, start, 8, self._segment_ms, lower, upper, from_time, to_time)
+            for windowed, value in found:
+                place = (windowed.start // self._segment_ms, windowed.key + _pack_start(windowed.start))
+                if start is None or place >= start:
+                    yield place, windowed, value
+
+        return self._source.scan(lambda stores: merge(*map(of, stores), key=_first, reverse=reverse), **scan)
+
+    def _reads(self, store: Any) -> tuple[Callable[[bytes, int], Any], Any]:
+        return (store.fetch_entry, store.entries) if self._with_times else (store.fetch, store)
+
+    def _decoded(self, raw: Any) -> Any:
+        if self._with_times:
+            return ValueAndTimestamp(self._deserialize(raw.value), raw.timestamp)
+        return self._deserialize(raw)
+
+    def _typed(self, rows: Iterator[Raw]) -> Iterator[tuple[Windowed, V]]:
+        return ((Windowed(self._deserialize_key(raw.key), raw.start, raw.end), self._decoded(value)) for _, raw, value in rows)
+
+
+class SessionView(Generic[K, V]):
+    """A session store. Sessions of a key come by their end, then by their start; both ends are inclusive."""
+
+    def __init__(self, source: Source) -> None:
+        key, value = source.spec.serdes
+        self.name = source.spec.name
+        self._source = source
+        self._serialize_key = key.serialize
+        self._deserialize_key = key.deserialize
+        self._deserialize = value.deserialize
+        self._segment_ms = source.spec.segment_ms
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the barrier that answers are for now."""
+        return self._source.epoch
+
+    def fetch(self, key: K, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+        """All sessions of a key."""
+        return self.find_sessions(key, 0, MAX_TIME, reverse)
+
+    def fetch_session(self, key: K, start: Instant, end: Instant) -> V | None:
+        """The aggregate of one session."""
+        raw_key, times = _key_bytes(self, key), (instant_ms(start, "start"), instant_ms(end, "end"))
+        raw, _ = self._source.find(raw_key, lambda store: store.fetch_session(raw_key, *times))
+        return None if raw is None else self._deserialize(raw)
+
+    def find_sessions(
+        self, key: K, earliest_end: Instant, latest_start: Instant, reverse: bool = False
+    ) -> Iterator[tuple[Windowed, V]]:
+        """The sessions of a key that end at or after one time and start at or before another."""
+        raw_key, times = _key_bytes(self, key), _times(earliest_end, latest_start)
+
+        def merged(stores: tuple[Any, ...]) -> Iterator[tuple[Windowed, bytes]]:
+            scans = [store.find_sessions(raw_key, *times, reverse) for store in stores]
+            return merge(*scans, key=lambda found: (found[0].end, found[0].start), reverse=reverse)
+
+        rows = self._source.scan(merged, raw_key)
+        return ((Windowed(key, raw.start, raw.end), self._deserialize(value)) for raw, value in rows)
+
+    def fetch_keys(self, from_key: K | None, to_key: K | None, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+        """All sessions of the keys between two, both included, None open."""
+        return self.find_sessions_by_keys(from_key, to_key, 0, MAX_TIME, reverse)
+
+    def find_sessions_by_keys(
+        self, from_key: K | None, to_key: K | None, earliest_end: Instant, latest_start: Instant, reverse: bool = False
+    ) -> Iterator[tuple[Windowed, V]]:
+        """As `find_sessions`, of the keys between two, both included, None open; by segment of time, then by the keys' bytes."""
+        rows = self.rows(_bound(self, from_key), _bound(self, to_key), *_times(earliest_end, latest_start), reverse)
+        return (
+            (Windowed(self._deserialize_key(raw.key), raw.start, raw.end), self._deserialize(value)) for _, raw, value in rows
+        )
+
+    def all(self, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+        """Everything there is."""
+        return self.fetch_keys(None, None, reverse)
+
+    def items(self) -> Iterator[tuple[Windowed, V]]:
+        """Sessions and aggregates, as of a mapping; the same as `all`."""
+        return self.all()
+
+    def rows(
+        self,
+        lower: bytes | None,
+        upper: bytes | None,
+        earliest_end: int,
+        latest_start: int,
+        reverse: bool = False,
+        start: Position | None = None,
+        **scan: Any,
+    ) -> Scan[Raw]:
+        """Sessions with their places in the order of all, from `start` on: an iterator that knows its `epoch`."""
+
+        def of(store: Any) -> Iterator[Raw]:
+            if start is None:
+                found = store.find_sessions_by_keys(lower, upper, earliest_end, latest_start, reverse)
+            else:
+                find = partial(_sessions_ending, store, latest_start)
+                found = _resumed(find, start, 16, self._segment_ms, lower, upper, earliest_end, MAX_TIME)
+            for session, value in found:
+                place = (session.end // self._segment_ms, session.key + _pack_end_and_start(session.end, session.start))
+                if start is None or place >= start:
+                    yield place, session, value
+
+        return self._source.scan(lambda stores: merge(*map(of, stores), key=_first, reverse=reverse), **scan)
+
+
+class VersionedView(Generic[K, V]):
+    """A versioned key-value store: what a key's value is, or was at a time."""
+
+    def __init__(self, source: Source) -> None:
+        key, value = source.spec.serdes
+        self.name = source.spec.name
+        self._source = source
+        self._serialize_key = key.serialize
+        self._deserialize_key = key.deserialize
+        self._deserialize = value.deserialize
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the barrier that answers are for now."""
+        return self._source.epoch
+
+    def get(self, key: K, as_of: Instant | None = None) -> VersionedRecord | None:
+        """A key's newest version, or the one valid at a time; None if there was none, or history isn't kept so long."""
+        raw_key, time = _key_bytes(self, key), MAX_TIME if as_of is None else instant_ms(as_of, "as_of")
+        found, _ = self._source.find(raw_key, lambda store: store.get(raw_key, time))
+        return None if found is None else self._decoded(found)
+
+    def history(self, key: K, from_time: Instant, to_time: Instant, reverse: bool = False) -> Iterator[VersionedRecord]:
+        """The versions that were valid at some time between two, both included, oldest first or newest first."""
+        raw_key, times = _key_bytes(self, key), _times(from_time, to_time)
+        found, _ = self._source.find(raw_key, lambda store: list(store.history(raw_key, *times, reverse)) or None)
+        return map(self._decoded, found or ())
+
+    def all(self) -> Iterator[tuple[K, VersionedRecord]]:
+        """The newest version of every key, in the order of the keys' bytes."""
+        return ((self._deserialize_key(key), self._decoded(found)) for key, found in self.rows())
+
+    def items(self) -> Iterator[tuple[K, VersionedRecord]]:
+        """Keys and their newest versions, as of a mapping; the same as `all`."""
+        return self.all()
+
+    def rows(self, lower: bytes | None = None, upper: bytes | None = None, **scan: Any) -> Scan[tuple[bytes, VersionedRecord]]:
+        """Keys within bounds, the upper one exclusive, and their newest versions: an iterator that knows its `epoch`."""
+        return self._source.scan(lambda stores: merge(*(store.newest(lower, upper) for store in stores), key=_first), **scan)
+
+    def _decoded(self, found: VersionedRecord) -> VersionedRecord:
+        return found._replace(value=self._deserialize(found.value))
+
+
+View = KeyValueView[Any, Any] | WindowView[Any, Any] | SessionView[Any, Any] | VersionedView[Any, Any]
+
+_VIEWS: dict[StoreKind, Callable[[Source], View]] = {
+    StoreKind.KEY_VALUE: KeyValueView,
+    StoreKind.TIMESTAMPED: TimestampedKeyValueView,
+    StoreKind.WINDOW: WindowView,
+    StoreKind.TIMESTAMPED_WINDOW: WindowView,
+    StoreKind.SESSION: SessionView,
+    StoreKind.VERSIONED: VersionedView,
+}
+
+
+def view_of(source: Source) -> View:
+    """The view that fits a store."""
+    return _VIEWS[source.spec.kind](source)
+
+
+def _key_bytes(view: Any, key: Any) -> bytes:
+    if key is None:
+        raise StateError("a store has no null key")
+    found: bytes = view._serialize_key(key)
+    return found
+
+
+def _bound(view: Any, key: Any) -> bytes | None:
+    return None if key is None else view._serialize_key(key)
+
+
+def _times(first: Instant, last: Instant) -> tuple[int, int]:
+    return instant_ms(first, "from_time"), instant_ms(last, "to_time")
+
+
+def _resumed(
+    find: Callable[..., Iterator[tuple[Windowed, Any]]],
+    start: Position,
+    suffix_size: int,
+    segment_ms: int,
+    lower: bytes | None,
+    upper: bytes | None,
+    first: int,
+    last: int,
+) -> Iterator[tuple[Windowed, Any]]:
+    """Go on in the segment that a scan had come to, from its key on, then in later segments."""
+    segment, row = start
+    end = (segment + 1) * segment_ms - 1
+    key = _first_after(row[:-suffix_size], end)
+    yield from find(key if lower is None else max(key, lower), upper, max(first, segment * segment_ms), min(last, end))
+    yield from find(lower, upper, max(first, end + 1), last)
+
+
+def _first_after(key: bytes, latest: int) -> bytes:
+    """From which key on rows may come after one of `key`: in bytes, key and time together, also one that `key` begins with."""
+    limit = _pack_start(latest)
+    return next((key[:size] for size in range(len(key)) if key[size : size + 8] <= limit), key)
+
+
+def _sessions_ending(
+    store: Any, latest_start: int, lower: bytes | None, upper: bytes | None, first: int, last: int
+) -> Iterator[tuple[Windowed, Any]]:
+    """Sessions by when they end, both times included."""
+    found = store.find_sessions_by_keys(lower, upper, first, latest_start)
+    return ((session, value) for session, value in found if session.end <= last)

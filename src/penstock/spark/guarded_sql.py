@@ -1,0 +1,179 @@
+"""SQL from outside: one query over stores, in a session that can do nothing else, with bounds on rows, bytes and time.
+
+What may be asked is listed, not what may not: a query is parsed, and every operator in it must be one that only reads stores.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from penstock.errors import NotReadyError, QueryError, QueryTimeoutError
+from penstock.spark.tables import StoreTables
+
+LONGEST = 20_000
+"""Characters of a query."""
+
+_MOST_OPERATORS = 500
+_ALLOWED = frozenset(
+    {
+        "Aggregate",
+        "CTERelationDef",
+        "CTERelationRef",
+        "Distinct",
+        "Except",
+        "Filter",
+        "Generate",
+        "GlobalLimit",
+        "Intersect",
+        "Join",
+        "LateralJoin",
+        "LocalLimit",
+        "LocalRelation",
+        "Offset",
+        "OneRowRelation",
+        "OneRowRelation$",
+        "Pivot",
+        "Project",
+        "Sample",
+        "Sort",
+        "SubqueryAlias",
+        "Union",
+        "UnresolvedHaving",
+        "UnresolvedInlineTable",
+        "UnresolvedRelation",
+        "UnresolvedSubqueryColumnAliases",
+        "UnresolvedTableValuedFunction",
+        "UnresolvedWith",
+        "Unpivot",
+        "Window",
+        "WithWindowDefinition",
+    }
+)
+_TABLE_FUNCTIONS = frozenset({"explode", "explode_outer", "inline", "inline_outer", "posexplode", "posexplode_outer", "stack"})
+_DROPPED = frozenset(
+    {
+        # calls any Java method, or reads files
+        *("reflect", "java_method", "try_reflect", "from_protobuf", "to_protobuf", "from_avro", "to_avro", "schema_of_avro"),
+        # parses XML
+        *("from_xml", "to_xml", "schema_of_xml", "xpath", "xpath_boolean", "xpath_double", "xpath_float", "xpath_int"),
+        *("xpath_long", "xpath_number", "xpath_short", "xpath_string"),
+        # makes values of any size from nothing
+        *("repeat", "space", "lpad", "rpad", "array_repeat", "sequence", "format_string", "printf", "randstr"),
+    }
+)
+_SETTINGS = {
+    "spark.sql.runSQLOnFiles": "false",
+    "spark.sql.shuffle.partitions": "1",  # an epoch needs the other slots
+    "spark.sql.leafNodeDefaultParallelism": "1",
+}
+
+
+class GuardedSql:
+    """Queries over stores for whoever may read all of them."""
+
+    def __init__(self, session: SparkSession, tables: StoreTables) -> None:
+        self._session = session
+        self._tables = tables
+        self._child: SparkSession | None = None
+        self._running = threading.Lock()
+
+    def run(self, text: str, limit: int, most_bytes: int, timeout_s: float) -> pa.Table:
+        """The first rows of an answer, `limit + 1` at most: one more than asked for tells that there are more."""
+        if not self._running.acquire(blocking=False):
+            raise NotReadyError("another query is being answered: ask again")
+        try:
+            return self._run(text, limit, most_bytes, timeout_s)
+        except (PySparkException, Py4JError) as error:
+            raise QueryError(_first_line(error)) from error
+        finally:
+            self._running.release()
+
+    def _run(self, text: str, limit: int, most_bytes: int, timeout_s: float) -> pa.Table:
+        if len(text) > LONGEST:
+            raise QueryError(f"a query has {LONGEST} characters at most, not {len(text)}")
+        child = self._guarded()
+        self._refuse_all_but_queries(child, text)
+        self._tables.show(child, text)
+        group = f"penstock-query-{uuid.uuid4().hex}"
+        context = child.sparkContext
+        is_late = threading.Event()
+
+        def end() -> None:
+            is_late.set()
+            context.cancelJobGroup(group)
+
+        timer = threading.Timer(timeout_s, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            context.setJobGroup(group, "a query", interruptOnCancel=True)
+            answer = child.sql(text).limit(limit + 1).toArrow()
+        except (PySparkException, Py4JError) as error:
+            if is_late.is_set():
+                raise QueryTimeoutError(f"the query took longer than {timeout_s:g} s, which is all it may") from error
+            raise
+        finally:
+            timer.cancel()
+        if answer.nbytes > most_bytes:
+            raise QueryError(f"the answer has {answer.nbytes} bytes, and may have {most_bytes}: ask for fewer rows or columns")
+        return answer
+
+    def _guarded(self) -> SparkSession:
+        if self._child is None:
+            logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # a client's mistake, told to the client
+            child = self._session.newSession()
+            for name, value in _SETTINGS.items():
+                child.conf.set(name, value)
+            registry = child._jsparkSession.sessionState().functionRegistry()
+            for function in _items(registry.listFunction()):
+                if function.funcName() in _DROPPED:
+                    registry.dropFunction(function)
+            self._child = child
+        return self._child
+
+    def _refuse_all_but_queries(self, child: SparkSession, text: str) -> None:
+        operators = list(_operators(child._jsparkSession.sessionState().sqlParser().parsePlan(text)))
+        names = {operator.alias() for operator in operators if operator.nodeName() == "SubqueryAlias"} | set(self._tables.specs)
+        known = {name.lower() for name in names}
+        for operator in operators:
+            kind = operator.nodeName()
+            if kind not in _ALLOWED:
+                raise QueryError(f"only queries of stores are answered, and this is none ({kind})")
+            if kind == "UnresolvedRelation":
+                name = ".".join(_items(operator.multipartIdentifier()))
+                if name.lower() not in known or operator.multipartIdentifier().size() > 1:
+                    raise QueryError(f"there is no store {name!r}; there are {', '.join(sorted(self._tables.specs)) or 'none'}")
+            if kind == "UnresolvedTableValuedFunction":
+                function = _items(operator.name())[-1].lower()
+                if function not in _TABLE_FUNCTIONS:
+                    raise QueryError(f"{function} is not available here")
+
+
+def _operators(plan: Any, count: int = 0) -> Iterator[Any]:
+    """All operators of a plan, those of its subqueries and named queries too."""
+    pending = [plan]
+    while pending:
+        operator = pending.pop()
+        count += 1
+        if count > _MOST_OPERATORS:
+            raise QueryError(f"a query has {_MOST_OPERATORS} operators at most")
+        yield operator
+        pending += [*_items(operator.children()), *_items(operator.innerChildren())]
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(place) for place in range(sequence.size())]
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:500] if lines else type(error).__name__

@@ -1,0 +1,240 @@
+"""Answers are as of the last barrier, whatever lanes do meanwhile and whoever asks; and nothing is kept for too long."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from penstock.errors import NotReadyError, QueryTimeoutError, UnknownStoreError
+from penstock.queries import CommittedState, KeyQuery, ask, view
+from penstock.queries.committed import IDLE_S, SCAN_S
+from penstock.state import EngineKind
+from tests.unit.epochs.application import Raw
+from tests.unit.queries.lanes import Lanes
+
+
+def words(count: int, times: int = 1) -> list[Raw]:
+    return [Raw(b"k%d" % number, b"w%d" % number, 1_000) for number in range(count) for _ in range(times)]
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class TestTheLastBarrier:
+    def test_before_the_first_there_is_nothing(self, lanes: Lanes) -> None:
+        state = lanes.state()
+        assert view(state, "words").get("w1") is None
+        assert list(view(state, "windows").all()) == []
+        lanes.run(words(5))
+        assert dict(view(state, "words").all()) == {}
+        state.close()
+
+    def test_an_epoch_that_is_not_committed_is_not_seen_by_the_first_question(self, lanes: Lanes) -> None:
+        lanes.step(words(20))
+        lanes.run(words(30))
+        state = lanes.state()
+        counts = view(state, "words")
+        assert counts["w1"] == 1
+        assert dict(counts.all()) == {f"w{number}": 1 for number in range(20)}
+        assert "w29" not in counts
+        assert counts.epoch == 0
+        assert lanes.program.engine is EngineKind.ROCKSDB or counts.approximate_num_entries() == 20  # RocksDB guesses
+        lanes.commit()
+        state.after_commit(lanes.epoch)
+        assert counts["w1"] == 2
+        assert len(list(counts.all())) == 30
+        state.close()
+
+    def test_a_snapshot_of_a_commit_stays_while_the_next_epoch_is_written(self, lanes: Lanes) -> None:
+        state = lanes.state()
+        counts = view(state, "words")
+        for epoch in range(4):
+            lanes.step(words(10))
+            state.after_commit(lanes.epoch)
+            assert counts["w3"] == epoch + 1
+            lanes.run(words(20))
+            assert dict(counts.all()) == {f"w{number}": epoch + 1 for number in range(10)}
+            assert ask(state, "words", KeyQuery("w3")).epoch == epoch
+            lanes.run([])  # taken back, and run again
+        state.close()
+
+    def test_a_commit_that_nobody_told_of_is_noticed(self, lanes: Lanes) -> None:
+        state = lanes.state()
+        lanes.step(words(3))
+        assert view(state, "words")["w1"] == 1
+        lanes.step(words(3))
+        assert view(state, "words")["w1"] == 2
+        state.close()
+
+    def test_stores_that_come_later_are_found(self, lanes: Lanes) -> None:
+        lanes.step([])
+        state = lanes.state()
+        assert view(state, "words").get("w1") is None
+        lanes.step(words(3))
+        state.after_commit(lanes.epoch)
+        assert view(state, "words")["w1"] == 1
+        state.close()
+
+
+class TestWaiting:
+    def test_for_an_epoch_that_comes(self, on_lmdb: Lanes) -> None:
+        state = on_lmdb.state()
+        on_lmdb.step(words(1))
+
+        def commit() -> None:
+            on_lmdb.step(words(1))
+            state.after_commit(on_lmdb.epoch)
+
+        later = threading.Timer(0.2, commit)
+        later.start()
+        answer = ask(state, "words", KeyQuery("w0"), at_least_epoch=1, timeout_s=10)
+        assert (answer.value, answer.epoch) == (2, 1)
+        later.join()
+        state.close()
+
+    def test_for_one_that_does_not_come_in_time(self, on_lmdb: Lanes) -> None:
+        state = on_lmdb.state()
+        on_lmdb.step(words(1))
+        with pytest.raises(QueryTimeoutError, match="epoch 7 is not committed yet, but 0"):
+            ask(state, "words", KeyQuery("w0"), at_least_epoch=7, timeout_s=0)
+        state.close()
+
+    def test_ends_with_the_application(self, on_lmdb: Lanes) -> None:
+        state = on_lmdb.state()
+        threading.Timer(0.2, state.close).start()
+        with pytest.raises(NotReadyError, match="has ended"):
+            ask(state, "words", KeyQuery("w0"), at_least_epoch=7, timeout_s=10)
+
+
+class TestWhatIsKept:
+    def test_nothing_is_opened_as_long_as_nobody_asks(self, on_lmdb: Lanes) -> None:
+        state = on_lmdb.state()
+        on_lmdb.step(words(3))
+        state.after_commit(0)
+        assert state._current is None
+        assert all(lane._engine is None for lane in state._lanes)
+
+    def test_after_a_while_without_questions_snapshots_are_let_go_of(self, on_lmdb: Lanes) -> None:
+        clock = Clock()
+        state = on_lmdb.state(clock=clock)
+        on_lmdb.step(words(3))
+        assert view(state, "words")["w1"] == 1
+        held = state.current()
+        clock.now += IDLE_S + 1
+        on_lmdb.step(words(3))
+        state.after_commit(1)
+        assert held.is_closed
+        assert not state.is_at_hand
+        assert view(state, "words")["w1"] == 2
+        assert state.is_at_hand
+        state.close()
+
+    def test_a_scan_keeps_its_snapshot_to_the_end_and_not_longer(self, lanes: Lanes) -> None:
+        state = lanes.state()
+        lanes.step(words(500))
+        snapshot = state.current()
+        rows = view(state, "words").all()
+        first = next(rows)
+        lanes.step(words(500))
+        state.after_commit(1)
+        assert view(state, "words")["w1"] == 2
+        assert not snapshot.is_closed
+        assert {count for _, count in [first, *rows]} == {1}
+        assert snapshot.is_closed
+        state.close()
+
+    def test_a_scan_that_is_left_lets_go(self, on_lmdb: Lanes) -> None:
+        state = on_lmdb.state()
+        on_lmdb.step(words(500))
+        snapshot = state.current()
+        rows = view(state, "words").all()
+        next(rows)
+        on_lmdb.step(words(1))
+        state.after_commit(1)
+        assert not snapshot.is_closed
+        del rows
+        assert snapshot.is_closed
+        state.close()
+
+    def test_a_scan_that_is_too_slow_is_told(self, on_lmdb: Lanes) -> None:
+        clock = Clock()
+        state = on_lmdb.state(clock=clock)
+        on_lmdb.step(words(500))
+        rows = view(state, "words").all()
+        next(rows)
+        for epoch in (1, 2):
+            on_lmdb.step(words(1))
+            state.after_commit(epoch)
+            clock.now += SCAN_S + 1
+            state.is_at_hand, state.current()
+        with pytest.raises(QueryTimeoutError, match="too slow"):
+            list(rows)
+        state.close()
+
+    def test_the_end_comes_while_somebody_scans(self, lanes: Lanes) -> None:
+        state = lanes.state()
+        lanes.step(words(500))
+        rows = view(state, "words").all()
+        next(rows)
+        state.close()
+        with pytest.raises(QueryTimeoutError):
+            list(rows)
+        with pytest.raises(NotReadyError, match="'app' has ended"):
+            view(state, "words").get("w1")
+
+
+def test_an_unknown_store_is_refused_with_those_there_are(on_lmdb: Lanes) -> None:
+    with pytest.raises(UnknownStoreError, match=r"no store 'wrods'; there are brief, last, sessions, versions, windows, words"):
+        view(on_lmdb.state(), "wrods")
+
+
+def test_threads_ask_while_epochs_come_and_see_whole_epochs_only(lanes: Lanes) -> None:
+    """Every key is counted once per epoch, in all lanes: an answer with two different counts would be of two epochs."""
+    state = lanes.state()
+    lanes.step(words(200))
+    ended = threading.Event()
+    wrong: list[object] = []
+    asked = [0, 0]
+
+    def scan() -> None:
+        while not ended.is_set():
+            before = lanes.epoch
+            counts = {count for _, count in view(state, "words").all()}
+            asked[0] += 1
+            if len(counts) != 1 or not before + 1 <= counts.pop() <= lanes.epoch + 1:
+                wrong.append(counts)
+
+    def get() -> None:
+        counts = view(state, "words")
+        while not ended.is_set():
+            before = lanes.epoch
+            asked[1] += 1
+            if not before + 1 <= counts["w77"] <= lanes.epoch + 1:
+                wrong.append(before)
+
+    threads = [threading.Thread(target=target) for target in (scan, get, get)]
+    for thread in threads:
+        thread.start()
+    began = time.monotonic()
+    while lanes.epoch < 6 and time.monotonic() - began < 60:
+        lanes.step(words(200))
+        state.after_commit(lanes.epoch)
+    ended.set()
+    for thread in threads:
+        thread.join(20)
+    assert not wrong
+    assert min(asked) > 5
+    assert lanes.epoch == 6
+    assert_all_closed(state)
+
+
+def assert_all_closed(state: CommittedState) -> None:
+    state.after_commit(state.epoch)
+    assert not state._old
+    state.close()

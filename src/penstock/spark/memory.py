@@ -31,7 +31,7 @@ class JvmMemory:
     None without a JVM, or without an answer by then; as long as a question is open, no other is asked.
     """
 
-    def __init__(self, ask: Callable[[], JvmReport | None] | None = None, patience_s: float = 0.1) -> None:
+    def __init__(self, ask: Callable[[], JvmReport | None] | None = None, patience_s: float = 0.25) -> None:
         self._ask = ask or _driver
         self._patience_s = patience_s
         self._asking: threading.Thread | None = None

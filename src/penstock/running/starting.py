@@ -37,7 +37,7 @@ from penstock.observing import Recorder
 from penstock.plan import TopologyFacts, encode_facts
 from penstock.queries import CommittedState
 from penstock.running.committed import FACTS_PARTITION, TOPOLOGY, places
-from penstock.running.epochs import Epochs, told_of_phases
+from penstock.running.epochs import Epochs, Progress, told_of_phases
 from penstock.running.global_tables import GlobalTables
 from penstock.running.restore_progress import RestoreProgress
 from penstock.running.taking import Partition
@@ -137,12 +137,7 @@ class Starting:
         epochs = Epochs(
             program,
             jobs,
-            Barrier(
-                publisher,
-                config.broker_timeout_ms,
-                on_phase=told_of_phases(self._recorder),
-                on_retry=self._recorder.commit_retried,
-            ),
+            self._barrier(publisher),
             start,
             small=config.small_epoch_records,
             most=config.max_epoch_records,
@@ -158,16 +153,15 @@ class Starting:
             after_commit=after_commit,
         )
         self._follow_ends(lambda: topics.end_offsets(partitions))
-        stream = EpochStream(
-            session,
-            self._source_options(),
-            start.offsets,
-            self._labelled(epochs.on_batch),
-            config.epoch_interval_ms,
-            config.max_epoch_records,
-        )
-        self.closers.append(stream.stop)
+        stream = self._stream(session, start, epochs)
         return Started(epochs, stream, publisher, state, store_tables, GuardedSql(session, store_tables))
+
+    def _stream(self, session: SparkSession, start: Progress, epochs: Epochs) -> EpochStream:
+        config, options = self._config, self._source_options()
+        labelled = self._labelled(epochs.on_batch)
+        stream = EpochStream(session, options, start.offsets, labelled, config.epoch_interval_ms, config.max_epoch_records)
+        self.closers.append(stream.stop)
+        return stream
 
     def _labelled(self, on_batch: OnBatch) -> OnBatch:
         """The same with what is logged about this start: Spark calls it in a thread of its own."""
@@ -194,6 +188,11 @@ class Starting:
         """The topology's facts, committed with the first epoch of every start."""
         code = program.topic_codes[lanes_topic(self._id)]
         return out_rows(Kind.CHANGELOG, code, FACTS_PARTITION, int(time.time() * 1000), TOPOLOGY, encode_facts(known))
+
+    def _barrier(self, publisher: Publisher) -> Barrier:
+        recorder = self._recorder
+        on_phase = told_of_phases(recorder)
+        return Barrier(publisher, self._config.broker_timeout_ms, on_phase=on_phase, on_retry=recorder.commit_retried)
 
     def _publisher(self, program: Program, limits: Mapping[str, int]) -> Publisher:
         config = self._config

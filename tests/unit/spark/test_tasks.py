@@ -12,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
+from structlog.contextvars import get_contextvars
 
 from penstock import StreamsBuilder, Topology
+from penstock.epochs import hops as hops_module
 from penstock.epochs.entering import needs_entering
 from penstock.epochs.hops import INPUT, on_lanes
 from penstock.epochs.program import Epoch, Program
@@ -131,6 +133,32 @@ def test_a_program_is_unpacked_once_and_replaced_by_that_of_a_new_start(tmp_path
     assert program_of(first) is program_of(first)
     assert program_of(second).incarnation == "two"
     assert list(tasks._programs) == ["two"]
+
+
+def test_a_worker_is_prepared_once_per_program(tmp_path: Path) -> None:
+    prepared: list[str] = []
+    packed = cloudpickle.dumps(Application(tmp_path, counts).program(1, "one"))
+    broadcast = SimpleNamespace(value=("one", packed, lambda: prepared.append("one")))
+    assert program_of(broadcast) is program_of(broadcast)
+    assert prepared == ["one"]
+
+
+def test_what_is_logged_in_a_task_is_about_its_epoch_and_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[Any, Any]] = []
+
+    def note(program: Program, epoch: Epoch, *rest: Any) -> list[pa.Table]:
+        about = get_contextvars()
+        seen.append((about.get("epoch"), about.get("lane")))
+        return []
+
+    monkeypatch.setattr(hops_module, "_run_on", note)
+    monkeypatch.setattr(hops_module, "_run_free", note)
+    for number, make in enumerate((counts, upper)):
+        app = Application(tmp_path / str(number), make)
+        app.start(2)
+        tasks._programs.clear()
+        list(whole_epoch(broadcast_of(app.running), EPOCH)(iter([input_of(0, seed=1)])))
+    assert seen == [(0, 0), (0, 1), (0, None)]  # what needs no lane is on none
 
 
 def test_rows_of_a_shuffle_are_found_again_by_their_lane() -> None:

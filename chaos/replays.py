@@ -162,7 +162,7 @@ class ReplayTrial(Trial):
     def check_replays(self) -> None:
         """Every letter was replayed once."""
         replayed = [copy.place for copy in self._copies()]
-        self.violations += named("", [*checker.check_replays(self._letters_by_place(), replayed)])
+        self.violations += named("", [*checker.check_replays(list(self._letters_by_place()), replayed)])
 
     def _ended(self, replayer: Application) -> int:
         try:

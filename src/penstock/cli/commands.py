@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,9 +13,6 @@ from penstock.errors import PenstockError
 
 # Loaded by the command that needs them: Spark and the Kafka client take a second, and `--help` needs neither.
 # ruff: noqa: PLC0415
-
-
-_DEAD_LETTERS = "penstock.cli.dead_letters"
 
 
 class _Commands(TyperGroup):
@@ -45,7 +41,9 @@ class _DeadLetters(TyperGroup):
         return self._loaded().get_command(ctx, cmd_name)
 
     def _loaded(self) -> TyperGroup:
-        found = typer.main.get_command(importlib.import_module(_DEAD_LETTERS).commands)
+        from penstock.cli import dead_letters
+
+        found = typer.main.get_command(dead_letters.commands)
         assert isinstance(found, TyperGroup)
         return found
 
@@ -57,12 +55,9 @@ commands = typer.Typer(
     pretty_exceptions_enable=False,  # its traces show variables, and with them secrets
     help="Kafka Streams for Python, on Apache Spark.",
 )
-
-
-if importlib.util.find_spec(_DEAD_LETTERS) is not None:
-    commands.add_typer(
-        typer.Typer(cls=_DeadLetters, help="Dead letters: look at them, and replay them.", no_args_is_help=True), name="dlq"
-    )
+commands.add_typer(
+    typer.Typer(cls=_DeadLetters, help="Dead letters: look at them, and replay them.", no_args_is_help=True), name="dlq"
+)
 
 
 class Format(str, Enum):

@@ -23,7 +23,7 @@ SOURCES := src conformance integration chaos operable benchmarks harness tests h
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-jvm conformance conformance-mutants parity bench-lane bench-first bench-time integration chaos docs lock jars-pin clean
+.PHONY: help setup check format test test-jvm conformance conformance-mutants parity bench-lane bench-first bench-time integration chaos docs audit lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,6 +98,9 @@ chaos: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Fau
 
 docs: $(VENV_READY) ## Run the examples of the documents as they stand
 	$(BIN)/pytest tests/docs
+
+audit: $(VENV_READY) ## Known vulnerabilities of what is locked; asks a service on the network, and fails if it knows nothing
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements.lock
 
 lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \

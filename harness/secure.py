@@ -42,12 +42,15 @@ class Authority:
         """What clients trust."""
         return self._own.certificate
 
-    def issue(self, name: str, *, alternatives: str = LOOPBACK, days: int = 2) -> Certificate:
-        """A certificate for the names in `alternatives`; one of -1 days has expired yesterday."""
+    def issue(self, name: str, *, alternatives: str = LOOPBACK, days: int = 2, password: str = "") -> Certificate:
+        """A certificate for the names in `alternatives`; one of -1 days has expired yesterday. `password` is of its key."""
         key, request, certificate = (self._directory / f"{name}.{kind}" for kind in ("key", "request", "pem"))
         extensions = self._directory / f"{name}.extensions"
         extensions.write_text(f"subjectAltName={alternatives}\n")
         _openssl("req", "-new", *_new_key(key), "-subj", f"/CN={name}", "-out", request)
+        if password:  # in the only form that Kafka's client reads
+            plain, key = key, key.with_suffix(".secured")
+            _openssl("pkcs8", "-topk8", "-in", plain, "-v1", "PBE-SHA1-3DES", "-passout", f"pass:{password}", "-out", key)
         signer = ("-CA", self._own.certificate, "-CAkey", self._own.key, "-CAcreateserial")
         _openssl("x509", "-req", "-in", request, *signer, "-days", days, "-extfile", extensions, "-out", certificate)
         return Certificate(certificate, key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigError, PenstockError, StalledError, TopologyError
 from penstock.handlers import DEFAULT, ErrorHandler, ErrorHandlers
+from penstock.records import is_name
 from penstock.running.hooks import Plugin
 from penstock.topology import Topology
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from penstock.running.running import Running
     from penstock.running.states import Listener
 
-_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,200}")
+_LONGEST_ID = 200
+"""A changelog's name has a store's name too, and 249 letters at most."""
 _POLL_S = 0.2
 
 _log = logging.getLogger(__name__)
@@ -126,8 +127,9 @@ class App:
         for plugin in self.plugins:
             if not isinstance(plugin, Plugin):
                 raise ConfigError(f"plugins: expected an object of a class derived from penstock.Plugin, not {plugin!r}")
-        if not _NAME.fullmatch(self.application_id):
-            raise TopologyError(f"an application id is made of letters, digits, '.', '_' and '-': {self.application_id!r} is not")
+        if not is_name(self.application_id) or len(self.application_id) > _LONGEST_ID:
+            rule = f"of at most {_LONGEST_ID} letters, digits, '.', '_' and '-'"
+            raise TopologyError(f"an application id is made {rule}: {self.application_id[:_LONGEST_ID]!a} is not")
 
 
 @contextmanager

@@ -5,8 +5,10 @@ It only says what is wanted: what becomes of a setting in a client or in Spark i
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -14,6 +16,7 @@ from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from penstock.errors import ConfigError, TopologyError
 from penstock.timing import duration_ms
@@ -23,13 +26,20 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]  # not there on newer Pythons
 
+_log = logging.getLogger(__name__)
+
 DEFAULT_FILE = Path("penstock.toml")
 VARIABLE_PREFIX = "PENSTOCK_"
 CLIENTS = ("producer.", "main.consumer.", "restore.consumer.")
 """As in Kafka Streams, a setting with such a prefix is for one client only."""
 
-_SECRET_NAME = re.compile(r"password|secret|token|jaas|key\.pem|keystore\.key$|basic\.auth|access\.?key|oauthbearer\.config")
+HIDDEN = "[hidden]"
+_SECRET_NAME = re.compile(
+    r"passw|passphrase|secret|token(?!\.endpoint\.url$)|credential|jaas|private\.?key|key\.pem|keystore\.key$|basic\.auth|user\.info"
+    r"|access\.?key|oauthbearer\.config|assertion"
+)
 _SECRET_VALUE = re.compile(r"://[^/@\s]+:[^/@\s]+@")
+_SETTING_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _OWN = {
     "group.id": "the application's id is the group",
     "transactional.id": "it follows from the application's id",
@@ -42,6 +52,16 @@ _EXACTLY_ONCE = {
     "enable.idempotence": ("true",),
     "acks": ("all", "-1"),
     "request.required.acks": ("all", "-1"),
+}
+_VERIFIED = {
+    "ssl.endpoint.identification.algorithm": ("https", "give the broker a certificate with the name that it is reached by"),
+    "enable.ssl.certificate.verification": ("true", "name the authority that has signed the broker's in ssl.ca.location"),
+}
+"""Without these, TLS does not tell a broker from somebody in between."""
+OAUTH_ENDPOINTS = ("sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.jwks.endpoint.url")
+_OWN_OF_SPARK = {
+    "spark.sql.shuffle.partitions": "lanes are what work is divided into; write lanes",
+    "spark.sql.adaptive.enabled": "Spark would join the lanes of a small epoch",
 }
 _MAX_INT32 = 2**31 - 1
 _MAX_PORT = 65_535
@@ -75,12 +95,43 @@ class Guarantee(Enum):
 
 
 class Secret(str):
-    """A setting's value that shows as `[hidden]` in whatever it is printed with: a dict of settings, a failed assertion."""
+    """A setting's value that shows as `[hidden]` however it is printed, and in a pickle; `reveal` gives it.
+
+    It is a text to compare, to encode and to look into. Whoever hands it on says so, by `reveal`: what is made of it by `str`
+    or by a format is `[hidden]`.
+
+    Example:
+        >>> from penstock.config import Secret
+        >>> password = Secret("s3cr3t")
+        >>> print(password, f"{password:>10}", [password], "%s" % password)
+        [hidden]   [hidden] [[hidden]] [hidden]
+        >>> password == "s3cr3t", password.reveal()
+        (True, 's3cr3t')
+    """
 
     __slots__ = ()
 
+    def reveal(self) -> str:
+        """The secret itself, for a client that needs it."""
+        return str.__str__(self)
+
+    def __str__(self) -> str:
+        return HIDDEN
+
     def __repr__(self) -> str:
-        return "[hidden]"
+        return HIDDEN
+
+    def __format__(self, form: str) -> str:
+        return format(HIDDEN, form)
+
+    def __reduce_ex__(self, protocol: object) -> tuple[type[Secret], tuple[str]]:
+        return Secret, (HIDDEN,)
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Secret:
+        return self
 
 
 class Settings(Mapping[str, str]):
@@ -102,6 +153,11 @@ class Settings(Mapping[str, str]):
 
     def __repr__(self) -> str:
         return repr(self._values)
+
+
+def revealed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as a client needs them: secrets are plain text in it, so it is handed over and not kept."""
+    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in settings.items()}
 
 
 def is_secret(name: str, value: str = "") -> bool:
@@ -187,26 +243,24 @@ class Config:
         if self.replication_factor == 0:
             raise ConfigError("replication_factor: 0 is no replica at all; write 1 or more, or -1 for the broker's default")
         if self.lanes is not None and self.lanes > self.shards:
-            raise ConfigError(f"lanes: {self.lanes} lanes cannot share {self.shards} shards; use at most {self.shards} lanes")
+            raise ConfigError(f"lanes: lanes share shards, and there are {self.shards}; use at most so many")
         for name, choices in (("store_engine", _STORE_ENGINES), ("log_format", _LOG_FORMATS), ("log_level", _LOG_LEVELS)):
             if getattr(self, name) not in choices:
-                raise ConfigError(f"{name}: {getattr(self, name)!r} is none of {', '.join(choices)}")
+                raise ConfigError(f"{name}: it is one of {', '.join(choices)}")
         if not isinstance(self.tracing, bool):
-            raise ConfigError(f"tracing: expected true or false, got {self.tracing!r}")
+            raise ConfigError("tracing: expected true or false")
         _ = self.admin_endpoint
         _check_kafka(self.kafka, self.guarantee)
-        for name in self.spark:
-            if name != "master" and not name.startswith("spark."):
-                raise ConfigError(f"spark: unknown setting {name!r}; it is 'master', or begins with 'spark.'")
+        _check_spark(self.spark)
 
     @property
     def admin_endpoint(self) -> tuple[str, int] | None:
         """Host and port of the admin server; None for no server."""
         if self.admin_address == OFF:
             return None
-        host, _, port = self.admin_address.rpartition(":")
+        host, _, port = str(self.admin_address).rpartition(":")
         if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > _MAX_PORT:
-            raise ConfigError(f"admin_address: expected host:port or {OFF!r}, got {self.admin_address!r}")
+            raise ConfigError(f"admin_address: expected host:port or {OFF!r}")
         return host.strip("[]"), int(port)
 
     @classmethod
@@ -227,7 +281,10 @@ class Config:
         for name in _REFERENCES:
             if name in given:
                 given[name] = _resolve(name, _text(name, given[name]), environment)
-        return cls(**{_field_of(name): value for name, value in given.items()})
+        config = cls(**{_field_of(name): value for name, value in given.items()})
+        if config.kafka.get("security.protocol", "").upper() == "SASL_PLAINTEXT":
+            _log.warning("kafka: with security.protocol SASL_PLAINTEXT, whoever sees the network reads everything; use SASL_SSL")
+        return config
 
 
 _FIELDS = tuple(f.name for f in fields(Config))
@@ -286,7 +343,7 @@ def _merge(given: dict[str, Any], more: Mapping[str, object], source: str) -> No
         else:
             nearest = get_close_matches(name, _NAMES, n=1)
             cure = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(sorted(_NAMES))}"
-            raise ConfigError(f"{source}: unknown setting {name!r}; {cure}")
+            raise ConfigError(f"{source}: unknown setting {name!a}; {cure}")
 
 
 def _flat(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
@@ -304,17 +361,17 @@ def _read(name: str, value: object) -> object:
     """A setting as its field holds it; what cannot be read that way is left to the checks."""
     if name in _DURATIONS:
         try:
-            return duration_ms(value, name)  # type: ignore[arg-type]  # it says so itself if it is no duration
-        except TopologyError as error:
-            raise ConfigError(str(error)) from None
+            return duration_ms(value, name)  # type: ignore[arg-type]  # it refuses what is none
+        except TopologyError:
+            raise ConfigError(f'{name}: expected a number and a unit, such as "250ms", "5s" or "1h"') from None
     if name == "guarantee" and not isinstance(value, Guarantee):
         kinds = [kind.value for kind in Guarantee]
         if value not in kinds:
-            raise ConfigError(f"guarantee: {value!r} is none of {', '.join(kinds)}")
+            raise ConfigError(f"guarantee: it is one of {', '.join(kinds)}")
         return Guarantee(value)
     if name in _PATHS:
-        if not isinstance(value, (str, Path)) or not str(value):
-            raise ConfigError(f"{name}: expected a path, got {value!r}")
+        if not isinstance(value, (str, Path)) or not str(value).strip() or "\0" in str(value):
+            raise ConfigError(f"{name}: expected a path")
         return Path(value)
     if name in _LISTS:
         return _list(name, value)
@@ -329,7 +386,7 @@ def _list(name: str, value: object) -> tuple[str, ...]:
     """Several names: a list, or a text with commas, which is what the environment can hold."""
     items = [item.strip() for item in value.split(",")] if isinstance(value, str) else value
     if not isinstance(items, (list, tuple)) or not all(isinstance(item, str) and item for item in items):
-        raise ConfigError(f"{name}: expected a list of names, got {value!r}")
+        raise ConfigError(f"{name}: expected a list of names")
     return tuple(items)
 
 
@@ -350,7 +407,10 @@ def _resolve(name: str, value: str, environment: Mapping[str, str]) -> str:
         return environment[where]
     if kind == "file":
         try:
-            return Path(where).read_text(encoding="utf-8").rstrip("\r\n")
+            with Path(where).open(encoding="utf-8") as file:
+                if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                    _log.warning("%s: others on this machine may read or write %s; chmod 600 it", name, where)
+                return file.read().rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{name}: {where} cannot be read: {type(error).__name__}") from None
     return value
@@ -360,10 +420,10 @@ def _check_range(name: str, value: object, low: int, high: int) -> None:
     if value is None and name == "lanes":
         return
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(f"{name}: expected a whole number, got {value!r}")
+        raise ConfigError(f"{name}: expected a whole number")
     if not low <= value <= high:
         unit = " ms" if name in _DURATIONS else ""
-        raise ConfigError(f"{name}: {value}{unit} is not between {low} and {high}")
+        raise ConfigError(f"{name}: expected something between {low} and {high}{unit}")
 
 
 def _check_kafka(kafka: Mapping[str, str], guarantee: Guarantee) -> None:
@@ -374,10 +434,38 @@ def _check_kafka(kafka: Mapping[str, str], guarantee: Guarantee) -> None:
     for full_name, value in kafka.items():
         prefix = next((client for client in CLIENTS if full_name.startswith(client)), "")
         name = full_name.removeprefix(prefix)
+        if not _SETTING_NAME.fullmatch(name):
+            raise ConfigError(f"kafka: {full_name!a} is no name of a setting: letters, digits, '.', '_' and '-' make one")
+        if value != value.strip() and not is_secret(name):
+            raise ConfigError(f"kafka: {full_name!r} has blanks around its value; remove them")
         if name in _OWN:
             raise ConfigError(f"kafka: {full_name!r} cannot be set: {_OWN[name]}")
         allowed = _EXACTLY_ONCE.get(name)
-        if guarantee is Guarantee.EXACTLY_ONCE and allowed and value.strip().lower() not in allowed:
+        if guarantee is Guarantee.EXACTLY_ONCE and allowed and value.lower() not in allowed:
             raise ConfigError(
                 f"kafka: {full_name!r} must be {allowed[0]!r} under exactly_once; leave it out, or choose at_least_once"
             )
+        if name in _VERIFIED and value.lower() != _VERIFIED[name][0]:
+            safe, cure = _VERIFIED[name]
+            raise ConfigError(f"kafka: {full_name!r} must be {safe!r}: anybody could be the broker; {cure}")
+        if name in OAUTH_ENDPOINTS and not _is_https(value):
+            raise ConfigError(f"kafka: {full_name!r} must be an https:// address, without a password in it")
+
+
+def _is_https(url: str) -> bool:
+    """Whether credentials may be sent there. What separates addresses in Java's list of allowed ones is no part of one."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "https" and bool(parts.hostname) and not re.search(r"[\s,@\"'\\]", url)
+    except ValueError:
+        return False
+
+
+def _check_spark(spark: Mapping[str, str]) -> None:
+    for name, value in spark.items():
+        if name != "master" and not (name.startswith("spark.") and _SETTING_NAME.fullmatch(name)):
+            raise ConfigError(f"spark: unknown setting {name!a}; it is 'master', or begins with 'spark.'")
+        if name in _OWN_OF_SPARK:
+            raise ConfigError(f"spark: {name!r} cannot be set: {_OWN_OF_SPARK[name]}")
+        if name == "spark.speculation" and value.strip().lower() != "false":
+            raise ConfigError(f"spark: {name!r} must be 'false': a lane's store is written by one task, not by its twin too")

@@ -6,19 +6,16 @@ A handler is a value, or a function of the failure that returns one. It only dec
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 from penstock.errors import ConfigError, ProcessingError
-from penstock.records import Headers, RecordMetadata
+from penstock.records import Headers, RecordMetadata, is_name
 from penstock.timing import Duration, duration_ms
 
 LONGEST_BACKOFF_MS = 30_000
 """Where a back-off stops doubling, unless it starts longer."""
-
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class FailureKind(Enum):
@@ -73,7 +70,7 @@ class DeadLetter:
     topic: str
 
     def __post_init__(self) -> None:
-        if not _TOPIC.fullmatch(self.topic):
+        if not is_name(self.topic):
             raise ConfigError(f"dead_letter needs the name of a topic, not {self.topic!r}")
 
 

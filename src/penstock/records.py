@@ -6,6 +6,7 @@ an object per operator is what a Python hot path can least afford. `Record` is f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -23,6 +24,18 @@ Process = Callable[[Any, Any, int, Headers], None]
 
 NO_HEADERS: Headers = ()
 NO_TIMESTAMP = -1
+_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+_OF_KAFKA = frozenset({"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"})
+
+
+def is_name(text: str) -> bool:
+    """Whether a topic, a store or an application can be called so: what Kafka takes, and a file system takes for a plain name.
+
+    Example:
+        >>> is_name("orders-2.eu"), is_name("../orders"), is_name("__consumer_offsets")
+        (True, False, False)
+    """
+    return bool(_NAME.fullmatch(text)) and text not in _OF_KAFKA
 
 
 @dataclass(frozen=True, slots=True)

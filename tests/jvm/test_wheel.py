@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -45,6 +47,7 @@ def test_the_wheel_bundles_the_pinned_jars_and_finds_them(tmp_path: Path) -> Non
     assert all(Path(line).is_relative_to(tmp_path / "installed") for line in found.stdout.splitlines())
 
 
+@pytest.mark.security(31)
 def test_a_wheel_can_be_built_from_the_sdist_alone(tmp_path: Path) -> None:
     done = build(ROOT, "sdist", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -57,10 +60,52 @@ def test_a_wheel_can_be_built_from_the_sdist_alone(tmp_path: Path) -> None:
     assert jars_in(next(tmp_path.glob("*.whl"))) == SUMS
 
 
+@pytest.mark.security(31)
+def test_two_builds_are_the_same_to_the_byte(tmp_path: Path) -> None:
+    """From the checkout, from the sdist, an hour later by the files' times: always the same wheel."""
+    assert build(ROOT, "wheel", tmp_path / "first").returncode == 0
+    assert build(ROOT, "sdist", tmp_path).returncode == 0
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as content:
+        content.extractall(tmp_path / "source", filter="data")
+    (project,) = (tmp_path / "source").iterdir()
+    for path in project.rglob("*"):
+        os.utime(path, (1, 1))
+    assert build(project, "wheel", tmp_path / "second").returncode == 0
+    first, second = (next((tmp_path / name).glob("*.whl")) for name in ("first", "second"))
+    assert first.name == second.name
+    assert hashlib.sha256(first.read_bytes()).digest() == hashlib.sha256(second.read_bytes()).digest()
+
+
+@pytest.mark.security(33)
+def test_the_wheel_says_what_is_in_it(tmp_path: Path) -> None:
+    assert build(ROOT, "wheel", tmp_path).returncode == 0
+    (wheel,) = tmp_path.glob("*.whl")
+    with ZipFile(wheel) as content:
+        [name] = [name for name in content.namelist() if ".dist-info/sboms/" in name]
+        listing = json.loads(content.read(name))
+    assert name.endswith(".cdx.json")
+    assert (listing["bomFormat"], listing["specVersion"]) == ("CycloneDX", "1.6")
+    assert listing["metadata"]["component"]["purl"].startswith("pkg:pypi/penstock@")
+    found = {f"{part['name']}-{part['version']}.jar": part["hashes"][0]["content"] for part in listing["components"]}
+    assert found == jars_in(wheel) == SUMS
+    assert all(part["purl"].startswith(f"pkg:maven/{part['group']}/") for part in listing["components"])
+    [edges] = listing["dependencies"]
+    assert set(edges["dependsOn"]) == {part["bom-ref"] for part in listing["components"]}
+
+
+@pytest.mark.security(32)
 @pytest.mark.parametrize("harm", ["missing", "changed"])
 def test_no_wheel_is_built_without_the_jars(tmp_path: Path, harm: str) -> None:
     project = tmp_path / "project"
-    for file in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "tools/connector/jars.sha256"):
+    for file in (
+        "pyproject.toml",
+        "hatch_build.py",
+        "README.md",
+        "LICENSE",
+        "tools/connector/jars.sha256",
+        "tools/connector/bring",
+    ):
         (project / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, project / file)
     shutil.copytree(ROOT / "src", project / "src")

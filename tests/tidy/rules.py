@@ -109,6 +109,10 @@ UNSAFE = {
     "pickle.Unpickler": UNPICKLING,
     "cloudpickle.load": UNPICKLING,
     "cloudpickle.loads": UNPICKLING,
+    "shelve.open": UNPICKLING,
+    "marshal.load": UNPICKLING,
+    "marshal.loads": UNPICKLING,
+    "yaml.load": UNPICKLING,
 }
 
 

@@ -32,7 +32,7 @@ def test_an_application_id_may_be_what_a_topic_may_be(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "word count", "a/b", "é", "x" * 201, "a\n", ".", ".."])
 def test_any_other_application_id_is_refused(name: str) -> None:
-    with pytest.raises(TopologyError, match="an application id is made of letters, digits"):
+    with pytest.raises(TopologyError, match="an application id is made of at most 200 letters, digits"):
         App(name, Topology())
 
 

@@ -110,21 +110,21 @@ def test_arguments_win_over_the_environment_which_wins_over_the_file() -> None:
     ("overrides", "message"),
     [
         ({"lane": 3}, "arguments: unknown setting 'lane'; did you mean 'lanes'"),
-        ({"zzzzzz": 3}, "there are admin_address, .*bootstrap_servers, broker_timeout"),
-        ({"lanes": 0}, "lanes: 0 is not between 1 and"),
-        ({"lanes": "8"}, "lanes: expected a whole number, got '8'"),
+        ({"zzzzzz": 3}, "there are admin_address, .*, bootstrap_servers, broker_timeout"),
+        ({"lanes": 0}, "lanes: expected something between 1 and 10000$"),
+        ({"lanes": "8"}, "lanes: expected a whole number$"),
         ({"lanes": True}, "lanes: expected a whole number"),
-        ({"lanes": 33}, "lanes: 33 lanes cannot share 32 shards"),
+        ({"lanes": 33}, "lanes: lanes share shards, and there are 32"),
         ({"shards": None}, "shards: expected a whole number"),
-        ({"epoch_interval": "soon"}, 'epoch_interval: cannot read .soon.; write a number and a unit: "250ms"'),
-        ({"epoch_interval": "-1s"}, "epoch_interval: -1000 ms is not between"),
+        ({"epoch_interval": "soon"}, 'epoch_interval: expected a number and a unit, such as "250ms"'),
+        ({"epoch_interval": "-1s"}, "epoch_interval: expected something between 0 and .* ms"),
         ({"epoch_interval": 1.5}, "epoch_interval: expected"),
-        ({"transaction_timeout": "999ms"}, "transaction_timeout: 999 ms"),
+        ({"transaction_timeout": "999ms"}, "transaction_timeout: expected something between 1000 and"),
         ({"replication_factor": 0}, "replication_factor: 0"),
-        ({"guarantee": "twice"}, "guarantee: 'twice' is none of exactly_once, at_least_once"),
+        ({"guarantee": "twice"}, "guarantee: it is one of exactly_once, at_least_once"),
         ({"state_dir": ""}, "state_dir"),
         ({"state_dir": 5}, "state_dir"),
-        ({"store_engine": "files"}, "store_engine: 'files' is none of lmdb, rocksdb"),
+        ({"store_engine": "files"}, "store_engine: it is one of lmdb, rocksdb"),
         ({"kafka": "localhost"}, "kafka is a table"),
         ({"kafka": {"linger.ms": [1]}}, "linger.ms: expected text"),
         ({"spark": {"driver.memory": "1g"}}, "spark: unknown setting 'driver.memory'; it is 'master', or begins with 'spark.'"),
@@ -138,7 +138,7 @@ def test_refuses_by_name(overrides: dict[str, Any], message: str) -> None:
 def test_refuses_a_misspelt_variable_and_a_bad_file() -> None:
     with pytest.raises(ConfigError, match="PENSTOCK_LANE; did you mean PENSTOCK_LANES"):
         load({"PENSTOCK_LANE": "2"})
-    with pytest.raises(ConfigError, match="lanes: expected a whole number, got 'two'"):
+    with pytest.raises(ConfigError, match="lanes: expected a whole number"):
         load({"PENSTOCK_LANES": "two"})
     with pytest.raises(ConfigError, match=r"none\.toml cannot be read: No such file"):
         load(path=Path("none.toml"))
@@ -162,7 +162,7 @@ def test_refuses_what_is_not_the_users_to_say(prefix: str, guarantee: Guarantee,
     ("name", "value"),
     [
         ("isolation.level", "read_uncommitted"),
-        ("main.consumer.isolation.level", " READ_UNCOMMITTED"),
+        ("main.consumer.isolation.level", "READ_UNCOMMITTED"),
         ("enable.idempotence", "false"),
         ("producer.enable.idempotence", False),
         ("acks", "1"),

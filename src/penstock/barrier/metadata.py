@@ -58,7 +58,7 @@ class CommitMetadata:
         """The metadata from its text."""
         try:
             return _decode(text)
-        except (msgspec.DecodeError, UnicodeError) as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise StateError(f"committed metadata that this version cannot read: {text[:200]!r} ({error})") from None
 
 

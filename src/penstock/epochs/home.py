@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -32,7 +33,7 @@ class Home:
 
     def take_over(self, incarnation: str) -> None:
         """Become the owner: waits until no lane of an earlier one has a store open."""
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make_private()
         with self._locked(fcntl.LOCK_EX):
             if self._boot_changed():
                 self.forget()
@@ -64,6 +65,22 @@ class Home:
                     f"{self.root.name!r} runs on this machine (a process holds {self.root}); stop it first"
                 ) from None
             yield
+
+    def _make_private(self) -> None:
+        """Make the directory, or refuse one that is somebody else's to change: what is in it is believed."""
+        for directory in (self.root.parent, self.root):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = directory.lstat()
+            if stat.S_ISLNK(found.st_mode):
+                raise StateError(
+                    f"{directory} is a link, which may lead elsewhere tomorrow; write where it leads to as state_dir"
+                )
+            if found.st_mode & stat.S_IWOTH:
+                raise StateError(f"anybody can write to {directory}; take that right away (chmod o-w), or use another state_dir")
+        if self.root.stat().st_uid != os.geteuid():
+            raise StateError(f"{self.root} belongs to another user; run as that user, or use another state_dir")
+        self.root.chmod(0o700)
+        (self.root / "lock").touch(mode=0o600)
 
     def let_go(self, incarnation: str) -> None:
         """Leave a sign that all has been written to disk, unless there is a new owner already."""
@@ -204,7 +221,7 @@ def _boot() -> str:
 
 
 def _read(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
+    return path.read_text(errors="replace") if path.exists() else ""
 
 
 def _sync(path: Path) -> None:
@@ -215,6 +232,7 @@ def _sync(path: Path) -> None:
 
 def _write(path: Path, text: str) -> None:
     fresh = path.with_suffix(".new")
+    fresh.touch(mode=0o600)
     with fresh.open("w") as file:
         file.write(text)
         file.flush()

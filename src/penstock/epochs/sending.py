@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.epochs.program import Program, changelog_topic, lanes_topic
 from penstock.epochs.shards import lane_of, shard_of, shards_of
 from penstock.epochs.wire import Kind, headers_array, wire
+from penstock.errors import StateError
 from penstock.lanes.epoch import FIRST, LAST
 from penstock.lanes.lane import BEFORE_RECORDS
 from penstock.lanes.outbox import Row
@@ -32,7 +33,15 @@ class LaneNotes(msgspec.Struct, array_like=True, frozen=True):
     registers: dict[str, int]
 
 
-decode_notes = msgspec.msgpack.Decoder(LaneNotes).decode
+_decode_notes = msgspec.msgpack.Decoder(LaneNotes).decode
+
+
+def decode_notes(data: bytes) -> LaneNotes:
+    """A lane's notes from their bytes."""
+    try:
+        return _decode_notes(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise StateError(f"the lanes' topic has notes that this version cannot read ({error}): reset the application") from None
 
 
 def rows_out(program: Program, rows: Sequence[Row], lane: int) -> pa.Table | None:

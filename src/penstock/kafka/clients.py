@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from penstock.config import CLIENTS, Config, Guarantee
+from penstock.config import CLIENTS, OAUTH_ENDPOINTS, Config, Guarantee, Settings, revealed
 from penstock.errors import ConfigError
 from penstock.kafka.failures import configured_wrongly
 
@@ -45,6 +45,11 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+_OTHER_LOGIN_MODULES = (
+    "com.sun.security.auth.module.Krb5LoginModule",
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+)
+"""That a user may name himself; others (a JNDI one, say) fetch and run what they are told to."""
 _JAVA_NAMES = {
     "bootstrap.servers": "bootstrap.servers",
     "client.rack": "client.rack",
@@ -79,19 +84,27 @@ def consumer_settings(config: Config, group_id: str) -> dict[str, str]:
     return {**_CONSUMER, **_shared(config), **_only_for("restore.consumer.", config), "group.id": group_id}
 
 
-def spark_options(config: Config) -> dict[str, str]:
+def spark_options(config: Config) -> Settings:
     """Options of Spark's Kafka source: how the Java client connects, who it is, and what it may read."""
     java = {_JAVA_NAMES[name]: value for name, value in config.kafka.items() if name in _JAVA_NAMES}
     java |= _java_security(config.kafka) | _only_for("main.consumer.", config)
     if config.guarantee is Guarantee.EXACTLY_ONCE:
         java["isolation.level"] = "read_committed"
-    return {f"kafka.{name}": value for name, value in java.items()}
+    if "sasl.jaas.config" in java:
+        _check_login_module(java["sasl.jaas.config"])
+    return Settings({f"kafka.{name}": value for name, value in revealed(java).items()})
+
+
+def oauth_endpoints(config: Config) -> list[str]:
+    """The addresses that the Java client may send its credentials to."""
+    names = [f"{prefix}{name}" for prefix in ("", "main.consumer.") for name in OAUTH_ENDPOINTS]
+    return sorted({config.kafka[name] for name in names if name in config.kafka})
 
 
 def open_consumer(settings: Mapping[str, str]) -> Consumer:
     """A consumer of these settings."""
     try:
-        return Consumer(dict(settings), logger=logger)
+        return Consumer(revealed(settings), logger=logger)
     except KafkaException as error:
         raise configured_wrongly(error) from None
 
@@ -99,7 +112,7 @@ def open_consumer(settings: Mapping[str, str]) -> Consumer:
 def open_admin(config: Config) -> AdminClient:
     """An admin client."""
     try:
-        return AdminClient({**_shared(config)}, logger=logger)
+        return AdminClient(revealed(_shared(config)), logger=logger)
     except KafkaException as error:
         raise configured_wrongly(error) from None
 
@@ -116,9 +129,6 @@ def _java_security(kafka: Mapping[str, str]) -> dict[str, str]:
     java: dict[str, str] = {}
     if "security.protocol" in kafka:
         java["security.protocol"] = kafka["security.protocol"].upper()
-    if "ssl.endpoint.identification.algorithm" in kafka:
-        algorithm = kafka["ssl.endpoint.identification.algorithm"]
-        java["ssl.endpoint.identification.algorithm"] = "" if algorithm == "none" else algorithm
     if "ssl.keystore.location" in kafka:
         java["ssl.keystore.type"] = "PKCS12"
     java |= {_PEM_FILES[name]: _pem(name, path) for name, path in kafka.items() if name in _PEM_FILES}
@@ -142,6 +152,13 @@ def _java_login(kafka: Mapping[str, str]) -> dict[str, str]:
         raise ConfigError(f"kafka: sasl.mechanism {mechanism!r} needs sasl.username and sasl.password")
     who = f"username={_quoted(kafka['sasl.username'])} password={_quoted(kafka['sasl.password'])}"
     return {"sasl.mechanism": mechanism.upper(), "sasl.jaas.config": f"{module} required {who};"}
+
+
+def _check_login_module(jaas: str) -> None:
+    known = {*_LOGIN_MODULES.values(), *_OTHER_LOGIN_MODULES}
+    module = next(iter(jaas.split(maxsplit=1)), "")
+    if module not in known:
+        raise ConfigError(f"kafka: 'main.consumer.sasl.jaas.config' must begin with one of {', '.join(sorted(known))}")
 
 
 def _quoted(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import BrokerError, CommitError, ConfigError, FencedError, PenstockError, ProductionError, TopicError
@@ -43,6 +45,10 @@ _NO_SUCH_TOPIC = {
     KafkaError.TOPIC_EXCEPTION,
 }
 _REFUSED_RECORD = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD}
+
+
+_WRONG_VALUE = re.compile(r'(?<=[Ii]nvalid value) ".*"(?= for )', re.DOTALL)
+"""What was given instead of a known value: it may be a password on the wrong line."""
 
 
 def kafka_error(raised: BaseException) -> KafkaError | None:
@@ -99,4 +105,4 @@ def translated(raised: BaseException, what: str) -> PenstockError:
 def configured_wrongly(raised: KafkaException) -> ConfigError:
     """A client could not be made of its settings."""
     error = kafka_error(raised)
-    return ConfigError(f"kafka: {error.str() if error else raised}")
+    return ConfigError(f"kafka: {_WRONG_VALUE.sub('', error.str() if error else str(raised))}")

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from penstock.config import revealed
 from penstock.errors import BrokerError, PenstockError
 from penstock.kafka.clients import logger as client_logger
 from penstock.kafka.failures import configured_wrongly, failure, translated
@@ -54,7 +55,7 @@ class RowProducer:
         """Whether a connection has failed since this client was made."""
         callbacks = {"on_delivery": self._on_delivery, "error_cb": self._on_error}
         try:
-            self.client = Producer({**settings, **callbacks}, logger=client_logger)
+            self.client = Producer({**revealed(settings), **callbacks}, logger=client_logger)
         except KafkaException as error:
             raise configured_wrongly(error) from None
 

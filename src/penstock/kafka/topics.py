@@ -44,6 +44,7 @@ class Topic:
     topic_id: str
     partitions: int
     config: Mapping[str, str]
+    replicas: int = 1
 
     @property
     def max_message_bytes(self) -> int:
@@ -86,7 +87,20 @@ class Topics:
         found = _those_that_exist(self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout))
         configs = self._configs(list(found))
         both = sorted(found.keys() & configs.keys())  # one may be deleted in between
-        return {name: Topic(name, str(found[name].topic_id), len(found[name].partitions), configs[name]) for name in both}
+        return {name: _topic(name, found[name], configs[name]) for name in both}
+
+    def broker_settings(self) -> dict[str, str]:
+        """The settings of one of the brokers; nothing if it does not tell them to everybody."""
+        try:
+            known = self._admin.list_topics(timeout=self._timeout)
+            resource = ConfigResource(ResourceType.BROKER, str(min(known.brokers)))
+            entries = self._admin.describe_configs([resource], request_timeout=self._timeout)[resource].result()
+        except KafkaException as error:
+            said = kafka_error(error)
+            if said is not None and said.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+                return {}
+            raise translated(error, "the settings of a broker could not be read") from error
+        return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def names(self) -> set[str]:
         """All topics there are, without Kafka's own."""
@@ -175,6 +189,11 @@ def _those_that_exist(futures: Mapping[str, Future[Any]]) -> dict[str, Any]:
             if said is None or said.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise translated(error, f"topic {name!r} could not be described") from error
     return found
+
+
+def _topic(name: str, found: Any, config: Mapping[str, str]) -> Topic:
+    replicas = min((len(partition.replicas) for partition in found.partitions), default=0)
+    return Topic(name, str(found.topic_id), len(found.partitions), config, replicas)
 
 
 def check(wanted: InternalTopic, found: Topic | None) -> None:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ATTRIBUTED
 from penstock.lanes.outbox import Row
-from penstock.records import Headers, Process, RecordContext
+from penstock.records import Headers, Process, RecordContext, is_name
 from penstock.topology.nodes import SinkNode
 
 if TYPE_CHECKING:
     from penstock.lanes.lane import Lane
 
 
+_SHOWN = 100
 _new = tuple.__new__  # cheaper than Row(...), once per record sent
 
 
@@ -35,6 +36,8 @@ def bind_sink(node: SinkNode, lane: Lane, send: Callable[[Row], None], partition
             target = topic if isinstance(topic, str) else topic(key, value, _context(lane, timestamp, headers))
             if not isinstance(target, str):
                 raise TypeError(f"the function that chooses the topic returned {target!r}")
+            if not is_name(target):
+                raise ValueError(f"the function that chooses the topic returned {target[:_SHOWN]!a}, which is no name of one")
             key_bytes = None if key is None else serialize_key(key)
             value_bytes = None if value is None else serialize_value(value)
             chosen = partitioner(target, key, value, partitions(target)) if partitioner is not None else None

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.errors import StateError
 from penstock.serdes import Serde
 from penstock.state import StoreSpec
 from penstock.topology import SourceNode, Topology
@@ -55,7 +56,10 @@ def encode_facts(found: TopologyFacts) -> bytes:
 
 def decode_facts(data: bytes) -> TopologyFacts:
     """The facts from their bytes."""
-    return _decode(data)
+    try:
+        return _decode(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise StateError(f"the lanes' topic has facts that this version cannot read ({error}): reset the application") from None
 
 
 def incompatibilities(committed: TopologyFacts, now: TopologyFacts) -> list[str]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from structlog.contextvars import bound_contextvars
 
 from penstock.barrier import Barrier
-from penstock.config import Config, Guarantee
+from penstock.config import Config, Guarantee, Settings, revealed
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.restoring import Committed
@@ -27,7 +27,8 @@ from penstock.epochs.wire import Kind, out_rows
 from penstock.errors import BrokerError, ConfigError
 from penstock.handlers import ErrorHandlers
 from penstock.kafka.changelog import read
-from penstock.kafka.clients import consumer_settings, open_admin, spark_options
+from penstock.kafka.clients import consumer_settings, oauth_endpoints, open_admin, spark_options
+from penstock.kafka.limits import refusals, warnings
 from penstock.kafka.offsets import refuse_members
 from penstock.kafka.preflight import Preflight
 from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
@@ -103,6 +104,7 @@ class Starting:
         truth = Truth(self._topology, program, config, topics)
         sources, others = truth.existing_topics()
         internal = topics.ensure(truth.internal_topics, config.replication_factor)
+        self._check_limits(topics.broker_settings(), [*others.values(), *internal.values()])
         limits = {name: topic.max_message_bytes for name, topic in {**sources, **others, **internal}.items()}
         publisher = self._publisher(program, limits)
         publisher.start()
@@ -176,11 +178,22 @@ class Starting:
         """Spark takes seconds to start, and needs nothing of what is asked of Kafka meanwhile."""
         is_shared = has_session()
         executor = ThreadPoolExecutor(1, "penstock-spark")
-        opening = executor.submit(open_session, self._id, self._lanes, self._config.spark, logs.pass_on)
+        config = self._config
+        opening = executor.submit(open_session, self._id, self._lanes, config.spark, oauth_endpoints(config), logs.pass_on)
         executor.shutdown(wait=False)
         if not is_shared:
             self.closers.append(lambda: None if opening.exception() else opening.result().stop())
         return opening
+
+    def _check_limits(self, broker: Mapping[str, str], written: list[Topic]) -> None:
+        """Refuse what could not work; the first reason is raised, and all are logged."""
+        reasons = list(refusals(self._config, broker, written))
+        for reason in reasons[1:]:
+            _log.error("%s", reason)
+        for warning in warnings(broker):
+            _log.warning("%s", warning)
+        if reasons:
+            raise reasons[0]
 
     # ---- lanes and epochs ---------------------------------------------------------------------------------------------
 
@@ -204,7 +217,7 @@ class Starting:
         if not program.logged_stores and not any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
             self._recorder.restored()
             return
-        settings = consumer_settings(self._config, self._id)
+        settings = revealed(consumer_settings(self._config, self._id))  # goes to the tasks, and a pickled secret is hidden
         timeout = self._config.broker_timeout_ms
         progress = RestoreProgress()
 
@@ -259,7 +272,7 @@ class Starting:
             raise ConfigError(f"until is None, 'latest' or offsets by (topic, partition), not {until!r}")
         return dict(until)
 
-    def _source_options(self) -> dict[str, str]:
+    def _source_options(self) -> Mapping[str, str]:
         timeout = str(self._config.broker_timeout_ms)
         options = {
             "kafka.fetch.max.wait.ms": "10",  # with the default an epoch stalls for a second now and then
@@ -269,4 +282,4 @@ class Starting:
             "kafka.default.api.timeout.ms": timeout,
             "kafkaConsumer.pollTimeoutMs": timeout,
         }
-        return {**options, **spark_options(self._config)}
+        return Settings({**options, **revealed(spark_options(self._config))})

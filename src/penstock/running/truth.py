@@ -21,6 +21,7 @@ from penstock.kafka.clients import consumer_settings, open_consumer
 from penstock.kafka.offsets import committed
 from penstock.kafka.topics import InternalTopic, Topic, Topics, changelog_config
 from penstock.plan import TopologyFacts, facts, plan, remembered
+from penstock.records import is_name
 from penstock.running.committed import (
     FACTS_PARTITION,
     FoundOffsets,
@@ -102,6 +103,11 @@ class Truth:
             InternalTopic(changelog_topic(self._id, store), shards, changelog_config(program.specs[store]))
             for store in program.logged_stores
         ]
+        for topic in changelogs:
+            if not is_name(topic.name):
+                raise TopologyError(
+                    f"{topic.name!r} is too long for a topic's name; shorten the application's id, or the store's"
+                )
         return [InternalTopic(lanes_topic(self._id), shards, {"cleanup.policy": "compact"}), *changelogs]
 
     @cached_property

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -12,12 +13,17 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.config import is_secret, revealed
 from penstock.errors import ConfigError
 from penstock.spark.jars import connector_jars
 from penstock.spark.output import LineReader
 
-_FORBIDDEN = {"spark.speculation": "true"}
-"""A speculative twin of a task would only waste work: its lane's store can be written by one of them."""
+LOOPBACK = "127.0.0.1"
+REDACTED = (
+    "(?i)passw|passphrase|secret|token|credential|jaas|private[.]?key|key[.]pem|keystore[.]key|basic[.]auth|user[.]info"
+    "|access[.]?key|oauthbearer[.]config|assertion|://[^/@ ]+:[^/@ ]+@"
+)
+"""Names and values that Spark hides wherever it shows settings; what `penstock.config` hides, in Java's words."""
 
 _LOG = Path(__file__).parent / "log4j2.properties"
 
@@ -30,40 +36,70 @@ def has_session() -> bool:
 
 
 def open_session(
-    application_id: str, lanes: int, settings: Mapping[str, str], heard: Callable[[str], None] | None = None
+    application_id: str,
+    lanes: int,
+    settings: Mapping[str, str],
+    oauth_endpoints: Sequence[str] = (),
+    heard: Callable[[str], None] | None = None,
 ) -> SparkSession:
-    """A session of its own for the application; `settings` are the user's and win.
+    """A session of its own for the application; `settings` are the user's and win, where both can stand they do.
 
-    `heard` is told every line that the JVM, if it is started here, and its Python workers write to standard error.
+    `oauth_endpoints` are where the Java client may ask for tokens. `heard` is told every line that the JVM, if it is started
+    here, and its Python workers write to standard error.
     """
-    for name, value in _FORBIDDEN.items():
-        if settings.get(name, "").lower() == value:
-            raise ConfigError(f"[spark] {name} = {value} cannot be used: remove it")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # Workers import the user's modules as this process does, also those beside the script that was started.
     os.environ["PYTHONPATH"] = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
     master = settings.get("master", f"local[{lanes}]")
-    conf = SparkConf().setAppName(application_id).setMaster(_with_retries(master))
-    for name, value in {**_settings(lanes), **settings}.items():
-        if name != "master":
-            conf = conf.set(name, value)
+    if _is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # what the UI listens on, where somebody turns it on
+    combined = session_settings(lanes, settings, oauth_endpoints)
+    logging.getLogger("py4j").setLevel(logging.INFO)  # at DEBUG it writes down whatever is said to Java, passwords too
+    conf = SparkConf().setAppName(application_id).setMaster(_with_retries(master)).setAll(list(combined.items()))
     try:
-        if heard is not None and SparkContext._gateway is None:
-            _start_jvm(conf, heard)
+        if SparkContext._gateway is None:
+            _start_jvm(conf, {name: value for name, value in combined.items() if not is_secret(name, value)}, heard)
         session = SparkSession.builder.config(conf=conf).getOrCreate()
     except PySparkRuntimeError as error:
         raise ConfigError(
             f"Spark could not be started: {error}. It needs Java 17 or later, on the path or at JAVA_HOME"
         ) from error
+    if session.sparkContext.getConf().get("spark.speculation", "false").lower() == "true":
+        raise ConfigError("the Spark session that was there has spark.speculation on, which cannot be used: start one without it")
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
-def _start_jvm(conf: SparkConf, heard: Callable[[str], None]) -> None:
-    """Start the JVM with its standard error, and thus its workers', read here."""
+def _start_jvm(conf: SparkConf, shown: Mapping[str, str], heard: Callable[[str], None] | None) -> None:
+    """Start the JVM with its standard error, and thus its workers', read here if somebody wants to hear it.
+
+    Only settings that may be shown are its arguments, which every user of the machine can list.
+    """
+    arguments = SparkConf(loadDefaults=False).setAll(list(shown.items()))
+    if heard is None:
+        SparkContext._ensure_initialized(conf=arguments)
+        return
     with LineReader(heard) as writing:
-        gateway = launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]  # pyspark types most, not this
+        gateway = launch_gateway(arguments, {"stderr": writing})  # type: ignore[no-untyped-call]  # pyspark types most, not this
     SparkContext(conf=conf, gateway=gateway)
+
+
+def session_settings(lanes: int, settings: Mapping[str, str], oauth_endpoints: Sequence[str] = ()) -> dict[str, str]:
+    """All settings of the session, secrets revealed: ours, the user's, and both where they add up."""
+    given = {name: value for name, value in revealed(settings).items() if name != "master"}
+    combined = {**_settings(lanes), **given}
+    combined["spark.jars"] = ",".join(filter(None, [*map(str, connector_jars()), given.get("spark.jars", "")]))
+    # Kafka's client 3.9 lets any address have the credentials unless it is told which.
+    allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={','.join(oauth_endpoints)}"
+    for name in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
+        combined[name] = f"{combined.get(name, '')} {allowed}".strip()
+    if not _is_local(settings.get("master", "local")):
+        return {"spark.authenticate": "true", "spark.network.crypto.enabled": "true", **combined}
+    return combined
+
+
+def _is_local(master: str) -> bool:
+    return master.split("[", maxsplit=1)[0] == "local"
 
 
 def _with_retries(master: str) -> str:
@@ -77,13 +113,13 @@ def _with_retries(master: str) -> str:
 
 def _settings(lanes: int) -> dict[str, str]:
     return {
-        "spark.jars": ",".join(map(str, connector_jars())),
+        "spark.eventLog.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
         "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={_LOG.as_uri()}",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(lanes),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
@@ -92,8 +128,8 @@ def _settings(lanes: int) -> dict[str, str]:
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.faulthandler.enabled": "true",
-        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|user[.]info|key[.]pem|credential",
-        "spark.redaction.string.regex": '(?i)(password|secret)="[^"]*"',
+        "spark.redaction.regex": REDACTED,
+        "spark.redaction.string.regex": '(?i)(password|secret)="(\\\\.|[^"])*"',
         "spark.sql.streaming.pollingDelay": "0",
         # The default file manager starts ten processes per file; the checkpoint is scratch here and may be lost.
         "spark.sql.streaming.checkpointFileManagerClass": (

@@ -16,6 +16,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.config import revealed
+
 Offsets = dict[tuple[str, int], int]
 OnBatch = Callable[[DataFrame, Offsets], None]
 
@@ -36,10 +38,9 @@ class EpochStream:
         self._on_batch = on_batch
         self._failure: BaseException | None = None
         reader = session.readStream.format("kafka")
-        for name, value in kafka.items():
-            reader = reader.option(name, value)
         frame = (
-            reader.option("assign", _by_topic(start, sorted))
+            reader.options(**revealed(kafka))
+            .option("assign", _by_topic(start, sorted))
             .option("startingOffsets", _by_topic(start, _of_partitions))
             .option("maxOffsetsPerTrigger", max_records)
             .option("includeHeaders", "true")
@@ -91,7 +92,7 @@ class EpochStream:
 
 def read_range(session: SparkSession, kafka: Mapping[str, str], ranges: Mapping[tuple[str, int], tuple[int, int]]) -> DataFrame:
     """Records by their offsets, once."""
-    reader = session.read.format("kafka").options(**kafka).option("assign", _by_topic(ranges, sorted))
+    reader = session.read.format("kafka").options(**revealed(kafka)).option("assign", _by_topic(ranges, sorted))
     for side, name in enumerate(("startingOffsets", "endingOffsets")):
         offsets = {partition: bounds[side] for partition, bounds in ranges.items()}
         reader = reader.option(name, _by_topic(offsets, _of_partitions))

@@ -87,7 +87,10 @@ def encode_undo(keys: list[bytes], old: list[bytes | None]) -> bytes:
 
 def decode_undo(data: bytes) -> tuple[list[bytes], list[bytes | None]]:
     """The keys and old values from the blob."""
-    return _decode_undo(_unsealed(data, "the undo of the last epoch"))
+    try:
+        return _decode_undo(_unsealed(data, "the undo of the last epoch"))
+    except msgspec.MsgspecError as error:
+        raise StateError(f"the undo of the last epoch is written in another format, or damaged ({error}): rebuild it") from None
 
 
 def digest(keys: Iterable[bytes], values: Iterable[bytes]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -206,7 +207,13 @@ class LaneState:
         for name, keys, values in changes:
             if name not in self._stores:
                 raise StateError(f"rows of store {name!r}, which is not open in this lane")
-            self._stores[name].restore(keys, values)
+            try:
+                self._stores[name].restore(keys, values)
+            except (ValueError, IndexError, struct.error) as error:
+                raise StateError(
+                    f"the changelog of store {name!r} has rows that it did not write ({error}): find out who did, and reset "
+                    f"the application"
+                ) from error
         _, batch, _ = self._collect()
         head = self._head
         after = Head(

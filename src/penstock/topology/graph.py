@@ -19,6 +19,7 @@ from penstock.operators.processing import Processing, Supplier, sets_timers
 from penstock.operators.shared import ApplyWrites, AtomicProcessing
 from penstock.operators.stateless import PassThrough
 from penstock.operators.timers import timers_spec, timers_store
+from penstock.records import is_name
 from penstock.serdes import Json, Serde, String, serde_of
 from penstock.state import StoreSpec, write_serde
 from penstock.timing import Watermark
@@ -40,6 +41,8 @@ from penstock.topology.nodes import (
     offset_reset,
     user_line,
 )
+
+_SHOWN = 100
 
 
 class Topology:
@@ -174,6 +177,9 @@ class Topology:
         known = self._stores.get(spec.name)
         if known is not None and known is not spec:
             raise TopologyError(f"store {spec.name!r} is declared twice ({user_line()}); give one of them another name")
+        if not is_name(spec.name):
+            rule = "at most 249 letters, digits, '.', '_' and '-'"
+            raise TopologyError(f"a store's name has {rule}: {spec.name[:_SHOWN]!a} is none ({user_line()})")
         self._stores[spec.name] = spec
         for processor in processors:
             self.connect_processor_and_state_stores(processor, spec.name)
@@ -277,6 +283,10 @@ class Topology:
                 raise TopologyError(f"node {node.name!r} has no parent {parent!r} to read from ({node.line}); there are: {known}")
         if isinstance(node, SourceNode):
             self._check_topics(node)
+        topics = node.topics if isinstance(node, SourceNode) else (node.topic,) if isinstance(node, SinkNode) else ()
+        for topic in topics:
+            if isinstance(topic, str) and not is_name(topic):
+                raise TopologyError(f"{topic[:_SHOWN]!a} is no name of a topic that {node.name!r} could have ({node.line})")
         self._nodes[node.name] = node
 
     def add_side_node(self, node: ProcessorNode, output: str) -> None:

@@ -77,20 +77,21 @@ def test_a_login_that_java_needs_more_for_is_refused_with_its_cure() -> None:
         spark_options(config(sasl__mechanism="OAUTHBEARER"))
     with pytest.raises(ConfigError, match=r"'PLAIN' needs sasl\.username and sasl\.password"):
         spark_options(config(sasl__mechanism="PLAIN", sasl__username="ann"))
-    options = spark_options(config(sasl__mechanism="OAUTHBEARER", main__consumer__sasl__jaas__config="x required;"))
-    assert (options["kafka.sasl.mechanism"], options["kafka.sasl.jaas.config"]) == ("OAUTHBEARER", "x required;")
+    jaas = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
+    options = spark_options(config(sasl__mechanism="OAUTHBEARER", main__consumer__sasl__jaas__config=jaas))
+    assert (options["kafka.sasl.mechanism"], options["kafka.sasl.jaas.config"]) == ("OAUTHBEARER", jaas)
 
 
 def test_certificates_become_javas(tmp_path: Path) -> None:
     for name in ("ca", "certificate", "key"):
         (tmp_path / name).write_text(f"-----BEGIN {name}-----", encoding="ascii")
     files = {f"ssl__{name}__location": str(tmp_path / name) for name in ("ca", "certificate", "key")}
-    from_files = spark_options(config(**files, ssl__key__password="x", ssl__endpoint__identification__algorithm="none"))
+    from_files = spark_options(config(**files, ssl__key__password="x"))
     assert from_files["kafka.ssl.truststore.type"] == from_files["kafka.ssl.keystore.type"] == "PEM"
     assert from_files["kafka.ssl.truststore.certificates"] == "-----BEGIN ca-----"
     assert from_files["kafka.ssl.keystore.certificate.chain"] == "-----BEGIN certificate-----"
     assert from_files["kafka.ssl.keystore.key"] == "-----BEGIN key-----"
-    assert (from_files["kafka.ssl.key.password"], from_files["kafka.ssl.endpoint.identification.algorithm"]) == ("x", "")
+    assert from_files["kafka.ssl.key.password"] == "x"
     inline = spark_options(config(ssl__ca__pem="ca", ssl__certificate__pem="certificate", ssl__key__pem="key"))
     assert (inline["kafka.ssl.truststore.type"], inline["kafka.ssl.keystore.type"]) == ("PEM", "PEM")
     assert (inline["kafka.ssl.truststore.certificates"], inline["kafka.ssl.keystore.key"]) == ("ca", "key")

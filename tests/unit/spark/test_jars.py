@@ -10,6 +10,8 @@ import pytest
 from penstock.errors import ConfigError
 from penstock.spark import jars
 
+pytestmark = pytest.mark.security(32)
+
 CONTENT = b"a jar"
 SUM = hashlib.sha256(CONTENT).hexdigest()
 

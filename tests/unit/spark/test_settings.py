@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from penstock.errors import ConfigError
-from penstock.spark.session import _with_retries, open_session
+from penstock.spark.session import _with_retries
 from penstock.spark.stream import _by_topic
 
 
@@ -25,12 +24,6 @@ from penstock.spark.stream import _by_topic
 )
 def test_a_dead_worker_is_worth_another_try_unless_the_user_says_otherwise(master: str, expected: str) -> None:
     assert _with_retries(master) == expected
-
-
-@pytest.mark.parametrize("value", ["true", "True"])
-def test_speculation_is_refused_before_anything_is_started(value: str) -> None:
-    with pytest.raises(ConfigError, match=r"\[spark\] spark.speculation = true cannot be used"):
-        open_session("app", 2, {"spark.speculation": value})
 
 
 def test_offsets_are_told_to_spark_by_topic_and_partition() -> None:

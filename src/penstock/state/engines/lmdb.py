@@ -97,7 +97,7 @@ class LmdbEngine(LmdbReads):
     def __init__(self, directory: str, read_only: bool = False, room_to_grow: bool = False) -> None:
         path = Path(directory)
         if not read_only:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
         data = path / "data.mdb"
         stored = data.stat().st_size if data.exists() else 0
         self._env = lmdb.open(
@@ -105,6 +105,7 @@ class LmdbEngine(LmdbReads):
             map_size=max(_SMALLEST_SHARED_MAP, 8 * stored) if room_to_grow else max(_SMALLEST_MAP, 2 * stored),
             max_dbs=_DATABASES,
             readonly=read_only,
+            mode=0o600,
             sync=False,
             metasync=False,
             max_spare_txns=1,

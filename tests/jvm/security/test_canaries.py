@@ -1,0 +1,277 @@
+"""A real application with a secret of its own in every place that can hold one: nothing that it leaves behind has any of them.
+
+It runs over SASL_SSL with everything turned on that talks: DEBUG logs of Python, librdkafka and Java, Spark's event log and UI.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness import topics
+from harness.canaries import canaries_in, canary
+from harness.processes import free_port, wait_until
+from harness.secure import SecureBroker
+from penstock.config import Config
+from penstock.kafka.publishers import TransactionalPublisher
+
+pytestmark = pytest.mark.jvm
+
+START_S = 120
+APPLICATION = """
+import logging
+import sys
+
+from penstock import App, StreamsBuilder, dead_letter
+from penstock.config import Config
+from penstock.kafka.clients import spark_options
+from penstock.spark.stream import read_range
+
+logging.basicConfig(level=logging.DEBUG)
+
+
+def shout(value):
+    if value == "fatal":
+        raise ValueError("too quiet")
+    return value.upper()
+
+
+builder = StreamsBuilder()
+shouted = builder.stream("heard", value=dict).map_values(lambda value: shout(value["text"]))
+shouted.group_by_key(value=str).count(store="counts").to_stream().to("said", value=int)
+app = App("loud", builder.build(), deserialization_errors=dead_letter("letters"))
+
+
+def explain(new, old):
+    if new.name == "RUNNING":
+        from pyspark.sql import SparkSession
+
+        config = Config.load()
+        frame = read_range(SparkSession.getActiveSession() or SparkSession.builder.getOrCreate(), spark_options(config), WHAT)
+        frame.explain(True)
+        frame.explain("formatted")
+        print(config, vars(config.kafka) if hasattr(config.kafka, "__dict__") else dict(config.kafka), flush=True)
+
+
+WHAT = {("heard", 0): (0, 1)}
+
+if __name__ == "__main__":
+    if "explain" in sys.argv:
+        with app.start(on_state=explain) as running:
+            running.wait()
+    else:
+        app.run()
+"""
+LOG4J = """
+rootLogger.level = debug
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %p %c %m%n%ex
+"""
+
+
+@dataclass
+class Stage:
+    """An application's directory, its secrets and the broker it runs on."""
+
+    directory: Path
+    broker: SecureBroker
+    canaries: dict[str, str]
+    ui_port: int = field(default_factory=free_port)
+
+    @property
+    def log(self) -> str:
+        return (self.directory / "output.log").read_text(errors="replace")
+
+    @property
+    def left_behind(self) -> Path:
+        """All that the application writes to: logs, event log, stores, temporary files. Its configuration is elsewhere."""
+        return self.directory
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+        secrets = {f"CANARY_{name.upper()}": value for name, value in self.canaries.items()}
+        settings = {**os.environ, **secrets, "TMPDIR": str(self.directory / "scratch"), **environment}
+        with (self.directory / "output.log").open("ab") as log:
+            command = [sys.executable, str(self.directory / "app.py"), *arguments]
+            return subprocess.Popen(command, cwd=self.directory, env=settings, stdout=log, stderr=log)
+
+    def send(self, *values: bytes) -> None:
+        topics.produce(self.broker.bootstrap_servers, "heard", [topics.Sent(key=b"k", value=value) for value in values])
+
+    def ui(self) -> str:
+        """All that Spark's UI tells about settings, jobs and queries."""
+        address = f"http://127.0.0.1:{self.ui_port}/api/v1/applications"
+        name = _fetched(address).split('"id" : "')[1].split('"')[0]
+        return "".join(_fetched(f"{address}/{name}/{what}") for what in ("environment", "jobs", "stages", "sql?details=true"))
+
+
+def _fetched(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        return str(answer.read().decode())
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    directory = tmp_path_factory.mktemp("loud")
+    for name in ("scratch", "events"):
+        (directory / name).mkdir()
+    with SecureBroker() as broker:
+        for topic in ("heard", "said", "letters"):
+            topics.create(broker.bootstrap_servers, topic)
+        names = (
+            "key_password",
+            "oauth",
+            "client_secret",
+            "user_info",
+            "spark_secret",
+            "spark_key",
+            "url",
+            "admin",
+            "reader",
+            "file",
+        )
+        canaries = {name: canary(name) for name in names}
+        certificate = broker.authority.issue("client", password=canaries["key_password"])
+        canaries |= {"sasl": broker.password, "private_key": certificate.key.read_text().splitlines()[3]}
+        found = Stage(directory, broker, canaries)
+        (directory / "app.py").write_text(APPLICATION)
+        write_settings(found, certificate.key, certificate.certificate)
+        yield found
+
+
+def write_settings(stage: Stage, key: Path, certificate: Path) -> None:
+    """Every kind of setting that can hold a secret, by reference, beside those that make noise."""
+    (stage.directory / "log4j2.properties").write_text(LOG4J.format(path=stage.directory / "java.log"))
+    kafka = {
+        **stage.broker.login,
+        "bootstrap.servers": stage.broker.proxied_bootstrap_servers,
+        "sasl.password": "env:CANARY_SASL",
+        "ssl.key.pem": f"file:{key}",
+        "ssl.certificate.pem": f"file:{certificate}",
+        "ssl.key.password": "env:CANARY_KEY_PASSWORD",
+        "sasl.oauthbearer.config": "env:CANARY_OAUTH",
+        "producer.sasl.oauthbearer.client.secret": "env:CANARY_CLIENT_SECRET",
+        "main.consumer.basic.auth.user.info": "env:CANARY_USER_INFO",
+        "debug": "conf,security,broker",
+    }
+    canaries = stage.canaries
+    spark = {
+        "spark.authenticate.secret": canaries["spark_secret"],
+        "spark.hadoop.fs.s3a.secret.key": canaries["spark_key"],
+        "spark.hadoop.proxy": f"https://ann:{canaries['url']}@nowhere.invalid/",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={stage.directory / 'log4j2.properties'}",
+        "spark.driver.memory": "1g",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{stage.directory / 'events'}",
+        "spark.ui.enabled": "true",
+        "spark.ui.port": str(stage.ui_port),
+    }
+    lines = [
+        "lanes = 1",
+        'admin_address = "127.0.0.1:0"',
+        'admin_token = "env:CANARY_ADMIN"',
+        'admin_read_token = "env:CANARY_READER"',
+        *("[kafka]", *(f'"{name}" = "{value}"' for name, value in kafka.items())),
+        *("[spark]", *(f'"{name}" = "{value}"' for name, value in spark.items())),
+    ]
+    # Not beside the application: what stands in plain text here is what is searched for there.
+    settings = key.parent / "penstock.toml"
+    settings.write_text("\n".join(lines))
+    (stage.directory / "penstock.toml").symlink_to(settings)
+
+
+@pytest.mark.security(20)
+@pytest.mark.security(24)
+def test_a_start_dead_letters_and_a_fence(stage: Stage) -> None:
+    stage.send(b'{"text": "hello"}', b"no json")
+    process = stage.start("explain")
+    try:
+        seen = watch(stage, process)
+        fence(stage)
+        assert process.wait(START_S) != 0
+    finally:
+        process.kill()
+    assert "another instance" in stage.log
+    letters = topics.read(stage.broker.bootstrap_servers, "letters")
+    assert len(letters) == 1
+    assert "kafka.sasl.jaas.config" in seen["ui"] + stage.log  # the search sees options of Spark's source at all
+    assert '"spark.authenticate.secret"' in seen["ui"]
+    assert "CONF" in stage.log.upper()
+    assert list((stage.directory / "events").rglob("*"))
+    assert (stage.directory / "java.log").stat().st_size > 1000
+    assert canaries_in(stage.canaries, stage.left_behind, *seen.values()) == []
+    assert canaries_in(stage.canaries, repr([*letters, *everything_in_kafka(stage)])) == []
+
+
+def watch(stage: Stage, process: subprocess.Popen[bytes]) -> dict[str, str]:
+    """What can be seen of a running application from outside; its files are searched while they are there."""
+    servers = stage.broker.bootstrap_servers
+
+    def is_at_work() -> bool:
+        assert process.poll() is None, stage.log[-4000:]
+        return len(topics.read(servers, "said")) == 1 and "(1) Scan" in stage.log
+
+    wait_until("the application works", is_at_work, START_S)
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    assert any("java" in member.name() for member in family)
+    assert canaries_in(stage.canaries, stage.left_behind) == []
+    assert strangers(family) == []
+    return {"ui": stage.ui(), "processes": repr([member.cmdline() for member in family])}
+
+
+def strangers(family: list[psutil.Process]) -> list[object]:
+    """Ports that can be reached from other machines."""
+    listening = [at for member in family for at in member.net_connections("inet") if at.status == psutil.CONN_LISTEN]
+    assert listening
+    return [at.laddr for at in listening if at.laddr.ip not in {"127.0.0.1", "::1", "::ffff:127.0.0.1"}]
+
+
+def fence(stage: Stage) -> None:
+    """Another instance takes the application's place; it hears of that at its next epoch."""
+    config = Config.load(environment={}, bootstrap_servers=stage.broker.bootstrap_servers)
+    publisher = TransactionalPublisher(config, "loud", "loud", [])
+    publisher.start()
+    stage.send(b'{"text": "again"}')
+
+
+def everything_in_kafka(stage: Stage) -> list[object]:
+    servers = stage.broker.bootstrap_servers
+    written = ("said", "loud-counts-changelog", "loud-lanes-changelog")
+    known = [topic for topic in written if _exists(lambda topic=topic: topics.end_offsets(servers, topic))]
+    assert len(known) >= 2
+    return [topics.group_offsets(servers, "loud"), *(topics.read(servers, topic) for topic in known)]
+
+
+def _exists(ask: Callable[[], object]) -> bool:
+    try:
+        ask()
+    except KeyError:
+        return False
+    return True
+
+
+@pytest.mark.security(20)
+def test_a_record_that_ends_the_application(stage: Stage) -> None:
+    stage.send(b'{"text": "fatal"}')
+    assert stage.start().wait(START_S) == 10, stage.log[-4000:]
+    assert "too quiet" in stage.log
+    assert canaries_in(stage.canaries, stage.left_behind) == []
+
+
+@pytest.mark.security(20)
+def test_a_password_that_is_refused(stage: Stage) -> None:
+    wrong = canary("wrong")
+    assert stage.start(CANARY_SASL=wrong).wait(START_S) == 2, stage.log[-4000:]
+    assert "check the credentials" in stage.log
+    assert canaries_in({**stage.canaries, "wrong": wrong}, stage.left_behind) == []

@@ -1,0 +1,380 @@
+"""Settings: what is refused, by name and without its value, and what is done with secrets."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import pickle
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.canaries import canaries_in
+from penstock.config import HIDDEN, Config, revealed
+from penstock.errors import ConfigError
+from penstock.kafka.clients import consumer_settings, oauth_endpoints, open_consumer, producer_settings, spark_options
+from penstock.spark.session import session_settings
+
+SERVERS = {"bootstrap.servers": "localhost:9092"}
+CANARY = "c4n4ry-of-settings"
+NAMES = [field.name.removesuffix("_ms") for field in fields(Config)]
+BLANK = ("state_dir", "admin_certificate", "admin_key")
+FREE_TEXT = ("admin_token", "admin_read_token", "admin_hosts", "plugins", *BLANK)
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def load(environment: dict[str, str] | None = None, **overrides: Any) -> Config:
+    overrides["kafka"] = {**SERVERS, **overrides.get("kafka", {})}
+    return Config.load(environment=environment or {}, **overrides)
+
+
+def refusal(environment: dict[str, str] | None = None, **overrides: Any) -> str:
+    with pytest.raises(ConfigError) as error:
+        load(environment, **overrides)
+    return str(error.value)
+
+
+@pytest.mark.security(14)
+class TestRefusals:
+    @pytest.mark.parametrize("name", [name for name in NAMES if name not in {"kafka", "spark", *FREE_TEXT}])
+    @pytest.mark.parametrize("value", [CANARY, "", " ", "True ", "１２", [CANARY], {CANARY: CANARY}], ids=repr)
+    def test_a_value_that_cannot_be_is_refused_by_name_and_not_repeated(self, name: str, value: object) -> None:
+        said = refusal(**{name: value})
+        assert said.startswith(f"{name}: ")
+        assert CANARY not in said
+
+    @pytest.mark.parametrize("name", [name for name in NAMES if name not in {"kafka", "spark", *FREE_TEXT}])
+    def test_in_the_environment_as_well(self, name: str) -> None:
+        said = refusal({f"PENSTOCK_{name.upper()}": CANARY})
+        assert name in said
+        assert CANARY not in said
+
+    @pytest.mark.parametrize("name", BLANK)
+    @pytest.mark.parametrize("value", ["", "  ", "a\0b", 7])
+    def test_a_path_that_is_none(self, name: str, value: object) -> None:
+        assert refusal(**{name: value}) == f"{name}: expected a path"
+
+    @pytest.mark.parametrize("name", ["lanse", "Lanes", "lanes ", "l\u0430nes", "lanes\u200b"])
+    def test_a_name_that_is_almost_one_is_refused_with_the_one_that_is(self, name: str) -> None:
+        said = refusal(**{name: 2})
+        assert "did you mean 'lanes'?" in said
+        assert said.isascii()  # a letter that only looks like another is seen to be one
+
+    @pytest.mark.parametrize("name", ["acks ", "\u0430cks", "enable.idempotence\u200b", "", "producer.", "a b", "x\ny"])
+    def test_names_of_clients_settings(self, name: str) -> None:
+        assert refusal(kafka={name: "1"}).isascii()
+
+    @pytest.mark.parametrize("name", ["spark.", "spark.a b", "spark\u0430.x", "sparc.x", "failOnDataLoss", "spark.\u0430"])
+    def test_names_of_sparks_settings(self, name: str) -> None:
+        if name != "spark.":  # which Spark itself does not mind
+            assert "unknown setting" in refusal(spark={name: "1"})
+
+    @pytest.mark.parametrize("name", ["acks", "isolation.level", "client.id", "producer.linger.ms"])
+    @pytest.mark.parametrize("value", ["all ", "\tall", "all\n", "\u00a0all"])
+    def test_blanks_around_a_value(self, name: str, value: str) -> None:
+        assert "has blanks around its value" in refusal(kafka={name: value})
+
+    @pytest.mark.parametrize(
+        "name", ["security.protocol", "fetch.wait.max.ms", "broker.address.family", "enable.sparse.connections"]
+    )
+    def test_what_the_client_refuses_is_not_repeated_either(self, name: str) -> None:
+        with pytest.raises(ConfigError) as error:
+            open_consumer(consumer_settings(load(kafka={name: CANARY}), "app"))
+        assert name in str(error.value)
+        assert CANARY not in str(error.value)
+
+    @given(st.text(), st.text())
+    def test_whatever_is_given_to_a_client_is_taken_or_refused(self, name: str, value: str) -> None:
+        try:
+            load(kafka={name: value})
+        except ConfigError as error:
+            assert str(error).startswith("kafka: ") or name in str(error)  # noqa: PT017 - or none is raised
+
+
+@pytest.mark.security(15)
+class TestExactlyOnce:
+    @pytest.mark.parametrize("prefix", ["", "producer.", "main.consumer.", "restore.consumer."])
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("isolation.level", "read_uncommitted"),
+            ("enable.idempotence", "false"),
+            ("acks", "1"),
+            ("request.required.acks", "0"),
+            ("enable.auto.commit", "true"),
+            ("transactional.id", "mine"),
+            ("group.id", "mine"),
+            ("auto.offset.reset", "latest"),
+            ("transaction.timeout.ms", "1000"),
+        ],
+    )
+    def test_of_a_client(self, prefix: str, name: str, value: str) -> None:
+        assert f"'{prefix}{name}'" in refusal(kafka={prefix + name: value})
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("spark.speculation", "true"),
+            ("spark.speculation", " TRUE"),
+            ("spark.speculation", "1"),
+            ("spark.sql.shuffle.partitions", "200"),
+            ("spark.sql.adaptive.enabled", "true"),
+        ],
+    )
+    def test_of_spark(self, name: str, value: str) -> None:
+        assert f"'{name}'" in refusal(spark={name: value})
+
+    def test_what_is_lost_is_always_heard_of(self) -> None:
+        """There is no setting by which Spark's source would go on over records that are gone."""
+        assert "failOnDataLoss" in refusal(spark={"failOnDataLoss": "false"})
+        options = spark_options(load(kafka={"main.consumer.failOnDataLoss": "false"}))
+        assert "failOnDataLoss" not in options  # kafka.failOnDataLoss is the client's, which has no such setting
+
+    def test_what_is_safe_may_be_said(self) -> None:
+        load(kafka={"acks": "all", "isolation.level": "read_committed"}, spark={"spark.speculation": "false"})
+
+
+@pytest.mark.security(18)
+class TestReferences:
+    @pytest.mark.parametrize(
+        ("mode", "is_warned_of"), [(0o600, False), (0o400, False), (0o640, True), (0o604, True), (0o666, True)]
+    )
+    def test_a_file_that_others_can_read_is_warned_of(
+        self, mode: int, is_warned_of: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        (tmp_path / "password").write_text(f"{CANARY}\n")
+        (tmp_path / "password").chmod(mode)
+        with caplog.at_level(logging.WARNING):
+            config = load(kafka={"sasl.password": f"file:{tmp_path / 'password'}"})
+        assert config.kafka["sasl.password"] == CANARY
+        assert ("chmod 600" in caplog.text) is is_warned_of
+        assert "sasl.password" in caplog.text or not is_warned_of
+        assert CANARY not in caplog.text
+
+    @pytest.mark.parametrize("name", ["sasl.password", "producer.sasl.password"])
+    def test_what_is_not_there_is_named(self, name: str) -> None:
+        assert refusal(kafka={name: "env:NOT_THERE"}) == f"{name}: the environment has no variable 'NOT_THERE'"
+        assert refusal(kafka={name: "file:not-there"}) == f"{name}: not-there cannot be read: FileNotFoundError"
+        assert refusal(admin_token="env:NOT_THERE").startswith("admin_token: ")
+
+    def test_a_file_is_read_at_every_start(self, tmp_path: Path) -> None:
+        """A secret that was changed counts from the next start on: clients keep what they were made with."""
+        path = tmp_path / "password"
+        for secret in ("old", "new"):
+            path.write_text(secret)
+            path.chmod(0o600)
+            assert load(kafka={"sasl.password": f"file:{path}"}).kafka["sasl.password"] == secret
+
+
+SECRET_NAMES = [
+    "sasl.password",
+    "ssl.key.password",
+    "ssl.keystore.password",
+    "ssl.key.pem",
+    "main.consumer.ssl.keystore.key",
+    "main.consumer.sasl.jaas.config",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.config",
+    "main.consumer.basic.auth.user.info",
+]
+
+
+@pytest.mark.security(19)
+class TestMasking:
+    @pytest.fixture
+    def config(self) -> Config:
+        kafka = {name: f"{CANARY} {name}" for name in SECRET_NAMES}
+        spark = {
+            "spark.authenticate.secret": CANARY,
+            "spark.proxy": f"https://ann:{CANARY}@host/",
+            "spark.ssl.keyPassword": CANARY,
+        }
+        return load(kafka=kafka, spark=spark, admin_token=CANARY, admin_read_token=CANARY)
+
+    def shown(self, config: Config) -> Iterator[str | bytes]:
+        yield from (repr(config), str(config), f"{config}", f"{config!s:>9}", "%s %r" % (config, config))  # noqa: UP031 - on purpose
+        yield from (repr(asdict(config)), str(asdict(config)), repr(copy.copy(config)), repr(copy.deepcopy(config)))
+        for found in (config.kafka, config.spark):
+            yield from (repr(found), str(found), f"{found}", repr(dict(found)), repr(list(found.values())))
+        for secret in [config.admin_token, config.admin_read_token, *(config.kafka[name] for name in SECRET_NAMES)]:
+            yield from (repr(secret), str(secret), f"{secret}", f"{secret:<80}", f"{secret!r}", "%s" % secret)  # noqa: UP031
+        yield from (pickle.dumps(config, protocol) for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1))
+        yield from (pickle.dumps(found) for found in (config.kafka, config.spark, config.admin_token))
+        yield repr([getattr(config, field.name) for field in fields(config)])
+        yield repr(consumer_settings(config, "app")) + repr(producer_settings(config))
+
+    def test_however_it_is_printed(self, config: Config) -> None:
+        assert canaries_in({"secret": CANARY}, *self.shown(config)) == []
+
+    def test_the_search_would_have_found_them(self, config: Config) -> None:
+        assert canaries_in({"secret": CANARY}, repr(revealed(config.kafka))) == ["secret in text"]
+
+    def test_in_an_error_that_carries_it(self, config: Config) -> None:
+        error = RuntimeError("cannot start", config, config.kafka, config.admin_token)
+        assert canaries_in({"secret": CANARY}, str(error), repr(error)) == []
+
+    def test_in_a_log(self, config: Config, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.DEBUG):
+            logging.getLogger("x").warning("%s %r %s", config, config.kafka, config.admin_token)
+        assert canaries_in({"secret": CANARY}, caplog.text) == []
+        assert HIDDEN in caplog.text
+
+    @pytest.mark.parametrize("ci", ["", "true"], ids=["at a desk", "in CI"])
+    def test_in_a_failed_assertion(self, config: Config, ci: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CI", ci)  # pytest spells out whole differences there
+        for left, right in ((config, load()), (config.kafka, load().kafka), (asdict(config), asdict(load()))):
+            with pytest.raises(AssertionError) as failure:
+                assert left == right
+            assert canaries_in({"secret": CANARY}, str(failure.value), repr(failure.value)) == []
+
+    def test_a_copy_is_as_good_as_the_original(self, config: Config) -> None:
+        assert copy.deepcopy(config) == copy.copy(config) == config
+        assert asdict(config)["admin_token"] == CANARY
+        assert pickle.loads(pickle.dumps(config)).admin_token == HIDDEN
+
+    def test_clients_get_what_they_need(self, config: Config) -> None:
+        assert revealed(consumer_settings(config, "app"))["sasl.password"] == f"{CANARY} sasl.password"
+        assert type(revealed(config.kafka)["sasl.password"]) is str
+
+
+@pytest.mark.security(21)
+class TestJaas:
+    @given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0")), st.text(min_size=1))
+    def test_whatever_is_in_a_password_stays_in_its_quotes(self, user: str, password: str) -> None:
+        login = {"sasl.mechanism": "PLAIN", "sasl.username": user.strip(), "sasl.password": password}
+        options = spark_options(load(kafka=login))
+        module, needed, rest = options["kafka.sasl.jaas.config"].split(" ", 2)
+        assert (module, needed) == ("org.apache.kafka.common.security.plain.PlainLoginModule", "required")
+        assert read_jaas(rest) == {"username": user.strip(), "password": password}
+
+    @pytest.mark.parametrize(
+        "module",
+        [
+            "com.sun.security.auth.module.JndiLoginModule",
+            "com.sun.security.auth.module.LdapLoginModule",
+            "org.apache.kafka.common.security.plain.PlainLoginModule2",
+            "",
+            "required",
+        ],
+    )
+    @pytest.mark.parametrize("name", ["sasl.mechanism", "main.consumer.sasl.mechanism", "sasl.mechanisms"])
+    def test_only_known_login_modules(self, module: str, name: str) -> None:
+        jaas = f'{module} required user.provider.url="ldap://attacker" secret="{CANARY}";'
+        with pytest.raises(ConfigError, match=r"'main\.consumer\.sasl\.jaas\.config' must begin with one of com\.sun") as error:
+            spark_options(load(kafka={name: "PLAIN", "main.consumer.sasl.jaas.config": jaas}))
+        assert CANARY not in str(error.value)
+        assert "attacker" not in str(error.value)
+
+
+def read_jaas(text: str) -> dict[str, str]:
+    """What `java.io.StreamTokenizer`, by which Java reads JAAS, makes of it: names, and strings with C's escapes."""
+    found = {}
+    escapes = {"n": "\n", "r": "\r"}
+    while text != ";":
+        name, _, text = text.lstrip().partition('="')
+        value, index = "", 0
+        while text[index] != '"':
+            assert text[index] not in "\r\n", "a string ends with its line"
+            if text[index] == "\\":
+                index += 1
+                value += escapes.get(text[index], text[index])
+            else:
+                value += text[index]
+            index += 1
+        found[name], text = value, text[index + 1 :]
+    return found
+
+
+@pytest.mark.security(22)
+class TestOAuth:
+    NAME = "sasl.oauthbearer.token.endpoint.url"
+
+    @pytest.mark.parametrize("prefix", ["", "main.consumer.", "producer."])
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "http://issuer/token",
+            "file:/etc/passwd",
+            "file:///etc/passwd",
+            "ftp://issuer/",
+            "https:",
+            "https:///token",
+            "issuer/token",
+            "",
+            "https://ann:s3cr3t@issuer/",
+            "https://a,https://b",
+            "https://a b/",
+            "https://[x/",
+        ],
+    )
+    def test_tokens_are_asked_for_over_https_only(self, prefix: str, url: str, tmp_path: Path) -> None:
+        (tmp_path / "url").write_text(url)
+        said = refusal(kafka={prefix + self.NAME: f"file:{tmp_path / 'url'}"})
+        assert said == f"kafka: '{prefix}{self.NAME}' must be an https:// address, without a password in it"
+
+    def test_java_may_go_nowhere_else(self) -> None:
+        config = load(kafka={self.NAME: "https://issuer/token", f"main.consumer.{self.NAME}": "https://other/token"})
+        settings = session_settings(2, {"spark.driver.extraJavaOptions": "-Xss4m"}, oauth_endpoints(config))
+        allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://issuer/token,https://other/token"
+        assert settings["spark.driver.extraJavaOptions"] == f"-Xss4m {allowed}"
+        assert settings["spark.executor.extraJavaOptions"] == allowed
+
+    def test_and_nowhere_at_all_unless_it_is_told(self) -> None:
+        assert session_settings(2, {})["spark.driver.extraJavaOptions"].endswith("oauthbearer.allowed.urls=")
+
+
+@pytest.mark.security(23)
+class TestTransport:
+    @pytest.mark.parametrize("prefix", ["", "producer.", "main.consumer.", "restore.consumer."])
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("ssl.endpoint.identification.algorithm", ""),
+            ("ssl.endpoint.identification.algorithm", "none"),
+            ("enable.ssl.certificate.verification", "false"),
+            ("enable.ssl.certificate.verification", "0"),
+        ],
+    )
+    def test_a_broker_that_nobody_checks_is_refused(self, prefix: str, name: str, value: str) -> None:
+        assert f"'{prefix}{name}' must be" in refusal(kafka={prefix + name: value})
+
+    @pytest.mark.parametrize(("protocol", "is_warned_of"), [("sasl_plaintext", True), ("SASL_SSL", False), ("SSL", False)])
+    def test_a_login_that_the_network_sees_is_warned_of(
+        self, protocol: str, is_warned_of: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        load(kafka={"security.protocol": protocol})
+        assert ("use SASL_SSL" in caplog.text) is is_warned_of
+
+
+@pytest.mark.security(24)
+class TestSpark:
+    def test_nothing_of_it_is_open_unless_asked_for(self) -> None:
+        settings = session_settings(2, {})
+        assert (settings["spark.ui.enabled"], settings["spark.eventLog.enabled"]) == ("false", "false")
+        assert settings["spark.driver.bindAddress"] == settings["spark.driver.host"] == "127.0.0.1"
+        assert settings["spark.python.unix.domain.socket.enabled"] == "true"
+
+    @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host", "local-cluster[2,1,1024]"])
+    def test_other_machines_have_to_say_who_they_are(self, master: str) -> None:
+        settings = session_settings(2, {"master": master})
+        assert (settings["spark.authenticate"], settings["spark.network.crypto.enabled"]) == ("true", "true")
+        assert session_settings(2, {"master": master, "spark.authenticate": "false"})["spark.authenticate"] == "false"
+
+    @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])
+    def test_threads_of_one_process_do_not(self, master: str) -> None:
+        assert "spark.authenticate" not in session_settings(2, {"master": master})
+
+    def test_a_users_jars_come_beside_the_pinned_ones(self) -> None:
+        pinned, both = session_settings(2, {})["spark.jars"], session_settings(2, {"spark.jars": "/x.jar"})["spark.jars"]
+        assert both == f"{pinned},/x.jar"
+        assert json.dumps(pinned).count(".jar") == 4

@@ -1,0 +1,62 @@
+"""What brokers and topics must allow, held against what they do allow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.config import Config
+from penstock.errors import ConfigError, PenstockError, TopicError
+from penstock.kafka.limits import refusals, warnings
+from penstock.kafka.topics import Topic
+
+BROKER = {"transaction.max.timeout.ms": "900000", "offsets.retention.minutes": "10080"}
+TOPIC = Topic("out", "id", 3, {"max.message.bytes": "1048588", "min.insync.replicas": "2"}, 3)
+
+
+def config(**settings: Any) -> Config:
+    return Config.load(environment={}, bootstrap_servers="localhost:9092", **settings)
+
+
+def found(settings: Config, broker: dict[str, str] = BROKER, topic: Topic = TOPIC) -> list[PenstockError]:
+    return list(refusals(settings, broker, [topic]))
+
+
+@pytest.mark.security(16)
+class TestLimits:
+    def test_nothing_is_said_where_all_is_well(self) -> None:
+        assert found(config()) == []
+        assert list(warnings(BROKER)) == []
+
+    def test_a_transaction_longer_than_brokers_allow(self) -> None:
+        [error] = found(config(transaction_timeout="16m"))
+        assert isinstance(error, ConfigError)
+        assert str(error).startswith("transaction_timeout: the brokers allow 900000 ms at most")
+        assert found(config(transaction_timeout="16m", guarantee="at_least_once")) == []
+        assert found(config(transaction_timeout="15m")) == []
+
+    @pytest.mark.parametrize("name", ["message.max.bytes", "producer.message.max.bytes"])
+    def test_records_larger_than_a_topic_takes(self, name: str) -> None:
+        [error] = found(config(kafka={name: 2_000_000}))
+        assert isinstance(error, ConfigError)
+        assert str(error).startswith(f"kafka: '{name}' is more than topic 'out' takes, which is 1048588")
+        assert found(config(kafka={name: 1_000_000})) == []
+
+    def test_a_topic_that_can_never_be_written(self) -> None:
+        [error] = found(config(), topic=Topic("out", "id", 3, TOPIC.config, 1))
+        assert isinstance(error, TopicError)
+        assert str(error).startswith("topic 'out' has 1 replicas and wants 2 for every write")
+
+    def test_one_message_for_each(self) -> None:
+        lone = Topic("out", "id", 3, TOPIC.config, 1)
+        assert len(found(config(transaction_timeout="16m", kafka={"message.max.bytes": 2_000_000}), topic=lone)) == 3
+
+    def test_offsets_that_are_forgotten_overnight(self) -> None:
+        [said] = warnings({"offsets.retention.minutes": "60"})
+        assert "down for 60 minutes" in said
+
+    def test_a_broker_that_does_not_tell(self) -> None:
+        """Its settings may not be everybody's to see. Then it refuses a long transaction itself."""
+        assert found(config(transaction_timeout="16m"), broker={}) == []
+        assert list(warnings({})) == []

@@ -1,0 +1,159 @@
+"""What comes with the package and what it does when it is imported."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from importlib.metadata import packages_distributions, requires
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.rules import SourceFile, product_runs_only_its_own_code
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "src" / "penstock"
+
+IF_THERE = ("tomli", "pydantic")
+"""Needed by older Pythons only, and looked at only where the user has it."""
+
+IMPORT_ALL = """
+import json, pkgutil, sys, threading
+
+seen = []
+WRITING = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.symlink", "os.link", "os.truncate", "shutil.rmtree"}
+OUTSIDE = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "webbrowser.open"}
+
+
+def watch(event, arguments):
+    if event.startswith("socket.") and event not in {"socket.__new__", "socket.gethostname"}:
+        seen.append([event, repr(arguments)])
+    elif event in WRITING or event in OUTSIDE:
+        seen.append([event, repr(arguments)])
+    elif event == "open" and isinstance(arguments[1], str) and set(arguments[1]) & set("wax+"):
+        seen.append([event, repr(arguments)])
+
+
+sys.addaudithook(watch)
+import penstock
+
+imported = ["penstock"]
+for module in pkgutil.walk_packages(penstock.__path__, "penstock."):
+    if not module.name.endswith("__main__"):
+        __import__(module.name)
+        imported.append(module.name)
+if "harm" in sys.argv:
+    open("/dev/null", "w").close()
+json.dump([imported, seen, threading.active_count()], sys.stdout)
+"""
+
+
+def import_everything(*arguments: str) -> tuple[list[str], list[list[str]], int]:
+    done = subprocess.run([sys.executable, "-B", "-c", IMPORT_ALL, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    imported, seen, threads = json.loads(done.stdout)
+    return imported, seen, threads
+
+
+@pytest.mark.security(34)
+def test_an_import_does_nothing_but_import() -> None:
+    imported, seen, threads = import_everything()
+    assert {"penstock.kafka.clients", "penstock.spark.session", "penstock.running.starting", "penstock.app"} <= set(imported)
+    assert len(imported) > 100
+    assert seen == []
+    assert threads == 1
+
+
+@pytest.mark.security(34)
+def test_it_would_have_been_seen() -> None:
+    _, [event], _ = import_everything("harm")
+    assert event[0] == "open"
+
+
+def third_party() -> dict[str, set[str]]:
+    """Modules from elsewhere that the package imports, with the distributions that offer them."""
+    offered = packages_distributions()
+    names = set()
+    for path in SOURCES.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                names.add(node.module)
+    tops = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"penstock", "__future__"}
+    return {top: {canonical(name) for name in offered.get(top, [])} for top in tops}
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared() -> set[str]:
+    return {canonical(re.split(r"[^\w.-]", text, maxsplit=1)[0]) for text in requires("penstock") or []}
+
+
+@pytest.mark.security(34)
+def test_every_module_comes_from_a_declared_dependency() -> None:
+    """A name that is almost another's would offer another's module, or none."""
+    strange = {top: found for top, found in third_party().items() if top not in IF_THERE and not found & declared()}
+    assert strange == {}
+
+
+@pytest.mark.security(31)
+def test_everything_is_locked_by_hash() -> None:
+    entries = (ROOT / "requirements.lock").read_text().replace("\\\n", " ").splitlines()
+    assert len(entries) > 50
+    for entry in entries:
+        assert re.match(r"[a-z0-9][\w.-]*==[\w.!+]+( ; [^\n]*?)?\s+--hash=sha256:[0-9a-f]{64}", entry), entry[:80]
+    locked = {canonical(entry.split("==")[0]) for entry in entries}
+    assert declared() <= locked
+
+
+@pytest.mark.security(31)
+def test_and_installed_with_every_hash_checked() -> None:
+    installs = [
+        line for line in (ROOT / "Makefile").read_text().splitlines() if "pip install" in line and "--editable" not in line
+    ]
+    assert installs
+    assert all("--require-hashes" in line for line in installs)
+
+
+@pytest.mark.security(25)
+@pytest.mark.parametrize(
+    ("code", "rule"),
+    [
+        ("import pickle\npickle.loads(b'')", "S301"),
+        ("import marshal\nmarshal.loads(b'')", "S302"),
+        ("eval('1')", "S307"),
+        ("exec('1')", "S102"),
+        ("import yaml\nyaml.load('1')", "S506"),
+        ("import shelve\nshelve.open('x')", "S301"),
+    ],
+)
+def test_the_linter_would_refuse(code: str, rule: str) -> None:
+    command = [sys.executable, "-m", "ruff", "check", "--output-format=concise", "--stdin-filename", "src/penstock/x.py", "-"]
+    done = subprocess.run(command, input=f'"""X."""\n{code}\n', capture_output=True, text=True, cwd=ROOT, check=False)
+    assert f": {rule} " in done.stdout
+
+
+@pytest.mark.security(25)
+@pytest.mark.parametrize("path", sorted(SOURCES.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCES)))
+def test_nothing_turns_bytes_into_code(path: Path) -> None:
+    assert list(product_runs_only_its_own_code(SourceFile(path.relative_to(ROOT), path.read_text(encoding="utf-8")))) == []
+
+
+@pytest.mark.security(34)
+def test_how_to_report_is_written_down() -> None:
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    assert "## Supported versions" in text
+    assert "## Reporting a vulnerability" in text
+
+
+@pytest.mark.security(34)
+def test_what_runs_in_ci_needs_no_rights() -> None:
+    """It is a script that goes through the doors: no token, no key, nothing to publish with."""
+    text = (ROOT / ".ci" / "run").read_text().lower()
+    assert not re.search(r"token|secret|password|upload|publish|git push|curl|docker login", text)

@@ -1,0 +1,68 @@
+"""A client of the real library against servers with something wrong about them: it does not connect, and says why."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.processes import wait_until
+from harness.secure import Authority
+from penstock.config import Config
+from penstock.kafka.clients import open_admin
+from tests.security.tls_servers import TIMEOUT_S, Server, faulty, serving
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def said_to(server: Server, authority: Path, log: pytest.LogCaptureFixture) -> Callable[[], str]:
+    """Connect to a server; what the client's log says since."""
+    login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "ann", "sasl.password": "s3cr3t"}
+    kafka = {**login, "ssl.ca.location": str(authority)}
+    config = Config.load(environment={}, bootstrap_servers=f"127.0.0.1:{server.port}", kafka=kafka)
+    log.set_level(logging.DEBUG, "penstock.kafka")
+    admin = open_admin(config)
+
+    def said() -> str:
+        admin.poll(0.05)
+        return log.text.lower()
+
+    return said
+
+
+@pytest.mark.security(23)
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1 is deprecated:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("expired", "certificate verify failed"),
+        ("wrong host", "certificate verify failed"),
+        ("self-signed", "certificate verify failed"),
+        ("another authority", "certificate verify failed"),
+        ("plain text", "ssl handshake failed"),
+        ("TLS 1.0", "alert protocol version"),
+    ],
+)
+def test_it_does_not_connect_and_says_why(
+    authority: Authority, fault: str, reason: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with faulty(fault, authority, tmp_path) as server:
+        said = said_to(server, authority.certificate, caplog)
+        wait_until(f"the log says {reason!r}", lambda: reason in said(), TIMEOUT_S)
+        time.sleep(0.2)
+        assert b"s3cr3t" not in server.received
+        assert fault == "plain text" or server.received == b""
+    assert "s3cr3t" not in caplog.text
+
+
+@pytest.mark.security(23)
+def test_it_connects_where_nothing_is_wrong(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
+    with serving(authority.issue("right")) as server:
+        said = said_to(server, authority.certificate, caplog)
+        wait_until("the client speaks", lambda: bool(said() is not None and server.received), TIMEOUT_S)

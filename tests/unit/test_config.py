@@ -270,5 +270,5 @@ def test_whatever_is_given_is_taken_or_refused_by_name(overrides: dict[str, Any]
 def test_tracing_is_on_or_off_also_in_the_environment(text: str, expected: bool) -> None:
     environment = {"PENSTOCK_BOOTSTRAP_SERVERS": "b:1", "PENSTOCK_TRACING": text}
     assert Config.load(environment=environment).tracing is expected
-    with pytest.raises(ConfigError, match="tracing: expected true or false, got 'maybe'"):
+    with pytest.raises(ConfigError, match="tracing: expected true or false"):
         Config.load(environment={**environment, "PENSTOCK_TRACING": "maybe"})

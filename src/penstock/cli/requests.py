@@ -7,7 +7,7 @@ import ipaddress
 import json
 import os
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -39,7 +39,7 @@ class AdminServer:
     host: str
     port: int
     is_secure: bool
-    token: str | None = field(default=None, repr=False)
+    token: Secret | None = None
 
     @classmethod
     def at(cls, address: str, token: str | None = None) -> AdminServer:
@@ -66,7 +66,7 @@ class AdminServer:
         if body is not None:
             headers["Content-Type"] = "application/json"
         if self.token is not None:
-            headers["Authorization"] = f"Bearer {self.token}"
+            headers["Authorization"] = f"Bearer {self.token.reveal()}"
         connection = self._connection()
         try:
             connection.request(method, path, body, headers)
@@ -103,7 +103,7 @@ def _answer(path: str, status: int, data: bytes) -> Any:
     raise RefusedRequestError(f"{path}: {said or 'no answer that could be read'} (status {status})")
 
 
-def _token(where: str | None) -> str | None:
+def _token(where: str | None) -> Secret | None:
     """The token, from where it is kept: never from the command line itself, which every user of the machine can see."""
     if where is None:
         found = os.environ.get(TOKEN_VARIABLE)

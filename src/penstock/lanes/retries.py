@@ -31,6 +31,7 @@ READS = frozenset(
             "items",
             "keys",
             "name",
+            "newest",
         ),
         *("observed_stream_time", "prefix_scan", "range", "reverse_all", "reverse_range", "values"),
     }

@@ -138,8 +138,8 @@ class TestSnapshot:
     def test_names_are_those_of_the_drawing(self) -> None:
         """Some characters can be in a name and not in XML."""
         name = "bell\x07"
-        application = Fed(topology=Topology().add_source("in", "lines").add_state_store(key_value_store(name)))
-        assert [store["name"] for store in told(application)["stores"]] == ["bell�"]
+        application = Fed(topology=Topology().add_source(name, "lines"))
+        assert [node["name"] for node in told(application)["nodes"]] == ["bell�"]
 
     def test_a_failure_tells_its_kind_and_no_data(self) -> None:
         application = Fed(state=State.ERROR)

@@ -261,7 +261,7 @@ class TestReading:
 
         app = Application(tmp_path, asked, handlers=ErrorHandlers(processing=log_and_continue()))
         app.start(2)
-        monkeypatch.setattr(home, "_committed_lane", broken)
+        monkeypatch.setattr(home, "committed_lane", broken)
         with pytest.raises(ProcessingError, match=r"cannot read key 'k.' of store 'words' on another lane: StateError: the disk"):
             app.run([ask(0, 1, at=1)])
 

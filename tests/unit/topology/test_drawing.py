@@ -145,8 +145,8 @@ def test_it_needs_nothing_from_outside_and_runs_nothing() -> None:
 
 
 def test_names_are_only_text() -> None:
-    topology = Topology().add_source(HOSTILE, HOSTILE + "-topic").add_processor("p", Copy, HOSTILE)
-    topology.add_state_store(key_value_store(HOSTILE + "-store"), "p")
+    topology = Topology().add_source(HOSTILE, "topic").add_processor("p", Copy, HOSTILE)
+    topology.add_state_store(key_value_store("store"), "p")
     root = drawn(topology)
     assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {
         "svg", "style", "defs", "marker", "path", "rect", "text", "g", "title",

@@ -77,12 +77,13 @@ class Case:
         with self.app().start(until="latest", **self.settings) as running:
             assert running.wait(120)
 
-    def arguments(self, *more: str) -> list[str]:
+    def arguments(self, command: str, *more: str) -> list[str]:
         return [
-            *more,
+            command,
             *("--set", f"bootstrap_servers={self.servers}"),
             *("--set", f"state_dir={self.directory / 'state'}"),
             *("--set", "shards=4"),
+            *more,
         ]
 
     def call(self, *arguments: str) -> Result:
@@ -120,7 +121,7 @@ def test_it_runs_and_is_watched(case: Case) -> None:
         wait_until("the next count", lambda: case.count == 4, 60)
         found = case.call("top", "--once", "--admin", f"http://127.0.0.1:{port}")
     assert found.exit_code == 0, found.output
-    assert f"{case.id}  running  epoch 1" in found.output
+    assert f"{case.id}  running  epoch" in found.output
     assert "counts" in found.output
 
 
@@ -172,7 +173,7 @@ def test_one_that_runs_elsewhere_is_noticed_by_its_commits(case: Case) -> None:
         stop.set()
         thread.join()
         assert refused.exit_code == 13, refused.output
-        assert "it committed within the last" in refused.output
+        assert "it has committed within the last" in refused.output
         assert case.internal
 
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from penstock import Topology, key_value_store
+from penstock import Topology
 from penstock.admin.dashboard import PUBLIC
 from penstock.admin.dashboard.snapshot import Span
+from penstock.epochs.wire import LaneReport
 from penstock.observing import EpochReport, PartitionReport
 from penstock.running.states import State
 from tests.unit.admin.feeding import Fed, ask, fed, told
@@ -139,6 +140,9 @@ class TestSnapshot:
         """Some characters can be in a name and not in XML."""
         name = "bell\x07"
         application = Fed(topology=Topology().add_source(name, "lines"))
+        application.recorder.epoch_begins(1, "job")
+        watched = LaneReport(0, 0, 1, 0.1, nodes={name: (1, 0.1)})
+        application.recorder.epoch_committed(1, {}, (), [watched], is_sampled=True)
         assert [node["name"] for node in told(application)["nodes"]] == ["bell�"]
 
     def test_a_failure_tells_its_kind_and_no_data(self) -> None:

@@ -92,6 +92,10 @@ class SecureBroker(Broker):
             ),
         }
 
+    def __enter__(self) -> SecureBroker:  # noqa: PYI034 - Self is newer than Python 3.10
+        super().__enter__()
+        return self
+
     @property
     def login(self) -> dict[str, str]:
         """How a client of librdkafka gets in."""

@@ -111,6 +111,10 @@ class Secret(str):
 
     __slots__ = ()
 
+    def __new__(cls, value: str) -> Secret:  # noqa: PYI034 - Self is newer than Python 3.10
+        """The value as a secret; one that is a secret already stays what it is, because `str` would ask it for what it shows."""
+        return value if isinstance(value, Secret) else super().__new__(cls, value)
+
     def reveal(self) -> str:
         """The secret itself, for a client that needs it."""
         return str.__str__(self)
@@ -395,7 +399,7 @@ def _text(name: str, value: object) -> str:
         return str(value).lower()
     if not isinstance(value, (str, int, float)):
         raise ConfigError(f"{name}: expected text, a number or a boolean, got {type(value).__name__}")
-    return str(value)
+    return value if isinstance(value, str) else str(value)
 
 
 def _resolve(name: str, value: str, environment: Mapping[str, str]) -> str:
@@ -408,7 +412,7 @@ def _resolve(name: str, value: str, environment: Mapping[str, str]) -> str:
     if kind == "file":
         try:
             with Path(where).open(encoding="utf-8") as file:
-                if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                if is_secret(name) and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
                     _log.warning("%s: others on this machine may read or write %s; chmod 600 it", name, where)
                 return file.read().rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:

@@ -7,7 +7,7 @@ import json
 import logging
 import pickle
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.canaries import canaries_in
-from penstock.config import HIDDEN, Config, revealed
+from penstock.config import HIDDEN, Config, Secret, revealed
 from penstock.errors import ConfigError
 from penstock.kafka.clients import consumer_settings, oauth_endpoints, open_consumer, producer_settings, spark_options
 from penstock.spark.session import session_settings
@@ -33,12 +33,12 @@ def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
 
 
-def load(environment: dict[str, str] | None = None, **overrides: Any) -> Config:
+def load(environment: dict[str, str] | None = None, /, **overrides: Any) -> Config:
     overrides["kafka"] = {**SERVERS, **overrides.get("kafka", {})}
     return Config.load(environment=environment or {}, **overrides)
 
 
-def refusal(environment: dict[str, str] | None = None, **overrides: Any) -> str:
+def refusal(environment: dict[str, str] | None = None, /, **overrides: Any) -> str:
     with pytest.raises(ConfigError) as error:
         load(environment, **overrides)
     return str(error.value)
@@ -48,7 +48,7 @@ def refusal(environment: dict[str, str] | None = None, **overrides: Any) -> str:
 class TestRefusals:
     @pytest.mark.parametrize("name", [name for name in NAMES if name not in {"kafka", "spark", *FREE_TEXT}])
     @pytest.mark.parametrize("value", [CANARY, "", " ", "True ", "１２", [CANARY], {CANARY: CANARY}], ids=repr)
-    def test_a_value_that_cannot_be_is_refused_by_name_and_not_repeated(self, name: str, value: object) -> None:
+    def test_a_value_that_cannot_be_is_refused_by_name_and_not_repeated(self, name: str, value: Any) -> None:
         said = refusal(**{name: value})
         assert said.startswith(f"{name}: ")
         assert CANARY not in said
@@ -61,7 +61,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("name", BLANK)
     @pytest.mark.parametrize("value", ["", "  ", "a\0b", 7])
-    def test_a_path_that_is_none(self, name: str, value: object) -> None:
+    def test_a_path_that_is_none(self, name: str, value: Any) -> None:
         assert refusal(**{name: value}) == f"{name}: expected a path"
 
     @pytest.mark.parametrize("name", ["lanse", "Lanes", "lanes ", "l\u0430nes", "lanes\u200b"])
@@ -239,6 +239,12 @@ class TestMasking:
 
     def test_a_copy_is_as_good_as_the_original(self, config: Config) -> None:
         assert copy.deepcopy(config) == copy.copy(config) == config
+        changed = replace(config, lanes=2)
+        again = load(kafka=config.kafka, spark=config.spark, admin_token=config.admin_token)
+        for other in (changed, again):
+            assert revealed(other.kafka) == revealed(config.kafka)
+            assert revealed(other.spark) == revealed(config.spark)
+            assert (other.admin_token, type(other.admin_token)) == (CANARY, Secret)
         assert asdict(config)["admin_token"] == CANARY
         assert pickle.loads(pickle.dumps(config)).admin_token == HIDDEN
 

@@ -76,7 +76,7 @@ class Home:
                     f"{directory} is a link, which may lead elsewhere tomorrow; write where it leads to as state_dir"
                 )
             if found.st_mode & stat.S_IWOTH:
-                raise StateError(f"anybody can write to {directory}; take that right away (chmod o-w), or use another state_dir")
+                raise StateError(f"anybody can write to {directory}; take that right away (chmod o-w), or use one below it")
         if self.root.stat().st_uid != os.geteuid():
             raise StateError(f"{self.root} belongs to another user; run as that user, or use another state_dir")
         self.root.chmod(0o700)

@@ -17,7 +17,7 @@ from penstock.kafka.publishers import TransactionalPublisher
 from penstock.kafka.topics import InternalTopic, Topics
 from tests.jvm.kafka.publishing import rows
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.security(21)]
 
 PASSWORD = r"""q"uo\te;s required; 'x' = {y}"""
 

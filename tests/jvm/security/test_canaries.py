@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -205,8 +205,7 @@ def test_a_start_dead_letters_and_a_fence(stage: Stage) -> None:
     assert "another instance" in stage.log
     letters = topics.read(stage.broker.bootstrap_servers, "letters")
     assert len(letters) == 1
-    assert "kafka.sasl.jaas.config" in seen["ui"] + stage.log  # the search sees options of Spark's source at all
-    assert '"spark.authenticate.secret"' in seen["ui"]
+    assert '"spark.authenticate.secret", "*********(redacted)"' in seen["ui"]
     assert "CONF" in stage.log.upper()
     assert list((stage.directory / "events").rglob("*"))
     assert (stage.directory / "java.log").stat().st_size > 1000
@@ -248,17 +247,7 @@ def fence(stage: Stage) -> None:
 def everything_in_kafka(stage: Stage) -> list[object]:
     servers = stage.broker.bootstrap_servers
     written = ("said", "loud-counts-changelog", "loud-lanes-changelog")
-    known = [topic for topic in written if _exists(lambda topic=topic: topics.end_offsets(servers, topic))]
-    assert len(known) >= 2
-    return [topics.group_offsets(servers, "loud"), *(topics.read(servers, topic) for topic in known)]
-
-
-def _exists(ask: Callable[[], object]) -> bool:
-    try:
-        ask()
-    except KeyError:
-        return False
-    return True
+    return [topics.group_offsets(servers, "loud"), *(topics.read(servers, topic) for topic in written)]
 
 
 @pytest.mark.security(20)

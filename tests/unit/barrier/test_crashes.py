@@ -5,12 +5,15 @@ from __future__ import annotations
 from contextlib import suppress
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock.barrier import CommitMetadata
 from penstock.errors import FencedError, PenstockError
 from tests.unit.barrier.transactions import Broker, Killed, Process
+
+pytestmark = pytest.mark.security(30)
 
 GOES_WRONG = st.sampled_from(["lose request", "lose response"])
 DIES = st.sampled_from(["kill before", "kill after"])

@@ -21,6 +21,8 @@ import pytest
 from penstock import StreamsBuilder, Topology
 from tests.unit.epochs.application import Application, Raw
 
+pytestmark = pytest.mark.security(26)
+
 PAGE = 4_096
 BRANCH, META = 1, 8
 KEYS = [b"key-%03d" % number + b"x" * 250 for number in range(50)]

@@ -19,6 +19,8 @@ from penstock.epochs.restoring import Rows
 from penstock.epochs.shards import shards_of
 from tests.unit.epochs.application import SHARDS, Application, Place, by_key, driven, far_future, some_records
 
+pytestmark = pytest.mark.security(30)
+
 lanes_counts = st.sampled_from([1, 2, 5])
 
 

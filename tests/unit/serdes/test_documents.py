@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 from penstock.serdes import Json, MsgPack, Serde, SerializationError
 
+pytestmark = pytest.mark.security(27)
+
 T = TypeVar("T")
 
 DEPTH = 100_000

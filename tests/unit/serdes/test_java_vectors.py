@@ -27,6 +27,8 @@ from penstock.serdes import (
     ValueAndTimestampSerde,
 )
 
+pytestmark = pytest.mark.security(27)
+
 VECTORS = json.loads((Path(__file__).parent / "java_vectors.json").read_text("ascii"))
 
 # Where Java's reader is wrong, ours is not.

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from penstock.serdes import Boolean, Int32, Int64, List, SerializationError, String, UUIDs
 
+pytestmark = pytest.mark.security(27)
+
 int64s = st.integers(-(2**63), 2**63 - 1)
 
 

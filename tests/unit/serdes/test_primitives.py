@@ -27,6 +27,8 @@ from penstock.serdes import (
     Void,
 )
 
+pytestmark = pytest.mark.security(27)
+
 VALUES = {
     Int16(): st.integers(-(2**15), 2**15 - 1),
     Int32(): st.integers(-(2**31), 2**31 - 1),

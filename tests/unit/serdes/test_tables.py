@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from penstock.records import Change, ValueAndTimestamp
 from penstock.serdes import ChangeSerde, Int64, Json, SerializationError, String, ValueAndTimestampSerde
 
+pytestmark = pytest.mark.security(27)
+
 int64s = st.integers(-(2**63), 2**63 - 1)
 
 

@@ -13,6 +13,8 @@ from penstock.records import Windowed
 from penstock.serdes import Float64, Int64, SerializationError, SessionWindowed, String, TimeWindowed
 from penstock.state import LaneState, StoreKind, StoreSpec, memory_engine
 
+pytestmark = pytest.mark.security(27)
+
 LONG_MAX = 2**63 - 1
 times = st.integers(0, LONG_MAX)
 

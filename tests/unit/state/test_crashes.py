@@ -12,6 +12,8 @@ import pytest
 from penstock.state import EngineFactory, EngineKind, LaneState
 from tests.unit.state.homes import raw
 
+pytestmark = pytest.mark.security(30)
+
 FILES = pytest.mark.parametrize("kind", [EngineKind.LMDB, EngineKind.ROCKSDB])
 KEYS = 400
 

@@ -6,12 +6,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from penstock.state import EngineKind
 from penstock.state.bounds import after_prefix
 from tests.unit.state.homes import Home, raw
+
+pytestmark = pytest.mark.security(30)
 
 _starts = st.sampled_from([b"", b"a", b"ab", b"\xff", b"c" * 511, b"c" * 600, b"c" * 3000])
 keys = st.builds(lambda start, tail: start + tail, _starts, st.binary(max_size=2))

@@ -96,6 +96,9 @@ integration: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## The same topolog
 chaos: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Faults under load, nothing lost or doubled (SEED; QUICK=1: ten minutes)
 	$(BIN)/python -m chaos --seed $(SEED) $(if $(QUICK),--quick)
 
+operable: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(PROMETHEUS_READY) ## Security, plans, probes, dead letters, queries, overhead (QUICK=1: minutes)
+	$(BIN)/python -m operable $(if $(QUICK),--quick)
+
 docs: $(VENV_READY) ## Run the examples of the documents as they stand
 	$(BIN)/pytest tests/docs
 

@@ -58,19 +58,20 @@ def reasons(document: Path = DOCUMENT) -> dict[int, str]:
 
 
 def report(found: dict[int, bool], why: dict[int, str]) -> dict[str, Any]:
-    """How many items have passed, and what is to be said about those that have not.
+    """How many items have passed, why others are not tested, and which have failed or have no reason to be missing.
 
     Example:
-        >>> report({14: True, 15: False}, {15: "later"})["reasons"][15]
-        'a test of it has failed: later'
+        >>> report({14: True, 15: False}, {15: "tests/x.py", 16: "not here: there is none"})["reasons"]
+        {16: 'not here: there is none'}
     """
-    missing = {}
-    for item in range(1, ITEMS + 1):
-        if item not in found:
-            missing[item] = why.get(item, "no test carries it, and no reason is written down")
-        elif not found[item]:
-            missing[item] = f"a test of it has failed: {why.get(item, 'no more is known')}"
-    return {"passed": sum(found.values()), "of": ITEMS, "reasons": missing}
+    untested = {item: why.get(item, "") for item in range(1, ITEMS + 1) if item not in found}
+    explained = {item: text for item, text in untested.items() if text.startswith(NOT_HERE)}
+    return {
+        "passed": sum(found.values()),
+        "of": ITEMS,
+        "reasons": explained,
+        "failed": sorted([*(untested.keys() - explained.keys()), *(item for item in found if not found[item])]),
+    }
 
 
 def run(arguments: Sequence[str]) -> dict[str, Any]:

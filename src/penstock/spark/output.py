@@ -5,11 +5,15 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import select
 import threading
+import time
 from collections.abc import Callable
 
 LONGEST_LINE = 1 << 16
 """What is longer comes in pieces."""
+
+_PATIENCE_S = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +27,8 @@ class LineReader:
     def __init__(self, heard: Callable[[str], None]) -> None:
         self._heard = heard
         self._reading, self._writing = os.pipe()
-        self._handing_on = threading.Lock()
+        self._in_hand = threading.Lock()  # held while what was read is handed on
+        self._is_closed = False
         self._is_over = False
         threading.Thread(target=self._read, name="penstock-output", daemon=True).start()
 
@@ -35,16 +40,36 @@ class LineReader:
         os.close(self._writing)
 
     def stop(self) -> None:
-        """Hand on nothing more: a thread that writes while the interpreter is taken down can keep it from ending."""
-        with self._handing_on:
-            self._is_over = True
+        """Hand on what is there, then nothing more: a thread that writes while Python is taken down can keep it from ending."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            with self._in_hand:
+                if self._is_closed or not self._has_come(0) or time.monotonic() > deadline:
+                    self._is_over = True
+                    return
+            time.sleep(0.01)
 
     def _read(self) -> None:
-        with os.fdopen(self._reading, encoding="utf-8", errors="backslashreplace", newline="\n") as lines:
-            while line := lines.readline(LONGEST_LINE):
-                with self._handing_on:
-                    if not self._is_over:
-                        self._hand_on(line.removesuffix("\n"))
+        rest = b""
+        while not self._is_closed:
+            self._has_come()
+            with self._in_hand:
+                found = os.read(self._reading, LONGEST_LINE)
+                *lines, rest = (rest + found).split(b"\n")
+                if rest and (not found or len(rest) >= LONGEST_LINE):
+                    lines.append(rest)
+                    rest = b""
+                for line in lines if not self._is_over else ():
+                    self._hand_on(line.decode("utf-8", "backslashreplace"))
+                if not found:
+                    self._is_closed = True
+                    os.close(self._reading)
+
+    def _has_come(self, within_ms: int | None = None) -> bool:
+        """Whether there is something to read, or the pipe's end; waits for it, unless told for how long."""
+        poll = select.poll()
+        poll.register(self._reading, select.POLLIN)
+        return bool(poll.poll(within_ms))
 
     def _hand_on(self, line: str) -> None:
         try:

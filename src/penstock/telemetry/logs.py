@@ -92,6 +92,8 @@ def worker_set_up(config: Config, labels: Mapping[str, str]) -> Callable[[], Non
 def _set_up_worker(level: str, labels: Mapping[str, str]) -> None:
     if not _is_set_up_by_others():
         _install(Formatter(is_json=True, labels=labels, redact=Redactor()), level)
+    # Both go to the JVM's standard error, each by a thread of its own: what is printed could come in the middle of a line.
+    sys.stdout = sys.stderr
 
 
 def _is_set_up_by_others() -> bool:

@@ -56,6 +56,13 @@ def lines(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> list[str]
     return done.stderr.splitlines()
 
 
+def only(lines: list[str], logger: str) -> dict[str, Any]:
+    """The one line of a logger."""
+    found: list[dict[str, Any]] = [line for line in map(json.loads, lines) if line["logger"] == logger]
+    assert len(found) == 1, "\n".join(lines)
+    return found[0]
+
+
 def test_every_line_is_json_with_the_same_first_words(lines: list[str]) -> None:
     for line in lines:
         found = json.loads(line)
@@ -64,8 +71,7 @@ def test_every_line_is_json_with_the_same_first_words(lines: list[str]) -> None:
 
 
 def test_workers_lines_come_once_with_lane_and_epoch(lines: list[str]) -> None:
-    [own] = [found for found in map(json.loads, lines) if found["logger"] == "own"]
-    [failed] = [found for found in map(json.loads, lines) if found["logger"] == "penstock.lanes.failures"]
+    own, failed = only(lines, "own"), only(lines, "penstock.lanes.failures")
     assert own["event"] == "of the user's own \\x1b[2Kin\\u202ejection"
     assert own["customer"] == 7
     assert "too quiet" in failed["event"]
@@ -76,14 +82,15 @@ def test_workers_lines_come_once_with_lane_and_epoch(lines: list[str]) -> None:
 
 
 def test_the_thread_of_epochs_says_which_and_in_what_phase(lines: list[str]) -> None:
-    [dropped] = [found for found in map(json.loads, lines) if "dropped 1 records" in found["event"]]
-    assert (dropped["logger"], dropped["epoch"], dropped["phase"]) == ("penstock.running.epochs", 0, "check")
+    dropped = only(lines, "penstock.running.epochs")
+    assert "dropped 1 records" in dropped["event"]
+    assert (dropped["epoch"], dropped["phase"]) == (0, "check")
 
 
 def test_the_jvms_lines_and_what_functions_print_are_joined(lines: list[str]) -> None:
-    loggers = {found["logger"]: found["event"] for found in map(json.loads, lines)}
-    assert any(name.startswith("org.apache.") for name in loggers)
-    assert any(found["event"] == "printed by a function" for found in map(json.loads, lines))
+    found = [json.loads(line) for line in lines]
+    assert any(line["logger"].startswith("org.apache.") for line in found)
+    assert any((line["logger"], line["event"]) == ("penstock.output", "printed by a function") for line in found)
 
 
 def test_no_secret_is_in_it(lines: list[str]) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -40,11 +41,30 @@ def test_lines_of_another_process_are_heard_in_order() -> None:
 
 
 def test_bytes_that_are_no_text_and_endless_lines_are_heard_too() -> None:
-    heard = Heard(3)
-    with LineReader(heard) as writing:
+    heard = Heard(2)
+    reader = LineReader(heard)
+    with reader as writing:
         os.write(writing, b"\xff\r\n" + b"x" * (LONGEST_LINE // 2))
-        os.write(writing, b"x" * (LONGEST_LINE // 2) + b"y\n")
-    assert heard.wait() == ["\\xff\r", "x" * LONGEST_LINE, "y"]
+        os.write(writing, b"x" * (LONGEST_LINE // 2))
+        first, *_ = heard.wait()  # although the line has not ended
+        os.write(writing, b"y\n")
+    reader.stop()
+    assert first == "\\xff\r"
+    assert "".join(heard.lines[1:]) == "x" * LONGEST_LINE + "y"
+
+
+def test_what_is_there_at_the_end_is_heard() -> None:
+    heard = Heard(0)
+
+    def slow(line: str) -> None:
+        time.sleep(0.05)
+        heard(line)
+
+    reader = LineReader(slow)
+    with reader as writing:
+        os.write(writing, b"a\nb\nc\n")
+        reader.stop()
+        assert heard.lines == ["a", "b", "c"]
 
 
 def test_who_cannot_take_a_line_gets_the_next(caplog: pytest.LogCaptureFixture) -> None:

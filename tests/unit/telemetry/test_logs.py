@@ -32,6 +32,7 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Logging as in a new process; afterwards as it was."""
     root, py4j = logging.getLogger(), logging.getLogger("py4j")
     monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(sys, "stdout", sys.stdout)
     levels = root.level, py4j.level
     clear_contextvars()
     yield
@@ -191,6 +192,12 @@ class TestSettingUp:
             logging.getLogger("a").info("hello")
         [line] = lines(stderr)
         assert (line["application"], line["incarnation"], line["lane"], line["epoch"]) == ("words", "1", 1, 3)
+
+    def test_what_a_worker_prints_goes_the_same_way(self, stderr: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "stdout", sys.stdout)
+        logs.worker_set_up(config(), {})()
+        sys.stdout.write("printed\n")
+        assert stderr.getvalue() == "printed\n"
 
 
 class Kept(logging.Handler):

@@ -18,6 +18,15 @@ from typing import Any
 
 _PARTS = Path(__file__).parents[1] / ".parts" / "chromium" / "chromium"
 _PATIENCE_S = 30.0
+_OPTIONS = (
+    "--headless=new",
+    "--no-sandbox",  # root may not have one, and the pages are our own
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--no-first-run",
+    "--remote-debugging-pipe",
+)
 
 
 def chromium() -> str | None:
@@ -45,17 +54,9 @@ class Chromium:
         assert program is not None, "no chromium: tools/chromium/bring .parts/chromium"
         take, self._out = os.pipe()
         self._in, give = os.pipe()
-        options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
-        command = [
-            program,
-            *options,
-            "--no-first-run",
-            "--remote-debugging-pipe",
-            f"--user-data-dir={self._profile}",
-            "about:blank",
-        ]
+        command = [program, *_OPTIONS, f"--user-data-dir={self._profile}", "about:blank"]
         # It talks through descriptors 3 and 4, whatever the pipes are here.
-        shell = ["sh", "-c", f'exec 3<&{take} 4>&{give} && exec "$@"', "sh", *command]
+        shell = ["bash", "-c", f'exec 3<&{take} 4>&{give} && exec "$@"', "bash", *command]
         self._process = subprocess.Popen(
             shell, pass_fds=(take, give), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
@@ -165,8 +166,8 @@ class Chromium:
         return True
 
     def _hear(self, event: dict[str, Any]) -> None:
-        listen = _COMPLAINTS.get(event.get("method", ""))
-        complaint = None if listen is None else listen(event.get("params", {}))
+        heard = _COMPLAINTS.get(event.get("method", ""))
+        complaint = None if heard is None else heard(event["params"])
         if complaint is not None:
             self.complaints.append(complaint)
 

@@ -1,4 +1,4 @@
-"""Every Python block of the pages about watermarks, timers, schedules and security, each on its own."""
+"""Every Python block of the pages about watermarks, timers, schedules, security and the dashboard, each on its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCKS = [
     (f"{page}-{number}", block)
-    for page in ("timers.md", "schedules.md", "watermarks.md", "security.md")
+    for page in ("timers.md", "schedules.md", "watermarks.md", "security.md", "dashboard.md")
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL))
 ]
 

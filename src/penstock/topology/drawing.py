@@ -76,13 +76,13 @@ def _frame_text(frame: Frame) -> str:
 
 
 def _part_text(part: Part) -> str:
-    attribute = key_of(part.kind, "").strip()
+    attribute, place = key_of(part.kind, "").strip(), f'transform="translate({part.x:g} {part.y:g})"'
     x, y = part.width / 2, part.height / 2 + (_RIM / 2 if part.kind == "store" else 0)
     name = f'<text x="{x:g}" y="{y + (-3 if part.detail else 4):g}">{_text(shown(part.name))}</text>'
     detail = f'<text class="detail" x="{x:g}" y="{y + 13:g}">{_text(part.detail)}</text>' if part.detail else ""
     place = f'transform="translate({part.x:g} {part.y:g})"'
     return (
-        f'<g class="part {part.kind}" text-anchor="middle" data-{attribute}="{_text(part.name)}" {place}>'
+        f'<g class="part {part.kind}" data-{attribute}="{_text(part.name)}" {place} text-anchor="middle">'
         f"<title>{_text(part.name)} ({_text(part.detail or part.kind)})</title>{_shape(part)}{name}{detail}</g>"
     )
 

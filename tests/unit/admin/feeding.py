@@ -1,4 +1,4 @@
-"""Something like a running application for a dashboard to look at: fed with epochs, served over HTTP without Spark or Kafka."""
+"""Something like a running application for a dashboard to look at: fed with epochs, and served without Spark or Kafka."""
 
 from __future__ import annotations
 

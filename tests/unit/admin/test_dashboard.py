@@ -128,10 +128,7 @@ class TestSnapshot:
     def test_topics_of_a_pattern_are_counted_where_the_pattern_is_drawn(self) -> None:
         topology = Topology().add_source("in", re.compile("lines-.*")).add_source("other", "facts")
         application = Fed(topology=topology)
-        places = {
-            ("lines-eu", 0): PartitionReport("lines-eu", 0, 1, 2, 0, 0),
-            ("facts", 0): PartitionReport("facts", 0, 1, 2, 0, 0),
-        }
+        places = {(topic, 0): PartitionReport(topic, 0, 1, 2, 0, 0) for topic in ("lines-eu", "facts")}
         application.recorder.moved(places, -1)
         drawn = {place["topic"]: place["drawn_as"] for place in told(application)["partitions"]}
         assert drawn == {"lines-eu": "lines-.*", "facts": "facts"}

@@ -105,11 +105,10 @@ class TestAnyTopology:
 
     def test_all_is_inside(self, name: str) -> None:
         drawing = layout(ALL[name]())
-        boxes = [(box.x, box.y, box.width, box.height) for box in drawing.parts]
-        boxes += [(box.x, box.y, box.width, box.height) for box in drawing.frames]
-        for x, y, width, height in boxes:
-            assert 0 <= x <= x + width <= drawing.width
-            assert 0 <= y <= y + height <= drawing.height
+        everything: list[Any] = [*drawing.parts, *drawing.frames]
+        for each in everything:
+            assert 0 <= each.x <= each.x + each.width <= drawing.width
+            assert 0 <= each.y <= each.y + each.height <= drawing.height
 
     def test_it_is_drawn_the_same_again(self, name: str) -> None:
         assert ALL[name]().svg() == ALL[name]().svg()

@@ -27,7 +27,7 @@ _FILES = {
 _DRAWING = "/dashboard/drawing.css"
 
 PUBLIC = frozenset({*_FILES, _DRAWING})
-"""Without a token: a browser has none when it opens a page. They tell nothing about the application; the page asks for one."""
+"""Without a token: a browser that opens a page has none. They tell nothing about the application, and the page asks for it."""
 
 
 def routes(running: Running) -> list[Route]:

@@ -15,7 +15,6 @@ import pytest
 
 ITEMS = 34
 MARKER = "security"
-NOT_HERE = "not here"
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "security.md"
 
 

@@ -33,6 +33,7 @@ def test_one_that_runs_is_well(observed: Observed) -> None:
     assert (observed.health.live(), observed.health.ready()) == ((), ())
 
 
+@pytest.mark.security(11)
 class TestLive:
     @pytest.mark.parametrize("state", ["created", "rebalancing", "pending_shutdown", "not_running"])
     def test_one_that_starts_or_stops_is_not_to_be_started_anew(self, observed: Observed, state: str) -> None:
@@ -59,6 +60,7 @@ class TestLive:
         assert observed.health.live() == observed.health.ready() == (stalled,)
 
 
+@pytest.mark.security(11)
 class TestReady:
     def test_one_that_starts_is_not(self, observed: Observed) -> None:
         for state in ("created", "rebalancing"):

@@ -202,6 +202,7 @@ class TestStalling:
         config = Config(kafka={"bootstrap.servers": "nowhere:1"}, epoch_timeout_ms=1_000)
         return Running("app", Topology(), ErrorHandlers(), config).start()
 
+    @pytest.mark.security(11)
     def test_an_epoch_that_hangs_is_reported_and_then_ends_the_application(self, stage: Stage) -> None:
         running = self.impatiently_started()
         until_running(running)

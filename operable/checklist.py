@@ -15,6 +15,8 @@ import pytest
 
 ITEMS = 34
 MARKER = "security"
+NOT_HERE = "not here"
+"""How a reason begins for which an item has no test."""
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "security.md"
 
 

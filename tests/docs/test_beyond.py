@@ -10,7 +10,9 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("page", ["async.md", "dead-letters.md", "global-state.md", "side-outputs.md"])
+@pytest.mark.parametrize(
+    "page", ["async.md", "dead-letters.md", "global-state.md", "logs-and-traces.md", "plugins.md", "side-outputs.md"]
+)
 def test_the_page_runs(page: str) -> None:
     names: dict[str, object] = {"__name__": page.removesuffix(".md")}
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)

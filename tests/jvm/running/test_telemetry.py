@@ -1,4 +1,4 @@
-"""What a real application writes to standard error: lines of one form, from the driver, Spark's workers and its JVM alike."""
+"""What a real application tells: log lines of one form from the driver, Spark's workers and its JVM alike, and traces."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ pytestmark = pytest.mark.jvm
 
 APP = """
 import logging
-import sys
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 from penstock import App, StreamsBuilder, log_and_continue
 
 def shout(value):
@@ -33,15 +36,28 @@ stream = builder.stream("logs-in", value=str).group_by_key().reduce(lambda old, 
 stream.map_values(shout).to("logs-out", value=str)
 app = App("logs", builder.build(), processing_errors=log_and_continue())
 if __name__ == "__main__":
+    provider = TracerProvider()
+    exporter = ConsoleSpanExporter(out=open("spans.json", "w"), formatter=lambda span: span.to_json(indent=None) + "\\n")
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
     app.run(until="latest")
 """
 
+CONTEXTS = [f"00-{number:032x}-{number:016x}-01".encode() for number in (1, 2)]
+
+
+@dataclass(frozen=True)
+class Told:
+    lines: list[str]
+    spans: list[dict[str, Any]]
+
 
 @pytest.fixture(scope="module")
-def lines(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def told(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Told:
     for name in ("logs-in", "logs-out"):
         topics.create(broker.bootstrap_servers, name)
     records = [topics.Sent(key=value, value=value) for value in (b"good", b"bad", b"odd")]
+    records += [topics.Sent(key=b"good", value=b"better", headers=[("traceparent", context)]) for context in CONTEXTS]
     topics.produce(broker.bootstrap_servers, "logs-in", records)
     path = tmp_path_factory.mktemp("logs") / "app.py"
     path.write_text(APP, encoding="utf-8")
@@ -49,12 +65,19 @@ def lines(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> list[str]
         **os.environ,
         "PENSTOCK_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
         "PENSTOCK_LANES": "2",
+        "PENSTOCK_TRACING": "true",
     }
     done = subprocess.run(
         [sys.executable, str(path)], env=environment, cwd=path.parent, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    return done.stderr.splitlines()
+    spans = [json.loads(line) for line in path.with_name("spans.json").read_text().splitlines()]
+    return Told(done.stderr.splitlines(), spans)
+
+
+@pytest.fixture(scope="module")
+def lines(told: Told) -> list[str]:
+    return told.lines
 
 
 def only(lines: list[str], logger: str) -> dict[str, Any]:
@@ -97,3 +120,21 @@ def test_the_jvms_lines_and_what_functions_print_are_joined(lines: list[str]) ->
 def test_no_secret_is_in_it(lines: list[str]) -> None:
     assert "c4n4ry" not in "".join(lines)
     assert any("sasl.password=[hidden]" in line for line in lines)
+
+
+def test_what_is_sent_continues_the_trace_of_its_record(broker: Broker, told: Told) -> None:
+    [span] = [span for span in told.spans if span["name"] == "send logs-out"]
+    epoch = next(span for span in told.spans if span["name"] == "epoch")
+    assert span["context"]["trace_id"] == f"0x{2:032x}"
+    assert span["parent_id"] == f"0x{2:016x}"
+    assert [link["context"]["trace_id"] for link in span["links"]] == [f"0x{1:032x}", epoch["context"]["trace_id"]]
+    headers = {record.key: dict(record.headers) for record in topics.read(broker.bootstrap_servers, "logs-out")}
+    span_id = span["context"]["span_id"].removeprefix("0x")
+    assert headers == {b"good": {"traceparent": f"00-{2:032x}-{span_id}-01".encode()}, b"odd": {}}
+
+
+def test_an_epoch_is_a_span_with_its_phases(told: Told) -> None:
+    epoch = next(span for span in told.spans if span["name"] == "epoch")
+    phases = [span["name"] for span in told.spans if span["parent_id"] == epoch["context"]["span_id"]]
+    assert {"epoch before", "epoch job", "epoch check"} < set(phases)
+    assert epoch["attributes"]["penstock.application"] == "logs"

@@ -15,7 +15,7 @@ from chaos.payments import REFUSED_EVERY, Payment
 from chaos.trial import Conditions, Trial, World, named
 from harness.processes import ROOT, HarnessError
 
-REPLAY_S = 120
+REPLAY_S = 240
 FENCED = 20
 
 

@@ -33,6 +33,9 @@ BYTES_PER_TRANSACTION = 8_000_000
 TRANSACTION_TIMEOUT_MS = 10_000
 """A replay that was killed holds the readers of its source topics back for as long."""
 
+ONE_RECORD_BYTES = "65536"
+"""How much is fetched to look one record up; if it is larger, the broker sends it all the same."""
+
 BATCH_BYTES = 16_384
 LARGEST_RECORD = 100_000_000
 """What a request takes of a partition's records, little enough for any topic; and of one record, for its topic to decide."""
@@ -62,6 +65,7 @@ class DeadLetters:
         if found is None:
             raise TopicError(f"there is no topic {topic!r}")
         self.topic = found
+        self._settings = consumer_settings(config, f"{topic}-letters")
         self._originals: RecordReader | None = None
         self._begins: dict[Partition, int] = {}
         self._ends: dict[Partition, int] = {}
@@ -91,7 +95,7 @@ class DeadLetters:
         begins, ends = self._topics.begin_offsets(places), self._topics.end_offsets(places)
         if choice.spans:
             begins, ends = _narrowed(begins, ends, choice)
-        with closing(self._reader()) as reader:
+        with closing(RecordReader(self._settings, self._config.broker_timeout_ms)) as reader:
             for found in reader.read(begins, ends):
                 place = RecordMetadata(found.topic, found.partition, found.offset)
                 letter = Letter(place, found.key, found.value, found.timestamp, found.headers)
@@ -106,12 +110,11 @@ class DeadLetters:
             self._ends |= self._topics.end_offsets([place])
         if not self._begins[place] <= source.offset < self._ends[place]:
             return None
-        self._originals = self._originals or self._reader()
+        if self._originals is None:
+            settings = {**self._settings, "max.partition.fetch.bytes": ONE_RECORD_BYTES}
+            self._originals = RecordReader(settings, self._config.broker_timeout_ms, piece=1)
         found = [*self._originals.read({place: source.offset}, {place: source.offset + 1})]
         return found[0] if found else None
-
-    def _reader(self) -> RecordReader:
-        return RecordReader(consumer_settings(self._config, f"{self.topic.name}-letters"), self._config.broker_timeout_ms)
 
     def ledger(self, application_id: str) -> Ledger:
         """What was replayed of an application's letters by now."""

@@ -30,11 +30,12 @@ class TopicRecord(NamedTuple):
 
 
 class RecordReader:
-    """A consumer that is kept open, to go on reading where it was."""
+    """A consumer that is kept open, to go on reading where it was; up to a `piece` at a time, for which it waits a moment."""
 
-    def __init__(self, settings: Mapping[str, str], timeout_ms: int) -> None:
+    def __init__(self, settings: Mapping[str, str], timeout_ms: int, piece: int = 10_000) -> None:
         self._consumer = open_consumer(settings)
         self._timeout_s = timeout_ms / 1_000
+        self._piece = piece
 
     def read(self, positions: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Iterator[TopicRecord]:
         """All committed records from `positions` up to `ends`, partition by partition in order."""
@@ -44,7 +45,7 @@ class RecordReader:
         self._consumer.assign([TopicPartition(topic, number, positions[topic, number]) for topic, number in left])
         heard = time.monotonic()
         while left:
-            messages = self._consumer.consume(10_000, _POLL_S)
+            messages = self._consumer.consume(self._piece, _POLL_S)
             if messages:
                 heard = time.monotonic()
             elif time.monotonic() - heard > self._timeout_s:

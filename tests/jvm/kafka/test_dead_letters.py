@@ -24,7 +24,7 @@ from penstock.kafka import dead_letters
 from penstock.kafka.dead_letters import DeadLetters, Replayer, ledger_topic
 from penstock.letters import Choice, Letter, Rules, Target, failure_headers
 from penstock.records import Headers
-from tests.jvm.kafka.publishing import config, new_topic
+from tests.jvm.kafka.publishing import config, new_topic, wait_until_settled
 
 pytestmark = pytest.mark.jvm
 
@@ -63,6 +63,7 @@ class Place:
         return done.output
 
     def replayed(self) -> list[Received]:
+        wait_until_settled(self.servers, self.source)
         return topics.read(self.servers, self.source)
 
 
@@ -102,7 +103,9 @@ def test_what_was_replayed_is_not_replayed_again_and_the_rest_is_there_for_later
     assert "8 not: already replayed" in last
     assert "0 of 10 letters replayed" in place.run("replay", place.dead, "--yes")
     assert sorted(record.key or b"" for record in place.replayed()) == [b"k%d" % number for number in range(10)]
-    assert len({record.key for record in topics.read(place.servers, ledger_topic(place.application, place.dead))}) == 10
+    ledger = ledger_topic(place.application, place.dead)
+    wait_until_settled(place.servers, ledger)
+    assert len({record.key for record in topics.read(place.servers, ledger)}) == 10
 
 
 def test_a_letter_that_is_not_as_its_source_had_it_is_looked_up_there(place: Place) -> None:
@@ -115,6 +118,7 @@ def test_a_letter_that_is_not_as_its_source_had_it_is_looked_up_there(place: Pla
     told = place.run("replay", place.dead, "--yes")
     assert "1 of 2 letters replayed" in told
     assert "1 not: it is not as its source had it, and the record is not there any more" in told
+    wait_until_settled(place.servers, source)
     first, second = topics.read(place.servers, source)
     assert (second.key, second.value, second.timestamp, own(second.headers)) == (b"a", b"original", 77, (("h", b"1"),))
     assert first.offset == 0
@@ -193,7 +197,7 @@ def test_a_replay_that_was_killed_is_finished_by_the_next(place: Place, tmp_path
 def test_a_replay_that_is_asked_to_end_does_so_between_transactions(place: Place, tmp_path: Path) -> None:
     place.write(*(place.letter(number) for number in range(1_200)))
     replay = command(place, tmp_path, "replay.after_commit:1:sleep=2")
-    wait_until("the first transaction is there", lambda: len(place.replayed()) == 500)
+    wait_until("the first transaction is there", lambda: len(topics.read(place.servers, place.source)) == 500)
     replay.terminate()
     assert replay.wait(30) == 0
     assert len(place.replayed()) in {500, 501}  # the letter in hand may go out with the last transaction

@@ -13,8 +13,8 @@ PenstockError                        1
 ├── StateError                      13   a store cannot do what it was asked, or is not where it should be
 ├── QueryError                      14   a question that a store cannot answer
 │   ├── UnknownStoreError                there is no such store: names those there are
-│   ├── NotReadyError                    the application is starting, restoring, or has ended
-│   └── QueryTimeoutError                it took too long, or its epoch has not come
+│   ├── NotReadyError                    it restores, has ended, or has not come to that epoch
+│   └── QueryTimeoutError                it took too long
 ├── FencedError                     20   another instance has taken over
 ├── CommitError                     21   a transaction timed out or was aborted
 ├── BrokerError                     22   the brokers were out of reach for too long

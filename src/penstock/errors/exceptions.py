@@ -100,13 +100,13 @@ class UnknownStoreError(QueryError):
 
 
 class NotReadyError(QueryError):
-    """The application cannot be asked now: it is starting, restoring, or has ended; says which. Ask again later."""
+    """The application cannot be asked now: it restores, has ended, or has not come to that epoch; says which. Ask again."""
 
     code = "not_ready"
 
 
 class QueryTimeoutError(QueryError):
-    """A question took longer than it may, or the epoch it was for did not come in time."""
+    """A question took longer than it may."""
 
     code = "query_timeout"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.queries.committed import CommittedState, Source, pinned
+from penstock.queries.pages import StoreAnswers
 from penstock.queries.questions import (
     KeyQuery,
     MultiVersionedKeyQuery,
@@ -40,6 +41,7 @@ __all__ = [
     "SessionQuery",
     "SessionView",
     "Source",
+    "StoreAnswers",
     "TimestampedKeyValueView",
     "VersionedKeyQuery",
     "VersionedView",
@@ -52,8 +54,8 @@ __all__ = [
 ]
 
 
-def view(state: CommittedState, store: str) -> View:
-    """A store, as of the last barrier whenever it is asked."""
+def view(state: CommittedState, store: str) -> Any:
+    """A store, as of the last barrier whenever it is asked; which view it is depends on its kind."""
     return view_of(Source(state, store))
 
 

@@ -126,7 +126,7 @@ class CommittedState:
             self._waiting -= 1
         self._refuse_if_closed()
         if not came:
-            raise QueryTimeoutError(f"epoch {epoch} is not committed yet, but {self._committed()}: ask again, or wait for longer")
+            raise NotReadyError(f"epoch {epoch} is not committed yet, but {self._committed()}: ask again, or wait for longer")
 
     # ---- told ---------------------------------------------------------------------------------------------------------
 

@@ -290,15 +290,22 @@ class VersionedView(Generic[K, V]):
 
     def get(self, key: K, as_of: Instant | None = None) -> VersionedRecord | None:
         """A key's newest version, or the one valid at a time; None if there was none, or history isn't kept so long."""
-        raw_key, time = _key_bytes(self, key), MAX_TIME if as_of is None else instant_ms(as_of, "as_of")
-        found, _ = self._source.find(raw_key, lambda store: store.get(raw_key, time))
+        found, _ = self.find(_key_bytes(self, key), MAX_TIME if as_of is None else instant_ms(as_of, "as_of"))
         return None if found is None else self._decoded(found)
 
     def history(self, key: K, from_time: Instant, to_time: Instant, reverse: bool = False) -> Iterator[VersionedRecord]:
         """The versions that were valid at some time between two, both included, oldest first or newest first."""
-        raw_key, times = _key_bytes(self, key), _times(from_time, to_time)
-        found, _ = self._source.find(raw_key, lambda store: list(store.history(raw_key, *times, reverse)) or None)
-        return map(self._decoded, found or ())
+        found, _ = self.versions(_key_bytes(self, key), *_times(from_time, to_time))
+        return map(self._decoded, reversed(found) if reverse else found)
+
+    def find(self, key: bytes, as_of: int = MAX_TIME) -> tuple[VersionedRecord | None, int]:
+        """A version of a key, with its value in bytes, and the epoch it is of."""
+        return self._source.find(key, lambda store: store.get(key, as_of))
+
+    def versions(self, key: bytes, from_time: int, to_time: int) -> tuple[list[VersionedRecord], int]:
+        """The versions of a key that were valid between two times, oldest first, with their values in bytes, and the epoch."""
+        found, epoch = self._source.find(key, lambda store: list(store.history(key, from_time, to_time)) or None)
+        return found or [], epoch
 
     def all(self) -> Iterator[tuple[K, VersionedRecord]]:
         """The newest version of every key, in the order of the keys' bytes."""

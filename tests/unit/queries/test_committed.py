@@ -101,7 +101,7 @@ class TestWaiting:
     def test_for_one_that_does_not_come_in_time(self, on_lmdb: Lanes) -> None:
         state = on_lmdb.state()
         on_lmdb.step(words(1))
-        with pytest.raises(QueryTimeoutError, match="epoch 7 is not committed yet, but 0"):
+        with pytest.raises(NotReadyError, match="epoch 7 is not committed yet, but 0"):
             ask(state, "words", KeyQuery("w0"), at_least_epoch=7, timeout_s=0)
         state.close()
 

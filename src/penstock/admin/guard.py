@@ -58,14 +58,14 @@ def allowed_hosts(*names: str) -> frozenset[bytes]:
 class Guard:
     """The door.
 
-    `open_paths` need no token; those of `asking` only ask although it is by POST, so that a token to read is enough.
+    `open_paths` need no token; paths like `asking` only ask although it is by POST, so that a token to read is enough.
     """
 
     app: ASGIApp
     tokens: Tokens
     hosts: frozenset[bytes]
     open_paths: frozenset[str]
-    asking: frozenset[str]
+    asking: re.Pattern[str]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -98,7 +98,7 @@ class Guard:
         if hosts != 1 or not self._is_mine(host.lower(), scope):
             return _refused(HTTPStatus.MISDIRECTED_REQUEST, "not a name of this server (Host); admin_hosts allows further ones")
         scope[_GRANTED] = access = self.tokens.granted(authorization)
-        changes = scope["method"] == "POST" and scope["path"] not in self.asking
+        changes = scope["method"] == "POST" and not self.asking.fullmatch(scope["path"])
         if access is Access.NOTHING and scope["path"] not in self.open_paths:
             answer = _refused(HTTPStatus.UNAUTHORIZED, "a token is needed: Authorization: Bearer ...")
             answer.headers["www-authenticate"] = "Bearer"

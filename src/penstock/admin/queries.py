@@ -40,6 +40,9 @@ _STATUS = ((UnknownStoreError, HTTPStatus.NOT_FOUND), (NotReadyError, HTTPStatus
 _HEADERS = (b"content-type", b"application/json")
 _VERSIONS = (StoreKind.VERSIONED,)
 
+ASKING = re.compile(r"/sql|/stores/[^/]+/get")
+"""What is asked by POST because it does not fit into an address."""
+
 Parameters = Mapping[str, str]
 Answered = tuple[int, bytes]
 

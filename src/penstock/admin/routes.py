@@ -6,19 +6,20 @@ import re
 
 from starlette.routing import Route
 
-from penstock.admin import dashboard, health, levels, reports, settings, topology
+from penstock.admin import dashboard, health, levels, queries, reports, settings, topology
 from penstock.running.running import Running
 
 OPEN = frozenset({health.LIVE, health.READY}) | dashboard.PUBLIC
 """Without a token: a probe has none, and a page has to be there before it can ask for one."""
 
-ASKING = frozenset[str]()
+ASKING = queries.ASKING
 """By POST, and yet they only ask: a token to read is enough."""
 
 
 def routes(running: Running) -> list[Route]:
     """Those asked most often first: they are tried in order."""
     together = [
+        *queries.routes(running),
         *health.routes(running),
         *reports.routes(running),
         *topology.routes(running),

@@ -15,8 +15,8 @@ _WIDTH = 30
 class RestoreProgress:
     """Percent and rate of a restore over all lanes."""
 
-    def __init__(self, stream: TextIO = sys.stderr, log_every_s: float = 5.0) -> None:
-        self._stream = stream
+    def __init__(self, stream: TextIO | None = None, log_every_s: float = 5.0) -> None:
+        self._stream = sys.stderr if stream is None else stream
         self._log_every_s = log_every_s
         self._began = self._said = time.monotonic()
         self._largest: dict[int, int] = {}

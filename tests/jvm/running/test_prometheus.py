@@ -124,7 +124,7 @@ def test_what_the_application_did_is_what_its_metrics_say(metered: int) -> None:
     assert value(metered, "penstock_source_lag") == 0
     assert value(metered, "penstock_commits_total") == value(metered, "penstock_epoch_seconds_count")
     phases = {*re.findall(r'penstock_epoch_phase_seconds_count\{phase="(\w+)"\}', exposed(metered))}
-    assert phases == {"before", "job", "check", "begun", "produced", "offsets_sent", "committing", "committed"}
+    assert phases == {"before", "job", "check", "produce", "offsets", "commit", "after"}
 
 
 def test_memory_of_all_processes_is_told(metered: int) -> None:

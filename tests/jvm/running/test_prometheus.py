@@ -24,10 +24,7 @@ ALERTS = MONITORING / "alerts.yml"
 OURS = re.compile(r"\b(?:penstock|jvm|process)_[a-z_]+\b")
 
 COUNTS = """
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from penstock import App, StreamsBuilder, bounded_disorder, dead_letter, log_and_continue
-from penstock.observing.metrics import Metrics
-from penstock.spark.memory import JvmMemory
 
 def strict(value):
     if value == "bad":
@@ -39,18 +36,8 @@ lines = builder.stream("metered-in", value=str, watermark=bounded_disorder("1s")
 lines.map_values(strict).group_by_key().count(store="counts").to_stream().to("metered-out", value=int)
 app = App("metered", builder.build(), processing_errors=dead_letter("metered-dead"))
 
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        payload, content_type = metrics.exposition()
-        self.send_response(200)
-        self.send_header("Content-Type", content_type)
-        self.end_headers()
-        self.wfile.write(payload)
-
 if __name__ == "__main__":
-    running = app.start()
-    metrics = Metrics("metered", running.recorder, lambda: running.state.value, epoch_timeout_s=300, jvm=JvmMemory())
-    HTTPServer(("127.0.0.1", {port}), Handler).serve_forever()
+    app.run()
 """
 
 
@@ -73,8 +60,8 @@ def metered(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     for topic in ("metered-in", "metered-out", "metered-dead"):
         topics.create(servers, topic)
     path = tmp_path_factory.mktemp("metered") / "metered.py"
-    path.write_text(COUNTS.format(port=port), encoding="utf-8")
-    with started(path, broker, PENSTOCK_ADMIN_ADDRESS="off") as process:
+    path.write_text(COUNTS, encoding="utf-8")
+    with started(path, broker, PENSTOCK_ADMIN_ADDRESS=f"127.0.0.1:{port}") as process:
 
         def has_counted(records: int) -> bool:
             assert process.poll() is None, path.with_suffix(".log").read_text()

@@ -100,8 +100,9 @@ class Chromium:
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def open(self, url: str) -> None:
-        """Go to a page."""
+        """Go to a page, and wait until it is there."""
         self.call("Page.navigate", url=url)
+        self.wait_for("location.href !== 'about:blank' && document.readyState === 'complete'")
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page; a promise is waited for."""
@@ -109,13 +110,12 @@ class Chromium:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def wait_for(self, script: str, *, timeout_s: float = _PATIENCE_S) -> Any:
-        """The value of an expression as soon as it is something."""
-        deadline = time.monotonic() + timeout_s
-        while not (value := self.run(script)):
-            assert time.monotonic() < deadline, f"{script} is still {value!r}; complaints: {self.complaints}"
+    def wait_for(self, script: str) -> None:
+        """Wait until an expression in the page holds."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while not self.run(f"Boolean({script})"):
+            assert time.monotonic() < deadline, f"{script} does not hold; complaints: {self.complaints}"
             self.rest(0.1)
-        return value
 
     def rest(self, seconds: float) -> None:
         """Let the page go on for a while."""

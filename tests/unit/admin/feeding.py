@@ -208,10 +208,18 @@ def store_routes(entries: list[dict[str, Any]]) -> list[Route]:
         return JSONResponse({"epoch": 41_380, "entries": entries[start : start + limit], "cursor": more})
 
     async def get(request: Request) -> Response:
-        found = [entry for entry in entries if entry["key"] == request.query_params["key"]]
-        return JSONResponse({"epoch": 41_380, "entries": found, "cursor": None})
+        for entry in entries:
+            if entry["key"] == request.query_params["key"]:
+                return JSONResponse({"epoch": 41_380, **entry})
+        return JSONResponse({"error": "no such key", "code": "no_key", "epoch": 41_380}, 404)
 
-    return [Route("/stores/{name}/range", scan), Route("/stores/{name}/get", get)]
+    async def fetch(request: Request) -> Response:
+        windows = [
+            {"key": request.query_params["key"], "value": count, "window": {"start": count * 60_000}} for count in range(3)
+        ]
+        return JSONResponse({"epoch": 41_380, "entries": windows, "cursor": None})
+
+    return [Route("/stores/{name}/range", scan), Route("/stores/{name}/get", get), Route("/stores/{name}/fetch", fetch)]
 
 
 @contextmanager

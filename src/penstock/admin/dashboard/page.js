@@ -12,6 +12,8 @@ const PHASES = { // a phase lasts from the step it is named after to the next
   before: "global tables", job: "job", check: "check", begun: "produce", produced: "send offsets",
   offsets_sent: "ask to commit", committing: "commit", committed: "after",
 };
+const BY_TIME = new Set(["window", "timestamped_window", "session", "versioned"]); // stores with several values for a key
+const CLOSED = new Set(["raw", "timers"]); // stores that hold nothing of the user's own
 const STATES = { running: "good", rebalancing: "wait", created: "wait", pending_shutdown: "wait", pending_error: "bad", error: "bad" };
 
 const byId = (id) => document.getElementById(id);
@@ -84,7 +86,16 @@ function figure(id, text, unit = "", isWarning = false) {
 function fill(id, rows, otherwise) {
   const columns = byId(id).closest("table").querySelectorAll("th").length;
   const none = element("tr", {}, element("td", { class: "empty", colspan: columns, text: otherwise }));
-  byId(id).replaceChildren(...(rows.length ? rows : [none]));
+  const shown = rows.length ? rows : [none];
+  const before = [...byId(id).rows];
+  before.slice(shown.length).forEach((row) => row.remove());
+  shown.forEach((row, number) => (number < before.length ? change(before[number], row) : byId(id).append(row)));
+}
+
+function change(before, row) { // cell by cell, so that the focus and what somebody has selected stay where they are
+  const cells = [...row.cells];
+  if (cells.length !== before.cells.length) return before.replaceWith(row);
+  return cells.forEach((cell, number) => before.cells[number].isEqualNode(cell) || before.cells[number].replaceWith(cell));
 }
 
 const cell = (text, kind = "") => element("td", { class: kind, text });
@@ -256,19 +267,19 @@ function showSources(told) {
 }
 
 function showStores(told) {
-  const before = document.activeElement && document.activeElement.dataset.browse;
   fill("stores", told.stores.map((store) => {
     const button = element("button", { type: "button", "aria-label": `Browse ${plain(store.name)}`, text: "Browse" });
-    button.dataset.browse = store.name;
+    Object.assign(button.dataset, { browse: store.name, kind: store.kind });
+    button.hidden = CLOSED.has(store.kind);
     return element("tr", {}, named(store.name), cell(store.kind.replace("_", " "), "extra"), cell(exact(store.entries), "number"), cell(short(store.bytes, "B"), "number"), element("td", {}, button));
   }), "this topology has no stores");
-  if (before) [...document.querySelectorAll("[data-browse]")].find((one) => one.dataset.browse === before)?.focus();
 }
 
 function showDropped(told) {
   fill("dropped", told.dropped.map((one) => element("tr", {}, named(one.node), cell(plain(one.reason), one.reason === "dead letter" ? "warned" : ""), cell(exact(one.count), "number"))), "nothing was left out");
-  const letters = told.dead_letter_topics.map((topic) => element("p", {}, "Look further: ", element("code", { text: `penstock dlq ls ${plain(topic)}` })));
-  byId("letters").replaceChildren(...letters);
+  const letters = element("div", { id: "letters", class: "about" }, ...told.dead_letter_topics.map((topic) =>
+    element("p", {}, "Look further: ", element("code", { text: `penstock dlq ls ${plain(topic)}` }))));
+  if (!byId("letters").isEqualNode(letters)) byId("letters").replaceWith(letters);
 }
 
 // ---- the drawing ----------------------------------------------------------------------------------------------------
@@ -326,9 +337,9 @@ function showLoad(part, share) {
 // ---- asking ---------------------------------------------------------------------------------------------------------
 
 class Refused extends Error {
-  constructor(status, why) {
-    super(why);
-    this.status = status;
+  constructor(status, { error, code }) {
+    super(error || `status ${status}`);
+    Object.assign(this, { status, code });
   }
 }
 
@@ -337,8 +348,7 @@ async function asked(path) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   const answer = await fetch(path, { headers, cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
   if (answer.ok) return answer;
-  const why = await answer.json().then((body) => body.error, () => "");
-  throw new Refused(answer.status, why || `status ${answer.status}`);
+  throw new Refused(answer.status, await answer.json().catch(() => ({})));
 }
 
 function remember(list, one) {
@@ -376,7 +386,7 @@ async function poll() {
 
 function showStale(error) {
   const why = error instanceof Refused ? `it answers: ${error.message}` : "it does not answer";
-  const since = answeredAt === null ? "" : ` What is shown is of ${new Date(answeredAt).toLocaleTimeString([], { hour12: false })}, ${lasting((Date.now() - answeredAt) / 1000)} ago.`;
+  const since = answeredAt === null ? "" : ` What is shown is of ${new Date(answeredAt).toLocaleTimeString([], { hour12: false })}.`;
   say("stale", `The application cannot be asked: ${why}.${since}`);
   byId("stale").hidden = false;
   byId("shown").classList.add("old");
@@ -427,36 +437,44 @@ byId("epochs").addEventListener("keydown", (event) => {
 
 // ---- keys of a store ------------------------------------------------------------------------------------------------
 
-const browsing = { store: null, cursor: null };
+const browsing = { store: null, kind: null, path: "", cursor: null };
 const asText = (value) => plain(typeof value === "string" ? value : JSON.stringify(value));
 
-async function browse(path, isMore) {
-  const store = browsing.store;
+async function browse(path, isMore = false) {
+  Object.assign(browsing, { path });
+  const { store, cursor } = browsing;
+  const from = isMore ? `&cursor=${encodeURIComponent(cursor)}` : "";
   try {
-    const found = await (await asked(`stores/${encodeURIComponent(store)}/${path}`)).json();
-    if (store !== browsing.store) return;
-    const rows = found.entries.map(({ key, value, ...besides }) =>
+    const { epoch, entries, ...one } = await (await asked(`stores/${encodeURIComponent(store)}/${path}${from}`)).json();
+    if (store !== browsing.store || path !== browsing.path) return;
+    const rows = (entries || [one]).map(({ key, value, ...besides }) =>
       element("tr", {}, cell(asText(key)), cell(asText(value)), cell(Object.keys(besides).length ? asText(besides) : "")));
     if (isMore) byId("entries").append(...rows);
     else fill("entries", rows, "nothing is there");
-    browsing.cursor = found.cursor;
-    say("browsed-epoch", `as of epoch ${exact(found.epoch)}`);
+    browsing.cursor = one.cursor;
+    say("browsed-epoch", `as of epoch ${exact(epoch)}`);
     say("browser-says", "");
   } catch (error) {
-    const isAbsent = error instanceof Refused && [404, 405, 501].includes(error.status);
-    say("browser-says", isAbsent ? `This application does not answer that: ${error.message}.` : `That could not be asked: ${error.message}.`);
+    if (store !== browsing.store || path !== browsing.path) return;
+    if (error.code === "no_key") say("browser-says", "There is no such key.");
+    else sayWhyNot(error);
     if (!isMore) byId("entries").replaceChildren();
     browsing.cursor = null;
   }
   byId("more").hidden = !browsing.cursor;
 }
 
-const fromTheStart = () => browse(`range?limit=${PAGE}`, false);
+function sayWhyNot(error) {
+  const isAbsent = error instanceof Refused && [404, 405, 501].includes(error.status);
+  say("browser-says", isAbsent ? `This application does not answer that: ${error.message}.` : `That could not be asked: ${error.message}.`);
+}
+
+const fromTheStart = () => browse(`range?limit=${PAGE}`);
 
 byId("stores").addEventListener("click", (event) => {
   const button = event.target.closest("[data-browse]");
   if (!button) return;
-  Object.assign(browsing, { store: button.dataset.browse, cursor: null });
+  Object.assign(browsing, { store: button.dataset.browse, kind: button.dataset.kind, cursor: null });
   say("browsed", plain(browsing.store));
   say("browsed-epoch", "");
   byId("wanted").value = "";
@@ -466,12 +484,12 @@ byId("stores").addEventListener("click", (event) => {
 });
 byId("ask").addEventListener("submit", (event) => {
   event.preventDefault();
-  const key = byId("wanted").value;
-  if (key) browse(`get?key=${encodeURIComponent(key)}`, false);
-  else fromTheStart();
+  const key = encodeURIComponent(byId("wanted").value);
+  if (!key) fromTheStart();
+  else browse(BY_TIME.has(browsing.kind) ? `fetch?limit=${PAGE}&key=${key}` : `get?key=${key}`);
 });
 byId("first").addEventListener("click", fromTheStart);
-byId("more").addEventListener("click", () => browse(`range?limit=${PAGE}&cursor=${encodeURIComponent(browsing.cursor)}`, true));
+byId("more").addEventListener("click", () => browse(browsing.path, true));
 byId("close").addEventListener("click", () => byId("browser").close());
 
 poll();

@@ -304,5 +304,5 @@ def shown(name: str) -> str:
         "\N{REPLACEMENT CHARACTER}" if unicodedata.category(each)[0] in "CZ" and each != " " else each for each in name
     )
     if len(visible) > _LONGEST:
-        visible = re.sub("0{4,}", "…", visible)
+        visible = re.sub(r"0{4,}(?=\d)", "…", visible)
     return visible if len(visible) <= _LONGEST else f"{visible[: _LONGEST - 9]}…{visible[-8:]}"

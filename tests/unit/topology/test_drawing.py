@@ -163,6 +163,7 @@ def test_long_names_are_shortened_and_told_in_full() -> None:
     root = drawn(Topology().add_source(name, "in").add_source("KSTREAM-FLATMAPVALUES-0000000012", "other"))
     shown = {element.text for element in root.iter(f"{SVG}text")}
     assert {"a-very-long-name-…uld-show", "KSTREAM-FLATMAPVALUES-…12"} <= shown
+    assert ">orders-STATE-STORE-…0</text>" in Topology().add_source("orders-STATE-STORE-0000000000", "in").svg()
     assert f"{name} (source)" in {element.text for element in root.iter(f"{SVG}title")}
     widest = max(part.width for part in layout(Topology().add_source(name, "in")).parts)
     assert widest < 240

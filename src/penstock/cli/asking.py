@@ -7,40 +7,48 @@ import json
 import sys
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from penstock.cli.requests import AdminServer, RefusedRequestError
 from penstock.cli.screen import answers, print_json, shown, table
 
+_NO_KEY = "no_key"
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Rows, and the epoch they are of."""
+    """Rows, the epochs between which they were read, and whether they are all there are."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
-    epoch: int | None
+    epochs: tuple[int, int] | None = None
+    is_complete: bool = True
 
 
 def ask_sql(server: AdminServer, sql: str, limit: int) -> Answer:
     """The rows of a select."""
     found = server.post("/sql", {"sql": sql, "limit": limit})
-    return Answer(tuple(found["columns"]), tuple(tuple(row) for row in found["rows"]), found.get("epoch"))
+    columns = tuple(column["name"] for column in found["columns"])
+    return Answer(columns, tuple(map(tuple, found["rows"])), tuple(found["epochs"]), found["is_complete"])
 
 
 def ask_key(server: AdminServer, store: str, key: str) -> Answer:
     """What a store has for a key; no row if it has nothing."""
-    found = server.get(f"/stores/{quote(store, safe='')}/{quote(key, safe='')}")
-    if not isinstance(found, dict) or "value" not in found:
-        raise RefusedRequestError(f"/stores/{store}: the answer has no value")
-    row = (key, found["value"])
-    return Answer(("key", "value"), () if found["value"] is None else (row,), found.get("epoch"))
+    try:
+        found = server.get(f"/stores/{quote(store, safe='')}/get?{urlencode({'key': key})}")
+    except RefusedRequestError as error:
+        if error.reason == _NO_KEY:
+            return Answer(("key", "value"), ())
+        raise
+    epoch = found.pop("epoch")
+    return Answer(tuple(found), (tuple(found.values()),), (epoch, epoch))
 
 
 def print_answer(answer: Answer, form: str) -> None:
     """Print it as `table`, `json` or `csv`."""
     if form == "json":
-        print_json({"columns": answer.columns, "rows": answer.rows, "epoch": answer.epoch})
+        about = {"epochs": answer.epochs, "is_complete": answer.is_complete}
+        print_json({"columns": answer.columns, "rows": answer.rows, **about})
     elif form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(answer.columns)
@@ -48,7 +56,15 @@ def print_answer(answer: Answer, form: str) -> None:
     else:
         console = answers()
         console.print(table(answer.columns, answer.rows))
-        console.print(shown(f"{len(answer.rows)} rows, as of epoch {answer.epoch}", style="dim"))
+        console.print(shown(_summary(answer), style="dim"))
+
+
+def _summary(answer: Answer) -> str:
+    count = f"{len(answer.rows)} rows" if answer.is_complete else f"the first {len(answer.rows)} rows; there are more (--limit)"
+    if answer.epochs is None:
+        return count
+    first, last = answer.epochs
+    return f"{count}, as of epoch {first}" if first == last else f"{count}, as of an epoch from {first} to {last}"
 
 
 def _cell(value: object) -> object:

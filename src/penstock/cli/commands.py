@@ -169,7 +169,7 @@ def query(
     sql: Annotated[str | None, typer.Argument(help="A select over the stores, which are its tables.")] = None,
     store: Annotated[str | None, typer.Option(help="Instead of SQL: one store...")] = None,
     key: Annotated[str | None, typer.Option(help="...and one of its keys.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="The most rows that are asked for.")] = 1_000,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="The most rows that are asked for.")] = 100,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV.")] = False,
     admin: Admin = ADMIN,

@@ -27,9 +27,13 @@ class UnreachableError(BrokerError):
 
 
 class RefusedRequestError(ConfigError):
-    """The admin server does not answer what it was asked; says why."""
+    """The admin server does not answer what it was asked; says why. `reason` is the server's own code for it."""
 
     code = "refused"
+
+    def __init__(self, message: str, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +103,10 @@ def _answer(path: str, status: int, data: bytes) -> Any:
         return answer
     if status in {http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN}:
         raise RefusedRequestError(f"{path}: not allowed; set {TOKEN_VARIABLE}, or say where the token is (--token env:NAME)")
-    said = answer.get("error") if isinstance(answer, dict) else None
-    raise RefusedRequestError(f"{path}: {said or 'no answer that could be read'} (status {status})")
+    told = answer if isinstance(answer, dict) else {}
+    raise RefusedRequestError(
+        f"{path}: {told.get('error') or 'no answer that could be read'} (status {status})", told.get("code")
+    )
 
 
 def _token(where: str | None) -> Secret | None:

@@ -87,7 +87,7 @@ class Case:
         ]
 
     def call(self, *arguments: str) -> Result:
-        given = [*arguments] if arguments[0] == "top" else self.arguments(*arguments)
+        given = [*arguments] if "--admin" in arguments else self.arguments(*arguments)
         return CliRunner().invoke(commands, given, env={"COLUMNS": "200"})
 
     @property
@@ -120,7 +120,12 @@ def test_it_runs_and_is_watched(case: Case) -> None:
         assert running.wait_until_running(120)
         case.send(1)
         wait_until("the next count", lambda: case.count == 4, 60)
-        found = case.call("top", "--once", "--admin", f"http://127.0.0.1:{port}")
+        admin = ("--admin", f"http://127.0.0.1:{port}")
+        one = case.call("query", "--store", "counts", "--key", "k", "--csv", *admin)
+        rows = case.call("query", "select key, value from counts", "--csv", *admin)
+        found = case.call("top", "--once", *admin)
+    assert one.output.splitlines()[1].startswith("k,4,"), one.output
+    assert rows.output == "key,value\nk,4\n"
     assert found.exit_code == 0, found.output
     assert f"{case.id}  running  epoch" in found.output
     assert "counts" in found.output

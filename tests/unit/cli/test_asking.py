@@ -12,7 +12,8 @@ from penstock.cli.requests import AdminServer
 from penstock.errors import ConfigError
 from tests.unit.cli.calling import call, serving
 
-ROWS = {"columns": ["key", "value"], "rows": [["to", 2], ["be", {"n": 1}]], "epoch": 7}
+COLUMNS = [{"name": "key", "type": "string"}, {"name": "value", "type": "int64"}]
+ROWS = {"columns": COLUMNS, "rows": [["to", 2], ["be", {"n": 1}]], "epochs": [7, 7], "is_complete": True}
 
 
 class TestSql:
@@ -26,15 +27,21 @@ class TestSql:
 
     def test_as_json_and_as_csv(self) -> None:
         with serving({"/sql": (200, ROWS)}) as admin:
-            assert json.loads(call("query", "select 1", "--json", "--admin", admin.url).output) == ROWS
+            found = json.loads(call("query", "select 1", "--json", "--admin", admin.url).output)
+            assert found == {**ROWS, "columns": ["key", "value"]}
             assert call("query", "select 1", "--csv", "--admin", admin.url).output == 'key,value\nto,2\nbe,"{""n"": 1}"\n'
 
     def test_what_would_command_the_terminal_is_shown_as_text(self) -> None:
-        rows = {"columns": ["k"], "rows": [["\x1b[2Jgone [bold]kept[/bold]"]], "epoch": 1}
+        rows = {**ROWS, "columns": COLUMNS[:1], "rows": [["\x1b[2Jgone [bold]kept[/bold]"]]}
         with serving({"/sql": (200, rows)}) as admin:
             found = call("query", "select 1", "--admin", admin.url)
         assert "\x1b" not in found.output
         assert "\\x1b[2Jgone [bold]kept[/bold]" in found.output
+
+    def test_an_answer_that_is_cut_short_and_spans_epochs_says_so(self) -> None:
+        with serving({"/sql": (200, {**ROWS, "epochs": [7, 9], "is_complete": False})}) as admin:
+            found = call("query", "select 1", "--admin", admin.url)
+        assert "the first 2 rows; there are more (--limit), as of an epoch from 7 to 9" in found.output
 
     def test_a_question_that_is_refused_says_why(self) -> None:
         with serving({"/sql": (400, {"error": "no such table: wrods"})}) as admin:
@@ -45,9 +52,18 @@ class TestSql:
 
 class TestKey:
     def test_one_key_of_one_store(self) -> None:
-        with serving({"/stores/my%20words/a%2Fb": (200, {"value": 3, "epoch": 7})}) as admin:
-            found = call("query", "--store", "my words", "--key", "a/b", "--json", "--admin", admin.url)
-        assert json.loads(found.output) == {"columns": ["key", "value"], "rows": [["a/b", 3]], "epoch": 7}
+        entry = {"epoch": 7, "key": "a/b", "value": 3, "timestamp": 5}
+        with serving({"/stores/my%20words/get": (200, entry)}) as admin:
+            found = call("query", "--store", "my words", "--key", "a/b&c", "--csv", "--admin", admin.url)
+        assert found.output == "key,value,timestamp\na/b,3,5\n"
+        assert [path for _, path, _, _ in admin.asked] == ["/stores/my%20words/get?key=a%2Fb%26c"]
+
+    def test_a_key_that_is_not_there_is_no_row_and_a_store_that_is_not_is_an_error(self) -> None:
+        with serving({"/stores/words/get": (404, {"error": "no such key", "code": "no_key", "epoch": 7})}) as admin:
+            found = call("query", "--store", "words", "--key", "k", "--admin", admin.url)
+            assert (found.exit_code, "0 rows" in found.output) == (0, True)
+            found = call("query", "--store", "wrods", "--key", "k", "--admin", admin.url)
+        assert found.exit_code == 2
 
     @pytest.mark.parametrize("arguments", [(), ("select 1", "--store", "s", "--key", "k"), ("--store", "s"), ("--key", "k")])
     def test_a_question_is_either_sql_or_a_key(self, arguments: tuple[str, ...]) -> None:

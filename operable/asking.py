@@ -14,6 +14,10 @@ import time
 from dataclasses import dataclass, field
 
 
+RIGHT = (b"HTTP/1.1 200", b"HTTP/1.1 404")
+"""A key that no record has brought yet has no value."""
+
+
 @dataclass
 class Tally:
     """What was answered."""
@@ -34,7 +38,7 @@ async def ask(port: int, paths: list[bytes], due: list[float], tally: Tally) -> 
         length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
         await reader.readexactly(length)
         tally.seconds.append(time.perf_counter() - at)
-        tally.failures += not head.startswith(b"HTTP/1.1 200")
+        tally.failures += not head.startswith(RIGHT)
     writer.close()
 
 

@@ -13,7 +13,6 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-
 RIGHT = (b"HTTP/1.1 200", b"HTTP/1.1 404")
 """A key that no record has brought yet has no value."""
 

@@ -43,10 +43,10 @@ from penstock.running.global_tables import GlobalTables
 from penstock.running.restore_progress import RestoreProgress
 from penstock.running.taking import Partition
 from penstock.running.truth import Truth, program_of
-from penstock.spark.guarded_sql import GuardedSql
 from penstock.spark.job import EpochJobs
 from penstock.spark.restore import restore
 from penstock.spark.session import SparkSession, has_session, open_session
+from penstock.spark.sql import GuardedSql
 from penstock.spark.stream import EpochStream, Offsets, OnBatch
 from penstock.spark.tables import StoreTables
 from penstock.telemetry import logs

@@ -13,7 +13,7 @@ import pytest
 
 from penstock import Topology
 from penstock.config import Config
-from penstock.errors import BrokerError, PenstockError, StalledError, TopicError
+from penstock.errors import BrokerError, NotReadyError, PenstockError, StalledError, TopicError
 from penstock.handlers import ErrorHandlers
 from penstock.running import running as running_module
 from penstock.running.running import Running
@@ -243,3 +243,16 @@ def test_what_fails_at_the_end_keeps_nobody_else_from_ending(stage: Stage, caplo
     running.close()
     assert (ended, running.state) == (["end"], State.NOT_RUNNING)
     assert "something could not be closed" in caplog.text
+
+
+def test_it_can_be_asked_only_while_it_runs(stage: Stage) -> None:
+    stage.may_start.clear()
+    running = started(stage)
+    for ask in (running.store, running.table, running.sql, lambda name: running.query(name, None)):
+        with pytest.raises(NotReadyError, match="'app' cannot be asked now"):
+            ask("words")
+    stage.may_start.set()
+    until_running(running)
+    running.close()
+    with pytest.raises(NotReadyError, match=r"'app' cannot be asked now: .*not_running"):
+        running.store("words")

@@ -179,6 +179,58 @@ def test_engines_are_what_the_protocol_says(home: Home) -> None:
     assert engine.get("space", b"k") is None
 
 
+def test_a_snapshot_stays_as_it_was(home: Home) -> None:
+    engine = home.engine()
+    engine.write([batch_of("a", {b"k": b"1"})])
+    before = engine.snapshot()
+    engine.write([batch_of("a", {b"k": b"2", b"l": b"1"}), batch_of("b", {b"k": b"1"})])
+    after = engine.snapshot()
+    assert (before.get("a", b"k"), before.get("a", b"l"), before.get("b", b"k")) == (b"1", None, None)
+    assert (after.get("a", b"k"), after.get("b", b"k")) == (b"2", b"1")
+    assert list(before.scan("a", None, None)) == [(b"k", b"1")]
+    before.close()
+    assert list(after.scan("a", None, None)) == [(b"k", b"2"), (b"l", b"1")]
+    after.close()
+    home.leave()
+
+
+def test_a_snapshot_of_lmdb_is_only_read_and_gone_when_it_is_closed(tmp_path: Path) -> None:
+    engine = EngineFactory(EngineKind.LMDB, str(tmp_path)).open()
+    snapshot = engine.snapshot()
+    snapshot.refresh()
+    assert snapshot.snapshot() is snapshot
+    with pytest.raises(StateError, match="only read"):
+        snapshot.write([batch_of("a", {b"k": b"1"})])
+    snapshot.close()
+    snapshot.close()
+    with pytest.raises(StateError, match="closed"):
+        snapshot._read()  # type: ignore[attr-defined]
+    engine.close()
+
+
+def test_lmdb_does_not_move_its_map_under_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lmdb_engine, "_SMALLEST_MAP", 1 << 16)
+    engine = EngineFactory(EngineKind.LMDB, str(tmp_path)).open()
+    snapshot = engine.snapshot()
+    large = batch_of("a", {b"%d" % number: bytes(1_000) for number in range(1_000)})
+    with pytest.raises(StateError, match="outgrown its map while it was being read"):
+        engine.write([large])
+    snapshot.close()
+    engine.write([large])
+    assert engine.count("a") == 1_000
+    engine.close()
+
+
+def test_with_room_to_grow_it_need_not_be_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lmdb_engine, "_SMALLEST_MAP", 1 << 16)
+    engine = EngineFactory(EngineKind.LMDB, str(tmp_path)).open(room_to_grow=True)
+    snapshot = engine.snapshot()
+    engine.write([batch_of("a", {b"%d" % number: bytes(1_000) for number in range(1_000)})])
+    assert (snapshot.count("a"), engine.count("a")) == (0, 1_000)
+    snapshot.close()
+    engine.close()
+
+
 class TestAReaderBesideARocksDbThatReplacesFiles:
     """A reader is told of files that the writer may have replaced before the reader opens them."""
 

@@ -62,12 +62,8 @@ def running(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     for topic in ("q-in", "q-out", "q-names"):
         topics.create(servers, topic, partitions=2)
     topics.produce(servers, "q-names", [topics.Sent(key=b"k01", value=b"one")])
-    settings: dict[str, Any] = {
-        "bootstrap_servers": servers,
-        "lanes": 2,
-        "state_dir": tmp_path_factory.mktemp("state"),
-        "admin_address": "off",
-    }
+    directory = tmp_path_factory.mktemp("state")
+    settings: dict[str, Any] = {"bootstrap_servers": servers, "lanes": 2, "state_dir": directory, "admin_address": "off"}
     started = App("queried", topology()).start(**settings)
     with pytest.raises(NotReadyError, match="'queried' cannot be asked now"):
         started.store("counts")

@@ -16,6 +16,8 @@ TOXIPROXY := .parts/toxiproxy
 TOXIPROXY_READY := $(TOXIPROXY)/.ready
 PROMETHEUS := .parts/prometheus
 PROMETHEUS_READY := $(PROMETHEUS)/.ready
+CHROMIUM := .parts/chromium
+CHROMIUM_READY := $(CHROMIUM)/.ready
 VENV_READY := $(VENV)/.ready
 SOURCES := src conformance integration chaos operable benchmarks harness tests hatch_build.py
 
@@ -23,7 +25,7 @@ SOURCES := src conformance integration chaos operable benchmarks harness tests h
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-jvm conformance conformance-mutants parity bench-lane bench-first bench-time integration chaos docs audit lock jars-pin clean
+.PHONY: help setup check format test test-jvm conformance conformance-mutants parity bench-lane bench-first bench-time integration chaos operable browser docs audit lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +55,10 @@ $(TOXIPROXY_READY): tools/toxiproxy/go.mod tools/toxiproxy/go.sum
 
 $(PROMETHEUS_READY): tools/prometheus/bring
 	@tools/prometheus/bring $(PROMETHEUS)
+	@touch $@
+
+$(CHROMIUM_READY): tools/chromium/bring
+	@tools/chromium/bring $(CHROMIUM)
 	@touch $@
 
 check: $(VENV_READY) ## Lint, format, types, the map of rooms, house rules
@@ -96,7 +102,10 @@ integration: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## The same topolog
 chaos: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Faults under load, nothing lost or doubled (SEED; QUICK=1: ten minutes)
 	$(BIN)/python -m chaos --seed $(SEED) $(if $(QUICK),--quick)
 
-operable: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(PROMETHEUS_READY) ## Security, plans, probes, dead letters, queries, overhead (QUICK=1: minutes)
+browser: $(VENV_READY) $(CHROMIUM_READY) ## The dashboard in a real browser
+	$(BIN)/pytest --no-cov tests/browser
+
+operable: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(PROMETHEUS_READY) $(CHROMIUM_READY) ## Security, plans, probes, dead letters, queries, overhead (QUICK=1: minutes)
 	$(BIN)/python -m operable $(if $(QUICK),--quick)
 
 docs: $(VENV_READY) ## Run the examples of the documents as they stand

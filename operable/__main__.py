@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.broker import Broker
-from operable import checklist, overhead, plan_cases, questions, readiness
+from operable import checklist, dashboard, overhead, plan_cases, questions, readiness
 
 REPORT = Path("reports/operable.json")
 BROKER = {"log.cleaner.backoff.ms": "15000"}
@@ -42,6 +42,7 @@ class Campaign:
             "security": self._security,
             "plan": self._plan,
             "probes": self._probes,
+            "dashboard": self._dashboard,
             "dead-letters": self._dead_letters,
             "queries": self._queries,
             "overhead": self._overhead,
@@ -59,6 +60,10 @@ class Campaign:
         with self._broker() as broker:
             restored = readiness.cold_restore(broker, self._directory, 100_000 if self._is_quick else 1_000_000)
             return {"cold_restore": restored, "hung_epoch": readiness.hung_epoch(broker, self._directory)}
+
+    def _dashboard(self) -> Figures:
+        with self._broker() as broker:
+            return {"dashboard": dashboard.run(broker, self._directory)}
 
     def _dead_letters(self) -> Figures:
         report = self._directory / "chaos.json"

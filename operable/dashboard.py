@@ -1,0 +1,24 @@
+"""The dashboard of a real application with three stages under load, looked at in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.first import workload
+from harness.broker import Broker
+from operable import screenshots
+from operable.serving import job_of, serving
+
+PICTURES = Path("reports")
+
+
+def run(broker: Broker, directory: Path, into: Path = PICTURES, records: int = 3_000_000) -> dict[str, Any]:
+    """The pictures that were taken; a page that complains is an error."""
+    loaded = workload.load(broker.bootstrap_servers, "orders", workload.random_keys(records, 20_000))
+    job = job_of(broker, directory, "orders-by-customer", loaded.topic, topology="rekeyed")
+    with serving(job, {"PENSTOCK_MAX_EPOCH_RECORDS": "40000"}) as (application, admin, _):
+        admin.wait_until_ready()
+        pictures = screenshots.take(admin.url, into)
+        application.check()
+    return {"pictures": [str(picture) for picture in pictures]}

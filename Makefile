@@ -25,7 +25,7 @@ SOURCES := src conformance integration chaos operable benchmarks harness tests h
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-jvm conformance conformance-mutants parity bench-lane bench-first bench-time integration chaos operable browser docs audit lock jars-pin clean
+.PHONY: help setup check format test test-jvm conformance conformance-mutants parity bench-lane bench-first bench-time integration chaos operable browser docs security audit lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,8 +75,8 @@ format: $(VENV_READY) ## Format, and fix what can be fixed without a thought
 test-jvm: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(PROMETHEUS_READY) ## Tests with a real broker, and with Spark where it says so
 	$(BIN)/pytest --no-cov -m jvm $(JVM_TESTS)
 
-test: $(VENV_READY) ## All tests that need no Java, with coverage
-	PYTHONHASHSEED=0 $(BIN)/pytest -m "not jvm" --numprocesses auto --cov --cov-report=term --cov-report=json:reports/coverage.json --cov-fail-under=95
+test: $(VENV_READY) ## Unit tests, with coverage; no Java
+	PYTHONHASHSEED=0 $(BIN)/pytest -m "not jvm" tests/unit tests/golden --numprocesses auto --cov --cov-report=term --cov-report=json:reports/coverage.json --cov-fail-under=95
 
 conformance: $(VENV_READY) $(PARTS_READY) ## Generated topologies against Kafka Streams itself (SEED, CASES)
 	$(BIN)/python -m conformance run --seed $(SEED) --cases $(CASES)
@@ -110,6 +110,9 @@ operable: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(P
 
 docs: $(VENV_READY) ## Run the examples of the documents as they stand
 	$(BIN)/pytest tests/docs
+
+security: $(VENV_READY) ## The checklist's tests that need no Java: settings, names, TLS, hostile bytes, supply chain
+	$(BIN)/pytest --no-cov --numprocesses auto tests/security
 
 audit: $(VENV_READY) ## Known vulnerabilities of what is locked; asks a service on the network, and fails if it knows nothing
 	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements.lock

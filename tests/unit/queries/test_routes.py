@@ -20,18 +20,8 @@ KEYS = 30
 
 
 @pytest.fixture
-def state(on_lmdb: Lanes) -> Any:
-    on_lmdb.step([Raw(b"k%02d" % number, b"old w%02d" % number, 1_000 + number) for number in range(KEYS)])
-    on_lmdb.step([Raw(b"k%02d" % number, b"new w%02d" % number, 2_000 + number) for number in range(KEYS)])
-    on_lmdb.run([Raw(b"k%02d" % number, b"never", 3_000_000) for number in range(KEYS)])
-    opened = on_lmdb.state()
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def door(state: CommittedState) -> Door:
-    return Door(state)
+def door(thirty_keys: CommittedState) -> Door:
+    return Door(thirty_keys)
 
 
 def pages_of(door: Door, path: str, **parameters: object) -> tuple[list[Any], int]:
@@ -115,7 +105,7 @@ class TestAnswers:
         assert len(rows) == 2 * KEYS
         assert pages_of(door, "/stores/windows/fetch", key="nope")[0] == []
 
-    def test_for_an_epoch(self, door: Door, state: CommittedState, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_for_an_epoch(self, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
         assert door.get("/stores/words/get", key="w03", at_least_epoch=1)[0] == 200
         monkeypatch.setattr("penstock.admin.queries.WAIT_S", 0.05)
         status, answer = door.get("/stores/words/get", key="w03", at_least_epoch=2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Any
 
 import pytest
 
@@ -24,19 +23,13 @@ from penstock.queries import (
     view,
 )
 from penstock.records import ValueAndTimestamp, VersionedRecord, Windowed
-from tests.unit.epochs.application import SHARDS, Raw, program_of
-from tests.unit.queries.lanes import LANES, Lanes
+from tests.unit.epochs.application import SHARDS, program_of
+from tests.unit.queries.lanes import LANES
 
 
 @pytest.fixture
-def state(lanes: Lanes) -> Any:
-    """Two values of each of 30 keys, a second apart, and an epoch ahead that nobody is to see."""
-    lanes.step([Raw(b"k%02d" % number, b"old w%02d" % number, 1_000 + number) for number in range(30)])
-    lanes.step([Raw(b"k%02d" % number, b"new w%02d" % number, 2_000 + number) for number in range(30)])
-    lanes.run([Raw(b"k%02d" % number, b"never", 3_000_000) for number in range(40)])
-    opened = lanes.state()
-    yield opened
-    opened.close()
+def state(thirty_keys: CommittedState) -> CommittedState:
+    return thirty_keys
 
 
 class TestKeyValues:

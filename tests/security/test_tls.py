@@ -12,7 +12,8 @@ import pytest
 from harness.processes import wait_until
 from harness.secure import Authority
 from penstock.config import Config
-from penstock.kafka.clients import open_admin
+from penstock.errors import BrokerError, ConfigError
+from penstock.kafka.clients import open_admin, reach_brokers
 from tests.security.tls_servers import TIMEOUT_S, Server, faulty, serving
 
 
@@ -66,3 +67,19 @@ def test_it_connects_where_nothing_is_wrong(authority: Authority, caplog: pytest
     with serving(authority.issue("right")) as server:
         said = said_to(server, authority.certificate, caplog)
         wait_until("the client speaks", lambda: bool(said() is not None and server.received), TIMEOUT_S)
+
+
+@pytest.mark.security(23)
+def test_a_start_says_what_is_wrong_with_the_broker(authority: Authority, tmp_path: Path) -> None:
+    with faulty("expired", authority, tmp_path) as server:
+        servers = f"127.0.0.1:{server.port}"
+        kafka = {"security.protocol": "SSL", "ssl.ca.location": str(authority.certificate)}
+        config = Config.load(environment={}, bootstrap_servers=servers, kafka=kafka, broker_timeout="2s")
+        with pytest.raises(ConfigError, match=f"no broker at {servers} could be used: .*certificate verify failed"):
+            reach_brokers(config)
+
+
+def test_a_start_says_that_nobody_is_there() -> None:
+    config = Config.load(environment={}, bootstrap_servers="127.0.0.1:1", broker_timeout="1s")
+    with pytest.raises(BrokerError, match=r"no broker at 127\.0\.0\.1:1 could be used"):
+        reach_brokers(config)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from penstock.config import CLIENTS, OAUTH_ENDPOINTS, Config, Guarantee, Settings, revealed
 from penstock.errors import ConfigError
-from penstock.kafka.failures import configured_wrongly
+from penstock.kafka.failures import configured_wrongly, failure, translated
 
 logger = logging.getLogger("penstock.kafka")
 """Where the clients' own log goes."""
@@ -40,6 +41,7 @@ _CONSUMER = {
     "fetch.wait.max.ms": "100",
     "queued.max.messages.kbytes": "131072",
 }
+_PROBE_S = 2.0
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -109,12 +111,37 @@ def open_consumer(settings: Mapping[str, str]) -> Consumer:
         raise configured_wrongly(error) from None
 
 
-def open_admin(config: Config) -> AdminClient:
-    """An admin client."""
+def open_admin(config: Config, on_error: Callable[[KafkaError], None] | None = None) -> AdminClient:
+    """An admin client; `on_error` hears what goes wrong with connections."""
+    settings = {**_shared(config)} if on_error is None else {**_shared(config), "error_cb": on_error}
     try:
-        return AdminClient(revealed(_shared(config)), logger=logger)
+        return AdminClient(revealed(settings), logger=logger)
     except KafkaException as error:
         raise configured_wrongly(error) from None
+
+
+def reach_brokers(config: Config) -> AdminClient:
+    """An admin client that a broker has answered. A login that is refused is heard of at once: it would be tried in vain again."""
+    heard: dict[int, KafkaError] = {}
+
+    def on_error(error: KafkaError) -> None:
+        heard[error.code()] = error
+
+    admin = open_admin(config, on_error)
+    deadline = time.monotonic() + config.broker_timeout_ms / 1_000
+    while True:
+        try:
+            admin.list_topics(timeout=_PROBE_S)
+        except KafkaException as error:
+            admin.poll(0)
+            what = f"no broker at {config.kafka['bootstrap.servers']} could be used"
+            if KafkaError._AUTHENTICATION in heard:
+                raise failure(heard[KafkaError._AUTHENTICATION], what) from None
+            if time.monotonic() > deadline:
+                said = heard.get(KafkaError._SSL)  # which may pass, while a broker starts or ends
+                raise translated(error, what) if said is None else failure(said, what) from error
+        else:
+            return admin
 
 
 def _shared(config: Config) -> dict[str, str]:

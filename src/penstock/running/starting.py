@@ -27,7 +27,7 @@ from penstock.epochs.wire import Kind, out_rows
 from penstock.errors import BrokerError, ConfigError
 from penstock.handlers import ErrorHandlers
 from penstock.kafka.changelog import read
-from penstock.kafka.clients import consumer_settings, oauth_endpoints, open_admin, spark_options
+from penstock.kafka.clients import consumer_settings, oauth_endpoints, reach_brokers, spark_options
 from penstock.kafka.limits import refusals, warnings
 from penstock.kafka.offsets import refuse_members
 from penstock.kafka.preflight import Preflight
@@ -98,7 +98,7 @@ class Starting:
         """Start; what is open when something fails is in `closers`."""
         config = self._config
         opening = self._opening_session()
-        admin = open_admin(config)
+        admin = reach_brokers(config)
         topics = Topics(admin, config.broker_timeout_ms)
         program = self._program
         truth = Truth(self._topology, program, config, topics)

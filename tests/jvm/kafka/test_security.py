@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,9 @@ import pytest
 from harness.broker import Broker
 from harness.processes import free_port, run_java
 from penstock.barrier import Barrier
-from penstock.config import Config
-from penstock.errors import PenstockError
-from penstock.kafka.clients import open_admin, spark_options
+from penstock.config import Config, revealed
+from penstock.errors import ConfigError, PenstockError
+from penstock.kafka.clients import open_admin, reach_brokers, spark_options
 from penstock.kafka.publishers import TransactionalPublisher
 from penstock.kafka.topics import InternalTopic, Topics
 from tests.jvm.kafka.publishing import rows
@@ -53,7 +55,7 @@ def test_librdkafka_gets_in(guarded: str) -> None:
 
 
 def test_java_gets_in_with_the_translated_login(guarded: str, tmp_path: Path) -> None:
-    options = {name.removeprefix("kafka."): value for name, value in spark_options(config(guarded)).items()}
+    options = {name.removeprefix("kafka."): value for name, value in revealed(spark_options(config(guarded))).items()}
     properties = tmp_path / "client.properties"
     properties.write_text("".join(f"{name}={_escaped(value)}\n" for name, value in options.items()), encoding="utf-8")
     command = ["--bootstrap-server", guarded, "--command-config", str(properties), "--list"]
@@ -63,6 +65,16 @@ def test_java_gets_in_with_the_translated_login(guarded: str, tmp_path: Path) ->
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\")
+
+
+def test_a_start_with_a_wrong_password_does_not_wait_for_brokers(guarded: str) -> None:
+    wrong = replace(config(guarded, "c4n4ry"), broker_timeout_ms=120_000)
+    began = time.monotonic()
+    with pytest.raises(ConfigError, match=r"no broker at .* could be used: .*check the credentials") as error:
+        reach_brokers(wrong)
+    assert time.monotonic() - began < 20
+    assert "c4n4ry" not in str(error.value)
+    assert reach_brokers(config(guarded)).list_topics(timeout=10).brokers
 
 
 def test_a_wrong_password_is_refused_and_not_shown(guarded: str, caplog: pytest.LogCaptureFixture) -> None:

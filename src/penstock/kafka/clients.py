@@ -121,7 +121,7 @@ def open_admin(config: Config, on_error: Callable[[KafkaError], None] | None = N
 
 
 def reach_brokers(config: Config) -> AdminClient:
-    """An admin client that a broker has answered. A login that is refused is heard of at once: it would be tried in vain again."""
+    """An admin client that a broker has answered. A refused login is heard of at once: it would be tried again in vain."""
     heard: dict[int, KafkaError] = {}
 
     def on_error(error: KafkaError) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import time
@@ -110,7 +111,7 @@ class ReplayTrial(Trial):
         refused = [payment for payment in self.load.payments if self._is_refused(payment)]
         letters = [Letter(p.partition, p.offset, p.key.encode(), p.value()) for p in refused]
         if self.into_nodes:
-            letters += [Letter(p.partition, p.offset, p.group.encode(), p.value()) for p in refused]
+            letters += [Letter(p.partition, p.offset, p.group.encode(), _through_an_exchange(p)) for p in refused]
         return letters
 
     # ---- the replay ---------------------------------------------------------------------------------------------------
@@ -172,3 +173,8 @@ class ReplayTrial(Trial):
         if code not in {0, FENCED, -signal.SIGKILL}:
             self.violate("exit", "replay", f"ended on its own with {code}; see {replayer.log}")
         return code
+
+
+def _through_an_exchange(payment: Payment) -> bytes:
+    """A payment's value as the application itself writes it."""
+    return json.dumps(json.loads(payment.value()), sort_keys=True, separators=(",", ":")).encode()

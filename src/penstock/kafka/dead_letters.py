@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -272,11 +272,11 @@ class Replayer:
             publisher.produce(self._rows(sendings))
             point("replay.before_commit")
             self._commit(publisher)
-        except FencedError as error:
-            raise FencedError("another replay of this topic has taken over, and goes on from what this one has done") from error
-        except PenstockError:
-            with suppress(PenstockError):  # it times out by itself, and the next replay does not wait for that
-                publisher.abort()
+        except PenstockError as error:
+            if isinstance(error, FencedError) or _is_fenced(publisher):
+                raise FencedError(
+                    "another replay of this topic has taken over, and goes on from what this one has done"
+                ) from error
             raise
         point("replay.after_commit")
         self._committed += len(sendings)
@@ -310,6 +310,17 @@ class Replayer:
                 _row(0, None, 0, int(time.time() * 1000), key, value, ()),
             ]
         return pa.RecordBatch.from_pylist(rows, schema=_ROWS)
+
+
+def _is_fenced(publisher: TransactionalPublisher) -> bool:
+    """Give a transaction up that has failed; whether that was because of another replay, which Kafka may say only now."""
+    try:
+        publisher.abort()
+    except FencedError:
+        return True
+    except PenstockError:  # it times out by itself, and the next replay does not wait for that
+        return False
+    return False
 
 
 def _row(

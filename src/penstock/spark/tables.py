@@ -9,7 +9,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from struct import Struct
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from penstock.errors import UnknownStoreError
 from penstock.spark.tasks import Batches, Hop, program_of
 from penstock.state import StoreSpec
 
-_epoch = Struct(">q")
+_BYTES = 8
 
 
 class StoreTables:
@@ -94,14 +93,14 @@ class StoreTables:
     def _write(self) -> None:
         with self._lock:  # whoever writes last writes the newest
             if self._file is not None:
-                os.pwrite(self._file, _epoch.pack(self._committed()), 0)
+                os.pwrite(self._file, self._committed().to_bytes(_BYTES, "big", signed=True), 0)
 
 
 def reading_task(broadcast: Any, store: str, note: Path) -> Hop:
     """The task that reads a store; the row that starts it means nothing."""
 
     def committed() -> int:
-        return int(_epoch.unpack(note.read_bytes())[0])
+        return int.from_bytes(note.read_bytes(), "big", signed=True)
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
         for _ in batches:

@@ -17,7 +17,7 @@ from starlette.types import Message
 from harness import topics
 from harness.broker import Broker
 from harness.processes import wait_until
-from penstock import App, StreamsBuilder, Topology, tumbling
+from penstock import App, Store, StreamsBuilder, Topology, tumbling
 from penstock.admin.queries import routes
 from penstock.errors import NotReadyError, QueryError, QueryTimeoutError, UnknownStoreError
 from penstock.queries import KeyQuery, RangeQuery
@@ -41,7 +41,7 @@ def topology() -> Topology:
     lines = builder.stream("q-in", value=str)
     counts = lines.group_by_key().count(store="counts")
     counts.to_stream().to("q-out", value=int)
-    lines.group_by_key().windowed_by(tumbling("1s")).count(store="by-second")
+    lines.group_by_key().windowed_by(tumbling("1s")).count(store=Store("by-second", retention="1h"))
     lines.group_by_key().aggregate(
         lambda: Seen(0, ""), lambda key, value, seen: Seen(seen.times + 1, value), value=Seen, store="seen"
     )

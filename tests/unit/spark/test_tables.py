@@ -1,0 +1,66 @@
+"""Stores as tables: the task that reads one travels, and is told which epoch is committed; names fit into SQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from penstock.errors import UnknownStoreError
+from penstock.spark import tasks
+from penstock.spark.tables import StoreTables, quoted, reading_task
+from tests.unit.epochs.application import Application, Raw
+
+
+@pytest.fixture(autouse=True)
+def _no_programs_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_programs", {})
+
+
+class Session:
+    """A session that only says what it is asked."""
+
+    def range(self, *numbers: int) -> Session:
+        return self
+
+    def mapInArrow(self, task: Any, schema: Any) -> tuple[Any, Any]:  # noqa: N802 - Spark's name
+        return task, schema
+
+
+def test_a_task_reads_what_is_committed_when_it_runs(tmp_path: Path) -> None:
+    app = Application(tmp_path)
+    app.start(2)
+    broadcast = SimpleNamespace(value=(app.running.incarnation, cloudpickle.dumps(app.running), lambda: None))
+    session: Any = Session()
+    tables = StoreTables(session, broadcast, app.running, app.running.specs, lambda: app.epoch)
+    tables.after_commit(-1)
+    made: Any = tables.table("words")
+    task, schema = made
+    travelled = cloudpickle.loads(cloudpickle.dumps(task))
+    assert [field.name for field in schema] == ["key", "value", "timestamp"]
+    assert list(travelled(iter([]))) == []
+    app.step([Raw(b"k", b"a", 5)])
+    tables.after_commit(0)
+    app.run([Raw(b"k", b"a", 7)])
+    [batch] = travelled(iter([]))
+    assert batch.to_pylist() == [{"key": "a", "value": 1, "timestamp": 5}]
+    with pytest.raises(UnknownStoreError, match="no store 'nope'; there are held-store, sessions, windows, words"):
+        tables.table("nope")
+    tables.close()
+    tables.after_commit(1)
+
+
+def test_a_task_before_the_first_commit_finds_nothing(tmp_path: Path) -> None:
+    app = Application(tmp_path)
+    app.start(1)
+    note = tmp_path / "committed"
+    note.write_bytes(b"\xff" * 8)
+    broadcast = SimpleNamespace(value=(app.running.incarnation, cloudpickle.dumps(app.running), lambda: None))
+    assert list(reading_task(broadcast, "words", note)(iter([]))) == []
+
+
+def test_a_name_is_quoted() -> None:
+    assert (quoted("by-second"), quoted("a`b")) == ("`by-second`", "`a``b`")

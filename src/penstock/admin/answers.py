@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from http import HTTPStatus
 from typing import Any, NoReturn
 
@@ -11,6 +9,9 @@ import orjson
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+
+from penstock.errors import QueryError
+from penstock.queries.forms import strict_json
 
 _MAX_INT_DIGITS = 20
 
@@ -43,40 +44,9 @@ def whole_number(request: Request, name: str, default: int, most: int) -> int:
 async def json_object(request: Request, *names: str) -> dict[str, Any]:
     """The body: a JSON object with just these names. What JSON leaves open (a name twice, NaN, half a character) is refused."""
     try:
-        body = json.loads(
-            await request.body(),
-            object_pairs_hook=_once_each,
-            parse_constant=_not_json,
-            parse_float=_finite,
-            parse_int=_short,
-        )
-        json.dumps(body, ensure_ascii=False).encode()  # a lone surrogate is no character
-    except (ValueError, RecursionError):
-        refuse("the body is not a JSON document that can only be read one way")
+        body = strict_json(await request.body())
+    except QueryError as error:
+        refuse(str(error))
     if not isinstance(body, dict) or set(body) != set(names):
         refuse(f"the body is an object with {' and '.join(repr(name) for name in names)}")
     return body
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = dict(pairs)
-    if len(names) < len(pairs):
-        raise ValueError("a name twice")
-    return names
-
-
-def _not_json(word: str) -> NoReturn:
-    raise ValueError(word)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError("too large")
-    return number
-
-
-def _short(text: str) -> int:
-    if len(text) > _MAX_INT_DIGITS:
-        raise ValueError("too long")
-    return int(text)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime, timezone
@@ -16,6 +14,7 @@ import msgspec
 import typer
 
 from penstock.app import App
+from penstock.cli.applications import load_app
 from penstock.config import Config
 from penstock.errors import ConfigError, PenstockError, TopologyError
 from penstock.kafka.dead_letters import DeadLetters, Replayer, Tally
@@ -115,7 +114,7 @@ def replay(
             until_ms=None if until is None else instant_ms(until, "--until"),
             spans=tuple(map(Span.read, offset or ())),
         )
-        loaded = None if app is None else _app(app)
+        loaded = None if app is None else load_app(app)
         if to is Target.NODE and loaded is None:
             raise ConfigError("--to node needs --app file:app: what stands between a source and a node is the topology's to say")
         settings = _config(config, bootstrap_servers)
@@ -179,24 +178,6 @@ def _obstacle(topology: Topology) -> Callable[[str, str], str | None]:
         return known[topic, node]
 
     return obstacle
-
-
-def _app(reference: str) -> App:
-    """The application that `file:name` refers to."""
-    path, _, name = reference.rpartition(":")
-    file = Path(path)
-    if not file.is_file():
-        raise ConfigError(f"--app: expected file:app, such as app.py:app, and {path!r} is no file")
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(file.resolve().parent))  # as Python does for a file that it runs
-    spec.loader.exec_module(module)
-    found = getattr(module, name, None)
-    if not isinstance(found, App):
-        raise ConfigError(f"--app: {path} has no App called {name!r}")
-    return found
 
 
 def _config(path: Path | None, bootstrap_servers: str | None) -> Config:

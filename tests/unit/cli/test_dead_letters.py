@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -198,7 +199,7 @@ class TestReplay:
             (["--since", "yesterday"], 3, "--since: cannot read 'yesterday'"),
             (["--offset", "x"], 2, "--offset: expected partition:offset"),
             (["--to", "node"], 2, "--to node needs --app file:app"),
-            (["--app", "nowhere.py:app"], 2, "'nowhere.py' is no file"),
+            (["--app", "nowhere.py:app"], 2, "there is no file nowhere.py"),
             ([], 2, "give --application"),
         ],
     )
@@ -235,8 +236,9 @@ app = App("app", builder.build())
 
 class TestIntoNodes:
     @pytest.fixture(autouse=True)
-    def file(self, tmp_path: Path) -> None:
+    def file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "app.py").write_text(APP)
+        monkeypatch.delitem(sys.modules, "app", raising=False)  # of another test's
 
     def test_the_topology_says_into_which_nodes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         outside = letter(2, source=RecordMetadata("elsewhere", 0, 0))
@@ -248,11 +250,11 @@ class TestIntoNodes:
         assert "'elsewhere' does not exist" in told
 
     def test_a_global_table_has_no_other_nodes(self) -> None:
-        found = dead_letters._obstacle(dead_letters._app("app.py:app").topology)
+        found = dead_letters._obstacle(dead_letters.load_app("app.py:app").topology)
         assert "is read for a global table" in str(found("global", "x"))
         assert found("in", "map") is None
 
     def test_who_is_named_twice_must_be_the_same(self) -> None:
         told = run("replay", "dead", "--app", "app.py:app", "--application", "other")
         assert "--application is 'other', but --app is 'app'" in told.stderr
-        assert "has no App called 'nobody'" in run("replay", "dead", "--app", "app.py:nobody").stderr
+        assert "has no 'nobody'" in run("replay", "dead", "--app", "app.py:nobody").stderr

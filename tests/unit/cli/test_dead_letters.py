@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from penstock import FailureKind
 from penstock.cli import dead_letters
+from penstock.cli.applications import load_app
 from penstock.cli.dead_letters import commands
 from penstock.errors import BrokerError, FencedError
 from penstock.kafka.dead_letters import Tally
@@ -250,7 +251,7 @@ class TestIntoNodes:
         assert "'elsewhere' does not exist" in told
 
     def test_a_global_table_has_no_other_nodes(self) -> None:
-        found = dead_letters._obstacle(dead_letters.load_app("app.py:app").topology)
+        found = dead_letters._obstacle(load_app("app.py:app").topology)
         assert "is read for a global table" in str(found("global", "x"))
         assert found("in", "map") is None
 

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -82,6 +82,12 @@ appender.file.layout.pattern = %p %c %m%n%ex
 """
 
 
+ADMIN_PATHS = (
+    *("/health/ready", "/health/live", "/metrics", "/topology", "/state", "/watermarks", "/debug/threads", "/debug/barriers"),
+    *("/config", "/logs/level", "/stores", "/stores/counts/range", "/dashboard/snapshot", "/"),
+)
+
+
 @dataclass
 class Stage:
     """An application's directory, its secrets and the broker it runs on."""
@@ -90,6 +96,7 @@ class Stage:
     broker: SecureBroker
     canaries: dict[str, str]
     ui_port: int = field(default_factory=free_port)
+    admin_port: int = field(default_factory=free_port)
 
     @property
     def log(self) -> str:
@@ -124,9 +131,14 @@ class Stage:
         name = _fetched(address).split('"id" : "')[1].split('"')[0]
         return "".join(_fetched(f"{address}/{name}/{what}") for what in ("environment", "jobs", "stages", "sql?details=true"))
 
+    def admin(self) -> str:
+        """All that the admin server tells whoever may read."""
+        login = {"Authorization": f"Bearer {self.canaries['reader']}"}
+        return "".join(_fetched(f"http://127.0.0.1:{self.admin_port}{path}", login) for path in ADMIN_PATHS)
 
-def _fetched(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=30) as answer:
+
+def _fetched(address: str, headers: Mapping[str, str] | None = None) -> str:
+    with urllib.request.urlopen(urllib.request.Request(address, headers=dict(headers or {})), timeout=30) as answer:
         return str(answer.read().decode())
 
 
@@ -188,7 +200,7 @@ def write_settings(stage: Stage, key: Path, certificate: Path) -> None:
     }
     lines = [
         "lanes = 1",
-        'admin_address = "127.0.0.1:0"',
+        f'admin_address = "127.0.0.1:{stage.admin_port}"',
         'admin_token = "env:CANARY_ADMIN"',
         'admin_read_token = "env:CANARY_READER"',
         *("[kafka]", *(f'"{name}" = "{value}"' for name, value in kafka.items())),
@@ -215,6 +227,7 @@ def test_a_start_dead_letters_and_a_fence(stage: Stage) -> None:
     letters = topics.read(stage.broker.bootstrap_servers, "letters")
     assert len(letters) == 1
     assert '"spark.authenticate.secret", "*********(redacted)"' in seen["ui"]
+    assert '"sasl.password":"[hidden]"' in seen["admin"]
     assert "CONF" in stage.log.upper()
     assert list((stage.directory / "events").rglob("*"))
     assert (stage.directory / "java.log").stat().st_size > 1000
@@ -235,7 +248,7 @@ def watch(stage: Stage, process: subprocess.Popen[bytes]) -> dict[str, str]:
     assert any("java" in member.name() for member in family)
     assert canaries_in(stage.canaries, stage.left_behind) == []
     assert strangers(family) == []
-    return {"ui": stage.ui(), "processes": repr([member.cmdline() for member in family])}
+    return {"ui": stage.ui(), "admin": stage.admin(), "processes": repr([member.cmdline() for member in family])}
 
 
 def strangers(family: list[psutil.Process]) -> list[object]:

@@ -7,6 +7,7 @@ within each of these spans, as the application reports them.
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -15,13 +16,14 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.first import workload
+from benchmarks.first.applications import Application
 from harness.broker import Broker
 from harness.processes import HarnessError
 from operable.serving import Admin, job_of, serving
 
 RATE = 1000
-WARM_UP_S = 25
-SPAN_S = 10
+WARM_UP_S = 20
+SPAN_S = 8
 KEYS = 100_000
 EPOCH_RECORDS = "60000"
 """Smaller epochs than the default, which would take all that is there: several are to fit into a span."""
@@ -34,9 +36,11 @@ class Span(NamedTuple):
     records_per_s: float
     milliseconds: list[float]
     failures: int
+    driver_cpu_s: float
+    client_cpu_s: float
 
 
-def run(broker: Broker, directory: Path, spans: int = 8, records: int = 6_000_000) -> dict[str, Any]:
+def run(broker: Broker, directory: Path, spans: int = 8, records: int = 8_000_000) -> dict[str, Any]:
     """The 95th percentile in milliseconds, and the loss of throughput as a fraction."""
     loaded = workload.load(broker.bootstrap_servers, "asked", workload.random_keys(records, KEYS))
     job = job_of(broker, directory, "asked", loaded.topic)
@@ -46,7 +50,7 @@ def run(broker: Broker, directory: Path, spans: int = 8, records: int = 6_000_00
         found = []
         for number in range(spans):
             application.check()
-            found.append(_span(admin, is_asked=number % 2 == 0))
+            found.append(_span(application, admin, is_asked=number % 2 == 0))
             print(_line(found[-1]), flush=True)
         lag = sum(place["lag"] for place in admin.get("/watermarks").json()["partitions"])
     if not lag:
@@ -61,6 +65,10 @@ def run(broker: Broker, directory: Path, spans: int = 8, records: int = 6_000_00
         "p95_ms": round(_percentile(answers, 0.95), 2),
         "p99_ms": round(_percentile(answers, 0.99), 2),
         "loss": round(1 - median(span.records_per_s for span in asked) / median(span.records_per_s for span in alone), 4),
+        "cpu_us_per_read": {
+            "driver": round(1e6 * (_driver_cpu(asked) - _driver_cpu(alone)) / RATE),
+            "client": round(1e6 * median(span.client_cpu_s for span in asked) / SPAN_S / RATE),
+        },
         "records_per_s": {
             "asked": [round(span.records_per_s) for span in asked],
             "alone": [round(span.records_per_s) for span in alone],
@@ -68,8 +76,9 @@ def run(broker: Broker, directory: Path, spans: int = 8, records: int = 6_000_00
     }
 
 
-def _span(admin: Admin, *, is_asked: bool) -> Span:
+def _span(application: Application, admin: Admin, *, is_asked: bool) -> Span:
     began_ms = time.time() * 1000
+    driver_cpu_s, client_cpu_s = -application.cpu_seconds()["application"], -_children_cpu_s()
     answers: dict[str, Any] = {"milliseconds": [], "failures": 0}
     if is_asked:
         command = [sys.executable, "-m", "operable.asking", f"--port={admin.port}", f"--rate={RATE}"]
@@ -79,6 +88,8 @@ def _span(admin: Admin, *, is_asked: bool) -> Span:
     else:
         time.sleep(SPAN_S)
     ended_ms = time.time() * 1000
+    driver_cpu_s += application.cpu_seconds()["application"]
+    client_cpu_s += _children_cpu_s()
     within = [
         epoch
         for epoch in reversed(admin.get("/debug/barriers?last=200").json()["recent"])
@@ -88,7 +99,19 @@ def _span(admin: Admin, *, is_asked: bool) -> Span:
         raise HarnessError(f"only {len(within)} whole epochs in {SPAN_S} s")
     first, last = within[0], within[-1]
     took_s = (last["began_ms"] - first["began_ms"]) / 1000 + last["seconds"]
-    return Span(is_asked, sum(epoch["records"] for epoch in within) / took_s, answers["milliseconds"], answers["failures"])
+    rate = sum(epoch["records"] for epoch in within) / took_s
+    return Span(is_asked, rate, answers["milliseconds"], answers["failures"], driver_cpu_s, client_cpu_s)
+
+
+def _children_cpu_s() -> float:
+    """CPU time of those who have asked."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _driver_cpu(spans: list[Span]) -> float:
+    """Seconds of CPU in a second; the driver works for records, too."""
+    return median(span.driver_cpu_s for span in spans) / SPAN_S
 
 
 def _percentile(ordered: list[float], fraction: float) -> float:

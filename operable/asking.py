@@ -1,72 +1,77 @@
 """Asks a store for single keys at a steady rate, and prints how long the answers took: `python -m operable.asking`.
 
-A process of its own. The schedule does not wait for answers: one that comes late counts from when its question was due.
+A process of its own that takes as little as it can of the machine it shares with who answers. The schedule does not wait for
+answers: one that comes late counts from when its question was due.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import random
+import select
+import socket
 import sys
 import time
-from dataclasses import dataclass, field
 
 RIGHT = (b"HTTP/1.1 200", b"HTTP/1.1 404")
 """A key that no record has brought yet has no value."""
 
 
-@dataclass
-class Tally:
-    """What was answered."""
+class Asking:
+    """Some connections, each with at most one question under way."""
 
-    seconds: list[float] = field(default_factory=list)
-    failures: int = 0
+    def __init__(self, port: int, connections: int) -> None:
+        self._poll = select.epoll()
+        self._sockets: dict[int, socket.socket] = {}
+        self._due: dict[int, float] = {}
+        for _ in range(connections):
+            connection = socket.create_connection(("127.0.0.1", port))
+            self._sockets[connection.fileno()] = connection
+            self._poll.register(connection.fileno(), select.EPOLLIN)
+        self._idle = list(self._sockets)
+        self.seconds: list[float] = []
+        self.failures = 0
 
+    def run(self, questions: list[bytes], rate: float) -> None:
+        """Ask all of them, so many in a second."""
+        begin = time.perf_counter()
+        asked = 0
+        while len(self.seconds) < len(questions):
+            now = time.perf_counter()
+            while asked < len(questions) and self._idle and begin + asked / rate <= now:
+                number = self._idle.pop()
+                self._due[number] = begin + asked / rate
+                self._sockets[number].sendall(questions[asked])
+                asked += 1
+            self._poll_until(begin + asked / rate - now)
 
-async def ask(port: int, paths: list[bytes], due: list[float], tally: Tally) -> None:
-    """One connection, one question after the other, each at its time."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    for path, at in zip(paths, due, strict=True):
-        wait = at - time.perf_counter()
-        if wait > 0:
-            await asyncio.sleep(wait)
-        writer.write(b"GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" % path)
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
-        await reader.readexactly(length)
-        tally.seconds.append(time.perf_counter() - at)
-        tally.failures += not head.startswith(RIGHT)
-    writer.close()
-
-
-async def ask_all(options: argparse.Namespace) -> Tally:
-    """All connections, their questions evenly interleaved."""
-    tally, chance = Tally(), random.Random(options.seed)
-    count = int(options.rate * options.seconds)
-    begin = time.perf_counter() + 0.1
-    paths = [f"{options.path}k{int(chance.random() * options.keys)}".encode() for _ in range(count)]
-    due = [begin + number / options.rate for number in range(count)]
-    parts = range(options.connections)
-    step = options.connections
-    await asyncio.gather(*(ask(options.port, paths[part::step], due[part::step], tally) for part in parts))
-    return tally
+    def _poll_until(self, wait_s: float) -> None:
+        for number, _ in self._poll.poll(max(0.0, wait_s) if self._idle else 1.0):
+            answer = self._sockets[number].recv(65_536)  # small enough to come in one piece
+            self.seconds.append(time.perf_counter() - self._due[number])
+            self.failures += not answer.startswith(RIGHT)
+            self._idle.append(number)
 
 
 def main() -> int:
-    """Ask, and print a line of JSON: how many, how many failed, milliseconds at some percentiles."""
+    """Ask, and print a line of JSON: how many failed, and how many milliseconds each took."""
     parser = argparse.ArgumentParser(prog="python -m operable.asking")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--path", default="/stores/totals/get?key=")
     parser.add_argument("--rate", type=float, default=1000)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--keys", type=int, default=100_000)
-    parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--seed", type=int, default=1)
-    tally = asyncio.run(ask_all(parser.parse_args()))
-    milliseconds = sorted(1000 * seconds for seconds in tally.seconds)
-    json.dump({"answers": len(milliseconds), "failures": tally.failures, "milliseconds": milliseconds}, sys.stdout)
+    options = parser.parse_args()
+    chance = random.Random(options.seed)
+    request = "GET {}k{} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    keys = [int(chance.random() * options.keys) for _ in range(int(options.rate * options.seconds))]
+    asking = Asking(options.port, options.connections)
+    asking.run([request.format(options.path, key).encode() for key in keys], options.rate)
+    milliseconds = [round(1000 * seconds, 3) for seconds in asking.seconds]
+    json.dump({"failures": asking.failures, "milliseconds": milliseconds}, sys.stdout)
     return 0
 
 

@@ -25,6 +25,7 @@ class Asking:
         self._poll = select.epoll()
         self._sockets: dict[int, socket.socket] = {}
         self._due: dict[int, float] = {}
+        self._received: dict[int, bytes] = {}
         for _ in range(connections):
             connection = socket.create_connection(("127.0.0.1", port))
             self._sockets[connection.fileno()] = connection
@@ -48,10 +49,19 @@ class Asking:
 
     def _poll_until(self, wait_s: float) -> None:
         for number, _ in self._poll.poll(max(0.0, wait_s) if self._idle else 1.0):
-            answer = self._sockets[number].recv(65_536)  # small enough to come in one piece
+            answer = self._received[number] = self._received.get(number, b"") + self._sockets[number].recv(65_536)
+            if not _is_whole(answer):
+                continue
+            del self._received[number]
             self.seconds.append(time.perf_counter() - self._due[number])
             self.failures += not answer.startswith(RIGHT)
             self._idle.append(number)
+
+
+def _is_whole(answer: bytes) -> bool:
+    """Whether head and body are there: they may come in two pieces."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return len(body) == int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0] or -1)
 
 
 def main() -> int:

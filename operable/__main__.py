@@ -80,7 +80,7 @@ class Campaign:
 
     def _overhead(self) -> Figures:
         with self._broker() as broker:
-            found = overhead.run(broker, self._directory, 500_000 if self._is_quick else 1_000_000)
+            found = overhead.run(broker, self._directory, 500_000 if self._is_quick else 2_000_000)
         return {"overhead": found["loss"], "observed": found["records_per_s"]}
 
     def _broker(self) -> Broker:

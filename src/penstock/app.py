@@ -75,7 +75,7 @@ class App:
             config = Config.load(**settings)
             logs.set_up(self.application_id, config)
             running = self._start(config, until)
-            with _stopped_by_signals(running.stop):
+            with stopped_by_signals(running.stop):
                 while not running.wait(_POLL_S):
                     pass
         except PenstockError as error:
@@ -133,7 +133,7 @@ class App:
 
 
 @contextmanager
-def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
     """While the block runs, SIGTERM and SIGINT ask for the end instead of bringing it about."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -50,3 +50,8 @@ async def json_object(request: Request, *names: str) -> dict[str, Any]:
     if not isinstance(body, dict) or set(body) != set(names):
         refuse(f"the body is an object with {' and '.join(repr(name) for name in names)}")
     return body
+
+
+def known(number: int) -> int | None:
+    """In reports -1 stands for what is not known or not there; JSON has a word for it."""
+    return None if number < 0 else number

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from penstock.admin.answers import Json, refuse, whole_number
+from penstock.admin.answers import Json, known, refuse, whole_number
 from penstock.admin.aside import Aside
 from penstock.admin.health import restore_report
 from penstock.observing import EpochReport, OpenEpoch
@@ -31,14 +31,14 @@ _METRICS_S = 5.0
 
 def routes(running: Running) -> list[Route]:
     """The routes of this module."""
-    known = Metrics(
+    measured = Metrics(
         running.application_id,
         running.recorder,
         lambda: running.state.value,
         epoch_timeout_s=running.config.epoch_timeout_ms / 1000,
         jvm=JvmMemory(),
     )
-    exposition = Aside(known.exposition, "metrics")
+    exposition = Aside(measured.exposition, "metrics")
 
     async def metrics(request: Request) -> Response:
         try:
@@ -71,21 +71,21 @@ def routes(running: Running) -> list[Route]:
 def state_report(running: Running) -> dict[str, Any]:
     """What the application is doing, its stores, how far it is restored, and what its workers take."""
     recorder, topology = running.recorder, running.topology
-    known = recorder.stores
+    sizes = recorder.stores
     stores = [
         {
             "name": name,
             "kind": spec.kind.value,
             "global": name in topology.global_stores,
-            "entries": known.entries.get(name),
-            "bytes": known.size_bytes.get(name),
+            "entries": sizes.entries.get(name),
+            "bytes": sizes.size_bytes.get(name),
         }
         for name, spec in topology.stores.items()
     ]
     return {
         "application_id": running.application_id,
         "state": running.state.value,
-        "epoch": _known(running.epoch),
+        "epoch": known(running.epoch),
         "stores": stores,
         "restore": restore_report(recorder.restore),
         "memory": {"workers": [{"process": worker, "bytes": taken} for worker, taken in sorted(recorder.memory.items())]},
@@ -98,16 +98,16 @@ def watermarks_report(running: Running) -> dict[str, Any]:
         {
             "topic": place.topic,
             "partition": place.partition,
-            "offset": _known(place.offset),
-            "end": _known(place.end),
-            "lag": _known(place.lag),
-            "high_time": _known(place.high_time),
-            "watermark": _known(place.watermark),
+            "offset": known(place.offset),
+            "end": known(place.end),
+            "lag": known(place.lag),
+            "high_time": known(place.high_time),
+            "watermark": known(place.watermark),
             "idle": place.is_idle,
         }
         for _, place in sorted(running.recorder.partitions.items())
     ]
-    return {"watermark": _known(running.recorder.watermark), "partitions": partitions}
+    return {"watermark": known(running.recorder.watermark), "partitions": partitions}
 
 
 def barriers_report(running: Running, last: int) -> dict[str, Any]:
@@ -152,8 +152,3 @@ def _epoch(report: EpochReport) -> dict[str, Any]:
             {"lane": lane.lane, "stage": lane.stage, "records": lane.records, "seconds": lane.seconds} for lane in report.lanes
         ],
     }
-
-
-def _known(number: int) -> int | None:
-    """In reports -1 stands for what is not known or not there; JSON has a word for it."""
-    return None if number < 0 else number

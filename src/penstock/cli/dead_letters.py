@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime, timezone
@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from penstock.app import App
+from penstock.app import App, stopped_by_signals
 from penstock.cli.applications import load_app
 from penstock.config import Config
 from penstock.errors import ConfigError, PenstockError, TopologyError
@@ -131,21 +131,10 @@ def replay(
 
 
 def _replayed(replayer: Replayer, choice: Choice, limit: int | None) -> Tally:
-    with closing(replayer), _ending() as is_ending:
-        return replayer.run(choice, limit, is_ending, _tell_progress)
-
-
-@contextmanager
-def _ending() -> Iterator[Callable[[], bool]]:
-    """While the block runs, SIGTERM and SIGINT ask for the end, which comes between two transactions."""
-    asked: list[int] = []
-    kinds = (signal.SIGTERM, signal.SIGINT)
-    before = {kind: signal.signal(kind, lambda number, _: asked.append(number)) for kind in kinds}
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
+    """SIGTERM and SIGINT ask for the end, which comes between two transactions."""
+    asked = threading.Event()
+    with closing(replayer), stopped_by_signals(asked.set):
+        return replayer.run(choice, limit, asked.is_set, _tell_progress)
 
 
 def _application_id(given: str | None, loaded: App | None, letters: DeadLetters, choice: Choice) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import chain, islice
 from typing import Any
@@ -46,8 +46,10 @@ def read_store(program: Program, store: str, committed: Callable[[], int]) -> It
         else:
             lanes = _committed_lanes(program, committed, opened)
         rows = chain.from_iterable(_rows(lane.store(spec), spec) for lane in lanes)
+        schema = schema_of(spec)
+        converts = {"key": column_of(spec.serdes[0]).convert, "value": column_of(spec.serdes[1]).convert}
         while chunk := list(islice(rows, _ROWS)):
-            yield _batch(chunk, spec)
+            yield _batch(chunk, store, schema, converts)
 
 
 def _committed_lanes(program: Program, committed: Callable[[], int], opened: ExitStack) -> list[LaneState]:
@@ -85,14 +87,14 @@ def _rows(store: Any, spec: StoreSpec) -> Iterator[tuple[Any, ...]]:
     return ((key, entry.value, entry.timestamp) for key, entry in entries)
 
 
-def _batch(rows: list[tuple[Any, ...]], spec: StoreSpec) -> pa.RecordBatch:
-    schema = schema_of(spec)
-    converts = {"key": column_of(spec.serdes[0]).convert, "value": column_of(spec.serdes[1]).convert}
+def _batch(
+    rows: list[tuple[Any, ...]], store: str, schema: pa.Schema, converts: Mapping[str, Callable[[Any], Any]]
+) -> pa.RecordBatch:
     arrays = []
     for field, values in zip(schema, zip(*rows, strict=True), strict=True):
         convert = converts.get(field.name)
         try:
             arrays.append(pa.array(values if convert is None else map(convert, values), field.type))
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            raise SerializationError(f"store {spec.name!r}: {field.name} is not {field.type}: {error}") from error
+            raise SerializationError(f"store {store!r}: {field.name} is not {field.type}: {error}") from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

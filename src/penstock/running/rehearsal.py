@@ -17,12 +17,12 @@ from penstock.kafka.clients import open_admin
 from penstock.kafka.offsets import refuse_members
 from penstock.kafka.topics import Topic, Topics, check
 from penstock.plan import Changes, TopologyFacts, Verdict, source_changes, store_changes
+from penstock.records import is_name
 from penstock.running.committed import refuse_state_without_offsets
 from penstock.running.taking import Partition
 from penstock.running.truth import Truth, committed_facts, program_of
 from penstock.topology import Topology
 
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 T = TypeVar("T")
 
 
@@ -74,7 +74,7 @@ def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, c
 def _topics_of(committed: TopologyFacts | None, topics: Topics) -> set[str]:
     """The topics that the committed topology has read and that are there; a pattern is among its sources as it is written."""
     read = [] if committed is None else committed.sources
-    patterns = [re.compile(source) for source in read if not _TOPIC.fullmatch(source)]
+    patterns = [re.compile(source) for source in read if not is_name(source)]
     return {name for name in topics.names() if name in read or any(pattern.fullmatch(name) for pattern in patterns)}
 
 

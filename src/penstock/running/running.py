@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -187,11 +187,7 @@ class Running:
                 return
             self._fail(error)
             self._hooks.pre_stop(self)
-        for close in reversed(self._starting.closers):
-            try:
-                close()
-            except Exception:  # noqa: BLE001 - the others are to be closed all the same
-                _log.exception("something could not be closed")
+        _close_all(reversed(self._starting.closers))
         self._hooks.post_stop(self)
         self._end()
 
@@ -205,11 +201,7 @@ class Running:
     def _end(self) -> None:
         if self._ended.is_set():
             return
-        for close in self._at_end:
-            try:
-                close()
-            except Exception:  # noqa: BLE001 - the others are to be closed all the same
-                _log.exception("something could not be closed")
+        _close_all(self._at_end)
         self._states.enter(State.NOT_RUNNING if self._failure is None else State.ERROR)
         self._ended.set()
 
@@ -241,6 +233,15 @@ class Running:
             if time.monotonic() - checked > 1:
                 checked = time.monotonic()
                 started.epochs.while_idle(started.publisher.check)
+
+
+def _close_all(closers: Iterable[Callable[[], None]]) -> None:
+    """Close one after the other, whichever fails."""
+    for close in closers:
+        try:
+            close()
+        except Exception:  # noqa: BLE001 - the others are to be closed all the same
+            _log.exception("something could not be closed")
 
 
 def _stalled(epoch: OpenEpoch, limit_s: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import cloudpickle
@@ -13,6 +12,7 @@ from penstock.errors import UnknownStoreError
 from penstock.spark import tasks
 from penstock.spark.tables import StoreTables, quoted, reading_task
 from tests.unit.epochs.application import Application, Raw
+from tests.unit.spark.test_tasks import broadcast_of
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ class Session:
 def test_a_task_reads_what_is_committed_when_it_runs(tmp_path: Path) -> None:
     app = Application(tmp_path)
     app.start(2)
-    broadcast = SimpleNamespace(value=(app.running.incarnation, cloudpickle.dumps(app.running), lambda: None))
+    broadcast = broadcast_of(app.running)
     session: Any = Session()
     tables = StoreTables(session, broadcast, app.running, app.running.specs, lambda: app.epoch)
     tables.after_commit(-1)
@@ -58,7 +58,7 @@ def test_a_task_before_the_first_commit_finds_nothing(tmp_path: Path) -> None:
     app.start(1)
     note = tmp_path / "committed"
     note.write_bytes(b"\xff" * 8)
-    broadcast = SimpleNamespace(value=(app.running.incarnation, cloudpickle.dumps(app.running), lambda: None))
+    broadcast = broadcast_of(app.running)
     assert list(reading_task(broadcast, "words", note)(iter([]))) == []
 
 

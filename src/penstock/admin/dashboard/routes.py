@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
+from penstock.admin.answers import Json
 from penstock.admin.dashboard.snapshot import snapshot
 from penstock.topology.drawing import STYLE, svg
 from penstock.topology.layout import layout
@@ -33,14 +35,18 @@ PUBLIC = frozenset({*_FILES, _DRAWING})
 def routes(running: Running) -> list[Route]:
     """The routes of this package."""
 
+    @cache  # a topology stays what it is
+    def drawing() -> str:
+        return svg(layout(running.topology), style="")
+
     def told(request: Request) -> Response:
         after = request.query_params.get("after", "")
         if after and not (after.isascii() and after.isdigit() and len(after) < 20):
-            return JSONResponse({"error": "after is the number of an epoch"}, HTTPStatus.BAD_REQUEST)
-        return JSONResponse(snapshot(running, int(after or -1)))
+            return Json({"error": "after is the number of an epoch"}, HTTPStatus.BAD_REQUEST)
+        return Json(snapshot(running, int(after or -1)))
 
     def drawn(_: Request) -> Response:
-        return Response(svg(layout(running.topology), style=""), media_type="image/svg+xml")
+        return Response(drawing(), media_type="image/svg+xml")
 
     files = [_served(path, (_HERE / name).read_bytes(), kind) for path, (name, kind) in _FILES.items()]
     return [

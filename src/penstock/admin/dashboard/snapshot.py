@@ -9,7 +9,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.observing import EpochReport, PartitionReport, Problem, Recorder
+from penstock.admin.answers import known
+from penstock.observing import EpochReport, PartitionReport, Recorder
 from penstock.topology import SourceNode, Topology
 from penstock.topology.drawing import drawable
 from penstock.topology.layout import topics_of
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 RATE_OVER_MS = 10_000
 """Rates are means of about so long."""
-
-DEAD_LETTER = "dead letter"
 
 
 def snapshot(running: Running, after: int = -1) -> dict[str, Any]:
@@ -33,8 +32,8 @@ def snapshot(running: Running, after: int = -1) -> dict[str, Any]:
         "at_ms": now_ms,
         "up_s": time.monotonic() - recorder.started_at,
         "state": running.state.value,
-        "live": _problems(running.health.live()),
-        "ready": _problems(running.health.ready()),
+        "live": [problem._asdict() for problem in running.health.live()],
+        "ready": [problem._asdict() for problem in running.health.ready()],
         "epoch": running.epoch,
         "committed_s": recorder.idle_for() if totals.epochs else None,
         "current": _current(recorder),
@@ -45,7 +44,7 @@ def snapshot(running: Running, after: int = -1) -> dict[str, Any]:
         "nodes": _nodes(recent, lately.records_per_s),
         "lanes": lately.lanes(),
         "epochs": [_epoch(report) for report in recent if report.number > after],
-        "watermark": _known(recorder.watermark),
+        "watermark": known(recorder.watermark),
         "partitions": _partitions(running.topology, recorder.partitions),
         "stores": _stores(running.topology, recorder),
         "dropped": [
@@ -121,10 +120,6 @@ def _nodes(recent: Sequence[EpochReport], per_s: float | None) -> dict[str, dict
     }
 
 
-def _problems(problems: Iterable[Problem]) -> list[dict[str, str]]:
-    return [{"what": problem.what, "why": problem.why} for problem in problems]
-
-
 def _current(recorder: Recorder) -> dict[str, Any] | None:
     current = recorder.current
     return None if current is None else {"number": current.number, "phase": current.phase, "seconds": recorder.lasted()}
@@ -157,9 +152,9 @@ def _partitions(topology: Topology, partitions: Mapping[tuple[str, int], Partiti
             "drawn_as": drawn[topic],
             "partition": partition,
             "offset": report.offset,
-            "lag": _known(report.lag),
-            "event_time": _known(report.high_time),
-            "watermark": _known(report.watermark),
+            "lag": known(report.lag),
+            "event_time": known(report.high_time),
+            "watermark": known(report.watermark),
             "idle": report.is_idle,
         }
         for (topic, partition), report in sorted(partitions.items())
@@ -177,8 +172,3 @@ def _stores(topology: Topology, recorder: Recorder) -> list[dict[str, Any]]:
         {"name": drawable(name), "kind": spec.kind.value, "entries": entries.get(name), "bytes": sizes.get(name)}
         for name, spec in topology.stores.items()
     ]
-
-
-def _known(number: int) -> int | None:
-    """-1 is what is not known."""
-    return None if number < 0 else number

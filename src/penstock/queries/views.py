@@ -89,23 +89,69 @@ class TimestampedKeyValueView(KeyValueView[K, V]):
         return KeyValueView(self._source, entry_decoder(self._source.spec.serdes[1].deserialize))
 
 
-class WindowView(Generic[K, V]):
-    """A window store. Times are window starts, inclusive; what has expired is not seen."""
+class HistoryView(Generic[K, V]):
+    """What views have in common of stores that keep more than one value of a key."""
 
-    def __init__(self, source: Source, with_times: bool = False) -> None:
+    def __init__(self, source: Source) -> None:
         key, value = source.spec.serdes
         self.name = source.spec.name
         self._source = source
-        self._with_times = with_times
         self._serialize_key = key.serialize
         self._deserialize_key = key.deserialize
         self._deserialize = value.deserialize
-        self._segment_ms = source.spec.segment_ms
 
     @property
     def epoch(self) -> int:
         """The epoch of the barrier that answers are for now."""
         return self._source.epoch
+
+    def _key_bytes(self, key: K) -> bytes:
+        if key is None:
+            raise StateError("a store has no null key")
+        return self._serialize_key(key)
+
+    def _bound(self, key: K | None) -> bytes | None:
+        return None if key is None else self._serialize_key(key)
+
+
+class SegmentedView(HistoryView[K, V]):
+    """What views of windows and of sessions have in common: rows lie by segment of time, then by the keys' bytes."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self._segment_ms = source.spec.segment_ms
+
+    def _placed(
+        self,
+        found: Callable[[Any], Iterator[tuple[Windowed, Any]]],
+        place: Callable[[Windowed], Position],
+        reverse: bool,
+        start: Position | None,
+        scan: dict[str, Any],
+    ) -> Scan[Raw]:
+        """What is found in each lane's store, with its place in the order of all, from `start` on."""
+
+        def of(store: Any) -> Iterator[Raw]:
+            for windowed, value in found(store):
+                at = place(windowed)
+                if start is None or at >= start:
+                    yield at, windowed, value
+
+        return self._source.scan(lambda stores: merge(*map(of, stores), key=_first, reverse=reverse), **scan)
+
+    def _typed(self, rows: Iterator[Raw]) -> Iterator[tuple[Windowed, V]]:
+        return ((Windowed(self._deserialize_key(raw.key), raw.start, raw.end), self._decoded(value)) for _, raw, value in rows)
+
+    def _decoded(self, raw: Any) -> Any:
+        return self._deserialize(raw)
+
+
+class WindowView(SegmentedView[K, V]):
+    """A window store. Times are window starts, inclusive; what has expired is not seen."""
+
+    def __init__(self, source: Source, with_times: bool = False) -> None:
+        super().__init__(source)
+        self._with_times = with_times
 
     @property
     def entries(self) -> WindowView[K, ValueAndTimestamp]:
@@ -116,13 +162,13 @@ class WindowView(Generic[K, V]):
 
     def fetch(self, key: K, time: Instant) -> V | None:
         """The value of a key's window that starts at `time`."""
-        raw_key, start = _key_bytes(self, key), instant_ms(time, "time")
+        raw_key, start = self._key_bytes(key), instant_ms(time, "time")
         raw, _ = self._source.find(raw_key, lambda store: self._reads(store)[0](raw_key, start))
         return None if raw is None else self._decoded(raw)
 
     def fetch_range(self, key: K, from_time: Instant, to_time: Instant, reverse: bool = False) -> Iterator[tuple[int, V]]:
         """Start and value of a key's windows, by start."""
-        raw_key, times = _key_bytes(self, key), _times(from_time, to_time)
+        raw_key, times = self._key_bytes(key), _times(from_time, to_time)
 
         def merged(stores: tuple[Any, ...]) -> Iterator[tuple[int, Any]]:
             scans = [self._reads(store)[1].fetch_range(raw_key, *times, reverse) for store in stores]
@@ -134,7 +180,7 @@ class WindowView(Generic[K, V]):
         self, from_key: K | None, to_key: K | None, from_time: Instant, to_time: Instant, reverse: bool = False
     ) -> Iterator[tuple[Windowed, V]]:
         """The windows of all keys between two, both included, None open; by segment of time, then by the keys' bytes."""
-        return self._typed(self.rows(_bound(self, from_key), _bound(self, to_key), *_times(from_time, to_time), reverse))
+        return self._typed(self.rows(self._bound(from_key), self._bound(to_key), *_times(from_time, to_time), reverse))
 
     def fetch_all(self, from_time: Instant, to_time: Instant, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
         """The windows of all keys that start within the given times."""
@@ -160,18 +206,16 @@ class WindowView(Generic[K, V]):
     ) -> Scan[Raw]:
         """Windows with their places in the order of all, from `start` on: an iterator that knows its `epoch`."""
 
-        def of(store: Any) -> Iterator[Raw]:
-            reads = self._reads(store)[1]
+        def found(store: Any) -> Iterator[tuple[Windowed, Any]]:
+            fetch = self._reads(store)[1].fetch_keys
             if start is None:
-                found = reads.fetch_keys(lower, upper, from_time, to_time, reverse)
-            else:
-                found = _resumed(reads.fetch_keys, start, 8, self._segment_ms, lower, upper, from_time, to_time)
-            for windowed, value in found:
-                place = (windowed.start // self._segment_ms, windowed.key + _pack_start(windowed.start))
-                if start is None or place >= start:
-                    yield place, windowed, value
+                return fetch(lower, upper, from_time, to_time, reverse)  # type: ignore[no-any-return]
+            return _resumed(fetch, start, 8, self._segment_ms, lower, upper, from_time, to_time)
 
-        return self._source.scan(lambda stores: merge(*map(of, stores), key=_first, reverse=reverse), **scan)
+        def place(window: Windowed) -> Position:
+            return window.start // self._segment_ms, window.key + _pack_start(window.start)
+
+        return self._placed(found, place, reverse, start, scan)
 
     def _reads(self, store: Any) -> tuple[Callable[[bytes, int], Any], Any]:
         return (store.fetch_entry, store.entries) if self._with_times else (store.fetch, store)
@@ -179,28 +223,11 @@ class WindowView(Generic[K, V]):
     def _decoded(self, raw: Any) -> Any:
         if self._with_times:
             return ValueAndTimestamp(self._deserialize(raw.value), raw.timestamp)
-        return self._deserialize(raw)
-
-    def _typed(self, rows: Iterator[Raw]) -> Iterator[tuple[Windowed, V]]:
-        return ((Windowed(self._deserialize_key(raw.key), raw.start, raw.end), self._decoded(value)) for _, raw, value in rows)
+        return super()._decoded(raw)
 
 
-class SessionView(Generic[K, V]):
+class SessionView(SegmentedView[K, V]):
     """A session store. Sessions of a key come by their end, then by their start; both ends are inclusive."""
-
-    def __init__(self, source: Source) -> None:
-        key, value = source.spec.serdes
-        self.name = source.spec.name
-        self._source = source
-        self._serialize_key = key.serialize
-        self._deserialize_key = key.deserialize
-        self._deserialize = value.deserialize
-        self._segment_ms = source.spec.segment_ms
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the barrier that answers are for now."""
-        return self._source.epoch
 
     def fetch(self, key: K, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
         """All sessions of a key."""
@@ -208,7 +235,7 @@ class SessionView(Generic[K, V]):
 
     def fetch_session(self, key: K, start: Instant, end: Instant) -> V | None:
         """The aggregate of one session."""
-        raw_key, times = _key_bytes(self, key), (instant_ms(start, "start"), instant_ms(end, "end"))
+        raw_key, times = self._key_bytes(key), (instant_ms(start, "start"), instant_ms(end, "end"))
         raw, _ = self._source.find(raw_key, lambda store: store.fetch_session(raw_key, *times))
         return None if raw is None else self._deserialize(raw)
 
@@ -216,7 +243,7 @@ class SessionView(Generic[K, V]):
         self, key: K, earliest_end: Instant, latest_start: Instant, reverse: bool = False
     ) -> Iterator[tuple[Windowed, V]]:
         """The sessions of a key that end at or after one time and start at or before another."""
-        raw_key, times = _key_bytes(self, key), _times(earliest_end, latest_start)
+        raw_key, times = self._key_bytes(key), _times(earliest_end, latest_start)
 
         def merged(stores: tuple[Any, ...]) -> Iterator[tuple[Windowed, bytes]]:
             scans = [store.find_sessions(raw_key, *times, reverse) for store in stores]
@@ -233,10 +260,7 @@ class SessionView(Generic[K, V]):
         self, from_key: K | None, to_key: K | None, earliest_end: Instant, latest_start: Instant, reverse: bool = False
     ) -> Iterator[tuple[Windowed, V]]:
         """As `find_sessions`, of the keys between two, both included, None open; by segment of time, then by the keys' bytes."""
-        rows = self.rows(_bound(self, from_key), _bound(self, to_key), *_times(earliest_end, latest_start), reverse)
-        return (
-            (Windowed(self._deserialize_key(raw.key), raw.start, raw.end), self._deserialize(value)) for _, raw, value in rows
-        )
+        return self._typed(self.rows(self._bound(from_key), self._bound(to_key), *_times(earliest_end, latest_start), reverse))
 
     def all(self, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
         """Everything there is."""
@@ -258,44 +282,29 @@ class SessionView(Generic[K, V]):
     ) -> Scan[Raw]:
         """Sessions with their places in the order of all, from `start` on: an iterator that knows its `epoch`."""
 
-        def of(store: Any) -> Iterator[Raw]:
+        def found(store: Any) -> Iterator[tuple[Windowed, Any]]:
             if start is None:
-                found = store.find_sessions_by_keys(lower, upper, earliest_end, latest_start, reverse)
-            else:
-                find = partial(_sessions_ending, store, latest_start)
-                found = _resumed(find, start, 16, self._segment_ms, lower, upper, earliest_end, MAX_TIME)
-            for session, value in found:
-                place = (session.end // self._segment_ms, session.key + _pack_end_and_start(session.end, session.start))
-                if start is None or place >= start:
-                    yield place, session, value
+                return store.find_sessions_by_keys(lower, upper, earliest_end, latest_start, reverse)  # type: ignore[no-any-return]
+            find = partial(_sessions_ending, store, latest_start)
+            return _resumed(find, start, 16, self._segment_ms, lower, upper, earliest_end, MAX_TIME)
 
-        return self._source.scan(lambda stores: merge(*map(of, stores), key=_first, reverse=reverse), **scan)
+        def place(session: Windowed) -> Position:
+            return session.end // self._segment_ms, session.key + _pack_end_and_start(session.end, session.start)
+
+        return self._placed(found, place, reverse, start, scan)
 
 
-class VersionedView(Generic[K, V]):
+class VersionedView(HistoryView[K, V]):
     """A versioned key-value store: what a key's value is, or was at a time."""
-
-    def __init__(self, source: Source) -> None:
-        key, value = source.spec.serdes
-        self.name = source.spec.name
-        self._source = source
-        self._serialize_key = key.serialize
-        self._deserialize_key = key.deserialize
-        self._deserialize = value.deserialize
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the barrier that answers are for now."""
-        return self._source.epoch
 
     def get(self, key: K, as_of: Instant | None = None) -> VersionedRecord | None:
         """A key's newest version, or the one valid at a time; None if there was none, or history isn't kept so long."""
-        found, _ = self.find(_key_bytes(self, key), MAX_TIME if as_of is None else instant_ms(as_of, "as_of"))
+        found, _ = self.find(self._key_bytes(key), MAX_TIME if as_of is None else instant_ms(as_of, "as_of"))
         return None if found is None else self._decoded(found)
 
     def history(self, key: K, from_time: Instant, to_time: Instant, reverse: bool = False) -> Iterator[VersionedRecord]:
         """The versions that were valid at some time between two, both included, oldest first or newest first."""
-        found, _ = self.versions(_key_bytes(self, key), *_times(from_time, to_time))
+        found, _ = self.versions(self._key_bytes(key), *_times(from_time, to_time))
         return map(self._decoded, reversed(found) if reverse else found)
 
     def find(self, key: bytes, as_of: int = MAX_TIME) -> tuple[VersionedRecord | None, int]:
@@ -338,17 +347,6 @@ _VIEWS: dict[StoreKind, Callable[[Source], View]] = {
 def view_of(source: Source) -> View:
     """The view that fits a store."""
     return _VIEWS[source.spec.kind](source)
-
-
-def _key_bytes(view: Any, key: Any) -> bytes:
-    if key is None:
-        raise StateError("a store has no null key")
-    found: bytes = view._serialize_key(key)
-    return found
-
-
-def _bound(view: Any, key: Any) -> bytes | None:
-    return None if key is None else view._serialize_key(key)
 
 
 def _times(first: Instant, last: Instant) -> tuple[int, int]:

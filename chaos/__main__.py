@@ -14,7 +14,7 @@ from chaos.rows.row import FULL, QUICK
 def main(arguments: list[str] | None = None) -> int:
     """Run the campaign, or a part of it; the exit code says whether all is well."""
     parser = argparse.ArgumentParser(prog="python -m chaos")
-    parser.add_argument("--quick", action="store_true", help="a part of it, in less than ten minutes")
+    parser.add_argument("--quick", action="store_true", help="a part of it, in about a quarter of an hour")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=None, metavar="ROW", help="some rows by name, and no guards")
     parser.add_argument(

@@ -29,7 +29,7 @@ def roll_back() -> None:
         head = self._head
         *steps, step = head.steps
         epoch = head.epoch if steps else head.previous_epoch
-        before = Head(epoch, step.registers, head.digests, head.previous_epoch, steps or None, head.mark, head.incarnation)
+        before = Head(epoch, head.digests, head.previous_epoch, steps or None, head.mark, head.incarnation)
         self._write(before, [], [], [undo_key(step.stage, space) for space in step.spaces])
 
     LaneState._take_back_step = take_back_step  # type: ignore[method-assign]
@@ -70,16 +70,17 @@ def read_committed() -> None:
 
 def metadata_check() -> None:
     """An offset that was committed without a word about the epoch is taken for one of the others' epoch."""
-    from penstock.running import committed, starting  # noqa: PLC0415
+    from penstock.running import past as module  # noqa: PLC0415
+    from penstock.running import truth  # noqa: PLC0415
 
-    past = committed.past
+    past = module.past
 
-    def trusting(offsets: Any, topic_ids: Any, shards: int) -> Any:
+    def trusting(offsets: Any, *rest: Any) -> Any:
         [text, *_] = [found[1] for found in offsets.values() if found and found[1]] or [""]
         filled = {partition: found and (found[0], found[1] or text) for partition, found in offsets.items()}
-        return past(filled, {}, shards)
+        return past(filled, *rest)
 
-    starting.__dict__["past"] = trusting
+    truth.__dict__["past"] = trusting
 
 
 def one_action() -> None:
@@ -150,12 +151,12 @@ def answers_in_order() -> None:
     """Answers go to whoever comes first."""
     from penstock.lanes.asking import Asking  # noqa: PLC0415
 
-    answers = Asking._answers
+    answers = Asking.answers
 
     def backwards(self: Any, requests: Any) -> Any:
         yield from reversed(list(answers(self, requests)))
 
-    Asking._answers = backwards  # type: ignore[method-assign]
+    Asking.answers = backwards  # type: ignore[method-assign]
 
 
 def ledger() -> None:

@@ -39,6 +39,7 @@ class Load:
     ) -> None:
         self._topic = topic
         self._partitions = partitions
+        self._added = range(partitions, partitions)
         self._random = random.Random(seed)
         self._rate = rate
         self._poison = poison
@@ -86,6 +87,10 @@ class Load:
         if left or self._failures:
             raise HarnessError(f"the load itself failed: {left} unsent, {len(self._failures)} failed: {self._failures[:3]}")
 
+    def grow(self, partitions: int) -> None:
+        """Write to partitions that were added, too: keys of their own, since a key's payments have one order."""
+        self._added = range(self._partitions, partitions)
+
     def send(self, count: int) -> None:
         """Write some payments now, while it is paused."""
         for _ in range(count):
@@ -127,6 +132,10 @@ class Load:
         chooser = self._random
         is_hot = chooser.random() < 0.5
         key = f"k{chooser.randrange(HOT_KEYS)}" if is_hot else f"k{HOT_KEYS + chooser.randrange(COLD_KEYS)}"
+        partition = crc32(key.encode()) % self._partitions
+        if self._added and chooser.random() < 0.4:
+            partition = chooser.choice(self._added)
+            key = f"added-{partition}-{chooser.randrange(HOT_KEYS)}"
         group = f"g{chooser.randrange(GROUPS)}"
         return Payment(
             number=self.last_number + 1,
@@ -134,7 +143,7 @@ class Load:
             step=self._steps[key],
             group=group,
             amount=chooser.randrange(1, 1000),
-            partition=crc32(key.encode()) % self._partitions,
+            partition=partition,
             offset=-1,
             timestamp=self._now(),
         )
@@ -230,6 +239,11 @@ def null(chooser: random.Random, value: bytes) -> None:
 def deep(chooser: random.Random, value: bytes) -> bytes:
     """Well-formed JSON, ten thousand brackets deep."""
     return b"[" * 10_000 + b"]" * 10_000
+
+
+def huge(chooser: random.Random, value: bytes) -> bytes:
+    """Well-formed JSON of half a megabyte."""
+    return b'{"padding":"' + b"x" * chooser.randrange(400_000, 600_000) + b'"}'
 
 
 POISONS: tuple[Poison, ...] = (bad_utf8, truncated, null, deep)

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 
 from chaos.checker import Found, Letter, Output
 from chaos.payments import STORES, Topics
 from chaos.reader import Place, Read, Reader, Records
 from harness import topics as kafka
+from harness.patience import ends, insist
 from harness.processes import wait_until
 
 TIMEOUT_S = 30
@@ -51,7 +52,7 @@ class Observer:
         """
         partitions = self._admin.list_topics(self._topics.input, timeout=TIMEOUT_S).topics[self._topics.input].partitions
         asked = [TopicPartition(self._topics.input, partition) for partition in partitions]
-        found = self._group.committed(asked, timeout=TIMEOUT_S)
+        found = insist(lambda: self._group.committed(asked, timeout=TIMEOUT_S))
         return {at.partition: at.offset for at in found if at.offset >= 0}
 
     def input_ends(self) -> dict[int, int]:
@@ -90,11 +91,7 @@ class Observer:
 
     def _ends(self, topics: Iterable[str], level: IsolationLevel = IsolationLevel.READ_COMMITTED) -> dict[Place, int]:
         known = self._admin.list_topics(timeout=TIMEOUT_S).topics
-        asked = {
-            TopicPartition(topic, partition): OffsetSpec.latest() for topic in topics for partition in known[topic].partitions
-        }
-        answers = self._admin.list_offsets(asked, isolation_level=level)
-        return {(at.topic, at.partition): answer.result(TIMEOUT_S).offset for at, answer in answers.items()}
+        return ends(self._admin, [(topic, partition) for topic in topics for partition in known[topic].partitions], level)
 
     def _read(self, *topics: str) -> Records:
         """All committed records of some topics, in order."""

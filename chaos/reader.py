@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from chaos.load import GHOSTS
+from harness.patience import is_passing
 from harness.processes import HarnessError
-
-OUT_OF_REACH = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
 
 Place = tuple[str, int]
 
@@ -88,7 +87,7 @@ class Reader:
     def _take(self, message: Any) -> None:
         error = message.error()
         if error is not None:
-            if error.code() in OUT_OF_REACH:
+            if is_passing(error):
                 return  # for a while: it tries again by itself
             raise KafkaException(error)
         topic = message.topic()

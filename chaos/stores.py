@@ -15,6 +15,7 @@ from chaos.payments import STORES, Topics
 from penstock.state import EngineFactory, EngineKind, LaneState
 
 PAGE = 4096
+SHARDS = 8
 FAR_FUTURE = 2**62
 
 
@@ -37,10 +38,11 @@ class Files:
         specs = topology.build(Topics(self._application_id)).stores
         for directory in self.lanes:
             with closing(LaneState(EngineFactory(self._engine, str(directory)).open(read_only=True))) as lane:
-                for store in ("sums", "groups", "ledger"):
-                    found[store].update(lane.store(specs[store]).items())
-                windows = lane.store(specs["windows"]).fetch_all(0, FAR_FUTURE)
-                found["windows"].update({f"{windowed.key}@{windowed.start}": count for windowed, count in windows})
+                for shard in map(lane.shard, range(SHARDS)):
+                    for store in ("sums", "groups", "ledger"):
+                        found[store].update(shard.store(specs[store]).items())
+                    windows = shard.store(specs["windows"]).fetch_all(0, FAR_FUTURE)
+                    found["windows"].update({f"{windowed.key}@{windowed.start}": count for windowed, count in windows})
         return found
 
     def delete(self) -> None:

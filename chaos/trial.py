@@ -18,7 +18,7 @@ from chaos.load import Load, Poison
 from chaos.observing import Observer
 from chaos.payments import Payment, Topics
 from chaos.reader import Place, Reader
-from chaos.stores import Files
+from chaos.stores import SHARDS, Files
 from harness import topics as kafka
 from harness.broker import Broker
 from harness.processes import HarnessError, wait_until
@@ -76,9 +76,8 @@ class Trial:
         self.observer = self._observer()
         servers, poison = world.broker.bootstrap_servers, conditions.poison
         self.load = Load(servers, self.topics.input, PARTITIONS, world.seed, rate=self.rate, poison=poison)
-        places = [(topic, partition) for topic in self.topics.outputs for partition in range(PARTITIONS)]
-        self.reader = Reader(world.broker.bootstrap_servers, places, self.topics.echo)
-        self._stack = ExitStack()
+        self.reader = self._new_reader()
+        self._stack, self._reading = ExitStack(), ExitStack()
         self.application = self.instance("first")
         self.kills = 0
         self.wanted = 0
@@ -87,6 +86,19 @@ class Trial:
         self.violations: list[Violation] = []
         self.upstream: list[Payment] = []
         self._hurt_at: float | None = None
+
+    def _new_reader(self) -> Reader:
+        places = [(topic, partition) for topic in self.topics.outputs for partition in range(PARTITIONS)]
+        return Reader(self.world.broker.bootstrap_servers, places, self.topics.echo)
+
+    def begin_outputs_anew(self) -> None:
+        """Delete the outputs and make them again, with nobody who has read them: what was sent before does not count."""
+        servers = self.world.broker.bootstrap_servers
+        self._reading.close()
+        for topic in self.topics.outputs:
+            kafka.delete(servers, topic)
+            kafka.create(servers, topic, PARTITIONS)
+        self.reader = self._reading.enter_context(self._new_reader())
 
     def instance(self, name: str, **settings: str) -> Application:
         """An instance of the application, with files of its own."""
@@ -100,7 +112,7 @@ class Trial:
             "PENSTOCK_STATE_DIR": str(directory / "state"),
             "PENSTOCK_LANES": "2",
             "PENSTOCK_ADMIN_ADDRESS": "127.0.0.1:0",
-            "PENSTOCK_SHARDS": "8",
+            "PENSTOCK_SHARDS": str(SHARDS),
         }
         instance = Application(directory, {**environment, **self.conditions.settings, **settings})
         self._stack.callback(instance.close)
@@ -121,7 +133,8 @@ class Trial:
     def __enter__(self) -> Trial:  # noqa: PYI034 - Self is newer than Python 3.10
         for topic in (self.topics.input, *self.topics.outputs):
             kafka.create(self.world.broker.bootstrap_servers, topic, PARTITIONS)
-        self._stack.enter_context(self.reader)
+        self._stack.enter_context(self._reading)
+        self._reading.enter_context(self.reader)
         self._stack.enter_context(self.load)
         self.load.go_on()
         return self

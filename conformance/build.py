@@ -41,14 +41,18 @@ class Effects:
         return self._actions
 
 
-def build(case: Case, effects: Effects) -> Topology:
-    """The case's topology."""
+Supplier = Callable[[str, dict[str, Any]], Callable[[], Any]]
+"""`supplier(name, arguments)`: what makes the processor of that name."""
+
+
+def build(case: Case, effects: Effects, supplier: Supplier = supplier) -> Topology:
+    """The case's topology, its processors taken from a library."""
     if case.kind == "topology":
         topology = Topology()
         for op in case.ops:
-            _PAPI[op.verb](topology, op.args)
+            _PAPI[op.verb](topology, op.args, supplier)
         return topology
-    dsl = Dsl(effects)
+    dsl = Dsl(effects, supplier)
     for op in case.ops:
         dsl.add(op)
     return dsl.builder.build()
@@ -57,9 +61,10 @@ def build(case: Case, effects: Effects) -> Topology:
 class Dsl:
     """Builds a topology of the DSL, one operation after the other."""
 
-    def __init__(self, effects: Effects) -> None:
+    def __init__(self, effects: Effects, supplier: Supplier) -> None:
         self.builder = StreamsBuilder(key=str, value=str)
         self._effects = effects
+        self._supplier = supplier
         self._handles: dict[str, Any] = {}
 
     def add(self, op: Op) -> None:
@@ -91,7 +96,9 @@ class Dsl:
         if verb == "add_state_store":
             builder.add_state_store(state_store(args))
         else:
-            builder.add_global_store(state_store(args["global"]["args"]), args["topic"], supplier("global_put", args), **consumed)
+            builder.add_global_store(
+                state_store(args["global"]["args"]), args["topic"], self._supplier("global_put", args), **consumed
+            )
         return None
 
     def _stream(self, verb: str, op: Op, stream: KStream[Any, Any], *others: Any) -> Any:
@@ -138,7 +145,7 @@ class Dsl:
         if verb == "group_by":
             return stream.group_by(functions.KEY_SELECTORS[fn], **serdes, **name)
         if verb in {"process", "process_values"}:
-            return getattr(stream, verb)(supplier(fn, args), stores=args.get("stores", ()), **name)
+            return getattr(stream, verb)(self._supplier(fn, args), stores=args.get("stores", ()), **name)
         return _stream_join(verb, args, stream, others[0])
 
     def _table(self, verb: str, op: Op, table: KTable[Any, Any], *others: Any) -> Any:
@@ -153,7 +160,7 @@ class Dsl:
             mappers: Any = functions.VALUE_MAPPERS_WITH_KEY if keyed else functions.VALUE_MAPPERS
             return table.map_values(mappers[fn], with_key=keyed, **kept, **name)
         if verb == "transform_values":
-            return table.transform_values(supplier(fn, args), stores=args.get("stores", ()), **kept, **name)
+            return table.transform_values(self._supplier(fn, args), stores=args.get("stores", ()), **kept, **name)
         if verb == "to_stream":
             return table.to_stream(functions.KEY_SELECTORS[fn], **name) if fn else table.to_stream(**name)
         if verb == "suppress":
@@ -245,30 +252,34 @@ def _text_serdes(args: dict[str, Any]) -> dict[str, Any]:
     return {"key": serde(args.get("key", "string")), "value": serde(args.get("value", "string"))}
 
 
-def _add_source(topology: Topology, args: dict[str, Any]) -> None:
+def _add_source(topology: Topology, args: dict[str, Any], _: Supplier) -> None:
     topics = [re.compile(args["pattern"])] if "pattern" in args else args["topics"]
     timestamp = given(args, timestamp=functions.TIMESTAMPS.__getitem__)
     topology.add_source(args["name"], *topics, **_text_serdes(args), **timestamp)
 
 
-def _add_sink(topology: Topology, args: dict[str, Any]) -> None:
+def _add_sink(topology: Topology, args: dict[str, Any], _: Supplier) -> None:
     topic = functions.topic_extractor(args["fn"], args["topic"]) if "fn" in args else args["topic"]
     topology.add_sink(args["name"], topic, *args["parents"], **_text_serdes(args))
 
 
-def _add_filled_store(add: Callable[..., object], args: dict[str, Any]) -> None:
+def _add_filled_store(add: Callable[..., object], args: dict[str, Any], supplier: Supplier) -> None:
     names = {"source": args["name"], "processor": args["processor"]}
     add(state_store(args["global"]["args"]), args["topic"], supplier("global_put", args), **names, **_text_serdes(args))
 
 
-_PAPI: dict[str, Callable[[Topology, dict[str, Any]], object]] = {
+_PAPI: dict[str, Callable[[Topology, dict[str, Any], Supplier], object]] = {
     "topology_add_source": _add_source,
     "topology_add_sink": _add_sink,
-    "topology_add_processor": lambda topology, args: topology.add_processor(
+    "topology_add_processor": lambda topology, args, supplier: topology.add_processor(
         args["name"], supplier(args["fn"], args), *args["parents"]
     ),
-    "topology_add_state_store": lambda topology, args: topology.add_state_store(state_store(args), *args.get("processors", ())),
-    "topology_connect": lambda topology, args: topology.connect_processor_and_state_stores(args["processor"], *args["stores"]),
-    "topology_add_global_store": lambda topology, args: _add_filled_store(topology.add_global_store, args),
-    "topology_add_read_only_store": lambda topology, args: _add_filled_store(topology.add_read_only_state_store, args),
+    "topology_add_state_store": lambda topology, args, _: topology.add_state_store(
+        state_store(args), *args.get("processors", ())
+    ),
+    "topology_connect": lambda topology, args, _: topology.connect_processor_and_state_stores(args["processor"], *args["stores"]),
+    "topology_add_global_store": lambda topology, args, supplier: _add_filled_store(topology.add_global_store, args, supplier),
+    "topology_add_read_only_store": lambda topology, args, supplier: _add_filled_store(
+        topology.add_read_only_state_store, args, supplier
+    ),
 }

@@ -6,7 +6,7 @@ follow, on whatever the case has so far.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -103,19 +103,20 @@ def case(seed: int, index: int) -> Case:
     if kind == "topology":
         topologies.compose(draft, focus.removeprefix("topology:"))
     else:
-        _compose(draft, focus)
+        compose(draft, focus)
     drafted = Case(f"{seed}/{index}", tuple(draft.ops), (), draft.topics, kind)
     return _with_input(drafted, draft)
 
 
-def _compose(draft: Draft, focus: str) -> None:
-    names = list(OPERATORS)
+def compose(draft: Draft, focus: str, operators: Mapping[str, Operator] = OPERATORS) -> None:
+    """A topology of the DSL around its focus."""
+    names = list(operators)
     if draft.chance(0.3):
-        OPERATORS[draft.choice(names)](draft)
-    if focus in OPERATORS:
-        OPERATORS[focus](draft)
+        operators[draft.choice(names)](draft)
+    if focus in operators:
+        operators[focus](draft)
     for _ in range(draft.choice((0, 0, 1, 1, 2, 3, 4, 5))):
-        OPERATORS[draft.choice(names)](draft)
+        operators[draft.choice(names)](draft)
     if not any(handle.kind in {"stream", "table"} for handle in draft.handles):
         draft.new_stream()
     _sinks(draft, focus.removeprefix("sink:") if focus.startswith("sink:") else None)
@@ -158,7 +159,7 @@ def _sink(draft: Draft, stream: Handle, how: str | None) -> None:
 def _with_input(drafted: Case, draft: Draft) -> Case:
     dice = draft.dice
     script = Script(dice, draft.topics, draft.tables, durations(drafted))
-    walls = 0.2 if any(_by_wall_clock(op) for op in drafted.ops) else 0.04
+    walls = 0.2 if waits_for_the_clock(drafted) else 0.04
     fails = any(op.args.get("fn") in {"fail", "fine"} for op in drafted.ops)
     steps = script.steps(dice.randrange(12, 45), walls=walls, boom=fails and draft.chance(0.5))
     times = sorted({step.at for step in steps if not isinstance(step, Advance)})
@@ -174,6 +175,11 @@ def _with_input(drafted: Case, draft: Draft) -> Case:
         probe_keys=(*KEYS, "ab", "d", ""),
         probe_times=tuple(times[:: len(times) // 8 + 1]),
     )
+
+
+def waits_for_the_clock(case: Case) -> bool:
+    """Whether an operation waits for the wall clock."""
+    return any(_by_wall_clock(op) for op in case.ops)
 
 
 def _by_wall_clock(op: Op) -> bool:

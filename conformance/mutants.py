@@ -53,7 +53,7 @@ def main(seed: int, only: str | None) -> int:
         _leave_out(answers, set(disputed))
         verdicts = []
         for mutant in chosen:
-            caught = _run(_plant(mutant, folder), answers, stop_early=True)
+            caught = _run(plant(mutant, folder), answers, stop_early=True)
             verdicts.append(Verdict(mutant.name, bool(caught), caught[0] if caught else None))
             print(f"  {'caught' if caught else 'MISSED'}: {mutant.name}" + (f" (by {caught[0]})" if caught else ""), flush=True)
     _report(seed, verdicts, round(time.monotonic() - begun, 1))
@@ -76,7 +76,7 @@ def _leave_out(answers: Path, disputed: set[str]) -> None:
     answers.write_text("\n".join(kept) + "\n", encoding="utf-8")
 
 
-def _plant(mutant: Mutant, folder: Path) -> Path:
+def plant(mutant: Mutant, folder: Path) -> Path:
     """A copy of src/ with the mutant in it."""
     copy = folder / "src"
     shutil.rmtree(copy, ignore_errors=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.build import Effects, build
-from conformance.spec import Advance, Case, Pipe
+from conformance.spec import Advance, Case, Pipe, Step
 from penstock import Windowed
 from penstock.records import ValueAndTimestamp
 from penstock.state.sessions import SessionStore
@@ -44,10 +44,11 @@ def run(case: Case) -> Result:
     return result
 
 
-def _take(case: Case, driver: TopologyTestDriver, step: Pipe | Advance) -> None:
+def _take(case: Case, driver: TopologyTestDriver, step: Step) -> None:
     if isinstance(step, Advance):
         driver.advance_wall_clock(step.ms)
         return
+    assert isinstance(step, Pipe)
     key, value = case.topics[step.topic]
     headers = tuple((name, None if text is None else text.encode()) for name, text in step.headers)
     topic = driver.input(step.topic, key=bytes, value=bytes)

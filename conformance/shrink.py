@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from conformance.spec import Case, Op, Pipe
 
-Fails = Callable[[Case], bool]
+AnyCase = TypeVar("AnyCase", bound=Case)
 
 
-def shrink(case: Case, fails: Fails) -> Case:
+def shrink(case: AnyCase, fails: Callable[[AnyCase], bool]) -> AnyCase:
     """A smaller case that still fails; the oracle is asked for every attempt."""
     smaller = case
     while True:
@@ -20,7 +21,7 @@ def shrink(case: Case, fails: Fails) -> Case:
             return smaller
 
 
-def _fewer_ops(case: Case, fails: Fails) -> Case:
+def _fewer_ops(case: AnyCase, fails: Callable[[AnyCase], bool]) -> AnyCase:
     """Without one operation that nothing else needs, as long as that is possible."""
     for op in reversed(case.ops):
         candidate = _without(case, op)
@@ -29,7 +30,7 @@ def _fewer_ops(case: Case, fails: Fails) -> Case:
     return case
 
 
-def _without(case: Case, op: Op) -> Case | None:
+def _without(case: AnyCase, op: Op) -> AnyCase | None:
     kept = tuple(other for other in case.ops if other.id != op.id)
     if any(name.split(".")[0] == op.id for other in kept for name in other.inputs):
         return None
@@ -57,7 +58,7 @@ def _topics(ops: tuple[Op, ...], case: Case) -> set[str]:
     return read
 
 
-def _fewer_steps(case: Case, fails: Fails) -> Case:
+def _fewer_steps(case: AnyCase, fails: Callable[[AnyCase], bool]) -> AnyCase:
     size = len(case.steps)
     while size:
         at = 0

@@ -24,8 +24,12 @@ class Op:
     args: Args = field(default_factory=dict)
 
 
+class Step:
+    """What a case does next: a record comes, or time passes."""
+
+
 @dataclass(frozen=True)
-class Pipe:
+class Pipe(Step):
     """One input record. Bytes are hex text; header values are text or None."""
 
     topic: str
@@ -36,7 +40,7 @@ class Pipe:
 
 
 @dataclass(frozen=True)
-class Advance:
+class Advance(Step):
     """The wall clock moves on."""
 
     ms: int
@@ -57,7 +61,7 @@ class Case:
 
     id: str
     ops: tuple[Op, ...]
-    steps: tuple[Pipe | Advance, ...]
+    steps: tuple[Step, ...]
     topics: dict[str, tuple[str, str]]
     kind: str = "dsl"
     settings: Settings = Settings()
@@ -82,9 +86,10 @@ def to_json(case: Case) -> str:
     )
 
 
-def _step(step: Pipe | Advance) -> dict[str, Any]:
+def _step(step: Step) -> dict[str, Any]:
     if isinstance(step, Advance):
         return {"do": "wall", "ms": step.ms}
+    assert isinstance(step, Pipe)
     pipe = {"do": "pipe", "topic": step.topic, "key": step.key, "value": step.value, "at": step.at}
     return {**pipe, "headers": step.headers} if step.headers else pipe
 
@@ -104,7 +109,7 @@ def from_json(line: str) -> Case:
     )
 
 
-def _parsed(step: dict[str, Any]) -> Pipe | Advance:
+def _parsed(step: dict[str, Any]) -> Step:
     if step["do"] == "wall":
         return Advance(step["ms"])
     headers = tuple((name, value) for name, value in step.get("headers", ()))

@@ -22,6 +22,12 @@ RECORDS = {1: 40, 5: 100, 7: 100, 97: 400, 120: 400, 1000: 2500, 5000: 2000}
 """How many records an input has, by the size of epochs: on Spark an epoch takes a tenth of a second however small it is."""
 
 SIZES = (1, 5, 97, 5000)
+CHANGES = ((2, (5, 1)), (1, (4, 2)), (5, (2, 8)), (8, (1, 3)))
+"""With how many lanes a scenario runs on Spark from start to start, by turns."""
+
+QUICK_MOVES = 6
+"""In a quick run, one scenario in so many changes its lanes."""
+
 AT_A_TIME = 2
 """How many applications Spark runs side by side."""
 
@@ -34,10 +40,13 @@ class Combination:
     cut: Cut
     caching: bool
     trouble: Trouble = Trouble.NONE
+    then: tuple[int, ...] = ()
+    """How many lanes it has when it is started again, and again."""
 
     def __str__(self) -> str:
         parts = [self.host, str(self.cut), f"caches {'on' if self.caching else 'off'}", self.trouble.value]
-        return ", ".join(filter(None, parts))
+        changes = f"then {' and '.join(map(str, self.then))} lanes" if self.then else ""
+        return ", ".join(filter(None, [*parts, changes]))
 
 
 IN_PROCESS = (
@@ -60,9 +69,13 @@ def in_one_process(scenario: Scenario, is_quick: bool) -> Sequence[Combination]:
 
 
 def on_spark(scenario: Scenario, number: int, is_quick: bool) -> Sequence[Combination]:
-    """What a scenario goes through on Spark: all its cuts, with and without caches by turns; or one of them."""
+    """What a scenario goes through on Spark: all its cuts, with and without caches by turns, and a change of lanes; or one."""
     turns = [Combination("Spark", cut, caching=(number + turn) % 2 == 1) for turn, cut in enumerate(scenario.cuts)]
-    return [turns[4 * number % len(turns)]] if is_quick else turns
+    first, then = CHANGES[number % len(CHANGES)]
+    moves = Combination("Spark", Cut(97, first), caching=number % 2 == 0, then=then)
+    if is_quick:
+        return [moves if number % QUICK_MOVES == 0 else turns[4 * number % len(turns)]]
+    return [*turns, moves]
 
 
 Expected = Mapping[tuple[int, bool], Result]
@@ -172,7 +185,8 @@ def _one_on_spark(
         records = RECORDS[combination.cut.epoch_records]
         known = _expected(expected, scenario, seed, records, combination.caching)
         try:
-            result = host.run(scenario, scenario.phases(seed, records), combination.caching, combination.cut)
+            phases = scenario.phases(seed, records)
+            result = host.run(scenario, phases, combination.caching, combination.cut, combination.then)
         except Exception as error:  # noqa: BLE001 - as above
             found.append(_failure(scenario, combination, error))
             continue

@@ -1,32 +1,43 @@
-"""What stores hold, as entries that can be compared: whichever lane, engine or changelog they are read from."""
+"""What stores hold, as entries that can be compared: whichever shard, engine or changelog they are read from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from integration.scenario import Entry
 from penstock.records import ValueAndTimestamp
-from penstock.state import LaneState, RawLayout, StoreKind, StoreSpec, memory_engine
+from penstock.state import REGISTERS, LaneState, RawLayout, StoreKind, StoreSpec, last_registers, memory_engine
 from penstock.state.bounds import MAX_TIME
 
-Rows = Mapping[str, tuple[list[bytes], list[bytes | None]]]
-"""Changelog rows by store: keys and values, in the order they were written."""
+Rows = Mapping[tuple[str, int], tuple[Sequence[bytes], Sequence["bytes | None"]]]
+"""Changelog rows by store and shard, the registers' among them: keys and values, in the order they were written."""
 
 
-def contents(lane: LaneState, specs: Iterable[StoreSpec]) -> dict[str, list[Entry]]:
-    """The content of each store as of the lane's last commit."""
+def contents(lane: LaneState, specs: Iterable[StoreSpec], shards: Iterable[int]) -> dict[str, list[Entry]]:
+    """The content of each store in some shards, as of the lane's last commit."""
     committed = lane.read_committed(lane.epoch)
-    return {spec.name: [_entry(*pair) for pair in _pairs(spec, committed.store(spec))] for spec in specs}
+    found: dict[str, list[Entry]] = {spec.name: [] for spec in specs}
+    for shard in map(committed.shard, shards):
+        for spec in specs:
+            found[spec.name] += [_entry(*pair) for pair in _pairs(spec, shard.store(spec))]
+    return found
 
 
 def restored(rows: Rows, specs: Iterable[StoreSpec]) -> LaneState:
-    """A lane made from changelogs alone."""
+    """A lane of all shards, made from changelogs alone."""
     state = LaneState(memory_engine())
-    for spec in specs:
-        state.store(spec).restore(*rows.get(spec.name, ([], [])))
+    for (store, number), (keys, values) in rows.items():
+        shard = state.shard(number)
+        for spec in specs:
+            shard.store(spec)
+        if store != REGISTERS:
+            shard.stores[store].restore(list(keys), list(values))
+    for (store, number), (keys, values) in rows.items():
+        if store == REGISTERS:
+            state.shard(number).restore_registers(last_registers(keys, values) or {})
     state.restore([], epoch=0)
     return state
 

@@ -1,4 +1,4 @@
-"""Input from a seed: times that go forward in disorder, keys of uneven weight, and records that reach every lane."""
+"""Input from a seed: times that go forward in disorder, keys of uneven weight, and records that reach every shard."""
 
 from __future__ import annotations
 
@@ -53,12 +53,17 @@ def _one_key_per_shard() -> tuple[str, ...]:
     return tuple(found[shard] for shard in range(SHARDS))
 
 
+def partition_of(key: bytes | None, partitions: int) -> int:
+    """In which partition of its topic a record is."""
+    return 0 if key is None else zlib.crc32(key) % partitions
+
+
 EVERYWHERE = _one_key_per_shard()
-"""Keys that reach every lane, however many there are."""
+"""Keys that reach every shard."""
 
 
 def closing(topic: str, value: Callable[[str], str], after: Sequence[Fed], by_ms: int = 3_600_000) -> list[Fed]:
-    """Records long after all others, in every lane: they close windows and let go what waits for time."""
+    """Records long after all others, in every shard: they close windows and let go what waits for time."""
     time = max(record.timestamp for record in after) + by_ms
     return [fed(topic, key, value(key), time) for key in EVERYWHERE]
 

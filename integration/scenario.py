@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
 from typing import Any, NamedTuple
@@ -49,11 +49,13 @@ class Entry(NamedTuple):
 class Phase:
     """Records that are fed together, and how far the wall clock moves once all of them are done.
 
-    A phase ends before the next begins: what depends on how different topics interleave is fed in different phases.
+    A phase ends before the next begins: what depends on how different topics interleave is fed in different phases. Before it
+    begins, the topics of `grows` come to have so many partitions, or are created with them.
     """
 
     records: Sequence[Fed]
     advance_ms: int = 0
+    grows: Mapping[str, int] = field(default_factory=dict)
 
 
 class Reading(Enum):
@@ -125,8 +127,8 @@ class Scenario:
     """A topology with its input and its outputs.
 
     `input_partitions` is more than one only where nothing depends on time, or where the `judge` knows of partitions.
-    `undated` are stores that are compared as `Reading.VALUES` where caches are on. `keeps_its_lanes` says why its result may
-    depend on a change of lanes, if it may. `cuts` are those that it goes through on Spark.
+    `undated` are stores that are compared as `Reading.VALUES` where caches are on. `cuts` are those that it goes through on
+    Spark.
     """
 
     name: str
@@ -135,13 +137,25 @@ class Scenario:
     outputs: tuple[Output, ...]
     input_partitions: int = 1
     undated: tuple[str, ...] = ()
-    keeps_its_lanes: str = ""
     judge: Judge = Judge.DRIVER
     cuts: Sequence[Cut] = USUAL
 
     def phases(self, seed: int, records: int) -> Sequence[Phase]:
         """The input: about so many records, the same ones for the same seed."""
         return self.feed(Random(f"{seed} {self.name}"), records)
+
+    def partitions(self, phases: Sequence[Phase]) -> list[Mapping[str, int]]:
+        """How many partitions each input topic has, phase by phase; one that a phase creates is not there before."""
+        first, created = set[str](), set[str]()
+        for phase in phases:
+            created |= phase.grows.keys() - first
+            first |= {record.topic for record in phase.records} - created
+        counts = dict.fromkeys(first, self.input_partitions)
+        found: list[Mapping[str, int]] = []
+        for phase in phases:
+            counts = {**counts, **phase.grows}
+            found.append(counts)
+        return found
 
     @property
     def slug(self) -> str:

@@ -233,11 +233,13 @@ def _contents(directory: Path, app: App) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {store: {} for store in app.topology.stores}
     for lane in sorted((directory / app.application_id).glob("lanes-*/[0-9][0-9][0-9][0-9]")):
         with closing(LaneState(EngineFactory(EngineKind.LMDB, str(lane)).open(read_only=True))) as state:
-            for name, spec in app.topology.stores.items():
-                if spec.kind in {StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED}:
-                    found[name].update(state.store(spec).items())
-                else:
-                    found[name].update({at.key: value for at, value in state.store(spec).fetch_all(0, FAR_FUTURE)})
+            for shard in map(state.shard, range(SHARDS)):
+                for name, spec in app.topology.stores.items():
+                    store = shard.store(spec)
+                    if spec.kind in {StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED}:
+                        found[name].update(store.items())
+                    else:
+                        found[name].update({at.key: value for at, value in store.fetch_all(0, FAR_FUTURE)})
     return found
 
 

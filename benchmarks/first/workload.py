@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaException, Producer
 
 from harness import topics
+from harness.patience import TIMEOUT_S
 from harness.processes import HarnessError, wait_until
 
 PARTITIONS = 4
@@ -89,6 +90,6 @@ def load(bootstrap_servers: str, topic: str, records: Iterable[Record]) -> Loade
         total[0] += 1
         total[1] += amount
         count += 1
-    if producer.flush(topics.TIMEOUT_S) or sum(topics.end_offsets(bootstrap_servers, topic).values()) != count:
+    if producer.flush(TIMEOUT_S) or sum(topics.end_offsets(bootstrap_servers, topic).values()) != count:
         raise HarnessError(f"{topic} does not hold the {count} records that were written to it")
     return Loaded(topic, count, totals)

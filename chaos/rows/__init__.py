@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.rows import files, inputs, instances, kills, letters, outside, secured, timing
+from chaos.rows import changing, files, inputs, instances, kills, letters, outside, secured, timing
 from chaos.rows.row import Row
 
 ROWS: tuple[Row, ...] = (
@@ -14,6 +14,7 @@ ROWS: tuple[Row, ...] = (
     *secured.ROWS,
     *timing.ROWS,
     *letters.ROWS,
+    *changing.ROWS,
 )
 
 GUARDED_BY = {

@@ -89,32 +89,32 @@ def input_made_again(trial: Trial) -> None:
     Kafka forgets a group's offsets together with their topic, so this looks like offsets that were lost.
     """
     servers, topic = trial.world.broker.bootstrap_servers, trial.topics.input
-    ends = _come_to_rest(trial)
+    ends = come_to_rest(trial)
     admin = AdminClient({"bootstrap.servers": servers})
     admin.delete_topics([topic])[topic].result(ADMIN_S)
     kafka.create(servers, topic, PARTITIONS)
     values = [encoded(number=GHOSTS + n, step=n, group="ghosts", amount=1) for n in range(max(ends.values()) + 100)]
     kafka.produce(servers, topic, [Sent(key=b"ghost", value=value, partition=p) for p in range(PARTITIONS) for value in values])
-    _refused_start(trial, STATE, trial.topics.application_id)
+    refused_start(trial, STATE, trial.topics.application_id)
 
 
 def offsets_lost(trial: Trial) -> None:
     """The group's offsets are gone: the state is not, so this is no first start."""
-    _come_to_rest(trial)
+    come_to_rest(trial)
     admin = AdminClient({"bootstrap.servers": trial.world.broker.bootstrap_servers})
     group = trial.topics.application_id
     admin.delete_consumer_groups([group])[group].result(ADMIN_S)
-    _refused_start(trial, STATE, group)
+    refused_start(trial, STATE, group)
 
 
 def offsets_moved(trial: Trial) -> None:
     """Somebody has moved one of the group's offsets back by hand: the state is where it was."""
-    ends = _come_to_rest(trial)
+    ends = come_to_rest(trial)
     admin = AdminClient({"bootstrap.servers": trial.world.broker.bootstrap_servers})
     back = [TopicPartition(trial.topics.input, 0, ends[0] // 2)]
     group = trial.topics.application_id
     admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, back)])[group].result(ADMIN_S)
-    _refused_start(trial, STATE, trial.topics.input)
+    refused_start(trial, STATE, trial.topics.input)
 
 
 def must_refuse(trial: Trial, expected: int, named: str) -> None:
@@ -130,7 +130,8 @@ def must_refuse(trial: Trial, expected: int, named: str) -> None:
         trial.violate("unnamed", "application", f"ended without a word about {named}; see {trial.application.log}")
 
 
-def _come_to_rest(trial: Trial) -> dict[int, int]:
+def come_to_rest(trial: Trial) -> dict[int, int]:
+    """Let the application process everything there is, and stop it; where its input ends."""
     trial.start()
     trial.see_progress()
     trial.rest()
@@ -138,7 +139,7 @@ def _come_to_rest(trial: Trial) -> dict[int, int]:
     return trial.observer.input_ends()
 
 
-def _refused_start(trial: Trial, expected: int, named: str) -> None:
+def refused_start(trial: Trial, expected: int, named: str) -> None:
     """A start that must not go on, and must not have written anything."""
     before = trial.observer.records()
     trial.wanted += 1

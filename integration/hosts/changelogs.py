@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program, changelog_topic, lanes_topic
-from penstock.epochs.restoring import Committed, Rows, registers_of_lanes, restore_lane
-from penstock.running.committed import lanes_log, places
+from penstock.epochs.restoring import Committed, Rows, restore_lane
+from penstock.running.committed import places
+from penstock.state import REGISTERS
 
 Partition = tuple[str, int]
 Log = tuple[list[bytes], list[bytes | None]]
@@ -26,27 +27,19 @@ class Changelogs:
         keys.append(key)
         values.append(value)
 
-    def of_store(self, application_id: str, store: str) -> Log:
-        """All rows of a store, whichever partition they are in."""
-        keys: list[bytes] = []
-        values: list[bytes | None] = []
-        for (topic, _), log in self._logs.items():
-            if topic == changelog_topic(application_id, store):
-                keys += log[0]
-                values += log[1]
-        return keys, values
+    def of_stores(self, application_id: str, stores: Iterable[str]) -> dict[tuple[str, int], Log]:
+        """All rows of some stores, and of the registers, by store and shard."""
+        store_of = {changelog_topic(application_id, store): store for store in stores}
+        store_of[lanes_topic(application_id)] = REGISTERS
+        return {(store_of[topic], shard): log for (topic, shard), log in self._logs.items() if topic in store_of}
 
     def restart(self, program: Program, lanes: int, incarnation: str, epoch: int, now_ms: int) -> Program:
         """Another start of the application, with so many lanes, made from nothing but compacted changelogs."""
         self._compact()
         home = Home(program.directory, program.application_id)
         home.take_over(incarnation)
-        own = lanes_topic(program.application_id)
-        notes = [(topic, partition, *log) for (topic, partition), log in self._logs.items() if topic == own]
-        registers = lanes_log(program.application_id, notes, program.lanes, program.shards).registers
-        registers = registers_of_lanes(registers, program.lanes, lanes, program.shards)
         ends = places({place: len(keys) for place, (keys, _) in self._logs.items()})
-        committed = Committed(epoch, program.incarnation, {}, ends, registers, now_ms)
+        committed = Committed(epoch, program.incarnation, {}, ends, now_ms)
         restarted = replace(program, lanes=lanes, incarnation=incarnation)
         for lane in range(lanes):
             restore_lane(restarted, lane, committed, self._read, lambda left: None, is_retry=True)

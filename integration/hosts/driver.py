@@ -1,12 +1,22 @@
-"""The test driver: a record at a time, in one lane. What it gives is what the other hosts must give."""
+"""The test driver: a record at a time. What it gives is what the other hosts must give.
+
+Shards are tasks: there is one driver for each, unless time goes by watermarks or stores are shared, which are one for all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from harness.tasks import Tasks
 from integration.contents import contents
-from integration.scenario import SINK_PARTITIONS, Phase, Result, Scenario, Sent, Setup
+from integration.inputs import SHARDS, partition_of
+from integration.scenario import SINK_PARTITIONS, Entry, Phase, Result, Scenario, Sent, Setup
+from penstock import Topology
+from penstock.lanes.outbox import Row
+from penstock.state import LaneState
 from penstock.testing import TopologyTestDriver
+from penstock.topology import SourceNode
 
 WALL_CLOCK_MS = 1_000_000_000
 
@@ -14,15 +24,37 @@ WALL_CLOCK_MS = 1_000_000_000
 def run(scenario: Scenario, phases: Sequence[Phase], caching: bool) -> Result:
     """The expected result of a scenario."""
     topology = scenario.build(Setup(caching))
-    with TopologyTestDriver(topology, wall_clock=WALL_CLOCK_MS, caching=caching, partitions=SINK_PARTITIONS) as driver:
-        for phase in phases:
-            for topic, key, value, timestamp, headers in phase.records:
-                driver.pipe_raw(topic, key, value, timestamp, headers)
+    options: dict[str, Any] = {"wall_clock": WALL_CLOCK_MS, "caching": caching, "partitions": SINK_PARTITIONS}
+    if _is_one_for_all(topology):
+        with TopologyTestDriver(topology, **options) as driver:
+            for phase in phases:
+                for record in phase.records:
+                    driver.pipe_raw(*record)
+                if phase.advance_ms:
+                    driver.advance_wall_clock(phase.advance_ms)
+            return _result(topology, driver._outputs, [driver._state])
+    with Tasks(topology, SHARDS, **options) as tasks:
+        for phase, partitions in zip(phases, scenario.partitions(phases), strict=True):
+            for record in phase.records:
+                tasks.pipe_raw(*record, partition=partition_of(record.key, partitions[record.topic]))
             if phase.advance_ms:
-                driver.advance_wall_clock(phase.advance_ms)
-        outputs = {
-            topic: [Sent(row.key, row.value, row.timestamp, row.headers, row.partition) for row in rows]
-            for topic, rows in driver._outputs.items()
-        }
-        specs = [spec for name, spec in topology.stores.items() if name not in topology.global_stores]
-        return Result(outputs, {"stores": contents(driver._state, specs)})
+                tasks.advance_wall_clock(phase.advance_ms)
+        return _result(topology, tasks.outputs(), tasks.states())
+
+
+def _result(topology: Topology, rows: Mapping[str, Iterable[Row]], states: Iterable[LaneState]) -> Result:
+    outputs = {
+        topic: [Sent(row.key, row.value, row.timestamp, row.headers, row.partition) for row in sent]
+        for topic, sent in rows.items()
+    }
+    specs = [spec for name, spec in topology.stores.items() if name not in topology.global_stores]
+    found: dict[str, list[Entry]] = {spec.name: [] for spec in specs}
+    for state in states:
+        for name, entries in contents(state, specs, [0]).items():
+            found[name] += entries
+    return Result(outputs, {"stores": found})
+
+
+def _is_one_for_all(topology: Topology) -> bool:
+    sources = [node for node in topology.nodes.values() if isinstance(node, SourceNode)]
+    return any(source.watermark is not None for source in sources) or any(spec.sharing for spec in topology.stores.values())

@@ -17,13 +17,13 @@ import pyarrow as pa
 from integration.contents import contents, restored
 from integration.cut import LANES, Cut
 from integration.hosts.changelogs import Changelogs
-from integration.inputs import SHARDS
+from integration.inputs import SHARDS, partition_of
 from integration.scenario import SINK_PARTITIONS, Entry, Fed, Phase, Result, Scenario, Sent, Setup
 from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program, lanes_topic
-from penstock.epochs.shards import shard_of
+from penstock.epochs.shards import shards_of
 from penstock.epochs.wire import Kind, decode_control, without_reports
 from penstock.handlers import ErrorHandlers
 from penstock.plan import plan
@@ -45,15 +45,15 @@ class Trouble(Enum):
     RETRIES = "each epoch twice"
     """As if a task had died after it had written."""
     RESTARTS = "started anew after every second epoch"
-    """From changelogs alone, and with another number of lanes where the scenario may."""
+    """From changelogs alone, and with another number of lanes."""
 
 
 def run(scenario: Scenario, phases: Sequence[Phase], caching: bool, cut: Cut, trouble: Trouble = Trouble.NONE) -> Result:
     """The result of a scenario in epochs."""
     with tempfile.TemporaryDirectory(prefix="penstock-integration-") as directory:
         running = _Running(scenario, scenario.build(Setup(caching)), cut, directory, trouble)
-        for phase in phases:
-            running.feed(phase)
+        for phase, partitions in zip(phases, scenario.partitions(phases), strict=True):
+            running.feed(phase, partitions)
         return running.result()
 
 
@@ -63,8 +63,7 @@ class _Running:
     def __init__(self, scenario: Scenario, topology: Topology, cut: Cut, directory: str, trouble: Trouble) -> None:
         self._sizes = cut.sizes()
         self._trouble = trouble
-        self._may_change_lanes = not scenario.keeps_its_lanes
-        self._partitions = scenario.input_partitions
+        self._partitions: dict[str, int] = {}
         self._sink_partitions = {output.topic: SINK_PARTITIONS for output in scenario.outputs}
         self._program = Program.of(
             APPLICATION_ID,
@@ -79,9 +78,9 @@ class _Running:
         )
         Home(directory, APPLICATION_ID).take_over(INCARNATION)
         self._source_of = _sources_by_topic(self._program)
-        self._origins = tuple((topic, number) for topic in self._source_of for number in range(self._partitions))
-        self._high_times = [NO_TIMESTAMP] * len(self._origins)
-        self._watermarks = _tracker(self._program, self._origins)
+        self._origins: tuple[Partition, ...] = ()
+        self._high_times: list[int] = []
+        self._watermarks: WatermarkTracker[Partition] | None = None
         self._ends: defaultdict[int, int] = defaultdict(int)
         self._waiting: deque[dict[str, Any]] = deque()
         self._number = 0
@@ -89,9 +88,23 @@ class _Running:
         self._outputs: defaultdict[str, list[Sent]] = defaultdict(list)
         self._changelogs = Changelogs()
         self._globals = _GlobalLogs(self._program)
+        self._grow(dict.fromkeys(self._source_of, scenario.input_partitions))
+        self._watermarks = _tracker(self._program, self._origins)
 
-    def feed(self, phase: Phase) -> None:
+    def _grow(self, partitions: Mapping[str, int]) -> None:
+        """Have topics with so many partitions; known ones keep their numbers."""
+        for topic in partitions.keys() - self._source_of.keys():
+            source = _by_pattern(self._program, topic)
+            if source is not None:
+                self._source_of[topic] = source
+        self._partitions.update({topic: count for topic, count in partitions.items() if topic in self._source_of})
+        places = [(topic, number) for topic, count in self._partitions.items() for number in range(count)]
+        self._origins += tuple(place for place in places if place not in self._origins)
+        self._high_times += [NO_TIMESTAMP] * (len(self._origins) - len(self._high_times))
+
+    def feed(self, phase: Phase, partitions: Mapping[str, int]) -> None:
         """Take a phase's records in, all of them, and whatever comes back through topics; then let the clock move."""
+        self._grow(partitions)
         for record in phase.records:
             self._append(record)
         while self._waiting:
@@ -106,18 +119,18 @@ class _Running:
         kept: dict[str, list[Entry]] = {spec.name: [] for spec in specs}
         for lane in range(self._program.lanes) if specs else ():
             with open_lane(self._program, lane) as state:
-                for name, entries in contents(state, specs).items():
+                for name, entries in contents(state, specs, shards_of(lane, SHARDS, self._program.lanes)).items():
                     kept[name] += entries
         logged = [spec for spec in specs if spec.logged]
-        rows = {spec.name: self._changelogs.of_store(APPLICATION_ID, spec.name) for spec in logged}
-        stores = {"stores": kept, "changelogs": contents(restored(rows, logged), logged)}
+        rows = self._changelogs.of_stores(APPLICATION_ID, [spec.name for spec in logged])
+        stores = {"stores": kept, "changelogs": contents(restored(rows, logged), logged, range(SHARDS))}
         return Result(dict(self._outputs), stores, self._number)
 
     def _append(self, record: Fed) -> None:
         topic, key, value, timestamp, headers = record
         if self._globals.takes(record):
             return
-        partition = 0 if key is None else shard_of(key, self._partitions)
+        partition = partition_of(key, self._partitions[topic])
         origin = self._origins.index((topic, partition))
         self._waiting.append(
             {
@@ -156,7 +169,7 @@ class _Running:
 
     def _restart(self) -> None:
         others = [lanes for lanes in LANES if lanes != self._program.lanes]
-        lanes = others[self._number // 2 % len(others)] if self._may_change_lanes else self._program.lanes
+        lanes = others[self._number // 2 % len(others)]
         start = f"start after epoch {self._number}"
         self._program = self._changelogs.restart(self._program, lanes, start, self._number - 1, self._now)
 
@@ -201,6 +214,15 @@ def _sources_by_topic(program: Program) -> dict[str, int]:
         if isinstance(node, SourceNode) and not node.internal and name not in program.global_stores.values():
             found.update(dict.fromkeys(node.topics, code))
     return found
+
+
+def _by_pattern(program: Program, topic: str) -> int | None:
+    """The source whose pattern a topic matches, if there is one: topics of global tables have none."""
+    for code, name in enumerate(program.sources):
+        node = program.nodes[name]
+        if isinstance(node, SourceNode) and node.pattern is not None and node.reads(topic):
+            return code
+    return None
 
 
 class _GlobalLogs:

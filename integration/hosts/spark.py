@@ -6,28 +6,31 @@ import itertools
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from harness.broker import Broker
+from harness.patience import ends, insist, is_passing
 from harness.processes import HarnessError, wait_until
 from integration.contents import contents, restored
 from integration.cut import Cut
-from integration.inputs import SHARDS
+from integration.inputs import SHARDS, partition_of
 from integration.scenario import SINK_PARTITIONS, Fed, Phase, Result, Scenario, Sent, Setup
 from penstock import App
 from penstock.epochs.program import changelog_topic, lanes_topic
-from penstock.epochs.shards import shard_of
 from penstock.running.running import Running
 from penstock.spark.session import open_session
+from penstock.state import REGISTERS
 from penstock.topology import SourceNode
 
 TIMEOUT_S = 120
-LANES_MAX = 5
+LANES_MAX = 8
 CHUNK = 10_000
 EVERY_S = 0.05
 
@@ -46,16 +49,20 @@ class _Run:
         tables = self.topology.global_stores
         self.logged = [spec for name, spec in self.topology.stores.items() if spec.logged and name not in tables]
         nodes = [node for node in self.topology.nodes.values() if isinstance(node, SourceNode) and not node.internal]
-        self.sources = [topic for node in nodes if node.name not in tables.values() for topic in node.topics]
+        self._sources = [node for node in nodes if node.name not in tables.values()]
         self.partitions = {lanes_topic(application_id): SHARDS}
         self.partitions |= {changelog_topic(application_id, spec.name): SHARDS for spec in self.logged}
         self.partitions |= {self.setup.topic(output.topic): SINK_PARTITIONS for output in scenario.outputs}
-        fed = {record.topic for phase in phases for record in phase.records}
-        self.partitions |= {self.setup.topic(topic): scenario.input_partitions for topic in fed}
+        self.partitions |= {self.setup.topic(topic): count for topic, count in scenario.partitions(phases)[0].items()}
 
-    def partition_of(self, key: bytes | None) -> int:
+    @property
+    def sources(self) -> list[str]:
+        """The topics that are read, of those that are there."""
+        return [topic for topic in self.partitions if any(node.reads(topic) for node in self._sources)]
+
+    def partition_of(self, topic: str, key: bytes | None) -> int:
         """Where a record is fed."""
-        return 0 if key is None else shard_of(key, self.scenario.input_partitions)
+        return partition_of(key, self.partitions[topic])
 
 
 class SparkHost:
@@ -72,7 +79,7 @@ class SparkHost:
             opening.callback(session.stop)
             self._servers: dict[str, Any] = {"bootstrap.servers": self._broker.bootstrap_servers}
             self._admin = AdminClient(self._servers)
-            self._producer = Producer({**self._servers, "linger.ms": 5, "enable.idempotence": True})
+            self._producer = Producer({**self._servers, "linger.ms": 5, "enable.idempotence": True, "log_level": 4})
             opening.callback(self._disconnect)
             self._open = opening.pop_all()
         return self
@@ -84,42 +91,49 @@ class SparkHost:
         """Let go of the broker before it goes."""
         del self._admin, self._producer
 
-    def run(self, scenario: Scenario, phases: Sequence[Phase], caching: bool, cut: Cut) -> Result:
-        """The result of a scenario on Spark."""
+    def run(self, scenario: Scenario, phases: Sequence[Phase], caching: bool, cut: Cut, then: Sequence[int] = ()) -> Result:
+        """The result of a scenario on Spark; with `then`, it is started again with so many lanes, for its share of the input."""
         run = _Run(f"{scenario.slug}-{next(self._numbers)}", scenario, phases, caching)
         self._create(run)
+        shares = _shares(phases, 1 + len(then))
         if not cut.is_uneven:
-            self._produce(run, phases[0].records)
+            self._produce(run, shares[0][0].records)
+        epochs = 0
         with tempfile.TemporaryDirectory(prefix="penstock-integration-") as directory:
-            running = App(run.application_id, run.topology).start(
-                bootstrap_servers=self._broker.bootstrap_servers,
-                state_dir=directory,
-                lanes=cut.lanes,
-                shards=SHARDS,
-                max_epoch_records=cut.epoch_records,
-                # Both ways to run an epoch: in one task where it is small, over all lanes' tasks where it is not.
-                small_epoch_records=50,
-                epoch_interval="10ms",
-                admin_address="127.0.0.1:0",
-            )
-            with running:
-                self._feed(run, running, cut)
-                epochs = running.epoch + 1
-            running.wait()
+            for number, (lanes, share) in enumerate(zip((cut.lanes, *then), shares, strict=True)):
+                running = self._start(run, directory, lanes, cut)
+                with running:
+                    self._feed(run, running, share, cut, is_first_there=number == 0)
+                    epochs = running.epoch + 1
+                running.wait()
         self._check_input(run)
         result = self._result(run, epochs)
         self._admin.delete_topics(list(run.partitions))  # a broker with thousands of partitions is slow
         return result
 
-    def _feed(self, run: _Run, running: Running, cut: Cut) -> None:
-        """One phase after the other; the first one is there already, as it is for an application that starts late.
+    def _start(self, run: _Run, directory: str, lanes: int, cut: Cut) -> Running:
+        return App(run.application_id, run.topology).start(
+            bootstrap_servers=self._broker.bootstrap_servers,
+            state_dir=directory,
+            lanes=lanes,
+            shards=SHARDS,
+            max_epoch_records=cut.epoch_records,
+            # Both ways to run an epoch: in one task where it is small, over all lanes' tasks where it is not.
+            small_epoch_records=50,
+            epoch_interval="10ms",
+            admin_address="127.0.0.1:0",
+        )
+
+    def _feed(self, run: _Run, running: Running, phases: Sequence[Phase], cut: Cut, is_first_there: bool) -> None:
+        """One phase after the other; the very first one is there already, as it is for an application that starts late.
 
         For uneven epochs each phase comes piece by piece, each of which is read before the next is there.
         """
-        for number, phase in enumerate(run.phases):
+        for number, phase in enumerate(phases):
+            self._grow(run, phase)
             if cut.is_uneven:
                 self._feed_unevenly(run, running, phase, cut)
-            elif number:
+            elif number or not is_first_there:
                 self._produce(run, phase.records)
             self._wait_until_read(run, running)
             if phase.advance_ms:
@@ -144,7 +158,8 @@ class SparkHost:
             ends = self._ends(run, names)
             if ends != self._ends(run, names, IsolationLevel.READ_UNCOMMITTED):
                 return False
-            committed = group.committed([TopicPartition(*place) for place in ends], timeout=TIMEOUT_S)
+            asked = [TopicPartition(*place) for place in ends]
+            committed = insist(lambda: group.committed(asked, timeout=TIMEOUT_S))
             return all(at.offset >= ends[at.topic, at.partition] for at in committed)
 
         try:
@@ -156,9 +171,9 @@ class SparkHost:
     def _check_input(self, run: _Run) -> None:
         """Make sure that the application was fed what the test driver is: retries of a producer may change the order."""
         fed: defaultdict[Partition, list[Sent]] = defaultdict(list)
-        for phase in run.phases:
+        for phase, partitions in zip(run.phases, run.scenario.partitions(run.phases), strict=True):
             for topic, key, value, timestamp, headers in phase.records:
-                partition = run.partition_of(key)
+                partition = partition_of(key, partitions[topic])
                 fed[run.setup.topic(topic), partition].append(Sent(key, value, timestamp, headers, partition))
         found = self._read(run, list({topic for topic, _ in fed}))
         for (topic, partition), records in fed.items():
@@ -167,26 +182,52 @@ class SparkHost:
 
     def _result(self, run: _Run, epochs: int) -> Result:
         changelogs = {changelog_topic(run.application_id, spec.name): spec.name for spec in run.logged}
+        changelogs[lanes_topic(run.application_id)] = REGISTERS
         outputs = {run.setup.topic(output.topic): output.topic for output in run.scenario.outputs}
         found = self._read(run, [*changelogs, *outputs])
-        rows: dict[str, tuple[list[bytes], list[bytes | None]]] = {
-            store: ([record.key for record in found[topic]], [record.value for record in found[topic]])  # type: ignore[misc]
-            for topic, store in changelogs.items()
-        }
+        rows: dict[tuple[str, int], tuple[list[bytes], list[bytes | None]]] = {}
+        for topic, store in changelogs.items():
+            for record in found[topic]:
+                assert record.key is not None
+                assert record.partition is not None
+                keys, values = rows.setdefault((store, record.partition), ([], []))
+                keys.append(record.key)
+                values.append(record.value)
         sent = {name: found[topic] for topic, name in outputs.items() if found[topic]}
-        return Result(sent, {"changelogs": contents(restored(rows, run.logged), run.logged)}, epochs)
+        return Result(sent, {"changelogs": contents(restored(rows, run.logged), run.logged, range(SHARDS))}, epochs)
 
     # ---- the broker ---------------------------------------------------------------------------------------------------
 
     def _create(self, run: _Run) -> None:
         own = {changelog_topic(run.application_id, spec.name) for spec in run.logged} | {lanes_topic(run.application_id)}
-        new = [NewTopic(name, count, 1) for name, count in run.partitions.items() if name not in own]
-        for created in self._admin.create_topics(new).values():
-            created.result(TIMEOUT_S)
-        names = {topic.topic for topic in new}
-        wait_until(
-            "topics are known", lambda: names <= self._admin.list_topics(timeout=TIMEOUT_S).topics.keys(), TIMEOUT_S, EVERY_S
-        )
+        new = {name: count for name, count in run.partitions.items() if name not in own}
+        self._settle(self._admin.create_topics([NewTopic(name, count, 1) for name, count in new.items()]), new)
+
+    def _grow(self, run: _Run, phase: Phase) -> None:
+        """Have the topics that a phase creates, or gives more partitions."""
+        grown = {run.setup.topic(topic): count for topic, count in phase.grows.items()}
+        grown = {topic: count for topic, count in grown.items() if run.partitions.get(topic) != count}
+        new = [NewTopic(topic, count, 1) for topic, count in grown.items() if topic not in run.partitions]
+        more = [NewPartitions(topic, count) for topic, count in grown.items() if topic in run.partitions]
+        run.partitions |= grown
+        if new:
+            self._settle(self._admin.create_topics(new), grown)
+        if more:
+            self._settle(self._admin.create_partitions(more), grown)
+
+    def _settle(self, asked: Mapping[str, Future[Any]], partitions: Mapping[str, int]) -> None:
+        for future in asked.values():
+            future.result(TIMEOUT_S)
+
+        def are_known() -> bool:
+            """Both clients hear of them by this; else the producer would take minutes to."""
+            for client in (self._admin, self._producer):
+                known = client.list_topics(timeout=TIMEOUT_S).topics
+                if any(topic not in known or len(known[topic].partitions) != partitions[topic] for topic in asked):
+                    return False
+            return True
+
+        wait_until("topics are known", are_known, TIMEOUT_S, EVERY_S)
 
     def _produce(self, run: _Run, records: Sequence[Fed]) -> None:
         failures: list[str] = []
@@ -197,7 +238,7 @@ class SparkHost:
 
         for topic, key, value, timestamp, headers in records:
             name, extra = run.setup.topic(topic), list[tuple[str, str | bytes | None]](headers)
-            self._producer.produce(name, value, key, run.partition_of(key), delivered, timestamp=timestamp, headers=extra)
+            self._producer.produce(name, value, key, run.partition_of(name, key), delivered, timestamp=timestamp, headers=extra)
             self._producer.poll(0)
         left = self._producer.flush(TIMEOUT_S)
         if left or failures:
@@ -206,9 +247,7 @@ class SparkHost:
     def _ends(
         self, run: _Run, names: Iterable[str], level: IsolationLevel = IsolationLevel.READ_COMMITTED
     ) -> dict[Partition, int]:
-        places = [TopicPartition(name, partition) for name in names for partition in range(run.partitions[name])]
-        answers = self._admin.list_offsets(dict.fromkeys(places, OffsetSpec.latest()), isolation_level=level)
-        return {(place.topic, place.partition): answer.result(TIMEOUT_S).offset for place, answer in answers.items()}
+        return ends(self._admin, [(name, partition) for name in names for partition in range(run.partitions[name])], level)
 
     def _read(self, run: _Run, names: Sequence[str]) -> Mapping[str, list[Sent]]:
         """All committed records of some topics, by topic; within a partition in order.
@@ -220,7 +259,7 @@ class SparkHost:
             return self._ends(run, names) == self._ends(run, names, IsolationLevel.READ_UNCOMMITTED)
 
         wait_until(f"transactions of {run.application_id} are settled", is_settled, TIMEOUT_S, EVERY_S)
-        ends = {place: end for place, end in self._ends(run, names).items() if end}
+        until = {place: end for place, end in self._ends(run, names).items() if end}
         found: dict[str, list[Sent]] = {name: [] for name in names}
         consumer = Consumer(
             {
@@ -232,13 +271,14 @@ class SparkHost:
                 "fetch.wait.max.ms": 10,
             }
         )
-        asked = [TopicPartition(topic, partition, 0) for topic, partition in ends]
+        asked = [TopicPartition(topic, partition, 0) for topic, partition in until]
 
         def is_read() -> bool:
             for message in consumer.consume(CHUNK, timeout=0.05):
-                found[message.topic() or ""].append(_sent(message))
+                if not is_passing(message.error()):  # the consumer gets over it by itself
+                    found[message.topic() or ""].append(_sent(message))
             positions = consumer.position(asked)
-            return all(position.offset >= ends[position.topic, position.partition] for position in positions)
+            return all(position.offset >= until[position.topic, position.partition] for position in positions)
 
         try:
             if asked:
@@ -247,6 +287,18 @@ class SparkHost:
         finally:
             consumer.close()
         return found
+
+
+def _shares(phases: Sequence[Phase], count: int) -> Sequence[Sequence[Phase]]:
+    """The input of each of so many starts: even parts of the first phase, or of the last one that makes topics grow."""
+    parted = max((number for number, phase in enumerate(phases) if phase.grows), default=0)
+    phase = phases[parted]
+    size = -(-len(phase.records) // count)
+    parts = [replace(phase, records=phase.records[start : start + size]) for start in range(0, size * count, size)]
+    starts: list[list[Phase]] = [[replace(part, advance_ms=0)] for part in parts[:-1]] + [[parts[-1]]]
+    starts[0][:0] = phases[:parted]
+    starts[-1] += phases[parted + 1 :]
+    return starts
 
 
 def _sent(message: Any) -> Sent:

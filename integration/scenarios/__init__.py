@@ -1,7 +1,18 @@
 """All scenarios, by subject."""
 
 from integration.scenario import Scenario
-from integration.scenarios import aggregations, asynchronous, joins, processors, routing, shared, tables, watermarks, windows
+from integration.scenarios import (
+    aggregations,
+    asynchronous,
+    growing,
+    joins,
+    processors,
+    routing,
+    shared,
+    tables,
+    watermarks,
+    windows,
+)
 
 SCENARIOS: tuple[Scenario, ...] = (
     *aggregations.SCENARIOS,
@@ -11,6 +22,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *tables.SCENARIOS,
     *processors.SCENARIOS,
     *routing.SCENARIOS,
+    *growing.SCENARIOS,
     *asynchronous.SCENARIOS,
     *shared.SCENARIOS,
 )

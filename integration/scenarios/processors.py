@@ -209,7 +209,6 @@ SCENARIOS = (
         _delayed,
         _letters,
         (Output("delivered"),),
-        keeps_its_lanes="the processor's keys are of its own making and do not move with the records' keys",
     ),
     Scenario("timers", _reminded, _letters, (Output.of_stream("reminders"),)),
     Scenario(

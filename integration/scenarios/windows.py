@@ -221,7 +221,6 @@ SCENARIOS = (
         _on_window_close,
         _clicks,
         tuple(Output.of_stream(topic) for topic in ("hopping", "sessions", "sliding")),
-        keeps_its_lanes="a lane closes windows when it hears of the time, and lanes that become one may have heard differently",
     ),
     Scenario("suppressed for a time", _rate_limited, _clicks, (Output("counts"),)),
     Scenario("windowed cogroup", _windowed_cogroup, _ups_and_downs, (Output("balance"),)),

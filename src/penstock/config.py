@@ -70,6 +70,7 @@ _RANGES = {
     "shards": (1, 10_000),
     "epoch_interval": (0, _MAX_INT32),
     "max_epoch_records": (1, _MAX_INT32),
+    "max_epoch_bytes": (1, 1 << 40),
     "small_epoch_records": (0, _MAX_INT32),
     "transaction_timeout": (1_000, _MAX_INT32),
     "broker_timeout": (1_000, _MAX_INT32),
@@ -77,9 +78,12 @@ _RANGES = {
     "epoch_timeout": (1_000, _MAX_INT32),
 }
 _DURATIONS = ("epoch_interval", "transaction_timeout", "broker_timeout", "epoch_timeout")
-_STORE_ENGINES = ("lmdb", "rocksdb")
-_LOG_FORMATS = ("auto", "json", "text")
-_LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+_CHOICES = {
+    "store_engine": ("lmdb", "rocksdb"),
+    "on_lost_input": ("fail", "continue"),
+    "log_format": ("auto", "json", "text"),
+    "log_level": ("DEBUG", "INFO", "WARNING", "ERROR"),
+}
 _PATHS = ("state_dir", "admin_certificate", "admin_key")
 _LISTS = ("admin_hosts", "plugins")
 _REFERENCES = ("admin_token", "admin_read_token")
@@ -179,13 +183,16 @@ class Config:
             `restore.consumer.` for that one only. A value `env:NAME` or `file:PATH` stands for what is found there.
         spark: `master`, and any setting that begins with `spark.`.
         guarantee: Exactly once, or at least once.
-        lanes: How many lanes share the work; as many as there are cores if it is not given.
+        lanes: How many lanes share the work, at most one per shard; as many as there are cores if it is not given.
         shards: How many parts the keys are divided into: the most lanes there can ever be. Fixed at the first start.
         epoch_interval_ms: How long an epoch waits for records; the setting is `epoch_interval`, a duration.
         max_epoch_records: The most records an epoch takes.
+        max_epoch_bytes: How many bytes of records an epoch takes, and how many may follow from them, about; if it is not given,
+            an eighth of Spark's memory (`spark.driver.memory`), or less on a small machine.
         small_epoch_records: Up to so many records, an epoch runs in one task.
         state_dir: Where the stores are.
         store_engine: `lmdb`, or `rocksdb` for state larger than memory.
+        on_lost_input: `fail`, or `continue` where a source topic no longer has what comes next: what is skipped is counted.
         transaction_timeout_ms: After how long the broker aborts an open transaction; the setting is `transaction_timeout`.
         broker_timeout_ms: How long the brokers may be out of reach before the application ends; `broker_timeout`.
         replication_factor: Of internal topics; -1 is the broker's default.
@@ -217,9 +224,11 @@ class Config:
     shards: int = 32
     epoch_interval_ms: int = 100
     max_epoch_records: int = 500_000
+    max_epoch_bytes: int | None = None
     small_epoch_records: int = 2_000
     state_dir: Path = Path("state")
     store_engine: str = "lmdb"
+    on_lost_input: str = "fail"
     transaction_timeout_ms: int = 60_000
     broker_timeout_ms: int = 120_000
     replication_factor: int = -1
@@ -247,8 +256,11 @@ class Config:
         if self.replication_factor == 0:
             raise ConfigError("replication_factor: 0 is no replica at all; write 1 or more, or -1 for the broker's default")
         if self.lanes is not None and self.lanes > self.shards:
-            raise ConfigError(f"lanes: lanes share shards, and there are {self.shards}; use at most so many")
-        for name, choices in (("store_engine", _STORE_ENGINES), ("log_format", _LOG_FORMATS), ("log_level", _LOG_LEVELS)):
+            raise ConfigError(
+                f"lanes: {self.lanes} lanes cannot share {self.shards} shards, of which each has to have one; set lanes to "
+                f"{self.shards} or less, or leave it out. More shards need a reset: they are fixed at the first start"
+            )
+        for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ConfigError(f"{name}: it is one of {', '.join(choices)}")
         if not isinstance(self.tracing, bool):
@@ -421,7 +433,7 @@ def _resolve(name: str, value: str, environment: Mapping[str, str]) -> str:
 
 
 def _check_range(name: str, value: object, low: int, high: int) -> None:
-    if value is None and name == "lanes":
+    if value is None and name in ("lanes", "max_epoch_bytes"):
         return
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(f"{name}: expected a whole number")

@@ -94,13 +94,6 @@ class Clock(Protocol):
     def time(self) -> int:
         """The highest event time observed, -1 before the first."""
 
-    @property
-    def reached(self) -> int:
-        """The time that was reached before the record in hand, here or elsewhere; -1 if that is `time`.
-
-        What waits for that time should be gone before the record is looked at.
-        """
-
     def observe(self, timestamp: int) -> int:
         """Take note of a record's event time and give back the stream time."""
 
@@ -195,7 +188,7 @@ class Host(Protocol):
         """Have `close` called when the lane lets go of the node."""
 
     def request_commit(self) -> None:
-        """Ask the lane to end the epoch early."""
+        """Ask for epochs that end early."""
 
     def metadata(self) -> RecordMetadata | None:
         """Where the record in hand came from; None when a timer or a flush is running."""
@@ -224,11 +217,6 @@ class Operator(ABC):
 
     is_repeatable: ClassVar[bool] = False
     """Whether a record may pass a second time without a trace: at most one comes of each, made from that one alone."""
-
-    @property
-    def follows_stream_time(self) -> bool:
-        """Whether lateness is judged here, or something waits for stream time: records then bring it along from their source."""
-        return False
 
     @abstractmethod
     def bind(self, host: Host, forward: Process) -> Process:
@@ -297,7 +285,13 @@ class ProcessorContext(Protocol[KOut, VOut]):
         """Timers of the key in hand, for processors that override `on_timer`."""
 
     def commit(self) -> None:
-        """Ask for an early end of the epoch; a hint, as in Kafka Streams."""
+        """Ask for a commit as soon as possible.
+
+        What was processed up to this call is committed at the end of the epoch in hand, and never waits for a later one. The
+        epochs that follow are small (`small_epoch_records`), and come one after the other without waiting for `epoch_interval`,
+        as long as somebody has asked in the one before. Kafka Streams commits after the record in hand; here the records that
+        this epoch has already taken come first.
+        """
 
     @property
     def record_metadata(self) -> RecordMetadata | None:

@@ -24,6 +24,8 @@ Process = Callable[[Any, Any, int, Headers], None]
 
 NO_HEADERS: Headers = ()
 NO_TIMESTAMP = -1
+LAST_TIMESTAMP = (2**63 - 1) // 1000
+"""Kafka takes any 64 bits for a timestamp; what is beyond this, Spark's microseconds cannot tell: it is in another unit."""
 _NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _OF_KAFKA = frozenset({"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"})
 

@@ -1,4 +1,4 @@
-"""Bytes that somebody else has written: records, changelogs, notes, committed metadata, files. At most they are a named error.
+"""Bytes that somebody else has written: records, changelogs, registers, metadata, files. At most they are a named error.
 
 Nothing of them is ever run: each is also tried with a pickle that would leave a file behind.
 """
@@ -22,32 +22,18 @@ from hypothesis import strategies as st
 from penstock.barrier import CommitMetadata
 from penstock.config import Config
 from penstock.epochs.program import changelog_topic, lanes_topic
-from penstock.epochs.sending import decode_notes
 from penstock.errors import ConfigError, PenstockError, SerializationError, StateError
 from penstock.handlers import ErrorHandlers, dead_letter
 from penstock.plan import decode_facts, encode_facts, facts, plan
-from penstock.running.committed import TOPOLOGY, lanes_log, past
+from penstock.running.committed import TOPOLOGY, facts_in
+from penstock.running.past import past
 from penstock.serdes import (
-    Boolean,
-    Bytes,
-    ChangeSerde,
-    Float32,
-    Float64,
-    Int16,
-    Int32,
-    Int64,
-    Json,
-    List,
-    MsgPack,
     Serde,
-    SessionWindowed,
-    String,
-    TimeWindowed,
-    UUIDs,
-    ValueAndTimestampSerde,
 )
+from penstock.state import last_registers
 from penstock.state.epochs import Head, decode_head, decode_undo, encode_head, encode_undo
 from tests.unit.epochs.application import ID, SHARDS, Application, Raw, every_kind_of_store
+from tests.unit.serdes.every_serde import SERDES
 
 PATIENCE = timedelta(seconds=5)
 MANY = settings(max_examples=2_000, deadline=PATIENCE)
@@ -56,26 +42,6 @@ SOME = settings(max_examples=15, deadline=PATIENCE, suppress_health_check=[Healt
 STORES = ("words", "windows", "sessions", "held")
 METADATA = CommitMetadata(epoch=7, incarnation="a", fingerprint="b", lanes=2, shards=8, high_time=9, topic_id=None).encode()
 FACTS = encode_facts(facts(every_kind_of_store(), plan(every_kind_of_store()).fingerprint))
-SERDES: list[Serde[Any]] = [
-    Boolean(),
-    Bytes(),
-    ChangeSerde(String()),
-    Float32(),
-    Float64(),
-    Int16(),
-    Int32(),
-    Int64(),
-    Json(),
-    Json(dict[str, int]),
-    List(Int32()),
-    List(List(String())),
-    MsgPack(),
-    SessionWindowed(String()),
-    String(),
-    TimeWindowed(String(), 10),
-    UUIDs(),
-    ValueAndTimestampSerde(Json()),
-]
 
 
 class Trap:
@@ -118,9 +84,9 @@ def taken_or_refused(read: Callable[[], object], *errors: type[PenstockError]) -
 
 READERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "metadata of an offset": (lambda data: CommitMetadata.decode(data.decode("utf-8", "replace")), METADATA.encode()),
-    "notes of a lane": (decode_notes, b"\x92\x02\x81\xa1a\x01"),
+    "registers of a shard": (lambda data: last_registers([b"registers"], [data]), b"\x81\xa1a\x01"),
     "facts of a topology": (decode_facts, FACTS),
-    "head of a lane": (decode_head, encode_head(Head(3, {"a": 1}, {"b": 2}))),
+    "head of a lane": (decode_head, encode_head(Head(3, {"a": 1}, 2))),
     "undo of an epoch": (decode_undo, encode_undo([b"a"], [None])),
 }
 
@@ -258,7 +224,16 @@ def test_a_changelog_that_was_changed(store: str, seed: int, data: st.DataObject
 @settings(SOME, max_examples=200)
 @given(key=st.one_of(st.just(TOPOLOGY), st.binary(max_size=20)), value=st.one_of(st.binary(), mutated(FACTS)))
 def test_the_lanes_topic(key: bytes, value: bytes) -> None:
-    taken_or_refused(lambda: lanes_log(ID, [(lanes_topic(ID), 0, [key], [value])], 2, SHARDS), StateError)
+    taken_or_refused(lambda: facts_in([(lanes_topic(ID), 0, [key], [value])]), StateError)
+
+
+@pytest.mark.security(26)
+@SOME
+@given(value=st.one_of(st.binary(), mutated(b"\x81\xabstream time\x05")))
+def test_registers_of_anything(value: bytes) -> None:
+    with application() as app:
+        app.topics.append((lanes_topic(ID), shard, b"registers", value) for shard in range(SHARDS))
+        taken_or_refused(lambda: go_on(app), PenstockError)
 
 
 @pytest.mark.security(26)
@@ -277,6 +252,7 @@ def test_a_pickle_everywhere(trap: bytes, sentinel: Path) -> None:
         for store in STORES:
             rows = [(changelog_topic(ID, store), shard, key, trap) for shard in range(SHARDS) for key in (trap, b"k1")]
             app.topics.append(rows)
+        app.topics.append([(lanes_topic(ID), shard, b"registers", trap) for shard in range(SHARDS)])
         taken_or_refused(lambda: go_on(app), PenstockError)
         for name in ("boot", "clean", "incarnation", "lock"):
             (app.directory / ID / name).write_bytes(trap)

@@ -36,12 +36,16 @@ class TestLimits:
         assert found(config(transaction_timeout="16m", guarantee="at_least_once")) == []
         assert found(config(transaction_timeout="15m")) == []
 
-    @pytest.mark.parametrize("name", ["message.max.bytes", "producer.message.max.bytes"])
-    def test_records_larger_than_a_topic_takes(self, name: str) -> None:
+    @pytest.mark.parametrize("name", ["batch.size", "producer.batch.size"])
+    def test_batches_larger_than_a_topic_takes(self, name: str) -> None:
         [error] = found(config(kafka={name: 2_000_000}))
         assert isinstance(error, ConfigError)
         assert str(error).startswith(f"kafka: '{name}' is more than topic 'out' takes, which is 1048588")
         assert found(config(kafka={name: 1_000_000})) == []
+
+    def test_records_may_be_larger_than_one_of_the_topics_takes(self) -> None:
+        """Each is held against its own topic before it is sent."""
+        assert found(config(kafka={"producer.message.max.bytes": 2_000_000})) == []
 
     def test_a_topic_that_can_never_be_written(self) -> None:
         [error] = found(config(), topic=Topic("out", "id", 3, TOPIC.config, 1))
@@ -50,7 +54,7 @@ class TestLimits:
 
     def test_one_message_for_each(self) -> None:
         lone = Topic("out", "id", 3, TOPIC.config, 1)
-        assert len(found(config(transaction_timeout="16m", kafka={"message.max.bytes": 2_000_000}), topic=lone)) == 3
+        assert len(found(config(transaction_timeout="16m", kafka={"batch.size": 2_000_000}), topic=lone)) == 3
 
     def test_offsets_that_are_forgotten_overnight(self) -> None:
         [said] = warnings({"offsets.retention.minutes": "60"})

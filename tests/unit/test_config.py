@@ -114,7 +114,7 @@ def test_arguments_win_over_the_environment_which_wins_over_the_file() -> None:
         ({"lanes": 0}, "lanes: expected something between 1 and 10000$"),
         ({"lanes": "8"}, "lanes: expected a whole number$"),
         ({"lanes": True}, "lanes: expected a whole number"),
-        ({"lanes": 33}, "lanes: lanes share shards, and there are 32"),
+        ({"lanes": 33}, "lanes: 33 lanes cannot share 32 shards.*set lanes to 32 or less"),
         ({"shards": None}, "shards: expected a whole number"),
         ({"epoch_interval": "soon"}, 'epoch_interval: expected a number and a unit, such as "250ms"'),
         ({"epoch_interval": "-1s"}, "epoch_interval: expected something between 0 and .* ms"),

@@ -22,7 +22,8 @@ class CommitMetadata:
 
     `incarnation` names the start of the application that committed it, `high_time` is the highest event time the partition has
     shown (-1: none), `topic_id` tells a topic from one that was deleted and created again under the same name. `watermark` is
-    the partition's, `application_watermark` that of all of them together (-1: none).
+    the partition's, `application_watermark` that of all of them together (-1: none). `partitions` is how many partitions of the
+    topic were committed together, so that a later start can tell a new partition from one whose offset is lost (0: not known).
 
     Example:
         >>> from penstock.barrier import CommitMetadata
@@ -30,7 +31,7 @@ class CommitMetadata:
         ...     epoch=7, incarnation="a1", fingerprint="c0ffee", lanes=2, shards=32, high_time=99, topic_id=None
         ... ).encode()
         >>> text
-        '{"epoch":7,"incarnation":"a1","fingerprint":"c0ffee","lanes":2,"shards":32,"high_time":99,"topic_id":null,"watermark":-1,"application_watermark":-1,"version":1}'
+        '{"epoch":7,"incarnation":"a1","fingerprint":"c0ffee","lanes":2,"shards":32,"high_time":99,"topic_id":null,"watermark":-1,"application_watermark":-1,"partitions":0,"version":1}'
         >>> CommitMetadata.decode(text).epoch
         7
     """
@@ -44,6 +45,7 @@ class CommitMetadata:
     topic_id: str | None
     watermark: int = -1
     application_watermark: int = -1
+    partitions: Count = 0
     version: Literal[1] = 1
 
     def encode(self) -> str:

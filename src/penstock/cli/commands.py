@@ -80,6 +80,7 @@ Admin = Annotated[str, typer.Option(help="Where the application's admin server l
 Token = Annotated[
     str | None, typer.Option(metavar="env:NAME|file:PATH", help="Where the token is; PENSTOCK_ADMIN_TOKEN if left out.")
 ]
+TOPIC = "TOPIC[:PARTITION]"
 ADMIN = "http://127.0.0.1:7070"
 
 
@@ -132,13 +133,22 @@ def reset(
     application_id: Annotated[str | None, typer.Option(help="Instead of FILE:APP: the application by its id.")] = None,
     config: ConfigFile = None,
     settings: Settings = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete it. Without this, only show what would be deleted.")] = False,
+    to_earliest: Annotated[list[str] | None, typer.Option(metavar=TOPIC, help="Read it from its beginning.")] = None,
+    to_latest: Annotated[list[str] | None, typer.Option(metavar=TOPIC, help="Skip what is there now.")] = None,
+    to_time: Annotated[
+        list[str] | None, typer.Option(metavar=f"{TOPIC}=TIME", help="Go on at a time: 2026-01-31T12:00:00Z.")
+    ] = None,
+    to_offset: Annotated[list[str] | None, typer.Option(metavar=f"{TOPIC}=OFFSET", help="Go on at an offset.")] = None,
+    keep_state: Annotated[bool, typer.Option("--keep-state", help="Move the offsets only; stores stay as they are.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this, only show what would be done.")] = False,
 ) -> None:
     """Forget all an application has done: its offsets, its stores on this machine, its internal topics.
 
-    Without --yes nothing is deleted. The next start begins where the sources say, with empty stores.
+    Without --yes nothing is changed. The next start begins where the sources say, or where --to-… says; with empty stores, or
+    with --keep-state with those there are. Each --to-… may be repeated.
     """
     from penstock.cli.applications import load_app, load_config
+    from penstock.cli.goals import goals_of
     from penstock.cli.resetting import reset_application
     from penstock.errors import ConfigError
 
@@ -146,7 +156,9 @@ def reset(
         raise ConfigError("reset: name the application, either as FILE:APP or by --application-id")
     app = None if application is None else load_app(application)
     name = app.application_id if app is not None else application_id or ""
-    reset_application(name, app.topology if app is not None else None, load_config(config, settings or ()), is_meant=yes)
+    goals = goals_of(to_earliest or (), to_latest or (), to_time or (), to_offset or ())
+    topology = app.topology if app is not None else None
+    reset_application(name, topology, load_config(config, settings or ()), yes, goals, keep_state)
 
 
 @commands.command()

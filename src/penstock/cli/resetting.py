@@ -1,15 +1,19 @@
 """`penstock reset`: shows what an application has left in Kafka and on this machine, and deletes it if that is meant.
 
 The order is the point. Offsets go first and the lanes' topic last: a start in between finds state without offsets and refuses,
-and a reset that was cut short is finished by another one.
+and a reset that was cut short is finished by another one. Offsets that are set by hand are written when all else is done.
 """
 
 from __future__ import annotations
 
+import re
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from penstock.barrier import CommitMetadata
 from penstock.cli.screen import answers, shown, table
@@ -22,8 +26,23 @@ from penstock.kafka.clients import open_admin
 from penstock.kafka.offsets import Committed, Partition, refuse_members
 from penstock.kafka.reset import Fence, delete_group, delete_topics, group_offsets
 from penstock.kafka.topics import Topics
+from penstock.plan import TopologyFacts
+from penstock.plan import facts as plan_facts
+from penstock.records import is_name
+from penstock.running.rewinding import (
+    Goals,
+    Move,
+    base_of_kept_state,
+    base_of_no_state,
+    find_moves,
+    new_offsets,
+    write_offsets,
+)
 from penstock.running.truth import committed_facts
 from penstock.topology import Topology
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 _WATCH_S = 2.0
 """So long the offsets are watched: an application that works commits many times meanwhile."""
@@ -45,21 +64,58 @@ class Remains:
         return not (self.offsets or self.changelogs or self.lanes or self.directory)
 
 
-def reset_application(application_id: str, topology: Topology | None, config: Config, is_meant: bool) -> None:
-    """Show what there is, and delete it if that is meant."""
+def reset_application(
+    application_id: str,
+    topology: Topology | None,
+    config: Config,
+    is_meant: bool,
+    goals: Goals = MappingProxyType({}),
+    keeps_state: bool = False,
+) -> None:
+    """Show what there is and what would become of it, and do it if that is meant.
+
+    With `goals` the application goes on there; with `keeps_state` nothing else changes.
+    """
+    if keeps_state and not goals:
+        raise ConfigError("--keep-state: say where to go on: --to-earliest, --to-latest, --to-time or --to-offset")
     admin = open_admin(config)
+    topics = Topics(admin, config.broker_timeout_ms)
     console = answers()
     remains = find_remains(application_id, topology, config)
     refuse_strangers(application_id, remains)
-    if remains.is_nothing:
+    refuse_other_topics(goals, topology, committed_facts(application_id, config, topics))
+    moves = find_moves(goals, remains.offsets, topics)
+    if keeps_state:
+        base = base_of_kept_state(application_id, remains.offsets, config, topics)
+    else:
+        base = base_of_no_state(config)
+    written = new_offsets(moves, remains.offsets if keeps_state else {}, topics.seen(goals), base)
+    if remains.is_nothing and not moves:
         console.print(shown(f"There is nothing to reset of {application_id!r}."))
         return
-    console.print(table(("what", "name", "holds"), _rows(remains), f"of {application_id!r}"))
-    if remains.similar:
-        console.print(shown(f"Not touched, because nothing says whose they are: {', '.join(remains.similar)}. Name FILE:APP."))
+    if not keeps_state and not remains.is_nothing:
+        console.print(table(("what", "name", "holds"), _rows(remains), f"deleted of {application_id!r}"))
+        if remains.similar:
+            console.print(
+                shown(f"Not touched, because nothing says whose they are: {', '.join(remains.similar)}. Name FILE:APP.")
+            )
+    if moves:
+        console.print(table(("source", "is at", "goes on at", "which"), map(_moved, moves), f"offsets of {application_id!r}"))
     if not is_meant:
-        console.print(shown("Nothing was deleted. Stop the application, then add --yes to delete all of this."))
+        done = "deleted" if not moves else "changed"
+        console.print(shown(f"Nothing was {done}. Stop the application, then add --yes to do all of this."))
         return
+    with alone(application_id, config, admin, remains) as fence:
+        if not keeps_state:
+            _forget(application_id, config, admin, remains, fence)
+    if written:
+        write_offsets(application_id, config, written)
+    console.print(shown(f"{application_id!r} is reset: {_next_start(bool(moves), keeps_state)}."))
+
+
+@contextmanager
+def alone(application_id: str, config: Config, admin: AdminClient, remains: Remains) -> Iterator[Fence | None]:
+    """While the block runs no instance commits; refuses if one runs. The fence, where there can be one."""
     home = Home(str(config.state_dir), application_id)
     with ExitStack() as stack:
         stack.enter_context(home.vacant())
@@ -73,15 +129,44 @@ def reset_application(application_id: str, topology: Topology | None, config: Co
         if remains.lanes is not None and config.guarantee is Guarantee.EXACTLY_ONCE:
             fence = stack.enter_context(Fence(config, application_id, remains.lanes))
             fence.prove()
-        delete_group(admin, config, application_id)
-        point("reset.offsets")
-        if fence is not None:
-            fence.prove()  # who started before the offsets were gone has read them, and has to be stopped first
-        home.remove()
-        delete_topics(admin, config, remains.changelogs)
-        point("reset.changelogs")
-        delete_topics(admin, config, () if remains.lanes is None else (remains.lanes,))
-    console.print(shown(f"{application_id!r} is reset: its next start begins where its sources say, with empty stores."))
+        yield fence
+
+
+def _forget(application_id: str, config: Config, admin: AdminClient, remains: Remains, fence: Fence | None) -> None:
+    """Delete all there is."""
+    delete_group(admin, config, application_id)
+    point("reset.offsets")
+    if fence is not None:
+        fence.prove()  # who started before the offsets were gone has read them, and has to be stopped first
+    Home(str(config.state_dir), application_id).remove()
+    delete_topics(admin, config, remains.changelogs)
+    point("reset.changelogs")
+    delete_topics(admin, config, () if remains.lanes is None else (remains.lanes,))
+
+
+def refuse_other_topics(goals: Goals, topology: Topology | None, facts: TopologyFacts | None) -> None:
+    """Refuse to set offsets of topics that the application does not read: a mistyped name would change nothing."""
+    now = plan_facts(topology, "").sources if topology is not None else []
+    sources = {*now, *(facts.sources if facts is not None else ())}
+    patterns = [re.compile(source) for source in sources if not is_name(source)]
+    for topic in goals:
+        if topic not in sources and not any(pattern.fullmatch(topic) for pattern in patterns):
+            known = ", ".join(sorted(sources)) or "nothing that is known; name FILE:APP"
+            raise ConfigError(f"the application does not read {topic!r}: it reads {known}")
+
+
+def _moved(move: Move) -> tuple[str, str, str, str]:
+    place = f"{move.topic}-{move.partition}"
+    if move.before is None:
+        return place, "", f"{move.to:,}", "begins there"
+    far = abs(move.to - move.before)
+    what = "stays" if not far else f"reads {far:,} offsets again" if move.to < move.before else f"skips {far:,} offsets"
+    return place, f"{move.before:,}", f"{move.to:,}", what
+
+
+def _next_start(is_moved: bool, keeps_state: bool) -> str:
+    where = "goes on where it was told to" if is_moved else "begins where its sources say"
+    return f"its next start {where}, with {'its state' if keeps_state else 'empty stores'}"
 
 
 def find_remains(application_id: str, topology: Topology | None, config: Config) -> Remains:

@@ -140,6 +140,9 @@ class StreamsBuilder:
         what becomes of records that come after it: `log_and_continue()` drops and counts them, `dead_letter(...)` keeps them;
         without it they take part as far as windows have a grace period. `reset` says where to start without a committed offset:
         `"earliest"`, `"latest"`, `"none"` (fail), or a duration back from now.
+
+        Streams of the same topics share one source. Unlike in Kafka Streams, which goes by the first one, they have to be read in
+        the same way: with equal serdes, `timestamp`, `watermark` and `reset`.
         """
         line = user_line()
         if timestamp is not None:
@@ -162,7 +165,7 @@ class StreamsBuilder:
             watermark=watermark,
         )
         equal = frozenset(topics if pattern is None else (f"pattern {pattern.pattern} {pattern.flags}",))
-        node = DraftNode(name, line, lambda topology, parents: topology.add_node(source), topics=equal, reset=source.reset)
+        node = DraftNode(name, line, lambda topology, parents: topology.add_node(source), topics=equal, source=source)
         self._draft.add(node)
         place = Place(self._draft, node, name, key_serde, value_serde, frozenset({name}))
         late_policy = _late_policy(late, watermark, line)

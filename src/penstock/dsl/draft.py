@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.errors import TopologyError
 from penstock.serdes import Serde
-from penstock.topology import Line, Topology
+from penstock.topology import Line, SourceNode, Topology
 
 if TYPE_CHECKING:
     from penstock.dsl.grouped import KGroupedStream
@@ -45,7 +45,8 @@ class DraftNode:
     on_versioned_parent: Callable[[str], None] | None = None
     refuses_versioned: bool = False
     topics: frozenset[str] | None = None
-    reset: str | int | None = None
+    source: SourceNode | None = None
+    """For a stream: what reads those topics."""
     written: bool = False
 
 
@@ -174,8 +175,14 @@ def _check_same_source(topic: str, main: DraftNode, node: DraftNode) -> None:
             f"topic {topic!r} is read at {main.line} and at {node.line} together with other topics; "
             "read exactly the same topics in both places, or each topic once"
         )
-    if main.reset != node.reset:
-        raise TopologyError(f"the same topics are read with different reset= at {main.line} and at {node.line}")
+    assert main.source is not None
+    assert node.source is not None
+    for option in ("key", "value", "timestamp", "watermark", "reset"):
+        if getattr(main.source, option) != getattr(node.source, option):
+            raise TopologyError(
+                f"the same topics are read with different {option}= at {main.line} and at {node.line}; they are read once, "
+                f"so say the same in both places, or go on from one stream"
+            )
 
 
 def window_grace_ms(node: DraftNode, chain: Sequence[str] = ()) -> int:

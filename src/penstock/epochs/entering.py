@@ -1,35 +1,71 @@
-"""What happens to records at their source, partition by partition in the order of offsets: event time and stream time.
+"""What happens to records at their source, partition by partition in the order of offsets: event times and watermarks.
 
-Needed only where a source has an extractor or somebody judges lateness; otherwise records go straight to their lanes.
+Needed only where a source has an extractor or tells watermarks, where a key has to be read to know its shard, or where writes to
+shared stores have an order over all shards; otherwise records go straight to their lanes, but for those that have no time at all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.epochs.hops import INPUT, from_topics
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.sending import rows_out
+from penstock.epochs.sending import letters_sent
 from penstock.epochs.wire import Control, control_row
 from penstock.lanes.epoch import highest_by_origin, runs
 from penstock.lanes.failures import Failures
 from penstock.lanes.lane import Lane
 from penstock.lanes.position import RawRecord, headers_of
-from penstock.lanes.sources import Intake
-from penstock.records import NO_TIMESTAMP, RecordMetadata
+from penstock.lanes.sources import Intake, without_time
+from penstock.records import LAST_TIMESTAMP, NO_TIMESTAMP, RecordMetadata
 from penstock.state import LaneState, memory_engine
 from penstock.topology import SourceNode
 
 
 def needs_entering(program: Program) -> bool:
     """Whether records have to be looked at before they go to their lanes."""
-    return program.attaches_stream_time or program.extracts_timestamps
+    return program.has_watermarks or program.extracts_timestamps or program.routes_by_value or program.orders_writes
+
+
+def taken_in(program: Program, epoch: Epoch, batches: Sequence[pa.RecordBatch], schema: pa.Schema = INPUT) -> pa.Table:
+    """Records as read from topics, ready to go to their lanes, and rows about those that do not."""
+    table, others = _with_times(program, epoch, from_topics(batches, schema))
+    if needs_entering(program):
+        return pa.concat_tables([*enter(program, epoch, table), *others])
+    return pa.concat_tables([table, *others])
+
+
+def _with_times(program: Program, epoch: Epoch, table: pa.Table) -> tuple[pa.Table, list[pa.Table]]:
+    """The records that have a time, or whose source has an extractor to find one; the others' handler has had its say."""
+    timestamps = table.column("timestamp").to_numpy()
+    is_wrong = (timestamps < 0) | (timestamps > LAST_TIMESTAMP)
+    if not is_wrong.any():
+        return table, []
+    nodes = _sources(program)
+    is_wrong &= np.isin(table.column("name").to_numpy(), [code for code, node in nodes.items() if node.timestamp is None])
+    lane = _without_nodes(program, epoch)
+    for row in table.filter(pa.array(is_wrong)).to_pylist():
+        topic, partition = epoch.origins[row["origin"]]
+        node, origin = nodes[row["name"]], RecordMetadata(topic, partition, row["offset"])
+        raw = RawRecord(row["key"], row["value"], row["timestamp"], headers_of(row["headers"]))
+        lane.failures.deserialization(lane, node, without_time(node, raw.timestamp, origin), raw, origin)
+    return table.filter(pa.array(~is_wrong)), rows_about_dropped(program, lane)
+
+
+def rows_about_dropped(program: Program, lane: Lane) -> list[pa.Table]:
+    """What a lane that only reads says about records that it has not sent on: dead letters, and how many were dropped."""
+    letters = letters_sent(program, lane.drain())
+    dropped = [(node, reason, count) for (node, reason), count in lane.dropped.items()]
+    lane.dropped.clear()
+    return [*([] if letters is None else [letters]), *([control_row(Control(dropped=dropped), 0)] if dropped else [])]
 
 
 def enter(program: Program, epoch: Epoch, table: pa.Table) -> list[pa.Table]:
-    """The records with event and stream time, and what else is to be said about them."""
+    """The records with event times and watermarks, and what else is to be said about them."""
     if not table.num_rows:
         return [table]
     order = np.lexsort((table.column("offset").to_numpy(), table.column("origin").to_numpy()))
@@ -39,8 +75,9 @@ def enter(program: Program, epoch: Epoch, table: pa.Table) -> list[pa.Table]:
     if program.extracts_timestamps:
         table, told, others = _extracted(program, epoch, table)
     if table.num_rows:
-        table, control = _attached(program, epoch, table, told)
-        others.append(control_row(control, 0))
+        if program.has_watermarks or program.extracts_timestamps:
+            table, control = _attached(program, epoch, table, told)
+            others.append(control_row(control, 0))
         if program.orders_writes:
             table = _placed(table)
     return [table, *others]
@@ -49,8 +86,8 @@ def enter(program: Program, epoch: Epoch, table: pa.Table) -> list[pa.Table]:
 def _placed(table: pa.Table) -> pa.Table:
     """The records with their places in the merged order, found where all of a partition's are together.
 
-    A lane that finds them itself does so from its own part of each partition. That is good enough where only its own keys are
-    changed; but who writes to shared stores must come in the same order on any number of lanes.
+    A shard that finds them itself does so from its own part of each partition. That is good enough where only its own keys are
+    changed; but who writes to shared stores must come in one order over all shards.
     """
     places = highest_by_origin(table.column("origin").to_numpy(), table.column("timestamp").to_numpy())
     for name, values in (("place", places), ("path", np.zeros(len(places), np.int64))):
@@ -80,8 +117,10 @@ def _attached(program: Program, epoch: Epoch, table: pa.Table, told: Any) -> tup
         times[start + 1 : end] = shown[:-1]
         np.maximum.accumulate(times[start:end], out=times[start:end])
         after[origin] = int(max(times[end - 1], shown[-1]))
-    column = table.schema.get_field_index("stream_time")
-    return table.set_column(column, "stream_time", pa.array(times)), Control(high_times, watermarks=watermarks)
+    control = Control(high_times, watermarks=watermarks)
+    if not program.has_watermarks:
+        return table, control
+    return table.set_column(table.schema.get_field_index("stream_time"), "stream_time", pa.array(times)), control
 
 
 def _extracted(program: Program, epoch: Epoch, table: pa.Table) -> tuple[pa.Table, Any, list[pa.Table]]:
@@ -108,11 +147,7 @@ def _extracted(program: Program, epoch: Epoch, table: pa.Table) -> tuple[pa.Tabl
         told.append(NO_TIMESTAMP if arrival is None else intake.told_watermark(arrival, metadata, known))
         kept.append(timestamp != NO_TIMESTAMP)
     table = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", pa.array(timestamps, pa.int64()))
-    dropped = [(node, reason, count) for (node, reason), count in lane.dropped.items()]
-    rows = rows_out(program, lane.drain(), 0)
-    others = [] if rows is None else [rows]
-    if dropped:
-        others.append(control_row(Control(dropped=dropped), 0))
+    others = rows_about_dropped(program, lane)
     if all(kept):
         return table, np.array(told, np.int64), others
     return table.filter(pa.array(kept)), np.array(told, np.int64)[np.array(kept)], others

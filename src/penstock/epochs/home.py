@@ -13,15 +13,16 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.epochs.program import Epoch, Program
-from penstock.epochs.shards import lane_of, shard_of
+from penstock.epochs.program import Program
 from penstock.errors import FencedError, StateError
 from penstock.state import EngineFactory, EngineKind, LaneState, memory_engine
 
 LOCK_TIMEOUT_S = 60
+_ATTEMPT = "#"
+"""Between an incarnation and its attempt."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -40,6 +41,12 @@ class Home:
             (self.root / "clean").unlink(missing_ok=True)
             _write(self.root / "boot", _boot())
             _write(self.root / "incarnation", incarnation)
+
+    def fence(self, incarnation: str, attempt: int) -> None:
+        """Let only tasks of that attempt open stores from now on: waits until those of earlier ones have let go of theirs."""
+        with self._locked(fcntl.LOCK_EX):
+            self._refuse_others(_read(self.root / "incarnation").partition(_ATTEMPT)[0], incarnation)
+            _write(self.root / "incarnation", _owner(incarnation, attempt))
 
     def occupy(self) -> Callable[[], None]:
         """Show that this process runs the application, until what is returned is called or the process ends."""
@@ -85,7 +92,7 @@ class Home:
     def let_go(self, incarnation: str) -> None:
         """Leave a sign that all has been written to disk, unless there is a new owner already."""
         with self._locked(fcntl.LOCK_EX):
-            if _read(self.root / "incarnation") == incarnation:
+            if _read(self.root / "incarnation").partition(_ATTEMPT)[0] == incarnation:
                 for path in self.root.rglob("*"):
                     _sync(path)
                 _write(self.root / "clean", incarnation)
@@ -110,8 +117,12 @@ class Home:
     def forget_other_globals(self, layout: str) -> None:
         """Remove the global stores if they were laid out or fed otherwise: they are read from their topics again."""
         if _read(self.root / "global-layout") != layout:
-            shutil.rmtree(self.global_directory, ignore_errors=True)
+            self.forget_globals()
             _write(self.root / "global-layout", layout)
+
+    def forget_globals(self) -> None:
+        """Remove the global stores, which nobody has open: they are read from the beginning of their topics."""
+        shutil.rmtree(self.global_directory, ignore_errors=True)
 
     def lane_directory(self, lane: int, lanes: int) -> Path:
         """Where a lane's store is."""
@@ -123,13 +134,15 @@ class Home:
         return self.root / "global"
 
     @contextmanager
-    def held_by(self, incarnation: str) -> Iterator[None]:
-        """While stores are open: refuses if somebody else owns the directory by now."""
+    def held_by(self, incarnation: str, attempt: int = 0) -> Iterator[None]:
+        """While stores are open: refuses if somebody else owns the directory by now, or a later attempt of the same start."""
         with self._locked(fcntl.LOCK_SH):
-            owner = _read(self.root / "incarnation")
-            if owner != incarnation:
-                raise FencedError(f"another instance of {self.root.name!r} has taken over {self.root}")
+            self._refuse_others(_read(self.root / "incarnation"), _owner(incarnation, attempt))
             yield
+
+    def _refuse_others(self, owner: str, expected: str) -> None:
+        if owner != expected:
+            raise FencedError(f"another instance of {self.root.name!r} has taken over {self.root}")
 
     def _boot_changed(self) -> bool:
         """Whether the machine went down with writes in memory: stores are not synced to disk at every epoch."""
@@ -152,12 +165,12 @@ class Home:
 
 
 @contextmanager
-def open_lane(program: Program, lane: int) -> Iterator[LaneState]:
-    """A lane's state, open while the block runs."""
+def open_lane(program: Program, lane: int, attempt: int = 0) -> Iterator[LaneState]:
+    """A lane's state, open while the block runs; `attempt` is that of the epoch."""
     home = Home(program.directory, program.application_id)
     if program.engine is EngineKind.MEMORY:
         raise StateError("lanes need files: an engine in memory is for tests")
-    with home.held_by(program.incarnation):
+    with home.held_by(program.incarnation, attempt):
         state = LaneState(EngineFactory(program.engine, str(home.lane_directory(lane, program.lanes))).open())
         try:
             yield state
@@ -177,27 +190,6 @@ def open_globals(program: Program) -> Iterator[LaneState | None]:
 
 
 @contextmanager
-def committed_lanes(program: Program, epoch: Epoch) -> Iterator[Callable[[bytes], LaneState]]:
-    """How to find the lane that owns a key, as of the last barrier, to read; each is opened when it is first asked for.
-
-    Its owner may be one epoch ahead by then, in another process: what it has changed is kept, and seen as it was.
-    """
-    home = Home(program.directory, program.application_id)
-    found: dict[int, LaneState] = {}
-    with ExitStack() as opened:
-
-        def owner(key: bytes) -> LaneState:
-            lane = lane_of(shard_of(key, program.shards), program.shards, program.lanes)
-            view = found.get(lane)
-            if view is None:
-                directory = home.lane_directory(lane, program.lanes)
-                view = found[lane] = opened.enter_context(committed_lane(program, epoch.committed, directory))
-            return view
-
-        yield owner
-
-
-@contextmanager
 def committed_lane(program: Program, committed: int, directory: Path) -> Iterator[LaneState]:
     """A lane as of the last barrier, to read."""
     if committed < 0:
@@ -214,6 +206,11 @@ def _to_read(engine: EngineKind, directory: Path) -> Iterator[LaneState]:
         yield owner
     finally:
         owner.close()
+
+
+def _owner(incarnation: str, attempt: int) -> str:
+    """Whose tasks may open stores."""
+    return f"{incarnation}{_ATTEMPT}{attempt}" if attempt else incarnation
 
 
 def _boot() -> str:

@@ -6,8 +6,6 @@ Hosted by Spark tasks, one hop per Python call with shuffles in between, or one 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,26 +13,30 @@ from structlog.contextvars import bound_contextvars
 
 from penstock import faults
 from penstock.epochs.calling import callers_of
-from penstock.epochs.home import committed_lanes, open_globals, open_lane
+from penstock.epochs.home import open_lane
+from penstock.epochs.opened import OpenStores, open_stores
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.reporting import Watch
-from penstock.epochs.sending import (
-    in_order_of_stages,
-    lanes_of_keys,
-    row_of_notes,
-    rows_of_changes,
-    rows_out,
-    rows_to_exchanges,
-)
+from penstock.epochs.sending import ANY_SHARD, OfShard, Sent, rows_of_changes, rows_sent
 from penstock.epochs.serial import AllLanes
 from penstock.epochs.shards import shard_of, shards_of
-from penstock.epochs.wire import OUT, Control, Kind, LaneReport, arrived, control_row, records_of, report_row, wire
+from penstock.epochs.waiting import is_due, note_due, was_due
+from penstock.epochs.wire import (
+    OUT,
+    Control,
+    Kind,
+    LaneReport,
+    arrived,
+    in_order_of_stages,
+    rows_about,
+    wire,
+)
 from penstock.errors import StateError
-from penstock.lanes.epoch import HEADERS, walk
+from penstock.lanes.epoch import HEADERS, RECORDS, Values, feed, processing_order, read_all
 from penstock.lanes.failures import Failures
-from penstock.lanes.lane import Lane
+from penstock.lanes.lane import Lane, flush
 from penstock.lanes.tracing import Traces
-from penstock.state import LaneState, Mark, StateOfStores, memory_engine
+from penstock.state import LaneState, Mark, ShardState, StateOfStores, memory_engine
 
 INPUT = pa.schema(
     [
@@ -49,30 +51,48 @@ INPUT = pa.schema(
 )
 """Records as they are read from topics: the source and the origin by their codes, the rest as Kafka has it."""
 
+ROUTED_INPUT = pa.schema([*INPUT, pa.field("shard", pa.int32())])
+"""The same with the shard of each, where Spark has found it."""
 
-def from_topics(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+RECORDS_BY_SHARD = pa.schema([*RECORDS, pa.field("shard", pa.int32())])
+"""Records on their way into a lane, each with its shard."""
+
+_NO_RECORDS = RECORDS_BY_SHARD.empty_table()
+_WIRE_NAME = {"source": "name"}
+
+Owner = Callable[[bytes], ShardState]
+"""The shard that owns a key, as of the last barrier."""
+
+
+def from_topics(batches: Sequence[pa.RecordBatch], schema: pa.Schema = INPUT) -> pa.Table:
     """Records as read from topics, as rows on their way to a stage."""
-    table = arrived(batches, INPUT)
-    columns = {name: table.column(name) for name in INPUT.names}
+    table = arrived(batches, schema)
+    columns = {name: table.column(name) for name in schema.names}
     return wire(table.num_rows, kind=np.zeros(table.num_rows, np.int8), **columns)
 
 
 def run_stage(program: Program, epoch: Epoch, stage: int, lane: int, table: pa.Table, is_anew: bool = False) -> pa.Table:
+    """Run a stage's records through one lane, with stores that are open for that long."""
+    own = range(program.lanes) if program.plan.stages[stage].is_serial else (lane,)
+    with open_stores(program, epoch, own) as stores:
+        return run_stage_on(stores, program, epoch, stage, lane, table, is_anew)
+
+
+def run_stage_on(
+    stores: OpenStores, program: Program, epoch: Epoch, stage: int, lane: int, table: pa.Table, is_anew: bool = False
+) -> pa.Table:
     """Run a stage's records through one lane; other rows pass by, in front of what the lane sends.
 
     `is_anew` says that all later stages will run again, too: whatever is there of the epoch is taken back.
     """
     mine, passing = _split(program, stage, table)
-    if program.section_stores:
+    if program.serial_exchanges:
         passing = in_order_of_stages(passing)
     if not program.needs_lanes(stage):
-        return pa.concat_tables([passing, *_run_free(program, epoch, stage, lane, mine)])
+        return pa.concat_tables([passing, *_run_free(stores, program, epoch, stage, lane, mine)])
+    run = _run_serially if program.plan.stages[stage].is_serial else _run_on
     with bound_contextvars(lane=lane):
-        if program.plan.stages[stage].is_serial:
-            return pa.concat_tables([passing, *_run_serially(program, epoch, stage, lane, mine, is_anew)])
-        with open_globals(program) as globals_, open_lane(program, lane) as state, committed_lanes(program, epoch) as owner:
-            bring_to(state, epoch, stage, is_anew)
-            return pa.concat_tables([passing, *_run_on(program, epoch, stage, lane, mine, state, globals_, owner)])
+        return pa.concat_tables([passing, *run(stores, program, epoch, stage, lane, mine, is_anew)])
 
 
 def bring_to(state: LaneState, epoch: Epoch, stage: int, is_anew: bool = False) -> None:
@@ -90,152 +110,219 @@ def bring_to(state: LaneState, epoch: Epoch, stage: int, is_anew: bool = False) 
         raise StateError(f"a lane is at epoch {state.epoch}, but {epoch.committed} is committed: it has to be restored")
 
 
+def take_back(program: Program, epoch: Epoch, lane: int) -> None:
+    """Have a lane as the last barrier left it, whatever a job that was given up has written of the epoch."""
+    with bound_contextvars(lane=lane), open_lane(program, lane, epoch.attempt) as state:
+        bring_to(state, epoch, 0, is_anew=True)
+
+
 def own_mark(program: Program, lane: int, mark: Mark | None) -> Mark | None:
     """The part of a mark that is about the lane's own changelog partitions."""
     if mark is None:
         return None
     own = shards_of(lane, program.shards, program.lanes)
     offsets = {place: offset for place, offset in mark.offsets.items() if int(place.rpartition("/")[2]) in own}
-    return Mark(mark.epoch, mark.time_ms, offsets)
+    return Mark(mark.epoch, mark.time_ms, offsets, mark.topic_ids)
 
 
-def _run_free(program: Program, epoch: Epoch, stage: int, lane: int, records: pa.Table) -> list[pa.Table]:
+def _run_free(stores: OpenStores, program: Program, epoch: Epoch, stage: int, lane: int, records: pa.Table) -> list[pa.Table]:
     """A stage without state, anywhere."""
-    with open_globals(program) as globals_:
-        watch = Watch(epoch, stage, lane)
-        bound = _bind(program, epoch, stage, lane, LaneState(memory_engine()), globals_, epoch.watermark, watch)
-        walked = walk(bound, records_of(records), epoch.catalogue(program))
-        return _sent(program, bound, walked, stage, lane, watch.report(walked.num_rows))
+    run = StageRun(program, epoch, stage, lane, stores.globals)
+    run.arrive(records, in_shards=False)
+    run.feed(run.bind(LaneState(memory_engine()).shard(0), epoch.watermark), ANY_SHARD, None)
+    run.flush()
+    return run.end()
 
 
 def _run_on(
-    program: Program,
-    epoch: Epoch,
-    stage: int,
-    lane: int,
-    records: pa.Table,
-    state: LaneState,
-    globals_: LaneState | None,
-    owner: Callable[[bytes], LaneState],
+    stores: OpenStores, program: Program, epoch: Epoch, stage: int, lane: int, records: pa.Table, is_anew: bool
 ) -> list[pa.Table]:
-    """A stage on the lane of its keys."""
+    """A stage on the lane of its records, shard by shard."""
+    state = stores.lane(lane)
+    bring_to(state, epoch, stage, is_anew)
+    run = StageRun(program, epoch, stage, lane, stores.globals, stores.committed_owner)
     before = None if epoch.watermark is None else epoch.watermark_before
-    watch = Watch(epoch, stage, lane)
-    bound = _bind(program, epoch, stage, lane, state, globals_, before, watch, owner)
-    if bound.wall_clock_punctuators:
-        bound.advance_wall_clock()
-    if bound.has_timers:
-        faults.point("lane.before_timers")
-        bound.fire_timers()
-        faults.point("lane.after_timers")
-    walked = walk(bound, records_of(records), epoch.catalogue(program), epoch.watermark)
+    run.arrive(records)
+    waits = program.may_wait(stage)
+    for shard in shards_of(lane, program.shards, program.lanes):
+        if shard not in run.arrived and not (waits and is_due(state.shard(shard), stage, epoch)):
+            continue
+        bound = run.bind(state.shard(shard), before)
+        if bound.wall_clock_punctuators:
+            bound.advance_wall_clock()
+        if bound.has_timers:
+            faults.point("lane.before_timers")
+            bound.fire_timers()
+            faults.point("lane.after_timers")
+        run.feed(bound, shard, epoch.watermark)
+    run.flush()
+    if waits:
+        for shard, bound in run.bound.items():
+            note_due(state.shard(shard), stage, bound)
+        run.due = was_due(state, shards_of(lane, program.shards, program.lanes), stage)
     faults.point("lane.before_write")
-    written = _written(program, epoch, stage, lane, state)
+    is_idle = not run.bound and state.epoch == epoch.number  # and an earlier stage has brought the lane to this epoch
+    written = [] if is_idle else _written(program, epoch, stage, lane, state)
+    stores.forget_views()
     faults.point("lane.after_write")
-    return [*_sent(program, bound, walked, stage, lane, watch.report(walked.num_rows, state)), *written]
+    return [*run.end(state), *written]
 
 
-def _run_serially(program: Program, epoch: Epoch, stage: int, lane: int, records: pa.Table, is_anew: bool) -> list[pa.Table]:
+def _run_serially(
+    stores: OpenStores, program: Program, epoch: Epoch, stage: int, lane: int, records: pa.Table, is_anew: bool
+) -> list[pa.Table]:
     """An atomic section: the first lane's task works on the stores of all lanes, while the others' have nothing to do.
 
     Without records there is nothing to write either, unless no earlier stage has brought the lanes to this epoch.
     """
     if lane != 0 or (not records.num_rows and any(program.needs_lanes(earlier) for earlier in range(stage))):
         return []
-    with open_globals(program) as globals_, ExitStack() as opened:
-        states = [opened.enter_context(open_lane(program, number)) for number in range(program.lanes)]
-        for state in states:
-            bring_to(state, epoch, stage, is_anew)
-        watch = Watch(epoch, stage, lane)
-        bound = _bind(program, epoch, stage, lane, AllLanes(program, stage, states), globals_, epoch.watermark, watch)
-        walked = walk(bound, records_of(records), epoch.catalogue(program))
-        faults.point("serial.before_write")
-        written: list[pa.Table] = []
-        for number, state in enumerate(states):
-            if state.is_written or state.epoch != epoch.number:
-                written += _written(program, epoch, stage, number, state)
-            if number < program.lanes - 1:
-                faults.point("serial.between_lanes")
-        return [*_sent(program, bound, walked, stage, lane, watch.report(walked.num_rows)), *written]
+    states = [stores.lane(number) for number in range(program.lanes)]
+    for state in states:
+        bring_to(state, epoch, stage, is_anew)
+    run = StageRun(program, epoch, stage, lane, stores.globals)
+    run.arrive(records, in_shards=False)
+    run.feed(run.bind(AllLanes(program, stage, states), epoch.watermark), ANY_SHARD, None)
+    run.flush()
+    faults.point("serial.before_write")
+    written: list[pa.Table] = []
+    for number, state in enumerate(states):
+        if state.is_written or state.epoch != epoch.number:
+            written += _written(program, epoch, stage, number, state)
+        if number < program.lanes - 1:
+            faults.point("serial.between_lanes")
+    stores.forget_views()
+    return [*run.end(), *written]
 
 
 def _written(program: Program, epoch: Epoch, stage: int, lane: int, state: LaneState) -> list[pa.Table]:
-    """Write what a stage has changed in a lane; its changelog rows, and what the lane remembers besides."""
-    # The first epoch of a start says it in any case: what was restored may be known only under another number of lanes.
-    has_moved = state.registers.snapshot() != state.registers.saved or not state.can_roll_back
+    """Write what a stage has changed in a lane, and give its changelog rows."""
     changes = state.commit(epoch.number, stage, program.incarnation, own_mark(program, lane, epoch.mark))
-    tables = rows_of_changes(program, changes, lane, stage, epoch.wall_clock)
-    if has_moved:
-        tables.append(row_of_notes(program, state.registers.snapshot(), lane, epoch.number, epoch.wall_clock))
-    return tables
+    rows = rows_of_changes(program, changes, stage, epoch.wall_clock)
+    return [] if rows is None else [rows]
 
 
-def _bind(
-    program: Program,
-    epoch: Epoch,
-    stage: int,
-    lane: int,
-    state: StateOfStores,
-    globals_: LaneState | None,
-    watermark: int | None,
-    watch: Watch,
-    owner: Callable[[bytes], LaneState] | None = None,
-) -> Lane:
-    partitions = epoch.partitions or {}
-    own = shards_of(lane, program.shards, program.lanes)
-    return Lane(
-        [program.nodes[name] for name in program.plan.stages[stage].nodes],
-        program.specs,
-        state,
-        wall_clock=lambda: epoch.wall_clock,
-        partitions=lambda topic: partitions.get(topic, 1),
-        global_stores=program.global_stores,
-        tables=program.nodes,
-        global_state=globals_,
-        failures=Failures(program.handlers, program.application_id, epoch.number),
-        watermark=watermark,
-        watermarked=program.watermarked,
-        owns=lambda key: shard_of(key, program.shards) in own,
-        callers=lambda: callers_of(program),
-        committed_owner=owner,
-        samples=watch.samples,
-        traces=Traces() if program.is_traced else None,
-    )
+class StageRun:
+    """A stage of an epoch on one lane, or wherever its records are: its nodes bound once per shard, and what they send."""
 
+    def __init__(
+        self, program: Program, epoch: Epoch, stage: int, lane: int, globals_: LaneState | None, owner: Owner | None = None
+    ) -> None:
+        self._program = program
+        self._epoch = epoch
+        self._stage = stage
+        self._lane = lane
+        self._globals = globals_
+        self._owner = owner
+        self._watch = Watch(epoch, stage, lane)
+        self._failures = Failures(program.handlers, program.application_id, epoch.number)
+        self._traces = Traces() if program.is_traced else None
+        self._nodes = [program.nodes[name] for name in program.plan.stages[stage].nodes]
+        self._catalogue = epoch.catalogue(program)
+        self._values: Values | None = None
+        self._all = _NO_RECORDS
+        self._walked: list[pa.Table] = []
+        self.arrived: dict[int, pa.Table] = {}
+        """The records of each shard that has any, in processing order."""
+        self.bound: dict[int, Lane] = {}
+        self.due: tuple[int | None, int | None] = (None, None)
+        """When something waits for the wall clock, and for the watermark."""
 
-def _sent(program: Program, lane: Lane, walked: pa.Table, stage: int, number: int, report: LaneReport) -> list[pa.Table]:
-    """What a lane sends: rows for topics, rows for later stages, and what the driver should know."""
-    causes = list(lane.causes)
-    rows = lane.drain()
-    due, event_due = lane.due, lane.event_due
-    dropped = [(node, reason, count) for (node, reason), count in lane.dropped.items()]
-    is_told = bool(dropped) or due is not None or event_due is not None
-    tables = [
-        rows_out(program, rows, number),
-        rows_to_exchanges(program, rows, causes, walked, number, stage),
-        control_row(Control({}, due, dropped, event_due), number) if is_told else None,
-        report_row(report),
-    ]
-    lane.close()
-    return [table for table in tables if table is not None]
+    def bind(self, state: StateOfStores, watermark: int | None) -> Lane:
+        """The stage's nodes over the state of a shard, which knows of that watermark."""
+        program, epoch = self._program, self._epoch
+        partitions = epoch.partitions or {}
+        own = state.number if isinstance(state, ShardState) else ANY_SHARD
+        return Lane(
+            self._nodes,
+            program.specs,
+            state,
+            wall_clock=lambda: epoch.wall_clock,
+            partitions=lambda topic: partitions.get(topic, 1),
+            global_stores=program.global_stores,
+            tables=program.nodes,
+            global_state=self._globals,
+            failures=self._failures,
+            watermark=watermark,
+            watermarked=program.watermarked,
+            owns=lambda key: shard_of(key, program.shards) == own,
+            callers=lambda: callers_of(program),
+            committed_owner=self._owner,
+            samples=self._watch.samples,
+            traces=self._traces,
+            sub_topologies=program.sub_topologies,
+        )
+
+    def arrive(self, records: pa.Table, in_shards: bool = True) -> None:
+        """Take in the records of the stage; where shards make no difference, as those of one."""
+        if not records.num_rows:
+            return
+        shards = records.column("shard").to_numpy()
+        order, place = processing_order(records, shards if in_shards else None)
+        if order is not None:
+            records, shards = records.take(pa.array(order)), shards[order]
+        columns = [
+            pa.array(place) if name == "place" else records.column(_WIRE_NAME.get(name, name)) for name in RECORDS_BY_SHARD.names
+        ]
+        self._all = pa.Table.from_arrays(columns, schema=RECORDS_BY_SHARD)
+        if not in_shards:
+            self.arrived = {ANY_SHARD: self._all}
+            return
+        starts = np.flatnonzero(np.diff(shards, prepend=-1)).tolist()
+        for start, end in zip(starts, [*starts[1:], len(shards)], strict=True):
+            self.arrived[int(shards[start])] = self._all.slice(start, end - start)
+
+    def feed(self, bound: Lane, shard: int, watermark: int | None) -> None:
+        """Run a shard's records through its nodes."""
+        if not self.bound and self._all.num_rows:
+            self._values = read_all(bound, self._all, self._catalogue)
+        self.bound[shard] = bound
+        records = self.arrived.get(shard, _NO_RECORDS)
+        self._walked.append(feed(bound, records, self._catalogue, watermark, self._values if records.num_rows else None))
+
+    def flush(self) -> None:
+        """Have calls made and let caches emit, in all shards."""
+        flush(list(self.bound.values()))
+
+    def end(self, state: LaneState | None = None) -> list[pa.Table]:
+        """What the stage sends: rows for topics and later stages, and what the driver should know."""
+        sent, dropped = Sent([], [], pa.concat_tables([_NO_RECORDS, *self._walked])), dict[tuple[str, str], int]()
+        first_row = 0
+        for (shard, bound), walked in zip(self.bound.items(), self._walked, strict=True):
+            rows = bound.drain()
+            sent.rows.extend(rows)
+            sent.by_shard.append(OfShard(shard, len(rows), first_row))
+            first_row += walked.num_rows
+            for what, count in bound.dropped.items():
+                dropped[what] = dropped.get(what, 0) + count
+            bound.close()
+        first = shards_of(self._lane, self._program.shards, self._program.lanes).start
+        report: LaneReport = self._watch.report(first_row, state)
+        told = Control(
+            {},
+            self.due[0],
+            [(*what, count) for what, count in dropped.items()],
+            self.due[1],
+            wants_commit=any(bound.commit_requested for bound in self.bound.values()),
+        )
+        table = rows_sent(self._program, sent, self._stage)
+        about = rows_about(first, report, None if told == Control() else told)
+        return [about] if table is None else [table, about]
 
 
 def _split(program: Program, stage: int, table: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The records of a stage, and everything else."""
-    kinds = table.column("kind").to_numpy()
-    codes = [code for code, depth in program.depth_of.items() if depth == stage]
-    mine = (kinds == Kind.RECORD) & np.isin(table.column("name").to_numpy(), codes)
+    mine = table.column("kind").to_numpy() == Kind.RECORD
+    records = np.flatnonzero(mine)
+    sources = table.column("name").to_numpy()[records].astype(np.int16)  # a float where other rows have no name
+    mine[records] = np.array(program.depths)[sources] == stage
     if mine.all():
         return table, table.slice(0, 0)
+    if not mine.any():
+        return table.slice(0, 0), table
     return table.filter(pa.array(mine)), table.filter(pa.array(~mine))
 
 
 def out(table: pa.Table) -> pa.Table:
     """The rows that leave the epoch."""
     return table.select(OUT.names)
-
-
-def on_lanes(program: Program, table: pa.Table) -> pa.Table:
-    """Records from topics, with the lanes of their keys."""
-    lanes: Any = pa.array(lanes_of_keys(program, table.column("key").to_pylist()), pa.int32())
-    return table.set_column(0, "lane", lanes)

@@ -9,28 +9,33 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from penstock.epochs.entering import enter, needs_entering
-from penstock.epochs.hops import from_topics, on_lanes, out, run_stage
+from penstock.epochs.entering import taken_in
+from penstock.epochs.hops import out, run_stage_on
+from penstock.epochs.opened import open_stores
 from penstock.epochs.program import Epoch, Program
+from penstock.epochs.routing import on_shards
+from penstock.epochs.shards import lane_of
+from penstock.epochs.wire import in_order_of_causes
 
 
 def run_epoch(program: Program, epoch: Epoch, batches: Sequence[pa.RecordBatch]) -> pa.Table:
     """The rows that an epoch's records lead to."""
-    table = from_topics(batches)
-    if needs_entering(program):
-        table = pa.concat_tables(enter(program, epoch, table))
-    table = on_lanes(program, table)
+    table = on_shards(program, epoch, taken_in(program, epoch, batches))
     stages = range(len(program.plan.stages))
     first = next((stage for stage in stages if program.needs_lanes(stage)), 0)
-    for stage in stages:
-        hops = [run_stage(program, epoch, stage, lane, part, stage == first) for lane, part in parts(program, stage, table)]
-        table = pa.concat_tables(hops)
-    return out(table)
+    with open_stores(program, epoch, range(program.lanes)) as stores:
+        for stage in stages:
+            hops = [
+                run_stage_on(stores, program, epoch, stage, lane, part, stage == first)
+                for lane, part in parts(program, stage, table)
+            ]
+            table = pa.concat_tables(hops)
+    return in_order_of_causes(out(table))
 
 
 def parts(program: Program, stage: int, table: pa.Table) -> list[tuple[int, pa.Table]]:
     """The rows of each lane; a stage without state takes all of them at once."""
-    if not program.needs_lanes(stage):
+    if program.lanes == 1 or not program.needs_lanes(stage):
         return [(0, table)]
-    lanes = table.column("lane").to_numpy()
+    lanes = lane_of(table.column("shard").to_numpy(), program.shards, program.lanes)
     return [(lane, table.filter(pa.array(lanes == lane))) for lane in range(program.lanes)]

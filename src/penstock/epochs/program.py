@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from penstock.epochs.shards import lane_of, shard_of, shards_of
+from penstock.epochs.shards import shard_of
 from penstock.handlers import ErrorHandlers
 from penstock.lanes.epoch import Catalogue
 from penstock.operators.table_joins import TableJoinSide
 from penstock.plan import Plan
 from penstock.records import NO_TIMESTAMP
+from penstock.serdes import Serde, String
 from penstock.state import EngineKind, Mark, StoreKind, StoreSpec, record_key
 from penstock.timing import Watermark
 from penstock.topology import Node, ProcessorNode, SinkNode, SourceNode, Topology, watermarked_nodes
@@ -37,6 +38,8 @@ class Program:
     incarnation: str
     handlers: ErrorHandlers
     is_traced: bool = False
+    sub_topologies: Mapping[str, str] = field(default_factory=dict)
+    """The sub-topology of each node, by the name of its first node."""
 
     @classmethod
     def of(cls, application_id: str, topology: Topology, plan: Plan, **rest: Any) -> Program:
@@ -44,7 +47,8 @@ class Program:
         nodes, specs, stores = dict(topology.nodes), dict(topology.stores), dict(topology.global_stores)
         for store in _joined_stores(nodes, specs):
             specs[store] = replace(specs[store], cached=False)
-        return cls(application_id, nodes, specs, stores, plan, **rest)
+        groups = {name: group[0] for group in topology.groups() for name in group}
+        return cls(application_id, nodes, specs, stores, plan, sub_topologies=groups, **rest)
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
@@ -52,16 +56,30 @@ class Program:
         return tuple(name for name, node in self.nodes.items() if isinstance(node, SourceNode))
 
     @cached_property
-    def depth_of(self) -> Mapping[int, int]:
-        """In which stage the records of a source enter, by its index."""
+    def depths(self) -> tuple[int, ...]:
+        """In which stage the records of each source enter; -1 for those of a global table."""
         depths = {name: number for number, stage in enumerate(self.plan.stages) for name in stage.sources}
-        return {code: depths[name] for code, name in enumerate(self.sources) if name in depths}
+        return tuple(depths.get(name, -1) for name in self.sources)
 
     @cached_property
     def exchange_source(self) -> Mapping[str, int]:
         """Which source reads an exchange, by the exchange's name."""
         reads = ((code, self.nodes[name]) for code, name in enumerate(self.sources))
         return {topic: code for code, node in reads if isinstance(node, SourceNode) and node.internal for topic in node.topics}
+
+    @cached_property
+    def scattered_exchanges(self) -> Mapping[str, int]:
+        """The exchanges that several stages write, as those below a stream joined with itself re-keyed; each with its first.
+
+        Writes to shared stores are not among them: these have one order over all stages, that of the records that led to them.
+        """
+        shared = {sink for node in self.nodes.values() if isinstance(node, ProcessorNode) for _, sink in node.shared}
+        stages: dict[str, list[int]] = {}
+        for number, stage in enumerate(self.plan.stages):
+            for node in map(self.nodes.__getitem__, stage.nodes):
+                if isinstance(node, SinkNode) and node.internal and isinstance(node.topic, str) and node.name not in shared:
+                    stages.setdefault(node.topic, []).append(number)
+        return {topic: found[0] for topic, found in stages.items() if len(found) > 1}
 
     @cached_property
     def logged_stores(self) -> tuple[str, ...]:
@@ -82,10 +100,15 @@ class Program:
         return {topic: code for code, topic in enumerate(self.topics)}
 
     @cached_property
-    def attaches_stream_time(self) -> bool:
-        """Whether somebody judges lateness or waits for stream time, so that records have to bring it along."""
-        follow = any(isinstance(node, ProcessorNode) and node.operator.follows_stream_time for node in self.nodes.values())
-        return follow or self.has_watermarks or any(spec.ttl_ms is not None for spec in self.specs.values())
+    def key_of_source(self) -> Mapping[int, Serde[Any]]:
+        """The serde of the keys in the topics of a source, by its index; exchanges have keys that we have written."""
+        nodes = ((code, self.nodes[name]) for code, name in enumerate(self.sources))
+        return {code: node.key for code, node in nodes if isinstance(node, SourceNode) and not node.internal}
+
+    @cached_property
+    def routes_by_value(self) -> bool:
+        """Whether a key has to be read to know its shard: its serde reads the same key from different bytes."""
+        return any(_is_routed_by_value(self.nodes[name]) for stage in self.plan.stages for name in stage.sources)
 
     @cached_property
     def watermarks(self) -> Mapping[str, Watermark]:
@@ -129,12 +152,6 @@ class Program:
         """The exchanges into atomic sections: all their rows go to one lane."""
         return frozenset(topic for stage in self.plan.stages if stage.is_serial for topic in stage.reads)
 
-    @cached_property
-    def section_stores(self) -> frozenset[str]:
-        """The stores that atomic sections write."""
-        used = {store for stage in self.plan.stages if stage.is_serial for store in stage.shared}
-        return frozenset(store for store in used if self.specs[store].takes_writes)
-
     def needs_lanes(self, stage: int) -> bool:
         """Whether a stage has to run on the lanes of its keys: it keeps state, or a processor may keep time."""
         names = self.plan.stages[stage].nodes
@@ -147,44 +164,32 @@ class Program:
         processors = any(isinstance(node, ProcessorNode) and node.operator.runs_user_objects for node in self.nodes.values())
         return processors or any(spec.kind is StoreKind.TIMERS for spec in self.specs.values())
 
-    def shards_of_rows(self, store: str, lane: int) -> ShardFinder:
-        """How to find the shard of a changelog row."""
-        return ShardFinder(self, store, lane)
+    def may_wait(self, stage: int) -> bool:
+        """Whether something in a stage may become due without a record: timers, punctuators, or what waits for watermarks."""
+        nodes = [node for name in self.plan.stages[stage].nodes if isinstance(node := self.nodes[name], ProcessorNode)]
+        if any(node.operator.runs_user_objects for node in nodes):
+            return True
+        kinds = {self.specs[store].kind for store in self.plan.stages[stage].stores}
+        return StoreKind.TIMERS in kinds or (bool(kinds) and not self.watermarked.isdisjoint(node.name for node in nodes))
 
-    def lane_finder(self, store: str) -> Callable[[bytes], int]:
-        """How to find the lane that has a key of a store, by the key's bytes; see `keeps_own_keys`."""
-        spec, shards, lanes = self.specs[store], self.shards, self.lanes
+    def shard_finder(self, store: str) -> Callable[[bytes], int]:
+        """How to find the shard that has a key of a store, by the key's bytes; see `keeps_own_keys`."""
+        spec, shards = self.specs[store], self.shards
         record = record_key(spec, _routing_key(self, store))
         head = b"\x00" if spec.kind is StoreKind.VERSIONED else b""
         tail = bytes(_TIMES_BEHIND_KEY.get(spec.kind, 0))
-        lane_of_shard = [lane_of(shard, shards, lanes) for shard in range(shards)]
-        return lambda key: lane_of_shard[shard_of(record(head + key + tail), shards)]
+        return lambda key: shard_of(record(head + key + tail), shards)
 
     def keeps_own_keys(self, store: str) -> bool:
-        """Whether a processor of the user's may keep keys of its own making: such a key is in whichever lanes have put it."""
+        """Whether a processor of the user's may keep keys of its own making: such a key is in whichever shards have put it."""
         nodes = (node for node in self.nodes.values() if isinstance(node, ProcessorNode) and store in node.stores)
         return any(node.operator.runs_user_objects for node in nodes)
 
 
-class ShardFinder:
-    """The shards of a store's changelog rows.
-
-    A row whose key is of another lane's shard was put there by a processor that keeps keys of its own making; it is kept
-    with the lane's first shard, and so comes back to this lane.
-    """
-
-    def __init__(self, program: Program, store: str, lane: int) -> None:
-        own = shards_of(lane, program.shards, program.lanes)
-        self._own = frozenset(own)
-        self._first = own.start
-        self._shards = program.shards
-        self._key = record_key(program.specs[store], _routing_key(program, store))
-
-    def __call__(self, rows: list[bytes]) -> list[int]:
-        """The shard of each row."""
-        own, first, count, key = self._own, self._first, self._shards, self._key
-        found = [shard_of(key(row), count) for row in rows]
-        return found if own.issuperset(found) else [shard if shard in own else first for shard in found]
+def _is_routed_by_value(node: Node) -> bool:
+    if not isinstance(node, SourceNode) or node.internal:
+        return False
+    return not (node.key.is_canonical or isinstance(node.key, String))  # Spark can tell which bytes are no text
 
 
 def _routing_key(program: Program, store: str) -> Any:
@@ -230,6 +235,8 @@ class Epoch:
     sources have strategies), `watermark` the application's as of the last barrier (None if no source has one), which the lanes
     hear of now, `watermark_before` what they knew. `partitions` tells partitioners how many partitions a topic has. `mark`, where
     given, is for the lanes to save. An epoch that `is_sampled` has its nodes watched.
+    A task takes in, and gives back, `most_bytes` at most (0: anything). `attempt` counts the jobs of this start that have failed:
+    what is left of one must not touch stores any more.
     """
 
     number: int
@@ -243,6 +250,8 @@ class Epoch:
     watermarks: tuple[int, ...] = ()
     watermark_before: int = NO_TIMESTAMP
     is_sampled: bool = False
+    most_bytes: int = 0
+    attempt: int = 0
 
     def catalogue(self, program: Program) -> Catalogue:
         """What codes stand for in this epoch's records."""
@@ -255,5 +264,5 @@ def changelog_topic(application_id: str, store: str) -> str:
 
 
 def lanes_topic(application_id: str) -> str:
-    """The topic that keeps what lanes remember besides their stores: clocks, timers, the topology itself."""
+    """The topic that keeps what shards remember besides their stores, such as clocks, and the topology itself."""
     return f"{application_id}-lanes-changelog"

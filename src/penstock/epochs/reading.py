@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.epochs.columns import column_of
 from penstock.epochs.home import Home, committed_lane, open_globals
 from penstock.epochs.program import Program
+from penstock.epochs.shards import lane_of
 from penstock.errors import SerializationError, StateError
 from penstock.records import VersionedRecord, Windowed
 from penstock.state import LaneState, StoreKind, StoreSpec
@@ -42,10 +43,11 @@ def read_store(program: Program, store: str, committed: Callable[[], int]) -> It
     with ExitStack() as opened:
         if store in program.global_stores:
             state = opened.enter_context(open_globals(program))
-            lanes = [] if state is None else [state]
+            shards = [] if state is None else [state.shard(0)]
         else:
             lanes = _committed_lanes(program, committed, opened)
-        rows = chain.from_iterable(_rows(lane.store(spec), spec) for lane in lanes)
+            shards = [lanes[lane_of(shard, program.shards, program.lanes)].shard(shard) for shard in range(program.shards)]
+        rows = chain.from_iterable(_rows(shard.store(spec), spec) for shard in shards)
         schema = schema_of(spec)
         converts = {"key": column_of(spec.serdes[0]).convert, "value": column_of(spec.serdes[1]).convert}
         while chunk := list(islice(rows, _ROWS)):

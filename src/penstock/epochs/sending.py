@@ -3,135 +3,158 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from penstock.epochs.program import Program, changelog_topic, lanes_topic
-from penstock.epochs.shards import lane_of, shard_of, shards_of
+from penstock.epochs.shards import shard_of
 from penstock.epochs.wire import Kind, headers_array, wire
-from penstock.errors import StateError
-from penstock.lanes.epoch import FIRST, LAST
+from penstock.lanes.epoch import FIRST, LAST, RECORDS, in_turn
 from penstock.lanes.lane import BEFORE_RECORDS
 from penstock.lanes.outbox import Row
 from penstock.records import NO_TIMESTAMP
-from penstock.state import StoreChanges
+from penstock.state import REGISTERS, StoreChanges
 
 _BITS = 20
 _LEVELS = 3
 
-_encode = msgspec.msgpack.Encoder().encode
+
+ANY_SHARD = -1
+"""In place of a shard, for a stage that keeps no state and runs wherever its records are, or one that has all shards."""
 
 
-class LaneNotes(msgspec.Struct, array_like=True, frozen=True):
-    """What a lane remembers besides its stores, as the lanes' topic keeps it: who wrote it, and its registers."""
+class OfShard(NamedTuple):
+    """How many rows a shard sends, and where the records begin that it has walked, by which its rows name their causes."""
 
-    lanes: int
-    epoch: int
-    registers: dict[str, int]
-
-
-_decode_notes = msgspec.msgpack.Decoder(LaneNotes).decode
+    shard: int
+    rows: int
+    first_record: int
 
 
-def decode_notes(data: bytes) -> LaneNotes:
-    """A lane's notes from their bytes."""
-    try:
-        return _decode_notes(data)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise StateError(f"the lanes' topic has notes that this version cannot read ({error}): reset the application") from None
+class Sent(NamedTuple):
+    """What a lane sends in a stage, shard by shard, and all records it has walked."""
+
+    rows: list[Row]
+    by_shard: list[OfShard]
+    walked: pa.Table
 
 
-def rows_out(program: Program, rows: Sequence[Row], lane: int) -> pa.Table | None:
-    """Rows for topics."""
-    leaving = [row for row in rows if not row.exchange]
-    if not leaving:
+def rows_sent(program: Program, sent: Sent, level: int) -> pa.Table | None:
+    """Rows for topics, and rows for later stages on the shards of their new keys; each with the place of its cause."""
+    if not sent.rows:
         return None
-    topics, keys, values, timestamps, headers, partitions, _, dead = zip(*leaving, strict=True)
-    codes = program.topic_codes
-    names = [codes.get(topic, -1) for topic in topics]
+    topics, keys, values, timestamps, headers, partitions, exchange, dead, causes = zip(*sent.rows, strict=True)
+    codes, sources = program.topic_codes, program.exchange_source
+    names = [sources[topic] if inside else codes.get(topic, -1) for topic, inside in zip(topics, exchange, strict=True)]
+    caused = _Caused(sent, np.array(causes, np.int64))
     return wire(
-        len(leaving),
-        lane=np.full(len(leaving), lane, np.int32),
-        kind=[Kind.DEAD_LETTER if is_dead else Kind.SINK for is_dead in dead] if any(dead) else _all(len(leaving), Kind.SINK),
+        len(sent.rows),
+        shard=_targets(program, caused.senders, topics, keys, exchange),
+        kind=_kinds(exchange, dead),
+        stage=np.full(len(sent.rows), level, np.int8),
         name=names,
-        topic=[None if code >= 0 else topic for code, topic in zip(names, topics, strict=True)] if -1 in names else None,
+        topic=[topic if code < 0 else None for code, topic in zip(names, topics, strict=True)] if -1 in names else None,
         partition=partitions if any(partition is not None for partition in partitions) else None,
         timestamp=timestamps,
         key=keys,
         value=values,
         headers=headers_array(headers),
+        **caused.places(level, program.has_watermarks, _come_again(program, level, topics, exchange)),
     )
 
 
-def rows_to_exchanges(
-    program: Program, rows: Sequence[Row], causes: list[int], walked: pa.Table, lane: int, level: int
-) -> pa.Table | None:
-    """Rows for later stages, each on the lane of its new key, with the place of the record it follows from."""
-    leaving = [row for row in rows if row.exchange]
-    if not leaving:
+def _come_again(program: Program, level: int, topics: Sequence[str], exchange: Sequence[bool]) -> Any:
+    """Which rows go to an exchange that an earlier stage has written, too; None if none can."""
+    first = program.scattered_exchanges
+    if not first:
         return None
-    topics, keys, values, timestamps, headers, *_ = zip(*leaving, strict=True)
-    count = len(leaving)
-    sources = program.exchange_source
-    return wire(
-        count,
-        lane=_lanes_of_rows(program, topics, keys),
-        kind=_all(count, Kind.RECORD),
-        name=[sources[topic] for topic in topics],
-        timestamp=timestamps,
-        key=keys,
-        value=values,
-        headers=headers_array(headers),
-        **_places(np.array(causes, np.int64), walked, lane, level, program.attaches_stream_time),
-    )
+    return np.array([inside and first.get(topic, level) < level for topic, inside in zip(topics, exchange, strict=True)])
 
 
-def _lanes_of_rows(program: Program, topics: Sequence[str], keys: Sequence[bytes | None]) -> list[int]:
-    """The lane of each row: that of its key, but the first for what goes into an atomic section."""
-    lanes, serial = lanes_of_keys(program, keys), program.serial_exchanges
-    return [0 if topic in serial else lane for topic, lane in zip(topics, lanes, strict=True)] if serial else lanes
+def letters_sent(program: Program, letters: list[Row]) -> pa.Table | None:
+    """Rows that were sent while no stage was run: dead letters, from where records are read."""
+    return rows_sent(program, Sent(letters, [OfShard(0, len(letters), 0)], RECORDS.empty_table()), 0)
 
 
-def lanes_of_keys(program: Program, keys: Sequence[bytes | None]) -> list[int]:
-    """The lane of each key; a record without one can be anywhere."""
-    shards, lanes = program.shards, program.lanes
-    owner = [lane_of(shard, shards, lanes) for shard in range(shards)]
-    return [0 if key is None else owner[shard_of(key, shards)] for key in keys]
+def _kinds(exchange: Sequence[bool], dead: Sequence[bool]) -> Any:
+    kinds = np.where(exchange, np.int8(Kind.RECORD), np.int8(Kind.SINK))
+    return np.where(dead, np.int8(Kind.DEAD_LETTER), kinds) if any(dead) else kinds
 
 
-def _places(causes: Any, walked: pa.Table, lane: int, level: int, has_stream_time: bool) -> dict[str, Any]:
-    """Where rows are in the merged order: that of their cause, told apart by a path of their numbers at each level.
+def _targets(
+    program: Program, senders: Any, topics: Sequence[str], keys: Sequence[bytes | None], exchange: Sequence[bool]
+) -> Any:
+    """The shard of each row: that of its key, the sender's for one without a key, the first for an atomic section."""
+    if not any(exchange):
+        return senders
+    shards, serial = program.shards, program.serial_exchanges
+    targets = [
+        sender if key is None or not inside else shard_of(key, shards)
+        for key, inside, sender in zip(keys, exchange, senders.tolist(), strict=True)
+    ]
+    if serial:
+        targets = [0 if topic in serial else target for topic, target in zip(topics, targets, strict=True)]
+    return np.array(targets, np.int32)
 
-    What a lane sends before its first record has an origin of its own, in front of all others.
-    """
-    numbers = np.arange(len(causes))
-    number = _number_by_cause(causes)
-    is_caused = causes >= 0
-    rows = np.maximum(causes, 0)
-    if walked.num_rows:
-        column = {name: walked.column(name).fill_null(0).to_numpy()[rows] for name in ("origin", "offset", "place", "path")}
-    else:
-        column = dict.fromkeys(("origin", "offset", "place", "path"), np.zeros(len(causes), np.int64))
-    is_before = causes == BEFORE_RECORDS
-    for name, value in (("origin", BEFORE_RECORDS), ("offset", level << 32 | lane), ("place", FIRST), ("path", 0)):
-        column[name] = np.where(is_before, value, column[name])
-    step = np.minimum(number, (1 << _BITS) - 1) << (_BITS * max(0, _LEVELS - 1 - level)) if level < _LEVELS else 0 * number
-    is_caused = (is_caused | is_before) & (column["place"] != LAST)  # what follows from a flush comes last in later stages too
-    times = None
-    if has_stream_time:
-        times = np.full(len(causes), NO_TIMESTAMP)  # a flush or a timer stands for no single record
-        if walked.num_rows:
-            times = np.where(causes >= 0, walked.column("stream_time").fill_null(NO_TIMESTAMP).to_numpy()[rows], times)
-    return {
-        "origin": np.where(is_caused, column["origin"], -1).astype(np.int32),
-        "offset": np.where(is_caused, column["offset"], lane),
-        "place": np.where(is_caused, column["place"], LAST),
-        "path": np.where(is_caused, column["path"] | step, numbers),
-        "stream_time": times,
-    }
+
+class _Caused:
+    """Rows with what has caused them: a record, or what comes before or after all records of a shard."""
+
+    def __init__(self, sent: Sent, causes: Any) -> None:
+        counts = [each.rows for each in sent.by_shard]
+        first_rows = np.cumsum([0, *counts[:-1]])
+        own = np.repeat(np.array([each.shard for each in sent.by_shard], np.int32), counts)
+        self._shards = np.maximum(own, 0)
+        self._numbers = np.arange(len(causes)) - np.repeat(first_rows, counts)  # of each row within its shard
+        self._walked = sent.walked
+        self._is_before = causes == BEFORE_RECORDS
+        self._is_by_record = causes >= 0
+        first_records = np.repeat(np.array([each.first_record for each in sent.by_shard], np.int64), counts)
+        self._records = np.where(self._is_by_record, causes + first_records, 0)
+        # What no record has caused is told apart by its shard, and whether it comes before or after all records.
+        others = -1 - 2 * self._shards.astype(np.int64) - self._is_before
+        self._number = _number_by_cause(np.where(self._is_by_record, self._records, others))
+        self.senders = self._shards
+        if (own == ANY_SHARD).any() and sent.walked.num_rows:
+            of_cause = sent.walked.column("shard").to_numpy()[self._records]
+            self.senders = np.where((own == ANY_SHARD) & self._is_by_record, of_cause, self._shards).astype(np.int32)
+
+    def places(self, level: int, has_watermarks: bool, again: Any = None) -> dict[str, Any]:
+        """Where rows are in the merged order: that of their cause, told apart by a path of their numbers at each level.
+
+        What a shard sends before its first record has an origin of its own, in front of all others. Rows that come `again` have
+        a later turn than what earlier stages have sent to the same exchange, whatever led to that: it was sent before.
+        """
+        of_shard = level << 32 | self._shards.astype(np.int64)
+        before: dict[str, Any] = {"origin": BEFORE_RECORDS, "offset": of_shard, "place": FIRST, "path": 0}
+        column = {name: np.where(self._is_before, value, self._of_cause(name)) for name, value in before.items()}
+        number = self._number
+        step = np.minimum(number, (1 << _BITS) - 1) << (_BITS * max(0, _LEVELS - 1 - level)) if level < _LEVELS else 0 * number
+        # What follows from a flush comes last in later stages, too.
+        is_caused = (self._is_by_record | self._is_before) & (column["place"] != LAST)
+        places = {
+            "origin": np.where(is_caused, column["origin"], -1).astype(np.int32),
+            "offset": np.where(is_caused, column["offset"], of_shard),
+            "place": np.where(is_caused, column["place"], LAST),
+            "path": np.where(is_caused, column["path"] | step, self._numbers),
+        }
+        if again is not None and again.any():
+            by_clock = again & (column["origin"] == BEFORE_RECORDS)
+            places["offset"] = np.where(by_clock, of_shard, places["offset"])
+            places["path"] = np.where(by_clock, self._numbers, places["path"])
+            later = again & ~by_clock & (places["place"] != LAST)
+            places["place"] = np.where(later, in_turn(places["place"], level), places["place"])
+        if has_watermarks:  # a flush or a timer stands for no single record
+            places["stream_time"] = np.where(self._is_by_record, self._of_cause("stream_time", NO_TIMESTAMP), NO_TIMESTAMP)
+        return places
+
+    def _of_cause(self, name: str, missing: int = 0) -> Any:
+        if not self._walked.num_rows:
+            return np.full(len(self._records), missing, np.int64)
+        return self._walked.column(name).fill_null(missing).to_numpy()[self._records]
 
 
 def _number_by_cause(causes: Any) -> Any:
@@ -145,57 +168,34 @@ def _number_by_cause(causes: Any) -> Any:
 
 
 def _number_in_run(causes: Any) -> Any:
-    starts = np.flatnonzero(np.diff(causes, prepend=BEFORE_RECORDS - 1))
+    starts = np.flatnonzero(np.diff(causes, prepend=causes[0] - 1))
     return np.arange(len(causes)) - np.repeat(starts, np.diff(np.append(starts, len(causes))))
 
 
-def rows_of_changes(program: Program, changes: Sequence[StoreChanges], lane: int, stage: int, timestamp: int) -> list[pa.Table]:
+def rows_of_changes(program: Program, changes: Sequence[StoreChanges], stage: int, timestamp: int) -> pa.Table | None:
     """Changelog rows, each for the partition of its shard.
 
-    A store that atomic sections write is written by two tasks in an epoch: its rows say which stage they are of, so that
-    `in_order_of_stages` can tell which come last.
+    Where there are atomic sections, a shard is written by two tasks in an epoch: rows say which stage they are of, which tells
+    which come last.
     """
-    tables = []
-    for store, keys, values in changes:
-        has_sections = store in program.section_stores
-        code = program.topic_codes[changelog_topic(program.application_id, store)]
-        tables.append(
-            wire(
-                len(keys),
-                lane=_all(len(keys), lane, np.int32),
-                kind=_all(len(keys), Kind.CHANGELOG),
-                place=_all(len(keys), stage, np.int64) if has_sections else None,
-                name=_all(len(keys), code, np.int16),
-                partition=program.shards_of_rows(store, lane)(keys),
-                timestamp=_all(len(keys), timestamp, np.int64),
-                key=keys,
-                value=values,
-            )
-        )
-    return tables
-
-
-def in_order_of_stages(passing: pa.Table) -> pa.Table:
-    """Rows on their way through a lane, changelog rows behind those of earlier stages; all else stays as it is."""
-    places = passing.column("place").fill_null(-1).to_numpy()
-    stages = np.where(passing.column("kind").to_numpy() == Kind.CHANGELOG, places, -1)
-    return passing if (np.diff(stages) >= 0).all() else passing.take(pa.array(np.argsort(stages, kind="stable")))
-
-
-def row_of_notes(program: Program, registers: dict[str, int], lane: int, epoch: int, timestamp: int) -> pa.Table:
-    """What the lane remembers besides its stores, in the partition of its first shard."""
-    first = shards_of(lane, program.shards, program.lanes).start
+    if not changes:
+        return None
+    sizes = [len(change.keys) for change in changes]
+    shards = np.repeat(np.array([change.shard for change in changes], np.int32), sizes)
+    names = [program.topic_codes[_changelog(program, change.store)] for change in changes]
     return wire(
-        1,
-        lane=[lane],
-        kind=[Kind.CHANGELOG],
-        name=[program.topic_codes[lanes_topic(program.application_id)]],
-        partition=[first],
-        timestamp=[timestamp],
-        key=[b"lane"],
-        value=[_encode(LaneNotes(program.lanes, epoch, registers))],
+        sum(sizes),
+        shard=shards,
+        kind=np.full(sum(sizes), Kind.CHANGELOG, np.int8),
+        stage=np.full(sum(sizes), stage, np.int8),
+        name=np.repeat(np.array(names, np.int16), sizes),
+        partition=shards,
+        timestamp=np.full(sum(sizes), timestamp, np.int64),
+        key=list(chain.from_iterable(change.keys for change in changes)),
+        value=list(chain.from_iterable(change.values for change in changes)),
     )
 
 
-def _all(count: int, value: int, kind: Any = np.int8) -> Any:
-    return np.full(count, value, kind)
+def _changelog(program: Program, store: str) -> str:
+    application = program.application_id
+    return lanes_topic(application) if store == REGISTERS else changelog_topic(application, store)

@@ -7,17 +7,17 @@ from typing import Any
 
 from penstock.epochs.program import Program
 from penstock.epochs.shards import lane_of, shard_of
-from penstock.state import LaneState, Register, StoreSpec
+from penstock.state import LaneState, Register, ShardState, StoreSpec
 
 
 class AllLanes:
-    """The state of a stage that has all lanes at hand. Every key is with its owner; registers are the first lane's."""
+    """The state of a stage that has all lanes at hand. Every key is in its shard; registers are the first shard's."""
 
     def __init__(self, program: Program, stage: int, states: Sequence[LaneState]) -> None:
         self._program = program
         self._states = states
         self._stores: dict[str, RoutedStore] = {}
-        self.registers = SectionRegisters(states[0], program.plan.stages[stage].sources[0])
+        self.registers = SectionRegisters(states[0].shard(0), program.plan.stages[stage].sources[0])
 
     def store(self, spec: StoreSpec) -> Any:
         """The typed store of that specification, over all lanes."""
@@ -28,13 +28,13 @@ class AllLanes:
 
 
 class RoutedStore:
-    """A key-value store whose keys are each in the lane that owns them."""
+    """A key-value store whose keys are each in the shard that owns them."""
 
     def __init__(self, program: Program, spec: StoreSpec, states: Sequence[LaneState]) -> None:
-        stores = [state.store(spec) for state in states]
-        shards = self._shards = program.shards
+        shards, lanes = program.shards, program.lanes
+        self._shards = shards
         self._serialize = spec.serdes[0].serialize
-        self._by_shard = [stores[lane_of(shard, shards, program.lanes)] for shard in range(shards)]
+        self._by_shard = [states[lane_of(shard, shards, lanes)].shard(shard).store(spec) for shard in range(shards)]
 
     def get(self, key: Any) -> Any:
         """The value of a key as it is now."""
@@ -49,10 +49,10 @@ class RoutedStore:
 
 
 class SectionRegisters:
-    """The first lane's registers under names of the section's own: its stream time is not that of the lane."""
+    """The first shard's registers under names of the section's own: its stream time is not that of the shard."""
 
-    def __init__(self, state: LaneState, section: str) -> None:
-        self._registers = state.registers
+    def __init__(self, shard: ShardState, section: str) -> None:
+        self._registers = shard.registers
         self._section = section
 
     def register(self, name: str, initial: int) -> Register:

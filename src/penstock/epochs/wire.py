@@ -7,10 +7,11 @@ from enum import IntEnum
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.lanes.epoch import HEADERS, RECORDS
+from penstock.lanes.epoch import HEADERS, RECORDS, processing_order
 from penstock.records import Headers
 
 
@@ -23,6 +24,7 @@ class Kind(IntEnum):
     DEAD_LETTER = 3
     CONTROL = 4
     REPORT = 5
+    MEASURE = 6
 
 
 OUT = pa.schema(
@@ -35,14 +37,21 @@ OUT = pa.schema(
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
         pa.field("headers", HEADERS),
+        pa.field("stage", pa.int8()),
+        *(RECORDS.field(name) for name in ("origin", "offset", "place", "path")),
     ]
 )
-"""Rows for Kafka, and what tasks tell the driver. `name` is an index into `Program.topics`, or -1 where `topic` says it."""
+"""Rows for Kafka, and what tasks tell the driver. `name` is an index into `Program.topics`, or -1 where `topic` says it.
 
-_RECORD_ONLY = ("origin", "offset", "place", "path", "stream_time")
+The last columns tell which stage has sent a row, and where it is in the order of the records that led to it; see
+`in_order_of_causes`.
+"""
 
-WIRE = pa.schema([pa.field("lane", pa.int32()), *OUT, *(RECORDS.field(name) for name in _RECORD_ONLY)])
+WIRE = pa.schema([pa.field("shard", pa.int32()), *OUT, RECORDS.field("stream_time")])
 """Rows between hops: records for a later stage (`name` is their source), and rows for Kafka that only pass through."""
+
+
+_PLACES = ["origin", "offset", "place", "path", "timestamp"]
 
 
 class LaneReport(msgspec.Struct, array_like=True, frozen=True):
@@ -66,7 +75,7 @@ class Control(msgspec.Struct, array_like=True, frozen=True):
     """What a task tells the driver besides rows: highest event times by origin, what was dropped, and what waits.
 
     `due` is when something waits for the wall clock, `event_due` for the watermark. `watermarks` are those of the origins whose
-    source has a strategy.
+    source has a strategy. `wants_commit` says that a processor has asked for a commit.
     """
 
     high_times: dict[int, int] = {}
@@ -74,6 +83,7 @@ class Control(msgspec.Struct, array_like=True, frozen=True):
     dropped: list[tuple[str, str, int]] = []
     event_due: int | None = None
     watermarks: dict[int, int] = {}
+    wants_commit: bool = False
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -81,14 +91,16 @@ decode_control = msgspec.msgpack.Decoder(Control).decode
 _decode_report = msgspec.msgpack.Decoder(LaneReport).decode
 
 
-def control_row(control: Control, lane: int) -> pa.Table:
-    """A control row."""
-    return wire(1, lane=[lane], kind=[Kind.CONTROL], value=[_encode(control)])
+def control_row(control: Control, shard: int) -> pa.Table:
+    """A control row; the shard is one of the lane that sends it."""
+    return wire(1, shard=[shard], kind=[Kind.CONTROL], value=[_encode(control)])
 
 
-def report_row(report: LaneReport) -> pa.Table:
-    """A lane's report as a row; apart from what a lane tells to be heeded, because no two runs give the same one."""
-    return wire(1, lane=[report.lane], kind=[Kind.REPORT], value=[_encode(report)])
+def rows_about(shard: int, report: LaneReport, control: Control | None) -> pa.Table:
+    """A lane's report as a row, and its control row if it has one: apart, because no two runs give the same report."""
+    told = [(Kind.REPORT, _encode(report)), *([] if control is None else [(Kind.CONTROL, _encode(control))])]
+    kinds, values = zip(*told, strict=True)
+    return wire(len(told), shard=[shard] * len(told), kind=kinds, value=values)
 
 
 def reports_of(table: pa.Table) -> list[LaneReport]:
@@ -105,8 +117,32 @@ def _is_report(table: pa.Table) -> Any:
     return pc.equal(table.column("kind"), int(Kind.REPORT))
 
 
+def in_order_of_causes(table: pa.Table) -> pa.Table:
+    """Rows that leave an epoch, changelog rows before sink records; all by stage, sink records also by what led to them.
+
+    So what one source partition leads to reaches a sink in its order, whichever lanes it went through. A stage takes all records
+    before the next one begins, and what it does to a table comes before what the next one does to it.
+    """
+    kinds, stages = table.column("kind").to_numpy(), table.column("stage").to_numpy()
+    is_sent = (kinds == Kind.SINK) | (kinds == Kind.DEAD_LETTER)
+    sent, others = np.flatnonzero(is_sent), np.flatnonzero(~is_sent)
+    if len(sent) > 1:
+        order, _ = processing_order(table.select(_PLACES).take(pa.array(sent)), stages[sent])
+        sent = sent if order is None else sent[order]
+    whole = np.concatenate([others[np.argsort(stages[others], kind="stable")], sent])
+    return table if (np.diff(whole) == 1).all() else table.take(pa.array(whole))
+
+
+def in_order_of_stages(table: pa.Table) -> pa.Table:
+    """Rows in which changelog rows stand behind those of earlier stages; all else stays as it is."""
+    is_changelog = table.column("kind").to_numpy() == Kind.CHANGELOG
+    stages = np.where(is_changelog, table.column("stage").to_numpy(), -1)
+    return table if (np.diff(stages) >= 0).all() else table.take(pa.array(np.argsort(stages, kind="stable")))
+
+
 def wire(rows: int, **columns: Any) -> pa.Table:
     """A table of rows between hops; columns that are not given are null."""
+    columns.setdefault("stage", np.zeros(rows, np.int8))
     arrays = [_array(columns.get(field.name), field.type, rows) for field in WIRE]
     return pa.Table.from_arrays(arrays, schema=WIRE)
 
@@ -142,13 +178,15 @@ def _as_headers(column: pa.ChunkedArray) -> Any:
     return pa.ListArray.from_arrays(lists.offsets, entries, HEADERS, mask=lists.is_null())
 
 
-def records_of(table: pa.Table) -> pa.Table:
-    """The record rows as a lane takes them in."""
-    columns = [table.column("name" if name == "source" else name) for name in RECORDS.names]
-    return pa.Table.from_arrays(columns, schema=RECORDS)
-
-
 def out_rows(kind: Kind, name: int, partition: int, timestamp: int, key: bytes, value: bytes) -> pa.Table:
     """One row out."""
-    row = {"kind": int(kind), "name": name, "partition": partition, "timestamp": timestamp, "key": key, "value": value}
+    row = {
+        "kind": int(kind),
+        "stage": 0,
+        "name": name,
+        "partition": partition,
+        "timestamp": timestamp,
+        "key": key,
+        "value": value,
+    }
     return pa.Table.from_pylist([row], schema=OUT)

@@ -18,7 +18,8 @@ PenstockError                        1
 ├── FencedError                     20   another instance has taken over
 ├── CommitError                     21   a transaction timed out or was aborted
 ├── BrokerError                     22   the brokers were out of reach for too long
-└── StalledError                    23   an epoch has not come to its end within its time
+├── StalledError                    23   an epoch has not come to its end within its time
+└── EpochTooLargeError              24   an epoch without records is too much for the machine
 """
 
 from penstock.errors.exceptions import (
@@ -27,6 +28,7 @@ from penstock.errors.exceptions import (
     CircuitOpenError,
     CommitError,
     ConfigError,
+    EpochTooLargeError,
     FencedError,
     IncompatibleTopologyError,
     LateRecordError,
@@ -50,6 +52,7 @@ __all__ = [
     "CircuitOpenError",
     "CommitError",
     "ConfigError",
+    "EpochTooLargeError",
     "FencedError",
     "IncompatibleTopologyError",
     "LateRecordError",

@@ -132,6 +132,16 @@ class StalledError(PenstockError):
     exit_code = 23
 
 
+class EpochTooLargeError(PenstockError):
+    """An epoch has more records, more rows to send, or takes longer, than it can have: it is tried again with fewer records.
+
+    Only an epoch that has no records to leave out ends the application with it.
+    """
+
+    code = "epoch_too_large"
+    exit_code = 24
+
+
 class BrokerError(PenstockError):
     """The brokers were out of reach for longer than the application may wait."""
 

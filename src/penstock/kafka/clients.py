@@ -21,6 +21,8 @@ logger = logging.getLogger("penstock.kafka")
 LARGEST_BATCH = 1_000_000
 DEFAULT_MESSAGE_BYTES = 1_000_000
 """librdkafka's defaults: what one request takes of a partition's records, and the size of one record."""
+LARGEST_MESSAGE_BYTES = 1_000_000_000
+"""More cannot be set for one record."""
 
 _PRODUCER: dict[str, Any] = {
     "acks": "all",
@@ -30,7 +32,7 @@ _PRODUCER: dict[str, Any] = {
     "linger.ms": "5",
     "batch.num.messages": "100000",
     "queue.buffering.max.messages": "2000000",
-    "queue.buffering.max.kbytes": "1048576",
+    "queue.buffering.max.kbytes": "131072",  # an epoch's rows wait in the driver's memory already
     "delivery.report.only.error": True,
 }
 _CONSUMER = {
@@ -75,10 +77,15 @@ def producer_settings(config: Config, limits: Collection[int] = ()) -> dict[str,
     librdkafka does not split a batch that a topic refuses for its size, so none may be larger than the smallest limit.
     """
     sizes = {
-        "message.max.bytes": str(max(limits, default=DEFAULT_MESSAGE_BYTES)),
+        "message.max.bytes": str(min(max(limits, default=DEFAULT_MESSAGE_BYTES), LARGEST_MESSAGE_BYTES)),
         "batch.size": str(min([LARGEST_BATCH, *limits])),
     }
     return {**_PRODUCER, **sizes, **_shared(config), **_only_for("producer.", config)}
+
+
+def largest_record(config: Config, limits: Collection[int] = ()) -> int:
+    """The size of the largest record that the producer of these settings sends."""
+    return int(producer_settings(config, limits)["message.max.bytes"])
 
 
 def consumer_settings(config: Config, group_id: str) -> dict[str, str]:

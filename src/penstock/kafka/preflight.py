@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import ProductionError
 from penstock.handlers import DeadLetter, ErrorHandler, Failure, FailureKind, LogAndContinue, settle
+from penstock.kafka.limits import SizeLimits
 from penstock.letters import SIZE_HEADER
 
 logger = logging.getLogger(__name__)
@@ -26,46 +27,51 @@ RECORD_OVERHEAD = 100
 HEADER_OVERHEAD = 10
 """Bounds on what Kafka's format adds to the bytes of a record that has a batch to itself, and to those of a header."""
 
+_NO_LIMIT = np.iinfo(np.int64).max
+
 
 class Preflight:
-    """Checks rows against the sizes that topics take; `limits` by topic, `default` for those that are not among them."""
+    """Checks rows against the sizes that their topics take; `topics` are those that rows name by a number."""
 
-    def __init__(self, topics: Sequence[str], limits: Mapping[str, int], default: int, production: ErrorHandler) -> None:
+    def __init__(self, topics: Sequence[str], limits: SizeLimits, production: ErrorHandler) -> None:
         self._topics = list(topics)
-        self._limits = {topic: min(limit, default) for topic, limit in limits.items()}
-        self._default = default
+        self._limits = limits
         self._production = production
-        # one more at the end: rows whose name is -1 find it there
-        self._limit_by_name = np.array([self._limit(topic) for topic in topics] + [min([*self._limits.values(), default])])
+        # one more at the end, without a limit: rows whose name is -1 find it there
+        self._limit_by_name = np.array([*map(limits.of, topics), _NO_LIMIT])
 
     def check(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that can be sent: the same ones, unless one is too large."""
         sizes = _sizes(rows)
-        suspects = np.flatnonzero(sizes > self._limit_by_name[rows.column("name").to_numpy(zero_copy_only=False)])
-        if not len(suspects):
+        too_large = np.flatnonzero(sizes > self._limits_of(rows))
+        if not len(too_large):
             return rows
         keep = np.ones(rows.num_rows, np.bool_)
+        keep[too_large] = False
         others = []
-        for index in suspects.tolist():
-            row = rows.slice(index, 1).to_pylist()[0]
-            size = int(sizes[index])
-            if size > self._limit(self._topic(row)):
-                keep[index] = False
-                others += self._instead(row, size)
+        for index in too_large.tolist():
+            others += self._instead(rows.slice(index, 1).to_pylist()[0], int(sizes[index]))
         return pa.concat_batches([rows.filter(pa.array(keep)), pa.RecordBatch.from_pylist(others, schema=rows.schema)])
+
+    def _limits_of(self, rows: pa.RecordBatch) -> Any:
+        """The limit of each row's topic."""
+        limits = self._limit_by_name[rows.column("name").to_numpy(zero_copy_only=False)]
+        if not (limits == _NO_LIMIT).any():
+            return limits
+        chosen = rows.column("topic").dictionary_encode()
+        known = np.array([*map(self._limits.of, chosen.dictionary.to_pylist()), _NO_LIMIT])
+        of_chosen = known[pc.fill_null(chosen.indices, -1).to_numpy(zero_copy_only=False)]
+        return np.where(limits == _NO_LIMIT, of_chosen, limits)
 
     def _topic(self, row: Mapping[str, Any]) -> str:
         return self._topics[row["name"]] if row["name"] >= 0 else str(row["topic"])
-
-    def _limit(self, topic: str) -> int:
-        return self._limits.get(topic, self._default)
 
     def _instead(self, row: dict[str, Any], size: int) -> list[dict[str, Any]]:
         """What is sent in place of a row that is too large."""
         topic = self._topic(row)
         key = f"the key {row['key'][:50]!r}" if row["key"] is not None else "no key"
         error = ProductionError(
-            f"a record of {size} bytes with {key} is too large for {topic!r}, which takes {self._limit(topic)}"
+            f"a record of {size} bytes with {key} is too large for {topic!r}, which takes {self._limits.of(topic)}"
         )
         if row["kind"] == CHANGELOG:
             raise ProductionError(f"{error}: the store of that changelog holds more under this key than Kafka takes")
@@ -93,7 +99,7 @@ class Preflight:
         headers = [*(row["headers"] or told), {"name": SIZE_HEADER, "value": str(size).encode()}]
         letter = {**row, "kind": DEAD_LETTER, "name": -1, "topic": topic, "value": None, "headers": headers}
         rest = sum(len(header["name"]) + len(header["value"] or b"") + HEADER_OVERHEAD for header in headers)
-        if len(row["key"] or b"") + rest + RECORD_OVERHEAD > self._limit(topic):
+        if len(row["key"] or b"") + rest + RECORD_OVERHEAD > self._limits.of(topic):
             raise ProductionError(f"{error}, and its key and headers are too large for a dead letter in {topic!r}") from error
         return letter
 

@@ -31,6 +31,8 @@ EARLIEST_TIMESTAMP = 1
 """librdkafka takes 0 for "now", so what happened in 1970's first millisecond is sent as of its second."""
 
 _CHUNK = 10_000
+_CHUNK_BYTES = 16 << 20
+"""So many rows, and about so many bytes of them, are Python objects at a time."""
 _QUEUE_FULL_WAIT_S = 0.05
 _PROBE_S = 1.0
 
@@ -67,8 +69,9 @@ class RowProducer:
         """Hand the rows over; whether they were delivered is known after a flush."""
         produce = self.client.produce
         try:
-            for start in range(0, rows.num_rows, _CHUNK):
-                for row in self._arguments(rows.slice(start, _CHUNK)):
+            size = max(1, min(_CHUNK, _CHUNK_BYTES * rows.num_rows // max(rows.nbytes, 1)))
+            for start in range(0, rows.num_rows, size):
+                for row in self._arguments(rows.slice(start, size)):
                     try:
                         produce(*row)
                     except BufferError:
@@ -146,6 +149,8 @@ class RowProducer:
 
     def _produce_when_there_is_room(self, row: tuple[Any, ...]) -> None:
         while True:
+            if self.is_out_of_reach_too_long:
+                raise BrokerError("no broker has been in reach for too long; the rows of an epoch could not be handed over")
             self.client.poll(_QUEUE_FULL_WAIT_S)
             try:
                 self.client.produce(*row)

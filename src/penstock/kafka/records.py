@@ -1,4 +1,4 @@
-"""Reads whole records of topics from given positions to given ends: for global tables, and dead letters."""
+"""Reads whole records of topics from given positions to given ends: global tables, dead letters, what Spark cannot read."""
 
 from __future__ import annotations
 
@@ -70,3 +70,14 @@ class RecordReader:
     def close(self) -> None:
         """Let go of the consumer."""
         self._consumer.close()
+
+
+def read_records(
+    settings: Mapping[str, str], positions: Mapping[Partition, int], ends: Mapping[Partition, int], timeout_ms: int
+) -> Iterator[TopicRecord]:
+    """All committed records from `positions` up to `ends`, with a client of its own."""
+    reader = RecordReader(settings, timeout_ms)
+    try:
+        yield from reader.read(positions, ends)
+    finally:
+        reader.close()

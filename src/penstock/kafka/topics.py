@@ -15,11 +15,13 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 from penstock.errors import TopicError
 from penstock.kafka.failures import kafka_error, translated
 from penstock.kafka.offsets import Partition
-from penstock.state import StoreKind, StoreSpec
+from penstock.state import MARK_LIFE_MS, StoreKind, StoreSpec
 
 logger = logging.getLogger(__name__)
 
 DAY_MS = 86_400_000
+TOMBSTONES_MS = 2 * MARK_LIFE_MS
+"""How long a changelog says that a key was deleted: a store catches up from a mark, and has to read all deletions since."""
 _PAUSE_S = 0.1
 _COMMITTED = IsolationLevel.READ_COMMITTED
 _LEADER_MOVES = {
@@ -51,6 +53,11 @@ class Topic:
         """The largest batch of records it takes."""
         return int(self.config["max.message.bytes"])
 
+    @property
+    def tombstones_ms(self) -> int | None:
+        """How long it says at least that a key was deleted, before it forgets the key altogether; None if it is not compacted."""
+        return int(self.config["delete.retention.ms"]) if "compact" in _policies(self.config.get("cleanup.policy", "")) else None
+
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
@@ -63,7 +70,11 @@ class InternalTopic:
 
 def changelog_config(spec: StoreSpec) -> dict[str, str]:
     """The settings of a store's changelog, as Kafka Streams would choose them; the store's own come last."""
-    config = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+    config = {
+        "cleanup.policy": "compact",
+        "delete.retention.ms": str(TOMBSTONES_MS),
+        "message.timestamp.type": "CreateTime",
+    }
     retention_ms = spec.retention_ms or 0
     if spec.kind is StoreKind.VERSIONED:
         config["min.compaction.lag.ms"] = str(retention_ms + DAY_MS)
@@ -89,6 +100,14 @@ class Topics:
         both = sorted(found.keys() & configs.keys())  # one may be deleted in between
         return {name: _topic(name, found[name], configs[name]) for name in both}
 
+    def seen(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of the topics that exist, without their settings: that is one question less."""
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
+        found = _those_that_exist(self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout))
+        return {name: _topic(name, about, {}) for name, about in found.items()}
+
     def broker_settings(self) -> dict[str, str]:
         """The settings of one of the brokers; nothing if it does not tell them to everybody."""
         try:
@@ -109,6 +128,18 @@ class Topics:
         except KafkaException as error:
             raise translated(error, "topics could not be listed") from error
         return {name for name in known.topics if not name.startswith("__")}
+
+    def identities(self, names: Iterable[str]) -> dict[str, str]:
+        """Which topics those are that exist: the cluster's id and the topic's, which change when one is created again."""
+        cluster = self.cluster_id()
+        return {name: f"{cluster}/{topic.topic_id}" for name, topic in self.describe(names).items()}
+
+    def cluster_id(self) -> str:
+        """Which cluster this is: topics of another one may have the same names, and even the same ids."""
+        try:
+            return str(self._admin.list_topics(timeout=self._timeout).cluster_id)
+        except KafkaException as error:
+            raise translated(error, "the cluster could not be asked for its id") from error
 
     def offset_at(self, partition: Partition, timestamp_ms: int, end: int) -> int:
         """The first record at or after a time; the end if there is none."""
@@ -208,6 +239,11 @@ def check(wanted: InternalTopic, found: Topic | None) -> None:
     for name, value in wanted.config.items():
         if name == "cleanup.policy" and _policies(found.config.get(name, "")) != _policies(value):
             raise TopicError(f"topic {wanted.name!r} has {name} {found.config.get(name)!r} and needs {value!r}; change it there")
+        if name == "delete.retention.ms" and (kept := found.tombstones_ms) is not None and kept < TOMBSTONES_MS:
+            raise TopicError(
+                f"topic {wanted.name!r} has {name} {kept} and needs at least {TOMBSTONES_MS}: a store that catches up after some "
+                f"hours would miss deletions. Set it to {TOMBSTONES_MS} or more there"
+            )
 
 
 def _policies(value: str) -> set[str]:

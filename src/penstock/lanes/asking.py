@@ -1,9 +1,12 @@
-"""The calls of one node of a lane: asked for while the epoch is walked, made when all records are done."""
+"""The calls of one node: asked for while the epoch is walked, made when all records are done.
+
+They are made for all shards of a lane at once, so that a lane with many shards does not wait longer than one with few.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.calls import Caller, Failed, Request
@@ -13,6 +16,10 @@ from penstock.topology.nodes import Node
 
 if TYPE_CHECKING:
     from penstock.lanes.lane import Lane
+
+
+Waiting = tuple[Position, int, Request]
+"""A request, with the place in the epoch where its record was in hand."""
 
 
 class Asking:
@@ -25,7 +32,7 @@ class Asking:
         self._node = node
         self._caller = caller
         self._take = take
-        self._waiting: list[tuple[Position, int, Request]] = []
+        self._waiting: list[Waiting] = []
 
     @property
     def is_waiting(self) -> bool:
@@ -37,22 +44,24 @@ class Asking:
         lane = self._lane
         self._waiting.append((lane.position, lane.cursor.row, request))
 
-    def make(self) -> None:
-        """Make the calls, and hand on what is answered as if each record were in hand again."""
-        if not self._waiting:
-            return
+    def take_waiting(self) -> list[Waiting]:
+        """What was asked for since the last call, to be made now."""
         waiting, self._waiting = self._waiting, []
+        return waiting
+
+    @contextmanager
+    def between_records(self) -> Iterator[None]:
+        """Be where the lane is now again when the block ends."""
         lane = self._lane
         before = lane.position, lane.cursor.row
         try:
-            with closing(self._answers([request for _, _, request in waiting])) as answers:
-                for (position, row, request), answer in zip(waiting, answers, strict=True):
-                    lane.position, lane.cursor.row = position, row
-                    self._settle(request, answer)
+            yield
         finally:
             lane.position, lane.cursor.row = before
 
-    def _settle(self, request: Request, answer: Any) -> None:
+    def settle(self, waiting: Waiting, answer: Any) -> None:
+        """Hand on what is answered as if the record were in hand again."""
+        self._lane.position, self._lane.cursor.row, request = waiting
         error = answer.error if isinstance(answer, Failed) else None
         if error is None:
             try:
@@ -64,7 +73,7 @@ class Asking:
         if error is not None:
             self._lane.failures.processing(self._lane, self._node, error, request.key)
 
-    def _answers(self, requests: list[Request]) -> Any:
+    def answers(self, requests: list[Request]) -> Any:
         """The answers; what fails before there are any is not one record's failure."""
         try:
             yield from self._caller.answers(requests)
@@ -75,3 +84,16 @@ class Asking:
                 f"{self._node.name} could not make its calls: {type(error).__name__}: {error}\n"
                 f"  the node was declared at {self._node.line}"
             ) from error
+
+
+def make_calls(askings: Sequence[Asking]) -> None:
+    """Make the calls that one node waits for in several shards; they are answered in the order of shards and requests."""
+    waiting = [(asking, each) for asking in askings for each in asking.take_waiting()]
+    if not waiting:
+        return
+    with ExitStack() as stack:
+        for asking in askings:
+            stack.enter_context(asking.between_records())
+        answers = stack.enter_context(closing(askings[0].answers([request for _, (_, _, request) in waiting])))
+        for (asking, each), answer in zip(waiting, answers, strict=True):
+            asking.settle(each, answer)

@@ -1,22 +1,22 @@
-"""An epoch of a lane: many records, arriving as Arrow tables, walked in one call.
+"""An epoch of a shard: many records, arriving as Arrow tables, walked in one call.
 
 Records are merged as Kafka Streams' partition group does: always the lowest event time at the head of a source partition,
-offsets in order within each. So the result does not depend on the order in which blocks arrive. Records that come through an
-exchange keep the place of the record they follow from.
+offsets in order within each, and each shard for itself. So the result depends neither on the order in which blocks arrive nor
+on which shards a lane runs. Records that come through an exchange keep the place of the record they follow from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.lanes.entrances import has_replays
-from penstock.lanes.lane import BEFORE_RECORDS, Lane
+from penstock.lanes.lane import BEFORE_RECORDS, Lane, flush
 from penstock.lanes.position import NOWHERE, RawRecord, Rows, headers_of
 from penstock.lanes.sources import Intake
 from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers, Process, RecordMetadata
@@ -43,12 +43,15 @@ RECORDS = pa.schema(
 `timestamp` is the event time: whoever read the topic has applied the source's extractor. Records straight from a topic have no
 `place` yet, unless lanes have to agree on it; those from an exchange bring the place in the merged order of the record that
 caused them, and `path` tells them apart.
-`stream_time` is the highest event time their partition had shown before them; null where nobody asks for it, -1 where nobody
+`stream_time` is the watermark that their partition had told before them; null where no source tells any, -1 where nobody
 knows: a cache's flush stands for many records.
 """
 
 LAST = 2**63 - 1
 """The place of what is sent when all records are done: caches that emit."""
+
+_TURN = 58
+"""The bits of a place below its turn. A time has 53 of them."""
 
 FIRST = -1
 """The place of what is sent before the first record: what the wall clock or a watermark brings about."""
@@ -63,44 +66,75 @@ class Catalogue:
 
 
 def walk(lane: Lane, records: pa.Table, catalogue: Catalogue, watermark: int | None = None) -> pa.Table:
-    """Run an epoch's records through a lane, up to and including the flush of its caches.
+    """Run an epoch's records through one shard, up to and including the flush of its caches; see `feed`."""
+    walked = feed(lane, in_order(records), catalogue, watermark)
+    flush([lane])
+    return walked
+
+
+def feed(
+    lane: Lane, records: pa.Table, catalogue: Catalogue, watermark: int | None = None, values: Values | None = None
+) -> pa.Table:
+    """Run an epoch's records, which are in order, through one shard.
 
     `watermark` is what the application's is now. What it led to in earlier stages comes first, and is not late for it: so the
-    lane only hears of it then. Gives the records back in the order they were walked, with their places; `lane.causes` points
-    into it.
+    lane only hears of it then. `values` are what was read from the records, if they have been read already. Gives back the
+    records that were walked; the causes of rows point into them.
     """
-    merged = in_order(records)
     decoded: dict[int, Feed] = {}
-    if merged.num_rows:
-        merged, decoded = _readable(lane, merged, catalogue)
+    if records.num_rows and values is None:
+        records, values = _readable(lane, records, catalogue)
+    if values is not None:
+        decoded = {code: (_entrance(lane, catalogue, code, each), each.arriving) for code, each in values.items()}
     if watermark is not None:
-        _walk_to_watermark(lane, merged, decoded, catalogue, watermark)
-    elif merged.num_rows:
-        _walk_records(lane, merged, decoded, catalogue)
+        _walk_to_watermark(lane, records, decoded, catalogue, watermark)
+    elif records.num_rows:
+        _walk_records(lane, records, decoded, catalogue)
     lane.position = NOWHERE
     lane.cursor.row = -1
-    lane.flush()
-    return merged
+    return records
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """The records in processing order, each with its place."""
+    """The records of one shard in processing order, each with its place."""
     if not table.num_rows:
         return table
+    order, place = processing_order(table)
+    if order is not None:
+        table = table.take(pa.array(order))
+    return table.set_column(table.schema.get_field_index("place"), "place", pa.array(place))
+
+
+def processing_order(table: pa.Table, shards: Any = None) -> tuple[Any | None, Any]:
+    """In which order records are processed, shard by shard where those are given, and their places in that order.
+
+    No order means that they stand in order already.
+    """
     origin = table.column("origin").to_numpy()
     offset = table.column("offset").to_numpy()
     carried = table.column("place")
     timestamp = table.column("timestamp").to_numpy()
-    if carried.null_count == len(carried) and (origin == origin[0]).all() and (np.diff(offset) > 0).all():
-        return table.set_column(3, "place", pa.array(np.maximum.accumulate(timestamp)))
-    path = table.column("path").fill_null(0).to_numpy() if carried.null_count < len(carried) else offset
-    by_origin = np.lexsort((path, offset, origin))
+    is_carried = carried.null_count < len(carried)
+    is_one_shard = shards is None or (shards == shards[0]).all()
+    if not is_carried and is_one_shard and (origin == origin[0]).all() and (np.diff(offset) > 0).all():
+        return None, np.maximum.accumulate(timestamp)
+    path = table.column("path").fill_null(0).to_numpy() if is_carried else offset
+    group = origin.astype(np.int64) - BEFORE_RECORDS
+    if not is_one_shard:
+        group |= shards.astype(np.int64) << 40
     head = timestamp
-    if carried.null_count < len(carried):
+    if is_carried:
         head = np.where(carried.is_valid().to_numpy(), carried.fill_null(0).to_numpy(), timestamp)
-    place = highest_by_origin(origin[by_origin], head[by_origin])  # of several lanes, each of which saw a part
-    order = np.argsort(place, kind="stable")
-    return table.take(pa.array(by_origin[order])).set_column(3, "place", pa.array(place[order]))
+        group |= np.maximum(head >> _TURN, 0) << 33
+    by_group = np.lexsort((path, offset, group))
+    place = highest_by_origin(group[by_group], head[by_group])
+    order = np.argsort(place, kind="stable") if is_one_shard else np.lexsort((place, shards[by_group]))
+    return by_group[order], place[order]
+
+
+def in_turn(places: Any, turn: int) -> Any:
+    """Places that come after all those of an earlier turn; within a turn they stay in order."""
+    return (places & ((1 << _TURN) - 1)) | np.maximum(places >> _TURN, turn) << _TURN
 
 
 def highest_by_origin(origins: Any, times: Any) -> Any:
@@ -120,18 +154,18 @@ def runs(origins: Any) -> Iterator[tuple[int, int]]:
 def _walk_records(lane: Lane, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue) -> None:
     """Every record in order, each to the source that reads it."""
     position = _enter(lane, records, catalogue)
-    if lane.has_processors or records.column("stream_time").null_count < records.num_rows:
-        _walk_timed(lane, position, records, decoded, range(records.num_rows))
+    if lane.follows_stream_time or records.column("stream_time").null_count < records.num_rows:
+        _walk_timed(lane, position, records, decoded, catalogue, range(records.num_rows))
         return
     if len(decoded) == 1:
         [(process, arriving)] = decoded.values()
-        for position.row, (key, value, timestamp, header) in enumerate(arriving):
+        for position.row, (key, value, timestamp, header) in zip(range(records.num_rows), arriving, strict=False):
             process(key, value, timestamp, header)
     else:
         for position.row, code in enumerate(records.column("source").to_pylist()):
             process, arriving = decoded[code]
             process(*next(arriving))
-    lane.stream_time = max(lane.stream_time, int(records.column("timestamp").to_numpy().max()))
+    lane.latest = int(records.column("timestamp").to_numpy().max())
 
 
 def _walk_to_watermark(lane: Lane, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue, watermark: int) -> None:
@@ -139,11 +173,11 @@ def _walk_to_watermark(lane: Lane, records: pa.Table, decoded: dict[int, Feed], 
     results = int(np.count_nonzero(records.column("origin").to_numpy() == BEFORE_RECORDS))
     position = _enter(lane, records, catalogue)
     if results:
-        _walk_timed(lane, position, records, decoded, range(results))
+        _walk_timed(lane, position, records, decoded, catalogue, range(results))
     position.row = BEFORE_RECORDS
     lane.advance_watermark(watermark)
     if results < records.num_rows:
-        _walk_timed(lane, position, records, decoded, range(results, records.num_rows))
+        _walk_timed(lane, position, records, decoded, catalogue, range(results, records.num_rows))
 
 
 def _enter(lane: Lane, records: pa.Table, catalogue: Catalogue) -> Rows:
@@ -158,22 +192,23 @@ def _exchange(intake: Intake | None) -> str | None:
     return intake.node.topics[0] if intake is not None and intake.node.internal else None
 
 
-def _walk_timed(lane: Lane, position: Rows, records: pa.Table, decoded: dict[int, Feed], rows: range) -> None:
-    """Some of the records, where somebody may ask for the stream time at any of them, or wait for it."""
+def _walk_timed(
+    lane: Lane, position: Rows, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue, rows: range
+) -> None:
+    """Some of the records, where somebody may ask for the time at any of them, or wait for it."""
     attached = lane.attached
+    stream_times = {code: lane.stream_time_of(catalogue.sources[code]) for code in decoded}
     some = records.slice(rows.start, len(rows))
     times = _stream_times(some)
     for position.row, code, time in zip(rows, some.column("source").to_pylist(), times, strict=False):
         attached.time = time
-        if time > lane.stream_time:  # what other lanes' records would have brought about before this one
-            lane.reach(time)
-            lane.punctuate()
         lane.position = position
         process, arriving = decoded[code]
         key, value, timestamp, headers = next(arriving)
-        lane.reach(timestamp)
+        stream_time = stream_times[code]
+        stream_time.reach(timestamp)
         process(key, value, timestamp, headers)
-        lane.punctuate()
+        lane.punctuate(stream_time)
     attached.time = NO_TIMESTAMP
 
 
@@ -190,27 +225,54 @@ Feed = tuple[Process, Iterator[Arriving]]
 """Records of one source, and where they enter."""
 
 
-def _readable(lane: Lane, records: pa.Table, catalogue: Catalogue) -> tuple[pa.Table, dict[int, Feed]]:
+class Read(NamedTuple):
+    """What was read from the records of one source, and whether some of them are replayed ones."""
+
+    arriving: Iterator[Arriving]
+    has_replays: bool
+
+
+Values = Mapping[int, Read]
+"""By the code of the source."""
+
+
+def read_all(lane: Lane, records: pa.Table, catalogue: Catalogue) -> Values | None:
+    """What is read from records of several shards, which stand one after the other; None if some of it cannot be read.
+
+    The lane is any of those shards'.
+    """
+    try:
+        return _values(lane, records, catalogue)
+    except Exception:
+        return None
+
+
+def _readable(lane: Lane, records: pa.Table, catalogue: Catalogue) -> tuple[pa.Table, Values]:
     """Keys and values by source, decoded by column; without the records that cannot be read and need not be."""
     try:
-        return records, _decoded(lane, records, catalogue)
+        return records, _values(lane, records, catalogue)
     except Exception:
         kept = _without_unreadable(lane, records, catalogue)
-        return kept, _decoded(lane, kept, catalogue)
+        return kept, _values(lane, kept, catalogue)
 
 
-def _decoded(lane: Lane, records: pa.Table, catalogue: Catalogue) -> dict[int, Feed]:
+def _values(lane: Lane, records: pa.Table, catalogue: Catalogue) -> Values:
     codes = records.column("source").to_numpy()
-    decoded: dict[int, Feed] = {}
+    found: dict[int, Read] = {}
     for code in np.unique(codes).tolist():
         intake = lane.intakes[catalogue.sources[code]]
         own = records if (codes == code).all() else records.filter(pa.array(codes == code))
         keys = _column(intake.key, own.column("key"))
         values = _column(intake.value, own.column("value"))
         headers = own.column("headers")
-        process = lane.entrances.of(intake) if has_replays(headers) else intake.process
-        decoded[code] = process, zip(keys, values, own.column("timestamp").to_pylist(), _headers(headers), strict=False)
-    return decoded
+        arriving = zip(keys, values, own.column("timestamp").to_pylist(), _headers(headers), strict=False)
+        found[code] = Read(arriving, has_replays(headers))
+    return found
+
+
+def _entrance(lane: Lane, catalogue: Catalogue, code: int, values: Read) -> Process:
+    intake = lane.intakes[catalogue.sources[code]]
+    return lane.entrances.of(intake) if values.has_replays else intake.process
 
 
 def _headers(column: pa.ChunkedArray) -> Iterable[Headers]:

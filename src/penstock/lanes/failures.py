@@ -27,7 +27,7 @@ from penstock.lanes.position import RawRecord
 from penstock.lanes.retries import persistent
 from penstock.letters import failure_headers
 from penstock.processor import Operator
-from penstock.records import NO_HEADERS, RecordMetadata
+from penstock.records import LAST_TIMESTAMP, NO_HEADERS, RecordMetadata
 from penstock.topology.nodes import Node, ProcessorNode, SourceNode
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ class Failures:
 
     def _act(self, lane: Lane, failure: Failure, outcome: Outcome, fatal: Exception) -> None:
         """Do what was decided; `fatal` is the error that ends the lane if that is it."""
+        if isinstance(failure.error, MemoryError):  # which the record need not be to blame for: the epoch is tried with fewer
+            raise failure.error
         about = (failure.node, failure.place, type(failure.error).__name__, failure.error)
         if isinstance(outcome, LogAndFail):
             _log.error("%s failed on the record from %s, which ends the lane: %s: %s", *about)
@@ -149,7 +151,7 @@ class DecidedError(Exception):
 
 def failure_at(lane: Lane, kind: FailureKind, node: Node, error: Exception) -> Failure:
     """A failure of the record in hand."""
-    raw = lane.position.raw() or RawRecord(None, None, lane.stream_time, NO_HEADERS)
+    raw = lane.position.raw() or RawRecord(None, None, lane.time_of(node.name), NO_HEADERS)
     return Failure(kind, error, node.name, lane.metadata, *raw, lane.position.read_from())
 
 
@@ -164,6 +166,7 @@ def named(failure: Failure, node: Node, key: Any) -> ProcessingError:
 
 def dead_letter_row(topic: str, failure: Failure, fatal: Exception, application_id: str, epoch: int, now_ms: int) -> Row:
     """The record as it was read, with headers that say what happened; `fatal` is the error that names node, line and record."""
-    timestamp = max(failure.timestamp, 0)  # a topic takes no negative one
+    # A topic takes no negative time, and soon deletes what is of 1970.
+    timestamp = failure.timestamp if 0 <= failure.timestamp <= LAST_TIMESTAMP else now_ms
     headers = failure.headers + failure_headers(failure, fatal, application_id, epoch, now_ms)
     return Row(topic, failure.key, failure.value, timestamp, headers, dead_letter=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -19,6 +19,10 @@ class TimeHeap(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        """The items as they stand in the heap: pushed in this order into an empty one, they stand there in the same."""
+        return iter(self._items)
 
     def peek(self) -> T | None:
         """The earliest item, left inside."""

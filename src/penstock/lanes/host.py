@@ -161,7 +161,7 @@ class NodeHost:
         """Have the node's timers fire. Binding goes from the last node to the first, so this one stands above all others."""
         self._lane.timers.add_above(queue)
         if not self.has_watermarks:
-            self._lane.stream_timers.add_above(queue)
+            self._lane.stream_time_of(self.node).timers.add_above(queue)
             return
         own = LaneTimers()
         own.add_above(queue)
@@ -207,7 +207,8 @@ class NodeHost:
             raise ValueError(f"{self.node}: the interval of a punctuator must be at least 1 ms")
         lane = self._lane
         by_stream_time = PunctuationType(kind) is PunctuationType.STREAM_TIME
-        now = lane.stream_time if by_stream_time else lane.wall_clock()
+        stream_time = lane.stream_time_of(self.node)
+        now = stream_time.value if by_stream_time else lane.wall_clock()
         if start_ms is not None:
             due = start_ms
         else:
@@ -216,10 +217,11 @@ class NodeHost:
         self._schedules += 1
         register = lane.register(f"{self.node}/punctuator {self._schedules}", due)
         is_new = register.value == due
-        schedule = Schedule(register, interval_ms, lambda time: self._between_records(punctuate, time))
+        place = lane.register(f"{self.node}/punctuator {self._schedules}/place", 0)
+        schedule = Schedule(register, place, interval_ms, lambda time: self._between_records(punctuate, time))
         if is_new and start_ms is not None and start_ms < now != NO_TIMESTAMP:
             schedule.advance(now)
-        (lane.stream_time_punctuators if by_stream_time else lane.wall_clock_punctuators).add(schedule)
+        (stream_time.punctuators if by_stream_time else lane.wall_clock_punctuators).add(schedule)
         return schedule.cancel
 
     def metadata(self) -> RecordMetadata | None:
@@ -231,12 +233,12 @@ class NodeHost:
         return self._lane.at(origin)
 
     def stream_time(self) -> int:
-        """The lane's stream time."""
-        return self._lane.stream_time
+        """The stream time of the node's sub-topology."""
+        return self._lane.stream_time_of(self.node).value
 
     def event_time(self) -> int:
         """The clock of event-time timers."""
-        return self._lane.attached.floor if self.has_watermarks else self._lane.stream_time
+        return self._lane.attached.floor if self.has_watermarks else self.stream_time()
 
     def wall_clock(self) -> int:
         """The host's clock."""

@@ -1,7 +1,7 @@
-"""A lane: the operators of a topology (or of one stage of it) bound to their stores, walked record by record.
+"""A lane's work in one shard: the operators of a topology (or of one stage of it) bound to the shard's stores.
 
-A lane knows neither Spark nor Kafka nor threads. It is built from frozen nodes and a `LaneState`, fed with an epoch's
-records in bulk, and drained of rows; the test driver and a Spark task host the same lane.
+It knows neither Spark nor Kafka nor threads. It is built from frozen nodes and a shard's state, fed with an epoch's records in
+bulk, and drained of rows; the test driver and a Spark task host the same thing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from penstock.calls import Call, Callers, Request
 from penstock.errors import TopologyError
-from penstock.lanes.asking import Asking
+from penstock.lanes.asking import Asking, make_calls
 from penstock.lanes.entrances import Entrances
 from penstock.lanes.failures import Failures
 from penstock.lanes.host import NodeHost
@@ -23,11 +23,12 @@ from penstock.lanes.punctuation import NEVER, Punctuators
 from penstock.lanes.sampling import Samples
 from penstock.lanes.sinks import bind_sink
 from penstock.lanes.sources import Intake
+from penstock.lanes.stream_time import StreamTime
 from penstock.lanes.timers import LaneTimers
 from penstock.lanes.tracing import Traces
 from penstock.processor import Clock, TableOperator, TimerKind, View
 from penstock.records import NO_TIMESTAMP, Headers, Process, RecordMetadata
-from penstock.state import CachedKeyValueStore, LaneState, Register, StateOfStores, StoreSpec, retention_limit
+from penstock.state import CachedKeyValueStore, Register, ShardState, StateOfStores, StoreSpec, retention_limit
 from penstock.timing import MAX_MS
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
@@ -36,15 +37,16 @@ BEFORE_RECORDS = -2
 
 
 class Lane:
-    """A running instance of some nodes of a topology.
+    """A running instance of some nodes of a topology, for one shard: what Kafka Streams calls a task.
 
     `partitions` tells a partitioner how many partitions a topic has; `wall_clock` is the host's clock in milliseconds. A lane
     of one stage is also given the topology's other nodes as `tables`, for joins that read what another stage writes.
     `watermark` is the application's as of the last barrier, None if it has none; `watermarked` are the nodes below sources that
-    tell one, for which it is the time. `owns` tells whether a key is this lane's. `callers` gives what makes calls to other
-    systems; it is asked only if a node makes some. `committed_owner` gives the state, as of the last barrier, of the lane that
-    owns a key; it is asked only for keys that are not this lane's. `samples`, where given, has every node watched, and
-    `traces` has it noted which traced records lead to what.
+    tell one, for which it is the time. `owns` tells whether a key is this shard's. `callers` gives what makes calls to other
+    systems; it is asked only if a node makes some. `committed_owner` gives the state, as of the last barrier, of the shard that
+    owns a key; it is asked only for keys that are not this shard's. `samples`, where given, has every node watched, and
+    `traces` has it noted which traced records lead to what. `sub_topologies` tells which nodes have a stream time together;
+    without it all have, as in Kafka Streams' test driver.
     """
 
     def __init__(
@@ -56,39 +58,35 @@ class Lane:
         partitions: Callable[[str], int] = lambda topic: 1,
         global_stores: Collection[str] = (),
         tables: Mapping[str, Node] = MappingProxyType({}),
-        global_state: LaneState | None = None,
+        global_state: StateOfStores | None = None,
         failures: Failures | None = None,
         watermark: int | None = None,
         watermarked: Collection[str] = (),
         owns: Callable[[bytes], bool] = lambda key: True,
         callers: Callable[[], Callers] = Callers,
-        committed_owner: Callable[[bytes], LaneState] | None = None,
+        committed_owner: Callable[[bytes], ShardState] | None = None,
         samples: Samples | None = None,
         traces: Traces | None = None,
+        sub_topologies: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.failures = failures or Failures()
         self.watermarked = watermarked
         self.owns = owns
         self._committed_owner = committed_owner
         self._callers = callers
-        self._asking: list[Asking] = []
+        self.asking_nodes: list[Asking] = []  # the last node first
         self._tables = tables
         self._global_stores = global_stores
         self._global_state = global_state or state
         self.wall_clock = wall_clock
-        self._stream_time = state.registers.register("stream time", NO_TIMESTAMP)
         self.position: Position = NOWHERE
         self.cursor = Rows((), ())  # counts along an epoch's records; -1 when they are done
         self.cursor.row = BEFORE_RECORDS
-        self.causes: list[int] = []  # which of the epoch's records each row to an exchange follows from
         self.attached = Attached(watermark)
-        self.stream_time_punctuators = Punctuators()
         self.wall_clock_punctuators = Punctuators()
         self.timers = LaneTimers()
-        self.stream_timers = LaneTimers()  # of nodes whose event time is stream time, and not the application's watermark
         self.dropped: dict[tuple[str, str], int] = {}
-        self.commit_requested = False  # a processor's wish; the host that cuts epochs reads it
-        self.has_processors = any(isinstance(node, ProcessorNode) and node.operator.runs_user_objects for node in nodes)
+        self.commit_requested = False  # a processor's wish, which the host tells the driver
         self._rows: list[Row] = []
         self._state = state
         self._specs = specs
@@ -109,8 +107,43 @@ class Lane:
             self._state.store(specs[name])
             self._flushes[name] = _nothing_to_flush
         self._retaining = self._limit_retention(watermark)
-        self._expiring = [self.store(name) for name in self._flushes if specs[name].ttl_ms is not None]
+        self._sub_topologies = sub_topologies
+        self._stream_times: dict[str, StreamTime] = {}
+        self.latest = NO_TIMESTAMP  # the highest event time of the epoch at hand, where nobody follows stream time
+        self.follows_stream_time = self._has_followers(nodes)
         self._bind(nodes, partitions, samples, traces)
+
+    def _has_followers(self, nodes: Sequence[Node]) -> bool:
+        """Whether somebody can tell the stream time at any record: a processor, or a store in which entries expire.
+
+        Another stage of the same sub-topology may have them: the stream time is that of both.
+        """
+        for node in nodes:
+            if isinstance(node, ProcessorNode):
+                expiring = [self.store(store) for store in node.stores if self._specs[store].ttl_ms is not None]
+                if expiring:
+                    known = self.stream_time_of(node.name).expiring
+                    known += [store for store in expiring if store not in known]
+        groups = {self._sub_topologies.get(node.name) for node in nodes}
+        return any(
+            isinstance(node, ProcessorNode)
+            and self._sub_topologies.get(node.name) in groups
+            and (node.operator.runs_user_objects or any(self._specs[store].ttl_ms is not None for store in node.stores))
+            for node in self.topology.values()
+        )
+
+    def stream_time_of(self, node: str) -> StreamTime:
+        """The stream time of the sub-topology that a node belongs to."""
+        name = self._sub_topologies.get(node, "")
+        found = self._stream_times.get(name)
+        if found is None:
+            register = self._state.registers.register(f"stream time {name}".rstrip(), NO_TIMESTAMP)
+            found = self._stream_times[name] = StreamTime(register)
+        return found
+
+    def time_of(self, node: str) -> int:
+        """How far event time has come at a node, for what no single record stands for."""
+        return self.stream_time_of(node).value if self.follows_stream_time else self.latest
 
     def _limit_retention(self, watermark: int | None) -> list[Register]:
         """Where windows are kept by watermarks, let that be this one; elsewhere by what stores are given."""
@@ -139,8 +172,7 @@ class Lane:
             below = {name: bound[name] for name in children[node.name]}
             forward = fan_out(list(below.values()))
             if isinstance(node, SinkNode):
-                send = self._send_to_exchange if node.internal else self._rows.append
-                bound[node.name] = bind_sink(node, self, send, partitions)
+                bound[node.name] = bind_sink(node, self, self._rows.append, partitions)
             elif isinstance(node, ProcessorNode):
                 host = self._hosts[node.name]
                 host.children = below
@@ -162,26 +194,13 @@ class Lane:
                 self.intakes[node.name] = Intake(node, bound[node.name])
         for start in reversed(self._starters):
             start()
+        for punctuators in (self.wall_clock_punctuators, *(time.punctuators for time in self._stream_times.values())):
+            punctuators.restore_places()
 
     @property
     def topology(self) -> Mapping[str, Node]:
         """All nodes that are known, those of other stages included."""
         return {**self._tables, **self._nodes}
-
-    @property
-    def stream_time(self) -> int:
-        """The highest event time the lane has seen, -1 before the first; part of its state."""
-        return self._stream_time.value
-
-    @stream_time.setter
-    def stream_time(self, time: int) -> None:
-        self._stream_time.value = time
-
-    def reach(self, time: int) -> None:
-        """Let stream time come as far, and with it what expires."""
-        self._stream_time.value = max(self._stream_time.value, time)
-        for store in self._expiring:
-            store.observe(time)
 
     @property
     def metadata(self) -> RecordMetadata | None:
@@ -198,12 +217,8 @@ class Lane:
         finally:
             self.position = before
 
-    def _send_to_exchange(self, row: Row) -> None:
-        self._rows.append(row)
-        self.causes.append(self.cursor.row)
-
     def store(self, name: str) -> Any:
-        """A typed store of this lane, or a global one."""
+        """A typed store of this shard, or a global one."""
         return (self._global_state if name in self._global_stores else self._state).store(self.spec(name))
 
     def spec(self, name: str) -> StoreSpec:
@@ -213,8 +228,8 @@ class Lane:
         except KeyError:
             raise TopologyError(f"there is no store {name!r}; the topology has {', '.join(self._specs) or 'none'}") from None
 
-    def committed_owner(self, key: bytes) -> LaneState:
-        """The lane that owns a key of another lane's, as of the last barrier."""
+    def committed_owner(self, key: bytes) -> ShardState:
+        """The shard that owns a key of another shard's, as of the last barrier."""
         assert self._committed_owner is not None
         return self._committed_owner(key)
 
@@ -234,7 +249,7 @@ class Lane:
         return view
 
     def clock(self, name: str, is_watermarked: bool = False) -> Clock:
-        """A named clock: of watermarks, or of stream time, which is kept in the lane's registers."""
+        """A named clock: of watermarks, or of stream time, which is kept in the shard's registers."""
         clock = self._clocks.get(name)
         if clock is None:
             clock = WatermarkClock(self.attached) if is_watermarked else self._observed_clock(name)
@@ -242,10 +257,10 @@ class Lane:
         return clock
 
     def _observed_clock(self, name: str) -> Clock:
-        return ObservedClock(self._state.registers.register(f"clock {name}", NO_TIMESTAMP), self.attached)
+        return ObservedClock(self._state.registers.register(f"clock {name}", NO_TIMESTAMP))
 
     def register(self, name: str, initial: int) -> Register:
-        """A named integer of the lane's state."""
+        """A named integer of the shard's state."""
         return self._state.registers.register(name, initial)
 
     def pending(self, store: str) -> dict[Any, Any]:
@@ -264,7 +279,7 @@ class Lane:
     def asking(self, node: Node, call: Call, take: Callable[[Request, Any], None]) -> Asking:
         """The calls of a node, which are made when the epoch ends."""
         asking = Asking(self, node, self._callers().of(node.name, call), take)
-        self._asking.append(asking)
+        self.asking_nodes.append(asking)
         return asking
 
     def wait_for_watermark(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
@@ -285,15 +300,14 @@ class Lane:
 
     def send_dead_letter(self, row: Row) -> None:
         """Let a record that failed leave with what is sent."""
-        self._rows.append(row)
+        self._rows.append(row._replace(cause=self.cursor.row))
 
-    def punctuate(self) -> None:
-        """Call stream-time punctuators that have become due."""
-        if self.stream_time_punctuators and self.stream_time != NO_TIMESTAMP:
+    def punctuate(self, stream_time: StreamTime) -> None:
+        """Call what has become due by a stream time."""
+        if stream_time.punctuators:
             self.position = NOWHERE
-            self.stream_time_punctuators.fire(self.stream_time)
-        if self.stream_timers.queues:
-            self.stream_timers.fire(TimerKind.EVENT_TIME, self.stream_time)
+            stream_time.fire_punctuators()
+        if stream_time.fire_timers():
             self.position = NOWHERE
 
     def advance_watermark(self, watermark: int, settle: Callable[[], None] | None = None) -> None:
@@ -326,8 +340,8 @@ class Lane:
         Tells whether some of the wall clock's were held back until the next epoch.
         """
         is_held = self.timers.fire(TimerKind.PROCESSING_TIME, self.wall_clock()) if self.timers.queues else False
-        if self.stream_timers.queues:
-            self.stream_timers.fire(TimerKind.EVENT_TIME, self.stream_time)
+        for stream_time in self._stream_times.values():
+            stream_time.fire_timers()
         self.position = NOWHERE
         return is_held
 
@@ -348,19 +362,20 @@ class Lane:
         self.wall_clock_punctuators.fire(self.wall_clock())
 
     def flush(self) -> None:
-        """Have calls made and let cached tables emit: what the end of an epoch does before the commit.
+        """Have calls made and let cached tables emit; see `flush`."""
+        flush([self])
 
-        A processor below one table may write into another that has been asked already, and a table may lead to calls; then all
-        are asked again.
-        """
-        while True:
-            for asking in reversed(self._asking):
-                asking.make()
-            for flush in self._flushes.values():
-                flush()
-            is_waiting = any(asking.is_waiting for asking in self._asking)
-            if not is_waiting and not any(self._pending.values()) and not any(cache.held for cache in self._caches()):
-                return
+    def let_tables_emit(self) -> None:
+        """Have every cached table hand on what it holds."""
+        for emit in self._flushes.values():
+            emit()
+
+    @property
+    def is_holding_back(self) -> bool:
+        """Whether calls wait to be made, or tables to emit."""
+        if any(asking.is_waiting for asking in self.asking_nodes) or any(self._pending.values()):
+            return True
+        return any(cache.held for cache in self._caches())
 
     def _caches(self) -> list[CachedKeyValueStore[Any, Any]]:
         stores = [self.store(name) for name, flush in self._flushes.items() if flush is not _nothing_to_flush]
@@ -370,7 +385,6 @@ class Lane:
         """Take out the rows sent since the last call."""
         rows = self._rows.copy()
         self._rows.clear()
-        self.causes.clear()
         return rows
 
     def close(self) -> None:
@@ -393,10 +407,10 @@ class Waiting(NamedTuple):
 
 
 class Attached:
-    """The time before the record in hand, which it brought along from its source; -1 if it brought none.
+    """The watermark before the record in hand, which it brought along from its source; -1 if it brought none.
 
-    It is the watermark of the partition it came from, or the highest event time where the source has none. `floor` is the
-    application's watermark.
+    It is that of the partition it came from, or the highest event time where the source has no watermarks but others have.
+    `floor` is the application's watermark.
     """
 
     __slots__ = ("floor", "time")
@@ -407,36 +421,25 @@ class Attached:
 
 
 class ObservedClock:
-    """Stream time as the highest timestamp that came by, kept in a register.
+    """Stream time as the highest timestamp that came by in this shard, kept in a register: as a task of Kafka Streams has it."""
 
-    A record that brings its partition's time along is judged by that, not by what other partitions have shown: how input
-    is spread over lanes then makes no difference.
-    """
+    __slots__ = ("_register",)
 
-    __slots__ = ("_attached", "_register")
-
-    def __init__(self, register: Register, attached: Attached) -> None:
+    def __init__(self, register: Register) -> None:
         self._register = register
-        self._attached = attached
 
     @property
     def time(self) -> int:
         """The highest timestamp so far."""
         return self._register.value
 
-    @property
-    def reached(self) -> int:
-        """The time that was reached before the record in hand, here or in other lanes; -1 if that is the clock's own time."""
-        return self._attached.time
-
     def observe(self, timestamp: int) -> int:
         """Note a timestamp."""
-        register, attached = self._register, self._attached.time
-        time = max(attached, timestamp)
-        if time > register.value:
-            register.value = time
-            return time
-        return register.value if attached == NO_TIMESTAMP else time
+        register = self._register
+        if timestamp > register.value:
+            register.value = timestamp
+            return timestamp
+        return register.value
 
 
 class WatermarkClock:
@@ -453,15 +456,25 @@ class WatermarkClock:
         attached = self._attached
         return max(attached.floor, attached.time)
 
-    @property
-    def reached(self) -> int:
-        """The same: a record does not move it for itself."""
-        return self.time
-
     def observe(self, timestamp: int) -> int:
         """The time, which no record's timestamp moves."""
         attached = self._attached
         return max(attached.floor, attached.time)
+
+
+def flush(lanes: Sequence[Lane]) -> None:
+    """Have calls made and let cached tables emit: what the end of an epoch does before the commit.
+
+    The lanes are those of several shards, bound to the same nodes: a node's calls are made for all of them at once. A processor
+    below one table may write into another that has been asked already, and a table may lead to calls; then all are asked again.
+    """
+    while True:
+        for same_node in reversed(list(zip(*(lane.asking_nodes for lane in lanes), strict=True))):
+            make_calls(same_node)
+        for lane in lanes:
+            lane.let_tables_emit()
+        if not any(lane.is_holding_back for lane in lanes):
+            return
 
 
 def fan_out(children: Sequence[Process]) -> Process:

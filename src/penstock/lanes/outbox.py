@@ -8,7 +8,10 @@ from penstock.records import Headers
 
 
 class Row(NamedTuple):
-    """A record on its way out, as bytes; `exchange` rows go to the next stage instead of Kafka."""
+    """A record on its way out, as bytes; `exchange` rows go to the next stage instead of Kafka.
+
+    `cause` is the epoch's record that it follows from, by its place among those that were walked; see `lanes.lane` for others.
+    """
 
     topic: str
     key: bytes | None
@@ -18,3 +21,4 @@ class Row(NamedTuple):
     partition: int | None = None
     exchange: bool = False
     dead_letter: bool = False
+    cause: int = -1

@@ -11,12 +11,17 @@ NEVER = 2**63 - 1
 
 
 class Schedule:
-    """One punctuator; when it is due next belongs to the lane's state, so that it goes on where the last epoch ended."""
+    """One punctuator, which goes on where the last epoch ended.
 
-    __slots__ = ("_register", "cancelled", "due", "interval_ms", "punctuate")
+    When it is due next belongs to the shard's state, and so does its place among others: which of two that are due at the same
+    time is called first depends on those called before, and must not depend on where epochs end.
+    """
 
-    def __init__(self, register: Register, interval_ms: int, punctuate: Callable[[int], None]) -> None:
+    __slots__ = ("_register", "cancelled", "due", "interval_ms", "place", "punctuate")
+
+    def __init__(self, register: Register, place: Register, interval_ms: int, punctuate: Callable[[int], None]) -> None:
         self._register = register
+        self.place = place
         self.due = register.value
         self.interval_ms = interval_ms
         self.punctuate = punctuate
@@ -58,6 +63,9 @@ class Punctuators:
     def fire(self, now: int) -> None:
         """Call everything that is due, each once."""
         heap = self._heap
+        earliest = heap.peek()
+        if earliest is None or earliest.due > now:
+            return
         while (schedule := heap.peek()) is not None and schedule.due <= now:
             heap.pop()
             if not schedule.cancelled:
@@ -65,3 +73,13 @@ class Punctuators:
                 if not schedule.cancelled:
                     schedule.advance(now)
                     heap.push(schedule)
+        for place, schedule in enumerate(heap):
+            schedule.place.value = place
+
+    def restore_places(self) -> None:
+        """Have the punctuators stand as they stood when the last epoch ended; those that have just come stay in order."""
+        if len(self._heap) > 1:
+            standing = sorted(self._heap, key=lambda schedule: schedule.place.value)
+            self._heap = TimeHeap(lambda schedule: schedule.due)
+            for schedule in standing:
+                self._heap.push(schedule)

@@ -1,4 +1,4 @@
-"""A shared store as a processor of one lane sees it: reads at once, writes through an exchange to whoever owns the key."""
+"""A shared store as a processor in one shard sees it: reads at once, writes through an exchange to the shard of the key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ProcessingError
 from penstock.records import NO_HEADERS, NO_TIMESTAMP, Process
-from penstock.state import LaneState, SharedKeyValueStore, Write
+from penstock.state import ShardState, SharedKeyValueStore, Write
 
 if TYPE_CHECKING:
     from penstock.lanes.lane import Lane
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class LaneSharedStore(SharedKeyValueStore[Any, Any]):
-    """Keys of the own lane as they are now, others as of the last barrier.
+    """Keys of the own shard as they are now, others as of the last barrier, also those of other shards in the same lane.
 
-    Also a write to a key of the own lane goes through the exchange: so the order of writes is the same on any number of lanes.
+    Also a write to a key of the own shard goes through the exchange: so the order of writes is the same on any number of lanes.
     """
 
     def __init__(self, spec: StoreSpec, user: str, lane: Lane, send: Process | None) -> None:
@@ -24,7 +24,7 @@ class LaneSharedStore(SharedKeyValueStore[Any, Any]):
         self._lane = lane
         self._own = lane.store(spec.name)
         self._send = send
-        self._others: dict[LaneState, Any] = {}
+        self._others: dict[ShardState, Any] = {}
 
     def get(self, key: Any) -> Any:
         """See `SharedKeyValueStore`."""
@@ -35,7 +35,7 @@ class LaneSharedStore(SharedKeyValueStore[Any, Any]):
             owner = self._lane.committed_owner(name)
         except Exception as error:  # no record's fault: a handler must not go on without the record
             raise ProcessingError(
-                f"{self._user} cannot read key {key!r} of store {self.name!r} on another lane: {type(error).__name__}: {error}"
+                f"{self._user} cannot read key {key!r} of store {self.name!r} in another shard: {type(error).__name__}: {error}"
             ) from error
         store = self._others.get(owner)
         if store is None:
@@ -47,5 +47,6 @@ class LaneSharedStore(SharedKeyValueStore[Any, Any]):
         assert self._send is not None
         lane = self._lane
         time = lane.position.timestamp()
-        time = lane.stream_time if time == NO_TIMESTAMP else min(time, lane.stream_time)
+        now = lane.stream_time_of(self._user).value
+        time = now if time == NO_TIMESTAMP else min(time, now)
         self._send(key, write, max(time, 0), NO_HEADERS)

@@ -27,7 +27,7 @@ def bind_sink(node: SinkNode, lane: Lane, send: Callable[[Row], None], partition
         try:
             key_bytes = None if key is None else serialize_key(key)
             value_bytes = None if value is None else serialize_value(value)
-            send(_new(Row, (topic, key_bytes, value_bytes, timestamp, headers, None, exchange, False)))
+            send(_new(Row, (topic, key_bytes, value_bytes, timestamp, headers, None, exchange, False, lane.cursor.row)))
         except Exception as error:
             lane.failures.production(lane, node, error, key)
 
@@ -42,7 +42,7 @@ def bind_sink(node: SinkNode, lane: Lane, send: Callable[[Row], None], partition
             value_bytes = None if value is None else serialize_value(value)
             chosen = partitioner(target, key, value, partitions(target)) if partitioner is not None else None
             for partition in _partitions(chosen, partitions(target)):
-                send(Row(target, key_bytes, value_bytes, timestamp, headers, partition, exchange))
+                send(Row(target, key_bytes, value_bytes, timestamp, headers, partition, exchange, cause=lane.cursor.row))
         except ATTRIBUTED:
             raise
         except Exception as error:

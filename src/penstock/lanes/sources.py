@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.errors import ProcessingError
+from penstock.errors import ProcessingError, SerializationError
 from penstock.lanes.position import RawRecord
-from penstock.records import NO_TIMESTAMP, Headers, Process, RecordMetadata, SourceRecord
+from penstock.records import LAST_TIMESTAMP, NO_TIMESTAMP, Headers, Process, RecordMetadata, SourceRecord
 from penstock.timing import instant_ms
 from penstock.topology.nodes import SourceNode
 
@@ -37,6 +37,9 @@ class Intake:
     def decode(self, lane: Lane, origin: RecordMetadata, raw: RawRecord, partition_time: int) -> Arrival | None:
         """Values and event time of a raw record; None if its extractor, or the handler of unreadable ones, says to drop it."""
         node, timestamp, headers = self.node, raw.timestamp, raw.headers
+        if node.timestamp is None and not 0 <= timestamp <= LAST_TIMESTAMP:
+            lane.failures.deserialization(lane, node, without_time(node, timestamp, origin), raw, origin)
+            return None
         try:
             key, value = self.values(origin, raw.key, raw.value)
         except ProcessingError as error:
@@ -51,13 +54,8 @@ class Intake:
                     f"the timestamp extractor of {node.name} failed on the record from {_place(origin)}: "
                     f"{type(error).__name__}: {error}\n  the source was declared at {node.line}"
                 ) from error
-        elif timestamp < 0:
-            raise ProcessingError(
-                f"the record from {_place(origin)} has the timestamp {timestamp}; "
-                f"give {node.name} a timestamp= function that says what to do with such records ({node.line})"
-            )
-        if timestamp < 0:
-            return None
+            if timestamp < 0:
+                return None
         return Arrival(key, value, timestamp, headers)
 
     @property
@@ -90,6 +88,16 @@ class Intake:
                 f"{node.name} cannot read the record from {_place(origin)}: {error}\n"
                 f"  its serdes are key={node.key!r}, value={node.value!r}, declared at {node.line}"
             ) from error
+
+
+def without_time(node: SourceNode, timestamp: int, origin: RecordMetadata) -> ProcessingError:
+    """What is wrong with a record whose timestamp is none, for a source that has no extractor to find another."""
+    error = ProcessingError(
+        f"the record from {_place(origin)} has the timestamp {timestamp}; "
+        f"give {node.name} a timestamp= function that says what to do with such records ({node.line})"
+    )
+    error.__cause__ = SerializationError(f"the timestamp {timestamp} is no time in milliseconds since 1970")
+    return error
 
 
 def _place(origin: RecordMetadata) -> str:

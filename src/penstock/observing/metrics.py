@@ -250,6 +250,14 @@ class Metrics(Collector):
             if known.high_time >= 0:
                 high.add_metric(place, known.high_time / 1000)
         yield from (offset, end, lag, watermark, high, idle)
+        lost = CounterMetricFamily(
+            "penstock_source_lost_offsets",
+            "Offsets of a source partition that were skipped because their records were gone (on_lost_input).",
+            labels=["topic", "partition"],
+        )
+        for (topic, partition), count in self._recorder.lost.items():
+            lost.add_metric([topic, str(partition)], count)
+        yield lost
 
     @staticmethod
     def _restore(restore: RestoreReport | None) -> Iterator[Metric]:

@@ -81,6 +81,8 @@ class Recorder:
         """Bytes that Python workers have, by process id, as of the last epoch that was sampled."""
         self.commit_retries = 0
         """How often a broker had to be asked again whether an epoch is committed."""
+        self.lost: Mapping[Partition, int] = {}
+        """How many offsets of source partitions were skipped because their records were gone."""
         self.failure: BaseException | None = None
 
     # ---- asked --------------------------------------------------------------------------------------------------------
@@ -215,6 +217,10 @@ class Recorder:
         """Where the source partitions are as of the last barrier, and the application's watermark."""
         self._places = partitions
         self.watermark = watermark
+
+    def lost_input(self, place: Partition, offsets: int) -> None:
+        """Records of a source partition were gone before they were read, and are skipped."""
+        self.lost = _sums(self.lost, [(place, offsets)])
 
     def saw_ends(self, ends: Mapping[Partition, int]) -> None:
         """Where the source partitions end now."""

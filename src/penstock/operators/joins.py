@@ -61,11 +61,6 @@ class StreamStreamJoin(Operator):
     windows: JoinWindows
     joiner: Joiner
 
-    @property
-    def follows_stream_time(self) -> bool:
-        """See `Operator`."""
-        return self.outer_store is not None
-
     def bind(self, host: Host, forward: Process) -> Process:
         """See `Operator.bind`."""
         return self._bind_inner(host, forward) if self.outer_store is None else self._bind_outer(host, forward, self.outer_store)
@@ -107,8 +102,7 @@ class StreamStreamJoin(Operator):
         left_side, right_side = self.left_side, not self.left_side
         waits = left_side or self.kind == "outer"
         other_waits = right_side or self.kind == "outer"
-        clock = host.clock(f"{self.left_store}/join")
-        observe = clock.observe
+        observe = host.clock(f"{self.left_store}/join").observe
         unjoined = _Unjoined(self, host, forward, outer_store)
         waits_for_watermark = host.has_watermarks
         if left_side:  # the other one shares what waits
@@ -118,7 +112,6 @@ class StreamStreamJoin(Operator):
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
-                reached, before_now = clock.reached, clock.time
                 now = observe(timestamp)
                 if key is None or value is None:
                     if waits and value is not None:
@@ -126,11 +119,8 @@ class StreamStreamJoin(Operator):
                     else:
                         dropped(NULL_KEY_OR_VALUE)
                     return
-                if not waits_for_watermark:
-                    if reached > before_now:
-                        unjoined.emit(reached, after, headers)
-                    if timestamp == now:
-                        unjoined.emit(now, after, headers)
+                if timestamp == now and not waits_for_watermark:
+                    unjoined.emit(now, after, headers)
                 until = max(0, timestamp + after)
                 alone = True
                 for met, other in fetch(key, max(0, timestamp - before), until):
@@ -162,8 +152,6 @@ class _Unjoined:
         (key, left), (_, right) = host.spec(join.left_store).serdes, host.spec(join.right_store).serdes
         self._key, self._left, self._right = key.deserialize, left.deserialize, right.deserialize
         self._earliest = host.register(f"{join.left_store}/earliest_unjoined", NEVER)
-        if self._earliest.value == NEVER:
-            self._earliest.value = self.buffer.earliest()  # a lane may begin with what others have left to it
 
     def add(self, timestamp: int, is_left: bool, key: bytes, value: bytes) -> None:
         """Hold a record back."""

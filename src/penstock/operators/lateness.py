@@ -26,7 +26,7 @@ class LatePolicy(Operator):
         clock, late, handler = host.clock(host.node), host.late, self.handler
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            reached = clock.reached
+            reached = clock.time
             if timestamp >= reached:
                 forward(key, value, timestamp, headers)
             else:
@@ -43,7 +43,7 @@ class OnlyLate(Operator):
         clock = host.clock(host.node)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if timestamp < clock.reached:
+            if timestamp < clock.time:
                 forward(key, value, timestamp, headers)
 
         return process

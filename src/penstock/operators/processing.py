@@ -52,11 +52,6 @@ class Processing(Operator):
     fixed_key: bool
     timers: str | None = None
 
-    @property
-    def follows_stream_time(self) -> bool:
-        """See `Operator`."""
-        return True
-
     def bind(self, host: Host, forward: Process) -> Process:
         processor = made_by(self.supplier, host)
         context = Context(host, forward)

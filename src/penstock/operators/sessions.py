@@ -37,11 +37,6 @@ class SessionAggregate(TableOperator):
     emit_on_close: bool
     send_old_values: bool
 
-    @property
-    def follows_stream_time(self) -> bool:
-        """See `Operator`."""
-        return True
-
     def bind(self, host: Host, forward: Process) -> Process:
         """The node's `process`."""
         initialize, aggregate, merge = self.initializer, self.aggregator, self.merger

@@ -45,11 +45,6 @@ class AtomicProcessing(Operator):
     supplier: Supplier
     declared_at: str
 
-    @property
-    def follows_stream_time(self) -> bool:
-        """See `Operator`."""
-        return True
-
     def bind(self, host: Host, forward: Process) -> Process:
         processor = made_by(self.supplier, host)
         section = Section()

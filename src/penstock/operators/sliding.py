@@ -30,11 +30,6 @@ class SlidingAggregate(TableOperator):
     emit_on_close: bool
     send_old_values: bool
 
-    @property
-    def follows_stream_time(self) -> bool:
-        """See `Operator`."""
-        return True
-
     def bind(self, host: Host, forward: Process) -> Process:
         """The node's `process`."""
         difference, grace = self.windows.time_difference_ms, self.windows.grace_ms

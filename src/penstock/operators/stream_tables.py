@@ -29,11 +29,6 @@ class StreamTableJoin(Operator):
     grace_ms: int | None = None
     buffer_store: str | None = None
 
-    @property
-    def follows_stream_time(self) -> bool:
-        """See `Operator`."""
-        return self.buffer_store is not None
-
     def bind(self, host: Host, forward: Process) -> Process:
         """See `Operator.bind`."""
         join = self._joining(host, forward)
@@ -76,8 +71,7 @@ class StreamTableJoin(Operator):
         if not host.view(self.table).is_versioned:
             raise TopologyError(f"{host.node}: a table must be versioned to be joined with a grace period")
         buffer = RecordBuffer(host.store(buffer_store))
-        clock, metadata, at = host.clock(f"{buffer_store}/buffer"), host.metadata, host.at
-        observe = clock.observe
+        observe, metadata, at = host.clock(f"{buffer_store}/buffer").observe, host.metadata, host.at
         key_serde, value_serde = host.spec(buffer_store).serdes
         serialize_key, deserialize_key = key_serde.serialize, key_serde.deserialize
         serialize, deserialize = value_serde.serialize, value_serde.deserialize
@@ -95,8 +89,6 @@ class StreamTableJoin(Operator):
             if key is None:
                 join(key, value, timestamp, headers)
                 return
-            if not waits_for_watermark:
-                release(clock.reached - grace_ms)
             due = observe(timestamp) - grace_ms
             if timestamp < due:
                 join(key, value, timestamp, headers)

@@ -27,18 +27,13 @@ class Suppress(TableOperator):
     emission: Suppressed
     grace_ms: int = 0
 
-    @property
-    def follows_stream_time(self) -> bool:
-        """See `Operator`."""
-        return True
-
     def bind(self, host: Host, forward: Process) -> Process:
         """See `Operator.bind`."""
         final, bounds = self.emission.final_results, self.emission.buffer
         wait = self.grace_ms if self.emission.wait_ms is None else self.emission.wait_ms
         buffer = ChangeBuffer(host.store(self.store))
-        clock, metadata, failed, at = host.clock(f"{self.store}/suppress"), host.metadata, host.failed, host.at
-        observe = clock.observe
+        observe = host.clock(f"{self.store}/suppress").observe
+        metadata, failed, at = host.metadata, host.failed, host.at
         key_serde, value_serde = host.spec(self.store).serdes
         serialize_key, deserialize_key = key_serde.serialize, key_serde.deserialize
         serialize, deserialize = value_serde.serialize, value_serde.deserialize
@@ -62,7 +57,6 @@ class Suppress(TableOperator):
 
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:
-                release_by_record(clock.reached - wait)
                 expired = observe(timestamp) - wait
                 new = None if change.new is None else serialize(change.new)
                 old = None if change.old is None else serialize(change.old)

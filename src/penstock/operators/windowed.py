@@ -31,11 +31,6 @@ class WindowAggregate(TableOperator):
         if self.emit_on_close and isinstance(self.windows, UnlimitedWindows):
             raise TopologyError("results cannot be emitted on window close: unlimited windows never close")
 
-    @property
-    def follows_stream_time(self) -> bool:
-        """See `Operator`."""
-        return True
-
     def bind(self, host: Host, forward: Process) -> Process:
         """The node's `process`: one fetch, one aggregator call, one put and one emit per window."""
         initialize, aggregate, windows = self.initializer, self.aggregator, self.windows

@@ -6,8 +6,8 @@ They say what a start does today. No store is converted: one whose layout has ch
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 
@@ -95,12 +95,26 @@ def store_changes(
 
 
 def source_changes(
-    read_now: Mapping[str, SourceNode], committed: Collection[str], read_before: Collection[str]
+    read_now: Mapping[str, SourceNode],
+    committed: Collection[str],
+    read_before: Collection[str],
+    *,
+    resumed: Mapping[str, int] = MappingProxyType({}),
+    added: Collection[tuple[str, int]] = (),
+    lost: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Change, ...]:
-    """The verdict on each source topic: those that are read now, those with offsets, those the committed topology has read."""
-    now = [_source(topic, node, topic in committed) for topic, node in sorted(read_now.items())]
+    """The verdict on each source topic: those that are read now, those with offsets, those the committed topology has read.
+
+    `resumed` are topics that the last commit did not cover, with the epoch that did; `added` are partitions that came after it;
+    `lost` says what of a topic is gone and is skipped.
+    """
+    now = []
+    for topic, node in sorted(read_now.items()):
+        new = sorted(partition for name, partition in added if name == topic)
+        change = _known_source(topic, resumed.get(topic), new) if topic in committed else _new_source(topic, node, bool(new))
+        now.append(replace(change, why=f"{change.why}; {lost[topic]}") if topic in lost else change)
     dropped = [
-        Change(topic, Verdict.DROPPED, "its offsets stay and grow old: a later topology that reads it again is refused")
+        Change(topic, Verdict.DROPPED, "its offsets stay: a later topology that reads it again goes on from them")
         for topic in sorted(set(committed) & set(read_before) - read_now.keys())
     ]
     return (*now, *dropped)
@@ -128,9 +142,18 @@ def _lost(committed: TopologyFacts, now: TopologyFacts, name: str) -> Change:
     return Change(name, Verdict.LOST, f"its changelog stays, and nobody reads it{hint}")
 
 
-def _source(topic: str, node: SourceNode, is_known: bool) -> Change:
-    if is_known:
-        return Change(topic, Verdict.KEPT, "goes on from the committed offsets")
+def _known_source(topic: str, left_at: int | None, new: Sequence[int]) -> Change:
+    begun = f"; partitions that came since begin at their earliest record: {', '.join(map(str, new))}" if new else ""
+    if left_at is not None:
+        return Change(
+            topic, Verdict.KEPT, f"goes on where it was left at epoch {left_at}: the last topology did not read it{begun}"
+        )
+    return Change(topic, Verdict.KEPT, f"goes on from the committed offsets{begun}")
+
+
+def _new_source(topic: str, node: SourceNode, came_since: bool) -> Change:
+    if came_since:
+        return Change(topic, Verdict.NEW, "came after the last commit: begins at its earliest record")
     if node.reset == "none":
         return Change(topic, Verdict.REFUSED, f"it has no committed offset, and its source says reset='none' ({node.line})")
     if node.reset in (None, "earliest"):

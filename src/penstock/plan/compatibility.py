@@ -15,30 +15,41 @@ from penstock.serdes import Serde
 from penstock.state import StoreSpec
 from penstock.topology import SourceNode, Topology
 
+UNLOGGED = "log"
+"""What the layout of a store without a changelog has besides. It may be taken up at any time, but not be left again."""
+
 
 class TopologyFacts(msgspec.Struct, frozen=True):
-    """What committed state depends on, as it is written down with it; of `stores`, those in `gone` are no longer in use."""
+    """What committed state depends on, as it is written down with it; of `stores`, those in `gone` are no longer in use.
+
+    `sources` are the topics and patterns that are read in epochs, `incarnation` is the start that wrote these facts, with its
+    first commit: every commit of that start covers exactly these sources ("": not known). `topic_ids` tells which topics the
+    changelogs are, by name: one that was created again has another id.
+    """
 
     fingerprint: str
     stores: dict[str, dict[str, str]]
     sources: list[str]
     version: int = 1
     gone: list[str] = []
+    incarnation: str = ""
+    topic_ids: dict[str, str] = {}
 
 
 _decode = msgspec.json.Decoder(TopologyFacts).decode
 
 
-def facts(topology: Topology, fingerprint: str) -> TopologyFacts:
-    """The facts of a topology."""
+def facts(topology: Topology, fingerprint: str, incarnation: str = "") -> TopologyFacts:
+    """The facts of a topology, as a start of it writes them down."""
     stores = {name: layout(spec) for name, spec in topology.stores.items() if name not in topology.global_stores}
+    followed = set(topology.global_stores.values())  # what global tables read is not part of epochs
     topics = [
         topic
         for node in topology.nodes.values()
-        if isinstance(node, SourceNode) and not node.internal and node.schedule is None
+        if isinstance(node, SourceNode) and not node.internal and node.schedule is None and node.name not in followed
         for topic in node.topics or (node.pattern.pattern if node.pattern else "",)
     ]
-    return TopologyFacts(fingerprint, stores, sorted(topics))
+    return TopologyFacts(fingerprint, stores, sorted(topics), incarnation=incarnation)
 
 
 def remembered(committed: TopologyFacts | None, now: TopologyFacts) -> TopologyFacts:
@@ -46,7 +57,8 @@ def remembered(committed: TopologyFacts | None, now: TopologyFacts) -> TopologyF
     if committed is None:
         return now
     gone = sorted(committed.stores.keys() - now.stores.keys())
-    return msgspec.structs.replace(now, stores={**committed.stores, **now.stores}, gone=gone)
+    topic_ids = {**committed.topic_ids, **now.topic_ids}
+    return msgspec.structs.replace(now, stores={**committed.stores, **now.stores}, gone=gone, topic_ids=topic_ids)
 
 
 def encode_facts(found: TopologyFacts) -> bytes:
@@ -73,7 +85,14 @@ def layout_change(committed: TopologyFacts, now: TopologyFacts, store: str) -> s
     before, after = committed.stores.get(store), now.stores[store]
     if before is None or before == after:
         return None
-    different = [what for what in sorted({*before, *after}) if before.get(what) != after.get(what)]
+    if UNLOGGED in before and UNLOGGED not in after:
+        return (
+            "it had no changelog and is to have one: what it holds was never logged, and an older changelog of that name would "
+            "bring back what it held before"
+        )
+    different = [what for what in sorted({*before, *after} - {UNLOGGED}) if before.get(what) != after.get(what)]
+    if not different:
+        return None
     return "; ".join(f"{what} was {before.get(what, 'none')} and is {after.get(what, 'none')}" for what in different)
 
 
@@ -90,6 +109,7 @@ def layout(spec: StoreSpec) -> dict[str, str]:
         "ttl": None if spec.ttl_ms is None else "with a TTL",
         "key": None if spec.key is None else _name(spec.key),
         "value": None if spec.value is None else _name(spec.value),
+        UNLOGGED: None if spec.logged else "none",
     }
     return {what: str(value) for what, value in described.items() if value is not None}
 

@@ -191,7 +191,7 @@ class CommittedState:
             for engine in lanes:
                 engine.close()
             raise
-        return Snapshot(epoch, lanes, globals_)
+        return Snapshot(epoch, lanes, self.program.shards, globals_)
 
     def _replace(self, snapshot: Snapshot | None) -> None:
         before, self._current = self._current, snapshot
@@ -222,7 +222,7 @@ class Source:
         self._state = state
         self._pinned = pinned
         self._is_global = store in program.global_stores
-        self._owner = (lambda key: 0) if self._is_global else program.lane_finder(store)
+        self._owner = (lambda key: 0) if self._is_global else program.shard_finder(store)
         self._is_anywhere = not self._is_global and program.keeps_own_keys(store)
 
     @property
@@ -231,18 +231,22 @@ class Source:
         return self._state.epoch if self._pinned is None else self._pinned.epoch
 
     def stores(self, snapshot: Snapshot) -> tuple[Any, ...]:
-        """The store in each lane."""
+        """The store in each shard."""
         return snapshot.stores(self.spec, self._is_global)
 
+    def count(self) -> int:
+        """About how many entries the store has."""
+        return self.read(lambda snapshot: snapshot.count(self.spec.name, self._is_global))[0]
+
     def find(self, key: bytes, ask: Callable[[Any], T | None]) -> tuple[T | None, int]:
-        """What the lane of a key has, and the epoch; where keys may be anywhere, other lanes are asked if it has nothing."""
+        """What the shard of a key has, and the epoch; where keys may be anywhere, other shards are asked if it has nothing."""
 
         def read(snapshot: Snapshot) -> T | None:
             stores = self.stores(snapshot)
             owner = self._owner(key)
             found = ask(stores[owner]) if stores else None
             if found is None and self._is_anywhere:
-                others = (ask(store) for lane, store in enumerate(stores) if lane != owner)
+                others = (ask(store) for shard, store in enumerate(stores) if shard != owner)
                 found = next((answer for answer in others if answer is not None), None)
             return found
 
@@ -258,7 +262,7 @@ class Source:
             return read(pinned), pinned.epoch
 
     def scan(self, rows: Callable[[tuple[Any, ...]], Iterator[T]], key: bytes | None = None, seconds: float = SCAN_S) -> Scan[T]:
-        """Rows of the lanes that may have a key, or of all."""
+        """Rows of the shards that may have a key, or of all."""
         snapshot = self._state.held() if self._pinned is None else self._pinned
         if self._pinned is not None and not snapshot.hold():
             snapshot.refuse_if_over(0)

@@ -13,9 +13,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
+from penstock.epochs.shards import lane_of
 from penstock.errors import QueryTimeoutError
 from penstock.serdes import Bytes
-from penstock.state import Engine, LaneState, StoreKind, StoreSpec
+from penstock.state import Engine, LaneState, ShardState, StoreKind, StoreSpec
 
 T = TypeVar("T")
 
@@ -30,8 +31,9 @@ _KEY_VALUE = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED)
 class Snapshot:
     """The lanes, and the global stores, as of one barrier. Whoever reads holds `lock`: one at a time."""
 
-    def __init__(self, epoch: int, lanes: Sequence[Engine], globals_: Engine | None) -> None:
+    def __init__(self, epoch: int, lanes: Sequence[Engine], shards: int, globals_: Engine | None) -> None:
         self.epoch = epoch
+        self._shards = shards
         self.lock = threading.Lock()
         self.is_closed = False
         self.retired_at: float | None = None
@@ -39,7 +41,7 @@ class Snapshot:
         self._lanes = lanes
         self._globals = globals_
         self._views: tuple[LaneState, ...] | None = None
-        self._global_views: tuple[LaneState, ...] | None = None
+        self._global_view: LaneState | None = None
         self._stores: dict[str, tuple[Any, ...]] = {}
         self._holds: list[None] = []  # one for each scan: a list, because a scan may be collected while the lock is held
         self._deadline = 0.0
@@ -47,14 +49,27 @@ class Snapshot:
     # ---- with the lock held -------------------------------------------------------------------------------------------
 
     def stores(self, spec: StoreSpec, is_global: bool) -> tuple[Any, ...]:
-        """The store in each lane. Key-value stores are typed; of the others, keys and values are bytes."""
+        """The store in each shard. Key-value stores are typed; of the others, keys and values are bytes."""
         found = self._stores.get(spec.name)
         if found is None:
-            views = self._views_of_globals() if is_global else self.views()
             if spec.kind not in _KEY_VALUE:
                 spec = replace(spec, key=Bytes(), value=Bytes())
-            found = self._stores[spec.name] = tuple(view.store(spec) for view in views)
+            found = self._stores[spec.name] = tuple(shard.store(spec) for shard in self._views_of_shards(is_global))
         return found
+
+    def count(self, store: str, is_global: bool) -> int:
+        """About how many entries a store has."""
+        views = filter(None, [self._view_of_globals()]) if is_global else self.views()
+        return sum(view.count(store) for view in views)
+
+    def _views_of_shards(self, is_global: bool) -> Iterator[ShardState]:
+        if is_global:
+            view = self._view_of_globals()
+            if view is not None:
+                yield view.shard(0)
+        elif views := self.views():
+            for shard in range(self._shards):
+                yield views[lane_of(shard, self._shards, len(views))].shard(shard)
 
     def views(self) -> tuple[LaneState, ...]:
         """The lanes, each exactly as of the epoch; raises `StateError` if one has gone further than that can be told."""
@@ -62,11 +77,10 @@ class Snapshot:
             self._views = tuple(self._view(engine, self.epoch) for engine in self._lanes)
         return self._views
 
-    def _views_of_globals(self) -> tuple[LaneState, ...]:
-        if self._global_views is None:
-            engines = () if self._globals is None else (self._globals,)
-            self._global_views = tuple(self._view(engine, LaneState(engine).epoch) for engine in engines)
-        return self._global_views
+    def _view_of_globals(self) -> LaneState | None:
+        if self._global_view is None and self._globals is not None:
+            self._global_view = self._view(self._globals, LaneState(self._globals).epoch)
+        return self._global_view
 
     def _view(self, engine: Engine, epoch: int) -> LaneState:
         return LaneState(_Interruptible(engine, self._pause)).read_committed(epoch)
@@ -136,7 +150,7 @@ class Snapshot:
                 engine.close()
             if self._globals is not None:
                 self._globals.close()
-            self._views = self._global_views = None
+            self._views = self._global_view = None
             self._stores.clear()
 
 

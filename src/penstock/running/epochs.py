@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +17,14 @@ import pyarrow.compute as pc
 from penstock import faults
 from penstock.barrier import Barrier, CommitMetadata, Phase, SourceOffset
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.wire import Kind, LaneReport, decode_control, reports_of
+from penstock.epochs.wire import Control, Kind, LaneReport, decode_control, reports_of
 from penstock.errors import BrokerError, CommitError, StateError
 from penstock.observing import CHOSEN, DEAD_LETTERS, PartitionReport, Recorder
 from penstock.records import NO_TIMESTAMP
-from penstock.running.taking import Partition, Taken, take
+from penstock.running.fitting import Fitting, Input, Jobs
+from penstock.running.giving_up import GivingUp
+from penstock.running.sizing import Sizing
+from penstock.running.taking import Partition
 from penstock.state import Mark
 from penstock.timing import WatermarkTracker
 
@@ -55,23 +59,6 @@ def told_of_phases(recorder: Recorder) -> Callable[[Phase, float], None]:
     return on_phase
 
 
-class Jobs(Protocol):
-    """Where an epoch's job runs."""
-
-    def run(
-        self,
-        frame: Any | None,
-        epoch: Epoch,
-        is_small: bool,
-        limits: Mapping[Partition, int],
-        missed: Mapping[Partition, tuple[int, int]],
-    ) -> pa.Table:
-        """The rows that the records of a micro-batch lead to, and those of ranges that earlier ones have had."""
-
-    def tick(self, epoch: Epoch) -> pa.Table:
-        """The same without records."""
-
-
 @dataclass(frozen=True)
 class Progress:
     """How far an application has come: the epoch that is committed, and each source partition's offset and high time.
@@ -97,11 +84,12 @@ class Epochs:
         start: Progress,
         *,
         small: int,
-        most: int,
+        sizing: Sizing,
         partitions: Mapping[str, int],
         topic_ids: Mapping[str, str],
         changelog_ends: Callable[[], Mapping[str, int]],
         before_epoch: Callable[[], None] = lambda: None,
+        other_rows: Callable[[], Sequence[pa.Table]] = tuple,
         limits: Mapping[Partition, int] | None = None,
         first_rows: pa.Table | None = None,
         check: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda rows: rows,
@@ -111,14 +99,16 @@ class Epochs:
     ) -> None:
         self.progress = start
         self._program = program
-        self._jobs = jobs
         self._barrier = barrier
         self._small = small
-        self._most = most
+        self._sizing = sizing
+        give_up = GivingUp(program, jobs)
+        self._fitting = Fitting(jobs, sizing, give_up, small=small, lanes=program.lanes, on_retry=self._begin_again)
         self._partitions = partitions
         self._topic_ids = topic_ids
         self._changelog_ends = changelog_ends
         self._before_epoch = before_epoch
+        self._other_rows = other_rows
         self._limits = limits or {}
         self._origins: tuple[Partition, ...] = tuple(sorted(start.offsets))
         self._first_rows = first_rows
@@ -137,12 +127,14 @@ class Epochs:
         self._missing: set[Partition] = set()  # partitions of which Spark has read more than epochs have taken
         # When something waits for the wall clock, and for the watermark, as the last epoch's lanes said; before the first
         # of a start nobody has said anything, and lanes are to be asked.
-        self._due: int | None = 0 if program.waits_for_the_clock else None
+        self._due: int | None = 0 if program.waits_for_the_clock or program.has_watermarks else None
         self._event_due: int | None = None
+        self._is_hurried = False  # whether a processor has asked for a commit in the last epoch
         self._mark: Mark | None = None
         self._marked_at = 0.0
-        self._committed_at = time.monotonic()
+        self._committed_at = self._began = time.monotonic()
         self._stopping = False
+        self._paused = False
         self._failure: BaseException | None = None
         self._recorder.moved(self._partition_reports(), start.watermark)
 
@@ -158,10 +150,49 @@ class Epochs:
         with self._lock:
             pass
 
-    def on_batch(self, frame: Any, ends: Mapping[Partition, int]) -> None:
-        """An epoch of what Spark has read."""
+    def pause(self) -> None:
+        """Let the epoch in hand come to its end, and take no other until `resume`: what Spark has read meanwhile is left."""
+        self._paused = True
         with self._lock:
-            if self._stopping or self.is_done:
+            pass
+
+    def resume(
+        self,
+        begins: Mapping[Partition, int],
+        partitions: Mapping[str, int] | None = None,
+        topic_ids: Mapping[str, str] | None = None,
+    ) -> Mapping[Partition, int]:
+        """Go on from `begins` where they say something, and from the progress elsewhere; these are the offsets to read from.
+
+        Partitions that are not known yet are read from now on, of topics that have so many partitions and these ids. An epoch
+        that failed before the pause is forgotten: nothing of it is committed, and lanes take it back.
+        """
+        with self._lock:
+            new = begins.keys() - self.progress.offsets.keys()
+            self.progress = replace(self.progress, offsets={**self.progress.offsets, **begins})
+            self._origins = tuple(sorted(self.progress.offsets))
+            self._partitions = {**self._partitions, **(partitions or {})}
+            self._topic_ids = {**self._topic_ids, **(topic_ids or {})}
+            self._read_to, self._missing = dict(self.progress.offsets), set()
+            self._watch(new)
+            self._recorder.moved(self._partition_reports(), self.progress.watermark)
+            self._failure, self._paused = None, False
+            return self.progress.offsets
+
+    def _watch(self, new: Iterable[Partition]) -> None:
+        """Wait for the watermarks of partitions that have come."""
+        if self._watermarks is None:
+            self._watermarks = _tracker(self._program, self.progress)
+            return
+        for place in sorted(new):
+            strategy = self._program.watermark_of(place[0])
+            if strategy is not None:
+                self._watermarks.add(place, strategy, at=int(time.time() * 1000))
+
+    def on_batch(self, frame: Any, ends: Mapping[Partition, int]) -> None:
+        """As many epochs as it takes of what Spark has read."""
+        with self._lock:
+            if self._stopping or self._paused or self.is_done:
                 return
             try:
                 self._run(frame, ends)
@@ -173,30 +204,31 @@ class Epochs:
         offsets, begins = self.progress.offsets, self._read_to
         if any(begins[place] != offset and place not in self._missing for place, offset in offsets.items()):
             raise StateError("Spark goes on from other offsets than those that are committed: start again")
-        ends = {place: max(offsets[place], min(end, self._limits.get(place, end))) for place, end in ends.items()}
-        waiting = self._ahead(place for place, end in ends.items() if end > offsets[place])
-        self._take(frame, take(offsets, begins, ends, waiting, self._most))
-        self._read_to = dict(ends)
-        self._missing = {place for place, end in ends.items() if end > self.progress.offsets[place]}
+        self._read_to = {place: max(offsets[place], min(end, self._limits.get(place, end))) for place, end in ends.items()}
+        is_all = self._read_to == ends and not self._missing  # of what there is to take
+        self._missing = {place for place, end in self._read_to.items() if end > offsets[place]}
+        waiting = self._ahead(self._missing)
+        self._take(frame if is_all and not waiting & self._missing else None, waiting)
+        while not self._stopping and self._take_missing():
+            pass
 
-    def _take(self, frame: Any | None, taken: Taken) -> None:
-        """An epoch of some of the input."""
-        count = sum(taken.ends[place] - self.progress.offsets[place] for place in self._origins)
+    def _take(self, frame: Any | None, waiting: frozenset[Partition]) -> None:
+        """An epoch of what was read and not taken yet; `frame` has all of it, if there is one."""
         epoch = self._begin()
         faults.point("epoch.before_job")
-        rows = self._jobs.run(frame, epoch, count <= self._small, {**self._limits, **taken.limits}, taken.missed)
-        self._commit(epoch, rows, taken.ends)
+        most = self._small if self._is_hurried else None
+        done = self._fitting.run(epoch, Input(frame, self.progress.offsets, self._read_to, waiting, most))
+        self._commit(done.epoch, done.rows, done.ends)
+        self._missing = {place for place in self._missing if self._read_to[place] > self.progress.offsets[place]}
 
     def _take_missing(self) -> bool:
         """An epoch of what earlier ones have left, if some of it need not wait any longer; whether there was one."""
         if not self._missing:
             return False
-        offsets = self.progress.offsets
-        waiting = self._ahead(self._behind() | self._missing)
+        waiting = frozenset[Partition]() if self._watermarks is None else self._ahead(self._behind() | self._missing)
         if waiting >= self._missing:
             return False
-        self._take(None, take(offsets, self._read_to, self._read_to, waiting, self._most))
-        self._missing = {place for place in self._missing if self._read_to[place] > self.progress.offsets[place]}
+        self._take(None, waiting)
         return True
 
     def _ahead(self, available: Iterable[Partition]) -> frozenset[Partition]:
@@ -214,7 +246,7 @@ class Epochs:
             ):
                 return
             epoch = self._begin()
-            self._commit(epoch, self._jobs.tick(epoch), self.progress.offsets)
+            self._commit(epoch, self._fitting.tick(epoch), self.progress.offsets)
 
     def _is_due(self) -> bool:
         """Whether something that a lane waits for has come: a time of the wall clock, or of the watermark."""
@@ -252,8 +284,14 @@ class Epochs:
         if self._failure is not None:
             raise self._failure
 
+    def _begin_again(self, epoch: Epoch) -> None:
+        """The same epoch once more, with its time all over again."""
+        self._began = time.monotonic()
+        self._recorder.epoch_begins(epoch.number, JOB)
+
     def _begin(self) -> Epoch:
         """The next epoch, taken in hand."""
+        self._began = time.monotonic()
         self._recorder.epoch_begins(self.progress.epoch + 1, BEFORE)
         self._before_epoch()
         epoch = self._next()
@@ -278,9 +316,11 @@ class Epochs:
     def _commit(self, epoch: Epoch, table: pa.Table, ends: Mapping[Partition, int]) -> None:
         faults.point("epoch.after_job")
         self._recorder.phase_begins(CHECK)
-        rows, high_times = self._heed(table)
-        checked = list(map(self._check, rows.to_batches()))
-        left_out = rows.num_rows - sum(batch.num_rows for batch in checked)
+        tables = [table, *self._other_rows()]  # not as one: Spark has its own names inside lists
+        high_times = self._heed(tables)
+        rows = [batch for each in tables for batch in rows_for_kafka(each)]
+        checked = list(map(self._check, rows))
+        left_out = sum(batch.num_rows for batch in rows) - sum(batch.num_rows for batch in checked)
         batches = [*self._first_batches(), *checked]
         progress = Progress(epoch.number, dict(ends), high_times)
         if self._watermarks is not None:
@@ -292,6 +332,8 @@ class Epochs:
         self._record(epoch, records, batches, left_out)
         self._first_rows = None
         self._committed_at = time.monotonic()
+        if records:
+            self._sizing.went_well(records, self._committed_at - self._began)
         if self._committed_at - self._marked_at > MARK_EVERY_S:
             self._marked_at = self._committed_at
             self._mark = self._new_mark(epoch.number)
@@ -330,15 +372,15 @@ class Epochs:
     def _first_batches(self) -> Sequence[pa.RecordBatch]:
         return [] if self._first_rows is None else self._first_rows.to_batches()
 
-    def _heed(self, table: pa.Table) -> tuple[pa.Table, dict[Partition, int]]:
-        """The rows for Kafka; what tasks have told besides is taken note of."""
+    def _heed(self, tables: Sequence[pa.Table]) -> dict[Partition, int]:
+        """Take note of what tasks have told besides rows for Kafka; how far each partition's time has come."""
         high_times = dict(self.progress.high_times)
-        kinds = table.column("kind")
-        self._reports = reports_of(table)
-        told = list(map(decode_control, table.filter(pc.equal(kinds, int(Kind.CONTROL))).column("value").to_pylist()))
+        self._reports = [report for table in tables for report in reports_of(table)]
+        told = [control for table in tables for control in _controls(table)]
         self._dropped = [entry for control in told for entry in control.dropped]
         self._due = min((control.due for control in told if control.due is not None), default=None)
         self._event_due = min((control.event_due for control in told if control.event_due is not None), default=None)
+        self._is_hurried = any(control.wants_commit for control in told)
         for control in told:
             for origin, high in control.high_times.items():
                 partition = self._origins[origin]
@@ -348,11 +390,12 @@ class Epochs:
                 self._watermarks.heard(self._origins[origin], watermark, at=int(time.time() * 1000))
             for node, reason, count in control.dropped:
                 _log.info("%s dropped %d records: %s", node, count, reason)
-        return table.filter(pc.less(kinds, int(Kind.CONTROL))), high_times  # once: an epoch may have a million rows
+        return high_times
 
     def _source_offsets(self, progress: Progress) -> list[SourceOffset]:
         program = self._program
         offsets = []
+        counts = Counter(topic for topic, _ in self._origins)
         for topic, partition in self._origins:
             metadata = CommitMetadata(
                 epoch=progress.epoch,
@@ -364,9 +407,24 @@ class Epochs:
                 topic_id=self._topic_ids.get(topic),
                 watermark=progress.watermarks.get((topic, partition), NO_TIMESTAMP),
                 application_watermark=progress.watermark,
+                partitions=counts[topic],
             )
             offsets.append(SourceOffset(topic, partition, progress.offsets[topic, partition], metadata.encode()))
         return offsets
+
+
+def _controls(table: pa.Table) -> list[Control]:
+    is_control = pc.equal(table.column("kind"), int(Kind.CONTROL))
+    return list(map(decode_control, table.filter(is_control).column("value").to_pylist()))
+
+
+def rows_for_kafka(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The rows that are to be published, in pieces of the table: nothing is copied, because an epoch may be large."""
+    for batch in table.to_batches():
+        is_kept = batch.column("kind").to_numpy(zero_copy_only=False) < Kind.CONTROL
+        edges = np.flatnonzero(np.diff(is_kept, prepend=False, append=False))
+        for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            yield batch.slice(start, end - start)
 
 
 def sent_by_topic(topics: Sequence[str], batches: Sequence[pa.RecordBatch]) -> dict[str, int]:

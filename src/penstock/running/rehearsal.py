@@ -5,7 +5,6 @@ It asks what `penstock.running.starting` asks, and judges with the same function
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -15,12 +14,11 @@ from penstock.errors import ConfigError, StateError, TopicError, TopologyError
 from penstock.handlers import ErrorHandlers
 from penstock.kafka.clients import open_admin
 from penstock.kafka.offsets import refuse_members
-from penstock.kafka.topics import Topic, Topics, check
-from penstock.plan import Changes, TopologyFacts, Verdict, source_changes, store_changes
-from penstock.records import is_name
-from penstock.running.committed import refuse_state_without_offsets
+from penstock.kafka.topics import InternalTopic, Topic, Topics, check
+from penstock.plan import Changes, Verdict, source_changes, store_changes
+from penstock.running.committed import refuse_lost_changelogs, refuse_state_without_offsets
 from penstock.running.taking import Partition
-from penstock.running.truth import Truth, committed_facts, program_of
+from penstock.running.truth import Truth, program_of
 from penstock.topology import Topology
 
 T = TypeVar("T")
@@ -32,8 +30,7 @@ def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, c
     admin = open_admin(config)
     topics = Topics(admin, config.broker_timeout_ms)
     truth = Truth(topology, program, config, topics)
-    internal = topics.describe(topic.name for topic in truth.internal_topics)
-    committed = committed_facts(application_id, config, topics)
+    committed = truth.last_facts
     refusals: list[str] = []
 
     def attempt(step: Callable[[], T]) -> T | None:
@@ -43,23 +40,36 @@ def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, c
             refusals.append(str(error))
             return None
 
+    wanted = attempt(lambda: truth.internal_topics) or []
+    internal = topics.describe(topic.name for topic in wanted)
     attempt(truth.existing_topics)
     sources = topics.describe(truth.read_topics)
     partitions = attempt(lambda: truth.partitions(sources)) or []
-    before = _topics_of(committed, topics)
-    offsets = truth.offsets(_partitions(topics.describe({*sources, *before})))
+    before = truth.last_topics()
+    offsets = truth.offsets(_partitions(topics.seen({*sources, *before})))
+    ids = {name: topic.topic_id for name, topic in sources.items()}
+    refused_so_far = len(refusals)
+    position = attempt(lambda: truth.position(partitions, ids)) if partitions else None
+    earlier = None if position is None else position.before
     judged = source_changes(
         {topic: truth.read_topics[topic] for topic in truth.source_of(sources)},
         {topic for (topic, _), found in offsets.items() if found is not None},
         before,
+        resumed={} if earlier is None else earlier.resumed,
+        added=() if earlier is None else earlier.added,
+        lost={} if position is None else {lost.topic: f"{lost} and are skipped" for lost in position.lost},
     )
-    if partitions and all(change.verdict is not Verdict.REFUSED for change in judged):
-        position = attempt(lambda: truth.position(partitions, {name: topic.topic_id for name, topic in sources.items()}))
-        if position is not None and position[0] is None:
-            own = _partitions(internal)
-            attempt(lambda: refuse_state_without_offsets(application_id, topics.begin_offsets(own), topics.end_offsets(own)))
+    if any(change.verdict is Verdict.REFUSED for change in judged):
+        del refusals[refused_so_far:]  # it is said of the source, and need not be said twice
+    elif position is not None:
+        own = _partitions(internal)
+        begins, ends = topics.begin_offsets(own), topics.end_offsets(own)
+        if earlier is None:
+            attempt(lambda: refuse_state_without_offsets(application_id, begins, ends))
+        elif earlier.has_state:
+            attempt(lambda: refuse_lost_changelogs(application_id, committed, topics.identities(internal), wanted, begins))
     attempt(lambda: refuse_members(admin, application_id, config.broker_timeout_ms))
-    refused, others = _refused_topics(application_id, truth, internal, program.logged_stores)
+    refused, others = _refused_topics(application_id, wanted, internal, program.logged_stores)
     logged = {store for store in program.logged_stores if changelog_topic(application_id, store) in internal}
     stores = store_changes(
         committed,
@@ -71,21 +81,14 @@ def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, c
     return Changes(stores, judged, (*refusals, *others))
 
 
-def _topics_of(committed: TopologyFacts | None, topics: Topics) -> set[str]:
-    """The topics that the committed topology has read and that are there; a pattern is among its sources as it is written."""
-    read = [] if committed is None else committed.sources
-    patterns = [re.compile(source) for source in read if not is_name(source)]
-    return {name for name in topics.names() if name in read or any(pattern.fullmatch(name) for pattern in patterns)}
-
-
 def _refused_topics(
-    application_id: str, truth: Truth, internal: Mapping[str, Topic], stores: tuple[str, ...]
+    application_id: str, topics: list[InternalTopic], internal: Mapping[str, Topic], stores: tuple[str, ...]
 ) -> tuple[dict[str, str], list[str]]:
     """Why a start refuses changelogs that are there, by store; and the lanes' topic."""
     store_of = {changelog_topic(application_id, store): store for store in stores}
     refused: dict[str, str] = {}
     others = []
-    for wanted in truth.internal_topics:
+    for wanted in topics:
         if wanted.name not in internal:
             continue
         try:

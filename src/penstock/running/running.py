@@ -222,14 +222,18 @@ class Running:
 
     def _process(self, started: Started) -> None:
         """Let epochs come until the end is asked for or reached."""
-        started.stream.start()
+        started.reading.start()
         self._states.enter(State.RUNNING)
         self._hooks.post_start(self)
         checked = time.monotonic()
         while not self._stop.is_set() and not started.epochs.is_done:
-            if started.stream.wait(_TICK_S):
-                raise PenstockError("Spark's query has ended without being asked to; start again")
-            started.epochs.tick()
+            try:
+                if started.reading.wait(_TICK_S):
+                    raise PenstockError("Spark's query has ended without being asked to; start again")
+                started.epochs.tick()
+                started.reading.follow()
+            except Exception as error:  # noqa: BLE001 - raised again unless it can be got over
+                started.reading.recover(error)
             if time.monotonic() - checked > 1:
                 checked = time.monotonic()
                 started.epochs.while_idle(started.publisher.check)

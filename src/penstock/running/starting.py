@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -24,30 +24,35 @@ from penstock.epochs.home import Home
 from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.restoring import Committed
 from penstock.epochs.wire import Kind, out_rows
-from penstock.errors import BrokerError, ConfigError
+from penstock.errors import ConfigError, PenstockError
 from penstock.handlers import ErrorHandlers
 from penstock.kafka.changelog import read
-from penstock.kafka.clients import consumer_settings, oauth_endpoints, reach_brokers, spark_options
-from penstock.kafka.limits import refusals, warnings
+from penstock.kafka.clients import consumer_settings, largest_record, oauth_endpoints, reach_brokers, spark_options
+from penstock.kafka.limits import SizeLimits, default_size, refusals, size_of, warnings
 from penstock.kafka.offsets import refuse_members
 from penstock.kafka.preflight import Preflight
 from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
-from penstock.kafka.records import RecordReader
+from penstock.kafka.records import RecordReader, read_records
 from penstock.kafka.topics import Topic, Topics
 from penstock.observing import Recorder
 from penstock.plan import TopologyFacts, encode_facts
 from penstock.queries import CommittedState
 from penstock.running.committed import FACTS_PARTITION, TOPOLOGY, places
-from penstock.running.epochs import Epochs, Progress, told_of_phases
+from penstock.running.epochs import Epochs, told_of_phases
+from penstock.running.following import Growth, TopicWatch
 from penstock.running.global_tables import GlobalTables
+from penstock.running.memory import default_epoch_bytes
+from penstock.running.past import Lost, lost_input
+from penstock.running.reading import Reading, report_lost
 from penstock.running.restore_progress import RestoreProgress
+from penstock.running.sizing import TARGET_S, Sizing
 from penstock.running.taking import Partition
-from penstock.running.truth import Truth, program_of
+from penstock.running.truth import Position, Truth, program_of
 from penstock.spark.job import EpochJobs
 from penstock.spark.restore import restore
 from penstock.spark.session import SparkSession, has_session, open_session
 from penstock.spark.sql import GuardedSql
-from penstock.spark.stream import EpochStream, Offsets, OnBatch
+from penstock.spark.stream import GROUP, EpochStream, Offsets, OnBatch
 from penstock.spark.tables import StoreTables
 from penstock.telemetry import logs
 from penstock.telemetry.tracing import Tracing
@@ -56,6 +61,8 @@ from penstock.topology import Topology
 _log = logging.getLogger(__name__)
 
 _ENDS_EVERY_S = 2.0
+_LOOK_MS = 10_000
+"""So long brokers may take to tell about the topics of a running application."""
 
 Publisher = TransactionalPublisher | AtLeastOncePublisher
 Until = str | Mapping[Partition, int] | None
@@ -67,7 +74,7 @@ class Started:
     """What a start leaves running."""
 
     epochs: Epochs
-    stream: EpochStream
+    reading: Reading
     publisher: Publisher
     state: CommittedState
     tables: StoreTables
@@ -104,9 +111,11 @@ class Starting:
         truth = Truth(self._topology, program, config, topics)
         sources, others = truth.existing_topics()
         internal = topics.ensure(truth.internal_topics, config.replication_factor)
-        self._check_limits(topics.broker_settings(), [*others.values(), *internal.values()])
-        limits = {name: topic.max_message_bytes for name, topic in {**sources, **others, **internal}.items()}
-        publisher = self._publisher(program, limits)
+        broker = topics.broker_settings()
+        written = {**others, **internal}
+        self._check_limits(broker, list(written.values()))
+        sizes = [default_size(broker), *(topic.max_message_bytes for topic in written.values())]
+        publisher = self._publisher(program, sizes)
         publisher.start()
         self.closers.append(publisher.close)
         home = Home(program.directory, self._id)
@@ -114,12 +123,15 @@ class Starting:
         self.closers.append(home.occupy())
         self.closers.append(lambda: home.let_go(program.incarnation))
         partitions = truth.partitions(sources)
-        before, start = truth.position(partitions, {name: topic.topic_id for name, topic in sources.items()})
+        position = truth.position(partitions, {name: topic.topic_id for name, topic in sources.items()})
+        self._say(position)
         refuse_members(admin, self._id, config.broker_timeout_ms)
-        told, known_facts = truth.committed(before)
+        told, known_facts = truth.committed(position.before)
         session = opening.result()
         prepare = logs.worker_set_up(config, self.labels)
-        jobs = EpochJobs(session, program, truth.source_of(sources), self._source_options(), prepare)
+        by_client = self._reader_of(read_records)
+        options = self._source_options()
+        jobs = EpochJobs(session, program, truth.source_of(sources), options, prepare, by_client, self._patience_s)
         self._restore(session, jobs, program, told)
         home.forget_others(self._lanes)
         tables = self._global_tables(program, topics, sources)
@@ -133,37 +145,76 @@ class Starting:
             state.after_commit(epoch)
             store_tables.after_commit(epoch)
 
-        preflight = Preflight(program.topics, limits, min(limits.values(), default=1_000_000), self._handlers.production)
+        preflight = Preflight(program.topics, self._size_limits(topics, written, sizes), self._handlers.production)
         tracing = Tracing(self.labels, program.topics)
         self._recorder.listen(tracing.on_epoch)
         epochs = Epochs(
             program,
             jobs,
             self._barrier(publisher),
-            start,
+            position.start,
             small=config.small_epoch_records,
-            most=config.max_epoch_records,
+            sizing=self._sizing(),
             partitions={name: topic.partitions for name, topic in {**sources, **others}.items()},
             topic_ids={name: topic.topic_id for name, topic in sources.items()},
             changelog_ends=lambda: places(topics.end_offsets(truth.changelogs)),
-            input_ends=lambda: topics.end_offsets(partitions),
+            input_ends=lambda: topics.end_offsets(epochs.progress.offsets),
             before_epoch=tables.refresh,
+            other_rows=tables.take_rows,
             limits=self._limits(until, topics, partitions),
             first_rows=self._facts_row(program, known_facts),
             check=(lambda rows: preflight.check(tracing.continued(rows))) if config.tracing else preflight.check,
             recorder=self._recorder,
             after_commit=after_commit,
         )
-        self._follow_ends(lambda: topics.end_offsets(partitions))
-        stream = self._stream(session, start, epochs)
-        return Started(epochs, stream, publisher, state, store_tables, GuardedSql(session, store_tables))
+        self._follow_ends(lambda: topics.end_offsets(epochs.progress.offsets))
+        watched = {name: sources[name] for name in truth.source_of(sources)}
+        looking = Topics(admin, min(config.broker_timeout_ms, _LOOK_MS))
+        reading = self._reading(session, epochs, jobs, looking, watched, may_grow=until is None)
+        return Started(epochs, reading, publisher, state, store_tables, GuardedSql(session, store_tables))
 
-    def _stream(self, session: SparkSession, start: Progress, epochs: Epochs) -> EpochStream:
+    def _say(self, position: Position) -> None:
+        """Log what is not as it was at the last commit."""
+        before = position.before
+        for topic, epoch in before.resumed.items() if before is not None else ():
+            _log.info("topic %s was not read since epoch %d: it goes on where it was left", topic, epoch)
+        for topic, partition in sorted(before.added) if before is not None else ():
+            _log.info("%s-%d came after the last commit: it is read from its beginning", topic, partition)
+        for lost in position.lost:
+            report_lost(lost, self._recorder)
+
+    def _reading(
+        self,
+        session: SparkSession,
+        epochs: Epochs,
+        jobs: EpochJobs,
+        topics: Topics,
+        watched: Mapping[str, Topic],
+        may_grow: bool,
+    ) -> Reading:
         config, options = self._config, self._source_options()
         labelled = self._labelled(epochs.on_batch)
-        stream = EpochStream(session, options, start.offsets, labelled, config.epoch_interval_ms, config.max_epoch_records)
-        self.closers.append(stream.stop)
-        return stream
+        truth = Truth(self._topology, self._program, config, topics)
+
+        def open_stream(offsets: Mapping[Partition, int]) -> EpochStream:
+            return EpochStream(session, options, offsets, labelled, config.epoch_interval_ms, config.max_epoch_records)
+
+        def look() -> Mapping[str, Topic]:
+            return topics.seen(truth.codes(truth.matched_topics()))
+
+        def find_lost(offsets: Mapping[Partition, int]) -> tuple[Lost, ...]:
+            return lost_input(offsets, topics.begin_offsets(offsets), topics.end_offsets(offsets))
+
+        def on_growth(growth: Growth) -> None:
+            jobs.read_too(truth.codes({name: node for name, node in truth.matched_topics().items() if name in growth.topics}))
+
+        watch = TopicWatch(watched, look, topics.begin_offsets, may_grow)
+        may_skip = config.on_lost_input == "continue"
+        reading = Reading(open_stream, epochs, watch, find_lost, on_growth, may_skip, self._recorder)
+        self.closers.append(reading.stop)
+        self.closers.append(watch.stop)
+        watch.start(f"penstock-{self._id}-topics")
+        return reading
 
     def _labelled(self, on_batch: OnBatch) -> OnBatch:
         """The same with what is logged about this start: Spark calls it in a thread of its own."""
@@ -207,18 +258,32 @@ class Starting:
         on_phase = told_of_phases(recorder)
         return Barrier(publisher, self._config.broker_timeout_ms, on_phase=on_phase, on_retry=recorder.commit_retried)
 
-    def _publisher(self, program: Program, limits: Mapping[str, int]) -> Publisher:
+    @property
+    def _patience_s(self) -> float:
+        """How long a job may take: so much less than an epoch, that there is time left to begin it again with fewer records."""
+        return 0.8 * self._config.epoch_timeout_ms / 1_000
+
+    def _sizing(self) -> Sizing:
+        config = self._config
+        most_bytes = config.max_epoch_bytes or default_epoch_bytes(config.spark)
+        target_s = min(TARGET_S, config.epoch_timeout_ms / 4_000, config.transaction_timeout_ms / 4_000)
+        return Sizing(config.max_epoch_records, most_bytes, target_s)
+
+    def _publisher(self, program: Program, sizes: Sequence[int]) -> Publisher:
         config = self._config
         if config.guarantee is Guarantee.EXACTLY_ONCE:
-            return TransactionalPublisher(config, self._id, self._id, program.topics, limits.values())
-        return AtLeastOncePublisher(config, self._id, program.topics, limits.values())
+            return TransactionalPublisher(config, self._id, self._id, program.topics, sizes)
+        return AtLeastOncePublisher(config, self._id, program.topics, sizes)
+
+    def _size_limits(self, topics: Topics, written: Mapping[str, Topic], sizes: Sequence[int]) -> SizeLimits:
+        """How large records may be; the first of `sizes` is the brokers' default."""
+        known = {name: topic.max_message_bytes for name, topic in written.items()}
+        return SizeLimits(known, sizes[0], largest_record(self._config, sizes), lambda topic: size_of(topics, topic))
 
     def _restore(self, session: SparkSession, jobs: EpochJobs, program: Program, told: Committed) -> None:
         if not program.logged_stores and not any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
             self._recorder.restored()
             return
-        settings = revealed(consumer_settings(self._config, self._id))  # goes to the tasks, and a pickled secret is hidden
-        timeout = self._config.broker_timeout_ms
         progress = RestoreProgress()
 
         def heard(left: Mapping[int, int]) -> None:
@@ -231,7 +296,7 @@ class Starting:
             jobs.broadcast,
             self._lanes,
             told,
-            lambda positions, ends: read(settings, positions, ends, timeout),  # type: ignore[arg-type, return-value]
+            self._reader_of(read),
             heard,
         )
         progress.close()
@@ -239,6 +304,12 @@ class Starting:
         rows = sum(lane.rows for lane in restored)
         kinds = ", ".join(sorted({lane.found for lane in restored}))
         _log.info("restored %d lanes (%s): %d records in %.1f s", self._lanes, kinds, rows, time.monotonic() - began)
+
+    def _reader_of(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        """What tasks read from positions to ends with: `read` with all else that it needs."""
+        settings = revealed(consumer_settings(self._config, self._id))  # goes to the tasks, and a pickled secret is hidden
+        timeout = self._config.broker_timeout_ms
+        return lambda positions, ends: read(settings, positions, ends, timeout)
 
     def _follow_ends(self, ends: Callable[[], Mapping[Partition, int]]) -> None:
         """Ask now and then where the topics end, in a thread of its own: brokers may take their time."""
@@ -248,7 +319,7 @@ class Starting:
             while not ended.wait(_ENDS_EVERY_S):
                 try:
                     self._recorder.saw_ends(ends())
-                except BrokerError as error:
+                except PenstockError as error:  # a topic that is gone is somebody else's to tell
                     _log.debug("how far behind the application is cannot be told: %s", error)
 
         self.closers.append(ended.set)
@@ -257,9 +328,19 @@ class Starting:
     def _global_tables(self, program: Program, topics: Topics, sources: Mapping[str, Topic]) -> GlobalTables:
         names = [topic for source in program.global_stores.values() for topic in getattr(program.nodes[source], "topics", ())]
         partitions = [(name, number) for name in names for number in range(sources[name].partitions)]
+        identity = " ".join([topics.cluster_id(), *(sources[name].topic_id for name in sorted(names))])
+        kept_for = [kept_ms for name in names if (kept_ms := sources[name].tombstones_ms) is not None]
         reader = RecordReader(consumer_settings(self._config, self._id), self._config.broker_timeout_ms)
         self.closers.append(reader.close)
-        tables = GlobalTables(program, partitions, topics.begin_offsets, topics.end_offsets, reader.read)
+        tables = GlobalTables(
+            program,
+            partitions,
+            topics.begin_offsets,
+            topics.end_offsets,
+            reader.read,
+            identity=identity,
+            tombstones_ms=min(kept_for, default=None),
+        )
         self.closers.append(tables.close)
         return tables
 
@@ -276,9 +357,9 @@ class Starting:
         timeout = str(self._config.broker_timeout_ms)
         options = {
             "kafka.fetch.max.wait.ms": "10",  # with the default an epoch stalls for a second now and then
-            # A task reads tens of thousands of records at once: the defaults (500, 1 MiB) doubled the time it took.
-            "kafka.max.poll.records": "20000",
+            # A task reads tens of thousands of records at once: with the defaults (1 MiB, 500 records) that took twice as long.
             "kafka.max.partition.fetch.bytes": str(8 << 20),
+            GROUP: f"spark-kafka-source-{self._program.incarnation}",
             "kafka.default.api.timeout.ms": timeout,
             "kafkaConsumer.pollTimeoutMs": timeout,
         }

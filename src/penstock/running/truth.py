@@ -5,11 +5,15 @@ Nothing is changed here: who only wants to know what a start would do asks the s
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+
+import msgspec
 
 from penstock.config import Config
 from penstock.epochs.program import Program, changelog_topic, lanes_topic
@@ -24,21 +28,21 @@ from penstock.plan import TopologyFacts, facts, plan, remembered
 from penstock.records import is_name
 from penstock.running.committed import (
     FACTS_PARTITION,
-    FoundOffsets,
-    LanesLog,
-    Past,
+    LogRows,
     committed_state,
     facts_in,
-    lanes_log,
-    past,
     refuse_incompatible,
-    refuse_lost_records,
+    refuse_lost_changelogs,
+    refuse_state_of_lanes,
     refuse_state_without_offsets,
 )
 from penstock.running.epochs import Progress
+from penstock.running.past import FoundOffsets, Lost, Past, lost_input, past, refuse_lost_input
 from penstock.running.taking import Partition
 from penstock.state import EngineKind
 from penstock.topology import SinkNode, SourceNode, Topology
+
+_log = logging.getLogger(__name__)
 
 
 def program_of(application_id: str, topology: Topology, handlers: ErrorHandlers, config: Config, incarnation: str) -> Program:
@@ -47,7 +51,7 @@ def program_of(application_id: str, topology: Topology, handlers: ErrorHandlers,
         application_id,
         topology,
         plan(topology),
-        lanes=config.lanes or os.cpu_count() or 1,
+        lanes=config.lanes or min(os.cpu_count() or 1, config.shards),
         shards=config.shards,
         directory=str(config.state_dir.absolute()),
         engine=EngineKind(config.store_engine),
@@ -55,6 +59,15 @@ def program_of(application_id: str, topology: Topology, handlers: ErrorHandlers,
         handlers=handlers,
         is_traced=config.tracing,
     )
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where the application stands, and where it goes on: `lost` is the input that is gone for good in between."""
+
+    before: Past | None
+    start: Progress
+    lost: tuple[Lost, ...] = ()
 
 
 class Truth:
@@ -71,13 +84,21 @@ class Truth:
 
     @cached_property
     def read_topics(self) -> Mapping[str, SourceNode]:
-        """The topics that are read, global ones too, each with its source; a pattern stands for what it matches now."""
+        """The topics that are read, global ones too, each with its source; a pattern stands for what it matched at first."""
+        return self.matched_topics()
+
+    def matched_topics(self) -> dict[str, SourceNode]:
+        """As `read_topics`, now. Changelogs of the application's own match no pattern."""
         sources = [node for node in self._program.nodes.values() if isinstance(node, SourceNode) and not node.internal]
         found = {topic: node for node in sources for topic in node.topics}
-        for node in sources:
-            if node.pattern is not None:
-                found |= {topic: node for topic in self._topics.names() if node.pattern.fullmatch(topic)}
+        patterns = [node for node in sources if node.pattern is not None]
+        names = {name for name in self._topics.names() if not self._is_own(name)} if patterns else set()
+        for node in patterns:
+            found |= {name: node for name in names if node.reads(name)}
         return found
+
+    def _is_own(self, name: str) -> bool:
+        return name.startswith(f"{self._id}-") and name.endswith("-changelog")
 
     @cached_property
     def written_topics(self) -> frozenset[str]:
@@ -108,19 +129,28 @@ class Truth:
                 raise TopologyError(
                     f"{topic.name!r} is too long for a topic's name; shorten the application's id, or the store's"
                 )
+            if topic.name == lanes_topic(self._id):
+                raise TopologyError(
+                    f"a store cannot be called 'lanes': its changelog {topic.name!r} is where the application keeps its own "
+                    f"notes. Give it another name, or no changelog"
+                )
         return [InternalTopic(lanes_topic(self._id), shards, {"cleanup.policy": "compact"}), *changelogs]
 
     @cached_property
     def changelogs(self) -> list[Partition]:
-        """The partitions of the stores' changelogs."""
-        shards = range(self._config.shards)
-        return [(changelog_topic(self._id, store), shard) for store in self._program.logged_stores for shard in shards]
+        """The partitions of all that shards are restored from: the stores' changelogs, and the lanes' topic."""
+        topics = [lanes_topic(self._id), *(changelog_topic(self._id, store) for store in self._program.logged_stores)]
+        return [(topic, shard) for topic in topics for shard in range(self._config.shards)]
 
     def source_of(self, topics: Iterable[str]) -> dict[str, int]:
         """Which source reads a topic, by its index; global ones are not read in epochs."""
+        return self.codes({topic: node for topic, node in self.read_topics.items() if topic in topics})
+
+    def codes(self, read: Mapping[str, SourceNode]) -> dict[str, int]:
+        """The index of the source that reads each topic in epochs."""
         program = self._program
         own = {name: code for code, name in enumerate(program.sources) if name not in program.global_stores.values()}
-        return {topic: own[node.name] for topic, node in self.read_topics.items() if topic in topics and node.name in own}
+        return {topic: own[node.name] for topic, node in read.items() if node.name in own}
 
     def partitions(self, sources: Mapping[str, Topic]) -> list[Partition]:
         """The partitions that epochs read."""
@@ -139,17 +169,39 @@ class Truth:
         finally:
             consumer.close()
 
-    def position(self, partitions: list[Partition], topic_ids: Mapping[str, str]) -> tuple[Past | None, Progress]:
+    @cached_property
+    def last_facts(self) -> TopologyFacts | None:
+        """What is known about the topology that was committed last; None if there was none."""
+        rows = _facts_rows(self._id, self._config, self._topics)
+        refuse_state_of_lanes(rows)
+        return facts_in(rows)
+
+    def last_topics(self) -> set[str]:
+        """The topics that the last commit covered, as far as they are there; a pattern stands for what it matches now."""
+        sources = [] if self.last_facts is None else self.last_facts.sources
+        patterns = [re.compile(source) for source in sources if not is_name(source)]
+        names = self._topics.names() if sources else set()
+        return {name for name in names if name in sources or any(pattern.fullmatch(name) for pattern in patterns)}
+
+    def position(self, partitions: list[Partition], topic_ids: Mapping[str, str]) -> Position:
         """Where the application stands, and where it goes on: topics that are new begin where their source says."""
-        before = past(self.offsets(partitions), topic_ids, self._config.shards)
+        left = self._topics.seen(self.last_topics() - topic_ids.keys()).values()
+        of_left = [(topic.name, number) for topic in left for number in range(topic.partitions)]
+        patterns = {topic: node.pattern.pattern for topic, node in self.read_topics.items() if node.pattern is not None}
+        own = {topic: topic_ids[topic] for topic, _ in partitions}
+        before = past(self.offsets([*partitions, *of_left]), own, self._config.shards, self.last_facts, patterns)
         begins, ends = self._topics.begin_offsets(partitions), self._topics.end_offsets(partitions)
         known = before.progress if before else Progress(-1, {}, {})
-        refuse_lost_records(known, begins, ends)
-        offsets = dict(known.offsets)
+        lost = lost_input(known.offsets, begins, ends)
+        if self._config.on_lost_input == "fail":
+            refuse_lost_input(lost)
+        offsets = {**known.offsets, **{(found.topic, found.partition): found.goes_on_at for found in lost}}
         for partition in partitions:
-            if partition not in offsets:
+            if before is not None and partition in before.added:
+                offsets[partition] = begins[partition]
+            elif partition not in offsets:
                 offsets[partition] = self._reset(partition, begins[partition], ends[partition])
-        return before, replace(known, offsets=offsets)
+        return Position(before, replace(known, offsets=offsets), lost)
 
     def _reset(self, partition: Partition, begin: int, end: int) -> int:
         """Where a partition without a committed offset begins."""
@@ -169,33 +221,28 @@ class Truth:
     @property
     def facts(self) -> TopologyFacts:
         """What committed state would depend on."""
-        return facts(self._topology, self._program.plan.fingerprint)
+        return facts(self._topology, self._program.plan.fingerprint, self._program.incarnation)
 
     def committed(self, before: Past | None) -> tuple[Committed, TopologyFacts]:
         """What lanes are brought to, and what is known about all stores there ever were."""
-        lanes, shards = self._program.lanes, self._config.shards
-        changelogs, own = self.changelogs, [(lanes_topic(self._id), shard) for shard in range(shards)]
-        begins, ends = self._topics.begin_offsets([*changelogs, *own]), self._topics.end_offsets([*changelogs, *own])
+        begins, ends = self._topics.begin_offsets(self.changelogs), self._topics.end_offsets(self.changelogs)
         if before is None:
             refuse_state_without_offsets(self._id, begins, ends)
-        log = self.lanes_log(_only(begins, own), _only(ends, own), before.lanes if before else lanes)
-        refuse_incompatible(log.facts, self.facts)
-        now = int(time.time() * 1000)
-        told = committed_state(before, log, lanes, shards, _only(begins, changelogs), _only(ends, changelogs), now)
-        return told, remembered(log.facts, self.facts)
-
-    def lanes_log(self, begins: Mapping[Partition, int], ends: Mapping[Partition, int], lanes: int) -> LanesLog:
-        """What the lanes' topic holds between these offsets; `lanes` is how many there were."""
-        rows = read(consumer_settings(self._config, self._id), begins, ends, self._config.broker_timeout_ms)
-        return lanes_log(self._id, rows, lanes, self._config.shards)
+        topic_ids = self._topics.identities(topic for topic, _ in self.changelogs)
+        known = self.last_facts
+        if before is not None and before.has_state:
+            refuse_lost_changelogs(self._id, known, topic_ids, self.internal_topics, begins)
+        refuse_incompatible(known, self.facts)
+        told = committed_state(before, begins, ends, int(time.time() * 1000), topic_ids)
+        return told, remembered(known, msgspec.structs.replace(self.facts, topic_ids=topic_ids))
 
 
 def committed_facts(application_id: str, config: Config, topics: Topics) -> TopologyFacts | None:
     """What is known about the topology that was committed last, whatever the settings are now; None if there was none."""
+    return facts_in(_facts_rows(application_id, config, topics))
+
+
+def _facts_rows(application_id: str, config: Config, topics: Topics) -> list[LogRows]:
     own = [(name, FACTS_PARTITION) for name in topics.describe([lanes_topic(application_id)])]
     begins, ends = topics.begin_offsets(own), topics.end_offsets(own)
-    return facts_in(read(consumer_settings(config, application_id), begins, ends, config.broker_timeout_ms))
-
-
-def _only(offsets: Mapping[Partition, int], partitions: Iterable[Partition]) -> dict[Partition, int]:
-    return {partition: offsets[partition] for partition in partitions}
+    return list(read(consumer_settings(config, application_id), begins, ends, config.broker_timeout_ms))

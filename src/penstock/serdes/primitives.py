@@ -44,6 +44,7 @@ class Int16(Serde[int]):
     r"""Two bytes, Java's `Short`: `Int16().serialize(1) == b"\x00\x01"`."""
 
     identity = True
+    is_canonical = True
     serialize = staticmethod(_write_int16)
     deserialize = staticmethod(_read_int16)
 
@@ -52,6 +53,7 @@ class Int32(Serde[int]):
     r"""Four bytes, Java's `Integer`: `Int32().serialize(1) == b"\x00\x00\x00\x01"`."""
 
     identity = True
+    is_canonical = True
     serialize = staticmethod(_write_int32)
     deserialize = staticmethod(_read_int32)
 
@@ -60,6 +62,7 @@ class Int64(Serde[int]):
     r"""Eight bytes, Java's `Long`, and what `int` means: `Int64().deserialize(bytes(7) + b"\x01") == 1`."""
 
     identity = True
+    is_canonical = True
     serialize = staticmethod(_write_int64)
     deserialize = staticmethod(_read_int64)
 
@@ -77,6 +80,7 @@ class Float64(Serde[float]):
     Not an `identity`: `0.0 == -0.0` have different bytes, and a NaN does not equal itself.
     """
 
+    is_canonical = True
     serialize = staticmethod(_write_float64)
     deserialize = staticmethod(_read_float64)
 
@@ -127,6 +131,7 @@ class Bytes(Serde[bytes]):
     """The bytes themselves, and what `bytes` means: `Bytes().deserialize(b"raw") == b"raw"`."""
 
     identity = True
+    is_canonical = True
     serialize = staticmethod(_write_bytes)
     deserialize = staticmethod(_write_bytes)
 
@@ -186,6 +191,7 @@ class Boolean(Serde[bool]):
     r"""One byte, 0 or 1, and what `bool` means: `Boolean().serialize(True) == b"\x01"`."""
 
     identity = True
+    is_canonical = True
     serialize = staticmethod(_write_boolean)
     deserialize = staticmethod(_read_boolean)
 
@@ -202,5 +208,6 @@ class Void(Serde[None]):
     """Always null, as for topics without keys: `Void().deserialize(b"")` raises `SerializationError`."""
 
     identity = True
+    is_canonical = True
     serialize = staticmethod(_write_void)
     deserialize = staticmethod(_read_void)

@@ -34,6 +34,15 @@ class Serde(ABC, Generic[T]):
         """Whether equal keys have equal bytes and the reverse, so that a key may stand for its bytes: `String().identity`."""
         return False
 
+    @property
+    def is_canonical(self) -> bool:
+        """Whether a value has no other bytes than those written here: whatever can be read is what would be written.
+
+        Such a key's bytes tell where it belongs. Other keys, such as JSON with blanks in it, have to be read first, which costs a
+        pass over the records of their topics.
+        """
+        return False
+
     def for_topic(self, topic: str, is_key: bool) -> Serde[T]:
         """This serde as used for a topic's keys or values; another one only where schemas belong to topics."""
         return self

@@ -43,6 +43,11 @@ class TimeWindowed(Enclosing[Windowed]):
         """As the inner serde, since all windows have one size."""
         return self.inner.identity
 
+    @property
+    def is_canonical(self) -> bool:
+        """As the inner serde; a changelog's sequence number is not read."""
+        return self.inner.is_canonical and not self.changelog
+
     @cached_property
     def serialize(self) -> Callable[[Windowed], bytes]:
         """Writes the key, then the window's start."""
@@ -90,6 +95,11 @@ class SessionWindowed(Enclosing[Windowed]):
     def identity(self) -> bool:
         """As the inner serde, since both ends are written."""
         return self.inner.identity
+
+    @property
+    def is_canonical(self) -> bool:
+        """As the inner serde."""
+        return self.inner.is_canonical
 
     @cached_property
     def serialize(self) -> Callable[[Windowed], bytes]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from itertools import count
 from typing import Any
 
 import cloudpickle
@@ -12,18 +13,34 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from penstock.epochs.bounds import BATCH_BYTES
 from penstock.epochs.entering import needs_entering
+from penstock.epochs.home import Home
+from penstock.epochs.hops import INPUT
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.wire import OUT, WIRE
-from penstock.spark.stream import read_range
-from penstock.spark.tasks import empty_epoch, from_sources, on_lane, whole_epoch
+from penstock.epochs.wire import OUT, WIRE, arrived, in_order_of_causes
+from penstock.errors import EpochTooLargeError
+from penstock.serdes import String
+from penstock.spark.by_client import Part, ReadRecords, frame_of
+from penstock.spark.failures import translated, unreadable_timestamp
+from penstock.spark.session import ANY_BYTES
+from penstock.spark.stream import is_light, read_range
+from penstock.spark.tasks import empty_epoch, from_sources, lane_taken_back, on_lane, whole_epoch
 
+Partition = tuple[str, int]
+
+_UNKNOWN_BATCH_RECORDS = 1_000
+_numbers = count()
+_RECORD = pa.schema([INPUT.field(name) for name in ("key", "value", "timestamp", "headers")])
 _OUT = from_arrow_schema(OUT)
 _WIRE = from_arrow_schema(WIRE)
 
 
 class EpochJobs:
-    """Runs epochs of a program on a session. `prepare` is called once in every Python worker."""
+    """Runs epochs of a program on a session. `prepare` is called once in every Python worker, `read` in tasks.
+
+    A job that takes longer than `patience_s` is cancelled.
+    """
 
     def __init__(
         self,
@@ -32,37 +49,82 @@ class EpochJobs:
         source_of: Mapping[str, int],
         kafka: Mapping[str, str],
         prepare: Callable[[], None],
+        read: ReadRecords,
+        patience_s: float,
     ) -> None:
         self._session = session
         self._program = program
         self._source_of = source_of
         self._kafka = kafka
+        self._read = read
+        self._patience_s = patience_s
         self.broadcast: Any = session.sparkContext.broadcast((program.incarnation, cloudpickle.dumps(program), prepare))
+
+    def read_too(self, source_of: Mapping[str, int]) -> None:
+        """Further topics, each with the source that reads it."""
+        self._source_of = {**self._source_of, **source_of}
 
     def run(
         self,
         frame: DataFrame | None,
         epoch: Epoch,
         is_small: bool,
-        limits: Mapping[tuple[str, int], int],
-        missed: Mapping[tuple[str, int], tuple[int, int]],
+        ranges: Mapping[Partition, tuple[int, int]],
+        batch_records: int | None,
     ) -> pa.Table:
-        """The rows that the records of a micro-batch lead to; records from `limits` on are left for later.
+        """The rows that the records of a micro-batch lead to; without one, those of ranges of offsets, which are read for it.
 
-        `missed` are ranges of offsets that earlier batches have had: they are read once more, and come along.
+        Large records are read by their offsets in any case: the stream reads more of them at a time than there is memory for.
+        `batch_records` is how many records or rows go into one Arrow batch, None if nobody knows how large they are.
         """
-        frames = [] if frame is None else [self._records(frame, epoch.origins, limits)]
-        if missed:
-            frames.append(self._records(read_range(self._session, self._kafka, missed), epoch.origins, {}))
-        records = reduce(DataFrame.union, frames)
+        if ranges and (frame is None or not is_light(batch_records)):
+            frame = read_range(self._session, self._kafka, ranges, batch_records)
+        assert frame is not None
+        self._set_batches(frame.sparkSession, batch_records)
+        return self._run(self._records(frame, epoch.origins), epoch, is_small)
+
+    def run_by_client(self, epoch: Epoch, is_small: bool, ranges: Mapping[Partition, tuple[int, int]]) -> pa.Table:
+        """The rows that records lead to which Spark's reader cannot read: `read` does, from and to these offsets."""
+        codes = {origin: code for code, origin in enumerate(epoch.origins)}
+        parts = [
+            Part(self._source_of[topic], codes[topic, number], (topic, number), *bounds)
+            for (topic, number), bounds in ranges.items()
+        ]
+        return self._run(self._on_shards(frame_of(self._session, self._read, parts)), epoch, is_small)
+
+    def _run(self, records: DataFrame, epoch: Epoch, is_small: bool) -> pa.Table:
         if is_small:
             return self._collected(records.coalesce(1).mapInArrow(whole_epoch(self.broadcast, epoch), _OUT))
-        return self._collected(self._staged(records, epoch))
+        return in_order_of_causes(self._collected(self._staged(records, epoch)))
 
     def tick(self, epoch: Epoch) -> pa.Table:
         """An epoch without records, for what waits for the clock."""
         one_task = self._session.range(0, 1, 1, 1)
         return self._collected(one_task.mapInArrow(empty_epoch(self.broadcast, epoch), _OUT))
+
+    def take_back(self, epoch: Epoch) -> None:
+        """Have all lanes as the last barrier left them; tasks of earlier attempts can open none of them any more."""
+        program = self._program
+        if not any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
+            return
+        if epoch.attempt:
+            Home(program.directory, program.application_id).fence(program.incarnation, epoch.attempt)
+        one_row_each = self._session.range(0, program.lanes, 1, program.lanes)
+        self._collected(one_row_each.mapInArrow(lane_taken_back(self.broadcast, epoch), _OUT))
+
+    def read(self, partition: Partition, offset: int) -> pa.Table:
+        """One record as it is in its topic."""
+        frame = read_range(self._session, self._kafka, {partition: (offset, offset + 1)})
+        self._set_batches(self._session, 1)
+        found = self._collected(frame.select("key", "value", F.unix_millis("timestamp").alias("timestamp"), "headers"))
+        return arrived(found.to_batches(), _RECORD)
+
+    @staticmethod
+    def _set_batches(session: SparkSession, batch_records: int | None) -> None:
+        """Bound Arrow batches: by records, or by bytes as well, which costs more time than all else where records are small."""
+        limits = (_UNKNOWN_BATCH_RECORDS, BATCH_BYTES) if batch_records is None else (batch_records, ANY_BYTES)
+        session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", limits[0])
+        session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", limits[1])
 
     def _staged(self, records: DataFrame, epoch: Epoch) -> DataFrame:
         program, broadcast = self._program, self.broadcast
@@ -74,22 +136,20 @@ class EpochJobs:
             first = 1 if is_first_free else 0
             from_topics = False
         else:
-            frame = records.withColumn("lane", self._lane())
+            frame = records
             first, from_topics = 0, True
         for stage in range(first, last + 1):
-            lanes = frame.repartitionById(program.lanes, F.col("lane"))
+            lanes = frame.repartitionById(program.lanes, self._lane())
             hop = on_lane(broadcast, epoch, stage, is_first=from_topics and stage == 0)
             frame = lanes.mapInArrow(hop, _OUT if stage == last else _WIRE)
         return frame
 
-    def _records(self, frame: DataFrame, origins: Sequence[tuple[str, int]], limits: Mapping[tuple[str, int], int]) -> DataFrame:
+    def _records(self, frame: DataFrame, origins: Sequence[Partition]) -> DataFrame:
         """Kafka's columns as `INPUT` wants them: sources and topic partitions by their codes."""
-        for (topic, partition), limit in limits.items():
-            frame = frame.where(~((F.col("topic") == topic) & (F.col("partition") == partition) & (F.col("offset") >= limit)))
         first: dict[str, int] = {}
         for code, (topic, _) in enumerate(origins):
             first.setdefault(topic, code)
-        return frame.select(
+        coded = frame.select(
             _coded(self._source_of).cast("smallint").alias("name"),
             (_coded(first) + F.col("partition")).cast("int").alias("origin"),
             F.col("offset"),
@@ -97,17 +157,57 @@ class EpochJobs:
             F.col("key"),
             F.col("value"),
             F.col("headers"),
+            F.col("partition"),
         )
+        return self._on_shards(coded)
+
+    def _on_shards(self, records: DataFrame) -> DataFrame:
+        """The records with their shards in place of their partitions."""
+        return records.withColumn("shard", self._shard()).drop("partition")
+
+    def _shard(self) -> Column:
+        """The shard of a record, as `penstock.epochs.routing` finds it, where no key has to be read by its serde for that.
+
+        Bytes that are no text are read by String, as Java reads them, with marks in place of what is malformed.
+        """
+        shards, text = self._program.shards, "cast(key as string)"
+        of_texts = [code for code, serde in self._program.key_of_source.items() if isinstance(serde, String)]
+        key = "key"
+        if of_texts:
+            is_malformed = f"name in ({', '.join(map(str, of_texts))}) and not is_valid_utf8({text})"
+            key = f"case when {is_malformed} then encode(decode(key, 'UTF-8'), 'UTF-8') else key end"
+        by_key = F.expr(f"cast(pmod(crc32({key}), {shards}) as int)")
+        return F.coalesce(by_key, F.expr(f"cast(partition % {shards} as int)"))
 
     def _lane(self) -> Column:
-        """The lane of a row: `lane_of(shard_of(key))`, in Spark's words."""
-        shards, lanes = self._program.shards, self._program.lanes
-        lane = F.expr(f"cast((pmod(crc32(key), {shards}) * {lanes}) div {shards} as int)")
-        return F.coalesce(lane, F.col("origin") % lanes)
+        """The lane of a row: `lane_of(shard)`, in Spark's words."""
+        return F.expr(f"cast(shard * {self._program.lanes} div {self._program.shards} as int)")
 
     def _collected(self, frame: DataFrame) -> pa.Table:
-        """The one action of the epoch."""
-        return frame.toArrow()
+        """The one action of the epoch; raises `EpochTooLargeError` where that might be why it failed, or took too long."""
+        context, tag = self._session.sparkContext, f"penstock-{next(_numbers)}"
+        is_late = threading.Event()
+
+        def cancel() -> None:
+            is_late.set()
+            context.cancelJobsWithTag(tag)
+
+        timer = threading.Timer(self._patience_s, cancel)
+        timer.daemon = True
+        context.addJobTag(tag)
+        timer.start()
+        try:
+            return frame.toArrow()
+        except Exception as error:
+            if is_late.is_set():
+                raise EpochTooLargeError(f"its job took more than {self._patience_s:g} s") from error
+            unreadable = unreadable_timestamp(error)
+            if unreadable is not None:
+                raise unreadable from None
+            raise translated(error) from error
+        finally:
+            timer.cancel()
+            context.removeJobTag(tag)
 
 
 def _coded(codes: Mapping[str, int]) -> Column:

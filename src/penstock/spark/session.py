@@ -25,6 +25,9 @@ REDACTED = (
 )
 """Names and values that Spark hides wherever it shows settings; what `penstock.config` hides, in Java's words."""
 
+ANY_BYTES = 2**31 - 1
+"""No bound on an Arrow batch. Below it Spark measures the whole batch again for every row, which was most of an epoch's time."""
+
 _LOG = Path(__file__).parent / "log4j2.properties"
 
 __all__ = ["DataFrame", "SparkSession", "has_session", "open_session"]
@@ -123,18 +126,23 @@ def _settings(lanes: int) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(lanes),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-        # Below the largest number Spark measures the whole batch again for every row, which was most of an epoch's time.
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(ANY_BYTES),
+        "spark.driver.maxResultSize": "0",  # an epoch is bounded before it comes to that (max_epoch_bytes)
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.faulthandler.enabled": "true",
         "spark.redaction.regex": REDACTED,
         "spark.redaction.string.regex": '(?i)(password|secret)="(\\\\.|[^"])*"',
         "spark.sql.streaming.pollingDelay": "0",
+        # A key that is no text is routed by what String reads from it: marks in place of what is malformed, not an error.
+        "spark.sql.legacy.codingErrorAction": "true",
         # The default file manager starts ten processes per file; the checkpoint is scratch here and may be lost.
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.sql.streaming.numRecentProgressUpdates": "1",
+        # What consumers have read ahead is kept for as long as the next epoch may want it, not for five minutes.
+        "spark.kafka.consumer.fetchedData.cache.timeout": "20s",
+        "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
     }

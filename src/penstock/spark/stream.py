@@ -18,6 +18,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.config import revealed
 
+GROUP = "kafka.group.id"
+
+POLL_RECORDS = 4_096
+"""How many records the stream reads at a time: with Kafka's default of 500, reading took twice as long."""
+
+UNKNOWN_POLL_RECORDS = 4
+
 Offsets = dict[tuple[str, int], int]
 OnBatch = Callable[[DataFrame, Offsets], None]
 
@@ -39,7 +46,7 @@ class EpochStream:
         self._failure: BaseException | None = None
         reader = session.readStream.format("kafka")
         frame = (
-            reader.options(**revealed(kafka))
+            reader.options(**revealed(polling(kafka, POLL_RECORDS)))
             .option("assign", _by_topic(start, sorted))
             .option("startingOffsets", _by_topic(start, _of_partitions))
             .option("maxOffsetsPerTrigger", max_records)
@@ -90,13 +97,48 @@ class EpochStream:
         return {(topic, int(partition)): offset for topic, ends in found.items() for partition, offset in ends.items()}
 
 
-def read_range(session: SparkSession, kafka: Mapping[str, str], ranges: Mapping[tuple[str, int], tuple[int, int]]) -> DataFrame:
-    """Records by their offsets, once."""
-    reader = session.read.format("kafka").options(**revealed(kafka)).option("assign", _by_topic(ranges, sorted))
+def read_range(
+    session: SparkSession,
+    kafka: Mapping[str, str],
+    ranges: Mapping[tuple[str, int], tuple[int, int]],
+    batch_records: int | None = None,
+) -> DataFrame:
+    """Records by their offsets, once; `batch_records` is how many of them are no burden, None if nobody knows."""
+    options = polling(kafka, polled(batch_records))
+    reader = session.read.format("kafka").options(**revealed(options)).option("assign", _by_topic(ranges, sorted))
     for side, name in enumerate(("startingOffsets", "endingOffsets")):
         offsets = {partition: bounds[side] for partition, bounds in ranges.items()}
         reader = reader.option(name, _by_topic(offsets, _of_partitions))
     return reader.option("includeHeaders", "true").option("failOnDataLoss", "true").load()
+
+
+def is_light(batch_records: int | None) -> bool:
+    """Whether records are small enough to be read as many at a time as the stream does."""
+    return batch_records is not None and batch_records >= POLL_RECORDS
+
+
+def polled(batch_records: int | None) -> int:
+    """How many records are read at a time: a consumer keeps them in memory, and there is one for every partition.
+
+    One of a few numbers, because consumers are kept for each.
+    """
+    if batch_records is None:
+        return UNKNOWN_POLL_RECORDS
+    records = POLL_RECORDS
+    while records > max(batch_records, 1):
+        records //= 4
+    return records
+
+
+def polling(kafka: Mapping[str, str], records: int) -> dict[str, str]:
+    """Options for reading so many records at a time.
+
+    Spark keeps consumers, with what they have read ahead, by their group. With a group of its own for every read, as is Spark's
+    way, what was read ahead would be lost, and would fill the memory for minutes; in one group the next range goes on with it.
+    """
+    group = kafka.get(GROUP)
+    own = {} if group is None else {GROUP: f"{group}-{records}"}
+    return {**kafka, **own, "kafka.max.poll.records": str(records)}
 
 
 def _not_any_more(frame: DataFrame, ends: Offsets) -> None:

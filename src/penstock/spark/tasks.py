@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,11 +12,13 @@ import pyarrow as pa
 from pyspark import TaskContext
 from structlog.contextvars import bind_contextvars
 
-from penstock.epochs.entering import enter, needs_entering
-from penstock.epochs.hops import from_topics, on_lanes, out, run_stage
+from penstock.epochs.bounds import bounded
+from penstock.epochs.entering import taken_in
+from penstock.epochs.hops import ROUTED_INPUT, out, run_stage, take_back
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.wire import WIRE, arrived
+from penstock.epochs.routing import on_shards
+from penstock.epochs.wire import OUT, WIRE, arrived
 
 Batches = Iterator[pa.RecordBatch]
 Hop = Callable[[Batches], Batches]
@@ -49,7 +52,8 @@ def whole_epoch(broadcast: Any, epoch: Epoch) -> Hop:
     """All stages and lanes in one task: the cheap way for a small epoch."""
 
     def hop(batches: Batches) -> Batches:
-        return iter(run_epoch(_begin(broadcast, epoch), epoch, list(batches)).to_batches())
+        program = _begin(broadcast, epoch)
+        return bounded(epoch, batches, lambda records: run_epoch(program, epoch, records), OUT, is_input=True)
 
     return hop
 
@@ -58,7 +62,9 @@ def empty_epoch(broadcast: Any, epoch: Epoch) -> Hop:
     """All stages and lanes without records; the row that starts the task means nothing."""
 
     def hop(batches: Batches) -> Batches:
-        return iter(run_epoch(_begin(broadcast, epoch), epoch, []).to_batches())
+        program = _begin(broadcast, epoch)
+        deque(batches, maxlen=0)  # Spark gives up a worker that has not read its input to the end; a new one takes seconds
+        return bounded(epoch, (), lambda records: run_epoch(program, epoch, records), OUT)
 
     return hop
 
@@ -68,13 +74,15 @@ def from_sources(broadcast: Any, epoch: Epoch) -> Hop:
 
     def hop(batches: Batches) -> Batches:
         program = _begin(broadcast, epoch)
-        table = from_topics(list(batches))
-        if needs_entering(program):
-            table = pa.concat_tables(enter(program, epoch, table))
-        table = on_lanes(program, table)
-        if not program.needs_lanes(0):
-            table = run_stage(program, epoch, 0, 0, table)
-        yield from (table if len(program.plan.stages) > 1 or program.needs_lanes(0) else out(table)).to_batches()
+        is_last = len(program.plan.stages) == 1 and not program.needs_lanes(0)
+
+        def work(records: list[pa.RecordBatch]) -> pa.Table:
+            table = on_shards(program, epoch, taken_in(program, epoch, records))
+            if not program.needs_lanes(0):
+                table = run_stage(program, epoch, 0, 0, table)
+            return out(table) if is_last else table
+
+        return bounded(epoch, batches, work, OUT if is_last else WIRE, is_input=True)
 
     return hop
 
@@ -85,8 +93,25 @@ def on_lane(broadcast: Any, epoch: Epoch, stage: int, is_first: bool) -> Hop:
     def hop(batches: Batches) -> Batches:
         program = _begin(broadcast, epoch)
         lane = TaskContext.get().partitionId()  # type: ignore[union-attr]
-        table = from_topics(list(batches)) if is_first else arrived(list(batches), WIRE)
-        table = run_stage(program, epoch, stage, lane, table)
-        yield from (out(table) if stage == len(program.plan.stages) - 1 else table).to_batches()
+        is_last = stage == len(program.plan.stages) - 1
+
+        def work(rows: list[pa.RecordBatch]) -> pa.Table:
+            table = taken_in(program, epoch, rows, ROUTED_INPUT) if is_first else arrived(rows, WIRE)
+            table = run_stage(program, epoch, stage, lane, table)
+            return out(table) if is_last else table
+
+        return bounded(epoch, batches, work, OUT if is_last else WIRE, is_input=is_first)
+
+    return hop
+
+
+def lane_taken_back(broadcast: Any, epoch: Epoch) -> Hop:
+    """Have the lane that the task is as the last barrier left it; the row that starts the task means nothing."""
+
+    def hop(batches: Batches) -> Batches:
+        program = _begin(broadcast, epoch)
+        for lane in [lane for batch in batches for lane in batch.column(0).to_pylist()]:
+            take_back(program, epoch, lane)
+        return iter(())
 
     return hop

@@ -1,13 +1,13 @@
-"""What a lane remembers: typed stores over an epoch's overlay over an engine, with the last epoch's undo."""
+"""What a shard remembers: typed stores over an epoch's overlay over its lane's engine, with the last epoch's undo."""
 
 from penstock.state.bounds import MAX_TIME, after, after_prefix
 from penstock.state.engines.engine import Engine, SpaceBatch
 from penstock.state.engines.factory import EngineFactory, EngineKind, Snapshots
 from penstock.state.engines.memory import MemoryEngine
-from penstock.state.epochs import Mark
+from penstock.state.epochs import MARK_LIFE_MS, Mark
 from penstock.state.keyvalue import KeyValueReads, KeyValueStore
-from penstock.state.lane import LaneState, LaneView, StoreChanges
-from penstock.state.overlay import Register, Registers, merged_registers
+from penstock.state.lane import EPOCH, REGISTERS, LaneState, LaneView, ShardState, StoreChanges, last_registers
+from penstock.state.overlay import Register, Registers
 from penstock.state.raw import OrderedSpace
 from penstock.state.segments import retention_limit
 from penstock.state.sessions import SessionStore
@@ -24,9 +24,12 @@ memory_engine = MemoryEngine
 """A new, empty engine without files."""
 
 __all__ = [
+    "EPOCH",
+    "MARK_LIFE_MS",
     "MAX_TIME",
     "NEWEST",
     "NOT_PUT",
+    "REGISTERS",
     "Act",
     "CachedKeyValueStore",
     "Engine",
@@ -43,6 +46,7 @@ __all__ = [
     "Register",
     "Registers",
     "SessionStore",
+    "ShardState",
     "SharedKeyValueStore",
     "Sharing",
     "Snapshots",
@@ -63,8 +67,8 @@ __all__ = [
     "after",
     "after_prefix",
     "entry_decoder",
+    "last_registers",
     "memory_engine",
-    "merged_registers",
     "record_key",
     "retention_limit",
     "timer_id",

@@ -1,7 +1,7 @@
 """What joins and suppression hold back, in time order over a store's ordered space.
 
 An operator makes its buffer anew whenever it is bound, so what a buffer knows besides its space is read from the space
-when first asked for (the earliest time), or kept in the lane's registers (how much it holds).
+when first asked for (the earliest time), or kept in the shard's registers (how much it holds).
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class ChangeBuffer:
 
     @property
     def measured(self) -> tuple[int, int]:
-        """How many changes there are, and their bytes; looks at all of them the first time in the lane's life."""
+        """How many changes there are, and their bytes; looks at all of them the first time in the shard's life."""
         if self._count.value == UNKNOWN:
             sizes = [_decode_held(data).size(position[1:]) for position, data in self._space.prefix_scan(_BY_KEY)]
             self._count.value, self._size.value = len(sizes), sum(sizes)

@@ -1,4 +1,4 @@
-"""What a lane writes about its epochs: the head (epoch, registers, digests) and how the last epoch is taken back.
+"""What a lane writes about its epochs: the head (epoch, digests) and how the last epoch is taken back.
 
 An epoch of a topology with exchanges passes a lane several times, once per stage; each pass is a step that can be taken back.
 """
@@ -17,17 +17,20 @@ META = "/lane"
 
 HEAD = b"head"
 
-_FORMAT = 2
+_FORMAT = 3
 _MASK = 2**64 - 1
 
 
 class Step(msgspec.Struct, array_like=True, frozen=True):
-    """One write of an epoch: the stage that wrote, and registers and digests as they were before."""
+    """One write of an epoch: the stage that wrote, and the digests as they were before."""
 
     stage: int
-    registers: dict[str, int]
     digests: dict[str, int]
     spaces: list[str]
+
+
+MARK_LIFE_MS = 12 * 3600 * 1000
+"""A mark older than this is not used: deletions may have left the changelog since (delete.retention.ms, a day)."""
 
 
 class Mark(msgspec.Struct, array_like=True, frozen=True):
@@ -37,13 +40,14 @@ class Mark(msgspec.Struct, array_like=True, frozen=True):
     time_ms: int
     offsets: dict[str, int]
     """By `topic/partition`."""
+    topic_ids: dict[str, str] = {}
+    """Which topics those are, by name: a topic that was created again, or is another cluster's, has another id."""
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True):
     """The lane as of its last write. `steps` are the writes of the last epoch; None: it can't be taken back."""
 
     epoch: int = -1
-    registers: dict[str, int] = {}
     digests: dict[str, int] = {}
     previous_epoch: int = -1
     steps: list[Step] | None = None

@@ -17,7 +17,7 @@ from penstock.state.timestamped import TimestampedKeyValueStore, timestamp_of, v
 if TYPE_CHECKING:
     from penstock.state.overlay import Space
     from penstock.state.specs import StoreSpec
-    from penstock.state.store import Lane
+    from penstock.state.store import Shard
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -32,11 +32,11 @@ class Expiry:
     An index entry whose key has a newer time by now is stale, and is skipped when its turn comes.
     """
 
-    def __init__(self, lane: Lane, spec: StoreSpec, space: Space) -> None:
+    def __init__(self, shard: Shard, spec: StoreSpec, space: Space) -> None:
         self._ttl = spec.ttl_ms or 0
         self._space = space
-        self._index = lane.space(f"{spec.name}/expiry")
-        self._observed = lane.registers.register(f"{spec.name}/observed_stream_time", -1)
+        self._index = shard.space(f"{spec.name}/expiry")
+        self._observed = shard.registers.register(f"{spec.name}/observed_stream_time", -1)
 
     @property
     def time(self) -> int:
@@ -77,10 +77,10 @@ class Expiry:
 class ExpiringKeyValueStore(KeyValueStore[K, V]):
     """A plain key-value store with a TTL."""
 
-    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
-        super().__init__(lane, spec)
+    def __init__(self, shard: Shard, spec: StoreSpec) -> None:
+        super().__init__(shard, spec)
         self._decode = value_decoder(self._decode)
-        self._expiry = Expiry(lane, spec, self._space)
+        self._expiry = Expiry(shard, spec, self._space)
 
     def put(self, key: K, value: V | None, timestamp: int | None = None) -> None:
         """Set a key's value as of `timestamp`, or as of the store's time; None deletes it."""
@@ -110,9 +110,9 @@ class ExpiringKeyValueStore(KeyValueStore[K, V]):
 class ExpiringTimestampedStore(TimestampedKeyValueStore[K, V]):
     """A timestamped store with a TTL."""
 
-    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
-        super().__init__(lane, spec)
-        self._expiry = Expiry(lane, spec, self._space)
+    def __init__(self, shard: Shard, spec: StoreSpec) -> None:
+        super().__init__(shard, spec)
+        self._expiry = Expiry(shard, spec, self._space)
 
     def observe(self, time: int) -> None:
         """Let the store's time reach `time`."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from penstock.serdes import Serde
     from penstock.state.overlay import Space
     from penstock.state.specs import StoreSpec
-    from penstock.state.store import Lane
+    from penstock.state.store import Shard
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -115,12 +115,12 @@ class KeyValueReads(ABC, Generic[K, V]):
 class KeyValueStore(KeyValueReads[K, V]):
     """A plain key-value store. Values are kept as their serde writes them."""
 
-    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
+    def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         key, value = spec.serdes
         super().__init__(key, value.deserialize)
         self.name = spec.name
         self._serialize = value.serialize
-        self._space: Space = lane.space(spec.name, plain_log if spec.logged else None)
+        self._space: Space = shard.space(spec.name, plain_log if spec.logged else None)
 
     def _raw_get(self, key: bytes) -> bytes | None:
         return self._space.get(key)

@@ -1,4 +1,8 @@
-"""A lane's state: its stores over one engine, written once per epoch, and the last epoch taken back if need be."""
+"""A lane's state: the shards that it runs over one engine, written once per epoch, and the last epoch taken back if need be.
+
+A shard is the unit of state. What a record writes or remembers belongs to its shard, and no other shard sees it; a lane is
+just the file that several shards share. The number of lanes therefore cannot change a result.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,7 @@ from penstock.state.epochs import (
     undo_key,
 )
 from penstock.state.overlay import FrozenSpace, Log, Registers, Space
+from penstock.state.store import plain_log
 from penstock.state.stores import open_store
 from penstock.state.timestamped import CachedKeyValueStore
 
@@ -35,17 +40,30 @@ if TYPE_CHECKING:
     from penstock.state.specs import StoreSpec
     from penstock.state.store import Store
 
+REGISTERS = "/registers"
+"""The space, and the changelog, of the shards' registers; a store's name has no slash."""
+
+EPOCH = "/epoch"
+"""Among the registers of a shard: the epoch that has written them last."""
+
+_REGISTERS_KEY = b"registers"
+_prefix = struct.Struct(">H")
+
+_encode_registers = msgspec.msgpack.Encoder(order="deterministic").encode
+_decode_registers = msgspec.msgpack.Decoder(dict[str, int]).decode
+
 
 class StoreChanges(NamedTuple):
-    """Changelog rows of one store, by column: a key's new value, or None where it was deleted."""
+    """Changelog rows of one store in one shard, by column: a key's new value, or None where it was deleted."""
 
     store: str
     keys: list[bytes]
     values: list[bytes | None]
+    shard: int = 0
 
 
-class Change(NamedTuple):
-    """What an epoch changed in one space: keys, their new values, their old ones."""
+class SpaceChanges(NamedTuple):
+    """What an epoch changed in one space of all shards: the engine's keys, their new values, their old ones."""
 
     space: str
     keys: list[bytes]
@@ -53,37 +71,113 @@ class Change(NamedTuple):
     old: list[bytes | None]
 
 
-class LaneState:
-    """The stores and registers of one lane. One owner at a time; an epoch ends with `commit` or `discard`."""
+Undo = list[tuple[str, tuple[list[bytes], "list[bytes | None]"]]]
+"""By space: the keys that were touched, and their old values."""
 
-    def __init__(self, engine: Engine) -> None:
+
+class ShardState:
+    """The stores and registers of one shard: what Kafka Streams would keep for one task."""
+
+    def __init__(self, engine: Engine, number: int) -> None:
+        self.number = number
         self._engine = engine
-        self._head = decode_head(engine.get(META, HEAD))
+        self._prefix = _prefix.pack(number)
         self._spaces: dict[str, Space] = {}
-        self._stores: dict[str, Store] = {}
+        self.stores: dict[str, Store] = {}
         self._specs: dict[str, StoreSpec] = {}
-        self.registers = Registers(dict(self._head.registers))
-
-    @property
-    def epoch(self) -> int:
-        """The last epoch that was applied, -1 for none."""
-        return self._head.epoch
+        self._kept_registers = self.space(REGISTERS, plain_log)
+        self.registers = Registers(self._saved_registers())
 
     def store(self, spec: StoreSpec) -> Any:
         """The typed store of that specification; the same name is the same store."""
         known = self._specs.get(spec.name)
         if known is None:
-            self._stores[spec.name] = open_store(self, spec)
+            self.stores[spec.name] = open_store(self, spec)
             self._specs[spec.name] = spec
         elif known != spec:
             raise StateError(f"store {spec.name!r} is already open as {known}, not as {spec}")
-        return self._stores[spec.name]
+        return self.stores[spec.name]
 
     def space(self, name: str, log: Log | None = None, log_all: bool = False) -> Space:
-        """A byte map of this lane for a store to keep its entries in; see `Space` for what goes into the changelog."""
+        """A byte map of this shard for a store to keep its entries in; see `Space` for what goes into the changelog."""
         if name not in self._spaces:
-            self._spaces[name] = self._open_space(name, log, log_all)
+            self._spaces[name] = self._open_space(self._prefix, name, log, log_all)
         return self._spaces[name]
+
+    def spaces(self) -> Iterable[Space]:
+        """All spaces that are open."""
+        return self._spaces.values()
+
+    def write_out(self, epoch: int | None) -> None:
+        """Have everything that was written in the spaces: what stores hold as objects, and the registers."""
+        for store in self.stores.values():
+            store.before_commit()
+        if self.registers.have_moved:
+            written = {} if epoch is None else {EPOCH: epoch}
+            self._kept_registers.put(_REGISTERS_KEY, _encode_registers({**self.registers.snapshot(), **written}))
+
+    def restore_registers(self, values: dict[str, int]) -> None:
+        """Let the registers be what the changelog says."""
+        self._kept_registers.put(_REGISTERS_KEY, _encode_registers(values))
+        self.registers.reset(values)
+
+    def discard(self) -> None:
+        """Forget what has been written since the last commit."""
+        for store in self.stores.values():
+            store.discard()
+        for space in self._spaces.values():
+            space.clear()
+        self.registers.reset(self._saved_registers())
+
+    @property
+    def is_written(self) -> bool:
+        """Whether anything was written since the last commit."""
+        held = any(isinstance(store, CachedKeyValueStore) and store.held for store in self.stores.values())
+        return held or any(space.dirty for space in self._spaces.values())
+
+    def _open_space(self, prefix: bytes, name: str, log: Log | None, log_all: bool) -> Space:
+        return Space(self._engine, prefix, name, log, log_all)
+
+    def _saved_registers(self) -> dict[str, int]:
+        data = self._kept_registers.get(_REGISTERS_KEY)
+        return {} if data is None else _read_registers(data)
+
+
+class LaneState:
+    """The shards of one lane. One owner at a time; an epoch ends with `commit` or `discard`.
+
+    A host that has but one shard, such as the test driver, uses `store`, `space` and `registers`: those of shard 0.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._head = decode_head(engine.get(META, HEAD))
+        self._shards: dict[int, ShardState] = {}
+
+    def shard(self, number: int) -> ShardState:
+        """A shard's stores and registers; the same number is the same shard."""
+        found = self._shards.get(number)
+        if found is None:
+            found = self._shards[number] = self._open_shard(number)
+        return found
+
+    def store(self, spec: StoreSpec) -> Any:
+        """The typed store of that specification, of shard 0."""
+        return self.shard(0).store(spec)
+
+    def space(self, name: str, log: Log | None = None, log_all: bool = False) -> Space:
+        """A byte map of shard 0."""
+        return self.shard(0).space(name, log, log_all)
+
+    @property
+    def registers(self) -> Registers:
+        """The registers of shard 0."""
+        return self.shard(0).registers
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch that was applied, -1 for none."""
+        return self._head.epoch
 
     @property
     def mark(self) -> Mark | None:
@@ -104,29 +198,25 @@ class LaneState:
         steps = head.steps if epoch == head.epoch and head.steps else []
         if epoch < head.epoch or (epoch == head.epoch and (not steps or stage <= steps[-1].stage)):
             raise StateError(f"epoch {epoch}, stage {stage} cannot follow epoch {head.epoch}")
-        for store in self._stores.values():
-            store.before_commit()
+        for shard in self._shards.values():
+            shard.write_out(epoch)
         rows, batch, undo = self._collect()
-        step = Step(stage, dict(self.registers.saved), head.digests, [space for space, _ in undo])
+        step = Step(stage, head.digests, [space for space, _ in undo])
         previous = head.previous_epoch if steps else head.epoch
-        after = Head(
-            epoch, self.registers.snapshot(), self._digests(batch), previous, [*steps, step], mark or head.mark, incarnation
-        )
+        after = Head(epoch, self._digests(batch), previous, [*steps, step], mark or head.mark, incarnation)
         replaced = [] if steps else [undo_key(old.stage, space) for old in head.steps or () for space in old.spaces]
         self._write(after, batch, [(undo_key(stage, space), encode_undo(*old)) for space, old in undo], replaced)
         return rows
 
     def discard(self) -> None:
         """Forget what has been written since the last commit."""
-        for store in self._stores.values():
-            store.discard()
-        for space in self._spaces.values():
-            space.clear()
-        self.registers.reset(dict(self._head.registers))
+        for shard in self._shards.values():
+            shard.discard()
 
     def roll_back(self, stage: int = 0) -> None:
         """Take the last epoch back, or what this stage and later ones have written of it."""
-        self._refuse_pending("rolled back")
+        if self._has_pending():
+            raise StateError("a lane with writes of an open epoch cannot be rolled back: commit or discard them first")
         if not self._head.steps:
             raise StateError(f"epoch {self.epoch} cannot be taken back: nothing is kept about the one before")
         while self._head.steps and self._head.steps[-1].stage >= stage:
@@ -138,7 +228,7 @@ class LaneState:
         *steps, step = head.steps
         batch = [SpaceBatch(space, *self._undo(step.stage, space)) for space in step.spaces]
         epoch = head.epoch if steps else head.previous_epoch
-        before = Head(epoch, step.registers, step.digests, head.previous_epoch, steps or None, head.mark, head.incarnation)
+        before = Head(epoch, step.digests, head.previous_epoch, steps or None, head.mark, head.incarnation)
         self._write(before, batch, [], [undo_key(step.stage, space) for space in step.spaces])
 
     @property
@@ -149,8 +239,7 @@ class LaneState:
     @property
     def is_written(self) -> bool:
         """Whether anything was written since the last commit."""
-        moved = self.registers.snapshot() != self.registers.saved
-        return moved or self._has_pending()
+        return self._has_pending() or any(shard.registers.have_moved for shard in self._shards.values())
 
     @property
     def can_roll_back(self) -> bool:
@@ -164,13 +253,13 @@ class LaneState:
         """
         head = decode_head(self._engine.get(META, HEAD))
         if epoch == head.epoch:
-            return LaneView(self._engine, head.epoch, dict(head.registers), {})
+            return LaneView(self._engine, head.epoch, {})
         if head.steps and epoch == head.previous_epoch:
             old: dict[str, dict[bytes, bytes | None]] = {}
             for step in reversed(head.steps):
                 for space in step.spaces:
                     old.setdefault(space, {}).update(zip(*self._undo(step.stage, space), strict=True))
-            return LaneView(self._engine, epoch, dict(head.steps[0].registers), old)
+            return LaneView(self._engine, epoch, old)
         raise StateError(f"the lane is at epoch {head.epoch} and cannot be read as of epoch {epoch}")
 
     def verify(self) -> None:
@@ -204,21 +293,23 @@ class LaneState:
 
         The stores must be open. One atomic batch; afterwards nothing is left that could be rolled back.
         """
-        for name, keys, values in changes:
-            if name not in self._stores:
+        for name, keys, values, number in changes:
+            stores = self.shard(number).stores
+            if name not in stores:
                 raise StateError(f"rows of store {name!r}, which is not open in this lane")
             try:
-                self._stores[name].restore(keys, values)
+                stores[name].restore(keys, values)
             except (ValueError, IndexError, struct.error) as error:
                 raise StateError(
                     f"the changelog of store {name!r} has rows that it did not write ({error}): find out who did, and reset "
                     f"the application"
                 ) from error
+        for shard in self._shards.values():
+            shard.write_out(epoch)
         _, batch, _ = self._collect()
         head = self._head
         after = Head(
             head.epoch if epoch is None else epoch,
-            self.registers.snapshot(),
             self._digests(batch),
             mark=mark or head.mark,
             incarnation=incarnation or head.incarnation,
@@ -227,23 +318,23 @@ class LaneState:
         self._write(after, batch, [], replaced)
 
     def sizes(self) -> dict[str, tuple[int, int]]:
-        """Entries and bytes of every store that is open, as exactly as the engine knows."""
-        return {name: (self._engine.count(name), self._engine.size(name)) for name in self._stores}
+        """Entries and bytes of every store that is open, of all shards, as exactly as the engine knows."""
+        names = dict.fromkeys(name for shard in self._shards.values() for name in shard.stores)
+        return {name: (self._engine.count(name), self._engine.size(name)) for name in names}
+
+    def count(self, store: str) -> int:
+        """About how many entries a store has in all shards, as far as the engine knows without looking at each."""
+        return self._engine.count(store)
 
     def close(self) -> None:
         """Close the engine."""
         self._engine.close()
 
-    def _open_space(self, name: str, log: Log | None, log_all: bool) -> Space:
-        return Space(self._engine, name, log, log_all)
+    def _open_shard(self, number: int) -> ShardState:
+        return ShardState(self._engine, number)
 
     def _has_pending(self) -> bool:
-        held = any(isinstance(store, CachedKeyValueStore) and store.held for store in self._stores.values())
-        return held or any(space.dirty for space in self._spaces.values())
-
-    def _refuse_pending(self, what: str) -> None:
-        if self._has_pending():
-            raise StateError(f"a lane with writes of an open epoch cannot be {what}: commit or discard them first")
+        return any(shard.is_written for shard in self._shards.values())
 
     def _undo(self, stage: int, space: str) -> tuple[list[bytes], list[bytes | None]]:
         data = self._engine.get(META, undo_key(stage, space))
@@ -251,23 +342,28 @@ class LaneState:
             raise StateError(f"the old values of {space!r} are missing")
         return decode_undo(data)
 
-    def _collect(self) -> tuple[list[StoreChanges], list[Change], list[tuple[str, tuple[list[bytes], list[bytes | None]]]]]:
+    def _collect(self) -> tuple[list[StoreChanges], list[SpaceChanges], Undo]:
+        """The epoch's changes: as changelog rows by shard, and by space with the engine's keys, ascending."""
         rows: list[StoreChanges] = []
-        batch: list[Change] = []
-        undo: list[tuple[str, tuple[list[bytes], list[bytes | None]]]] = []
-        for space in self._spaces.values():
-            if not space.dirty:
-                continue
-            keys, values, old = space.changes()
-            logged = space.logged(keys, values)
-            if logged is not None:
-                rows.append(StoreChanges(space.name, *logged))
-            if keys:
-                batch.append(Change(space.name, keys, values, old))
-                undo.append((space.name, (keys, old)))
-        return rows, batch, undo
+        found: dict[str, SpaceChanges] = {}
+        for number in sorted(self._shards):
+            for space in self._shards[number].spaces():
+                if not space.dirty:
+                    continue
+                keys, values, old = space.changes()
+                logged = space.logged(keys, values)
+                if logged is not None:
+                    rows.append(StoreChanges(space.name, *logged, number))
+                if keys:
+                    prefix = space.prefix
+                    changes = found.setdefault(space.name, SpaceChanges(space.name, [], [], []))
+                    changes.keys.extend([prefix + key for key in keys])
+                    changes.values.extend(values)
+                    changes.old.extend(old)
+        batch = list(found.values())
+        return rows, batch, [(changes.space, (changes.keys, changes.old)) for changes in batch]
 
-    def _digests(self, batch: list[Change]) -> dict[str, int]:
+    def _digests(self, batch: list[SpaceChanges]) -> dict[str, int]:
         """The digests of all spaces once the batch is written."""
         digests = dict(self._head.digests)
         for space, keys, values, old in batch:
@@ -275,7 +371,7 @@ class LaneState:
         return digests
 
     def _write(
-        self, head: Head, batch: Sequence[Change | SpaceBatch], undo: list[tuple[bytes, bytes]], replaced: list[bytes]
+        self, head: Head, batch: Sequence[SpaceChanges | SpaceBatch], undo: list[tuple[bytes, bytes]], replaced: list[bytes]
     ) -> None:
         """One batch: the spaces, the head, the undo of this epoch in place of the last one's."""
         meta: dict[bytes, bytes | None] = dict.fromkeys(replaced)
@@ -288,27 +384,37 @@ class LaneState:
         self.discard()
 
 
-class LaneView(LaneState):
-    """A lane as of a committed epoch, for reading only; its engine stays with the lane it is a view of."""
+class FrozenShard(ShardState):
+    """A shard as of a committed epoch, for reading only."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        epoch: int,
-        registers: dict[str, int],
-        old: dict[str, dict[bytes, bytes | None]],
-    ) -> None:
-        super().__init__(engine)
-        self._head = Head(epoch, registers)
+    def __init__(self, engine: Engine, number: int, old: dict[str, dict[bytes, bytes | None]]) -> None:
         self._old = old
-        self.registers = Registers(registers)
+        super().__init__(engine, number)
 
     def store(self, spec: StoreSpec) -> Any:
         """The typed store, as it was."""
         return super().store(replace(spec, cached=False))
 
     def discard(self) -> None:
-        """Nothing: a view has no open epoch."""
+        """Nothing: what is only read has no open epoch."""
+
+    def _open_space(self, prefix: bytes, name: str, log: Log | None, log_all: bool) -> Space:
+        space = FrozenSpace(self._engine, prefix, name, log, log_all)
+        space.dirty.update(self._old.get(name, {}))
+        return space
+
+
+class LaneView(LaneState):
+    """A lane as of a committed epoch, for reading only; its engine stays with the lane it is a view of."""
+
+    def __init__(self, engine: Engine, epoch: int, old: dict[str, dict[bytes, bytes | None]]) -> None:
+        super().__init__(engine)
+        self._head = Head(epoch)
+        self._old: dict[int, dict[str, dict[bytes, bytes | None]]] = {}
+        for space, entries in old.items():
+            for key, value in entries.items():
+                (number,) = _prefix.unpack_from(key)
+                self._old.setdefault(number, {}).setdefault(space, {})[key[_prefix.size :]] = value
 
     def commit(self, epoch: int, stage: int = 0, incarnation: str = "", mark: Mark | None = None) -> Sequence[StoreChanges]:
         """Refuse."""
@@ -324,14 +430,33 @@ class LaneView(LaneState):
         """Refuse."""
         raise StateError("a lane that is read as of a committed epoch cannot be restored")
 
+    def count(self, store: str) -> int:
+        """About how many entries a store had in all shards."""
+        count = super().count(store)
+        for number, spaces in self._old.items():
+            for key, before in spaces.get(store, {}).items():
+                is_there = self._engine.get(store, _prefix.pack(number) + key) is not None
+                count += (before is not None) - is_there
+        return count
+
     def close(self) -> None:
         """Nothing: the engine is its owner's to close."""
 
-    def _open_space(self, name: str, log: Log | None, log_all: bool) -> Space:
-        space = FrozenSpace(self._engine, name, log, log_all)
-        if name in self._old:
-            space.dirty.update(self._old[name])
-        return space
+    def _open_shard(self, number: int) -> ShardState:
+        return FrozenShard(self._engine, number, self._old.get(number, {}))
+
+
+def last_registers(keys: Sequence[bytes], values: Sequence[bytes | None]) -> dict[str, int] | None:
+    """A shard's registers as of the last of some changelog rows; None if none of them says."""
+    found = [value for key, value in zip(keys, values, strict=True) if key == _REGISTERS_KEY and value is not None]
+    return _read_registers(found[-1]) if found else None
+
+
+def _read_registers(data: bytes) -> dict[str, int]:
+    try:
+        return _decode_registers(data)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise StateError(f"the registers of a shard are written in another format, or damaged ({error}): rebuild it") from None
 
 
 def _chunks(entries: Iterator[tuple[bytes, bytes]], size: int = 10_000) -> Iterator[list[tuple[bytes, bytes]]]:

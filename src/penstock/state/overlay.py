@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sortedcontainers import SortedList
 
 from penstock.errors import StateError
-from penstock.state.bounds import after
+from penstock.state.bounds import after, after_prefix
 
 if TYPE_CHECKING:
     from penstock.state.engines.engine import Engine
@@ -37,22 +37,28 @@ class Register:
 
 
 class Registers:
-    """A lane's integers by name. The same name is the same register."""
+    """A shard's integers by name. The same name is the same register."""
 
     def __init__(self, saved: dict[str, int]) -> None:
         self._saved = saved
         self._open: dict[str, tuple[Register, int]] = {}
 
     def register(self, name: str, initial: int) -> Register:
-        """The register of that name, which starts as `initial` in a new lane."""
+        """The register of that name, which starts as `initial` in a new shard."""
         found = self._open.get(name)
         if found is None:
             found = self._open[name] = (Register(self._saved.get(name, initial)), initial)
         return found[0]
 
     def snapshot(self) -> dict[str, int]:
-        """All values as they are now, also those that nobody has asked for since the lane was opened."""
+        """All values as they are now, also those that nobody has asked for since the shard was opened."""
         return {**self._saved, **{name: register.value for name, (register, _) in self._open.items()}}
+
+    @property
+    def have_moved(self) -> bool:
+        """Whether any value differs from the last commit, or is new."""
+        saved = self._saved
+        return any(register.value != saved.get(name) for name, (register, _) in self._open.items())
 
     @property
     def saved(self) -> dict[str, int]:
@@ -66,33 +72,20 @@ class Registers:
             register.value = saved.get(name, initial)
 
 
-def merged_registers(lanes: list[dict[str, int]]) -> dict[str, int]:
-    """The registers of a lane that takes over from several, whose shards it now owns.
-
-    Clocks are as late as the latest. What tells where something is still to be done is as early as the earliest. What a lane
-    has counted is forgotten, and counted anew.
-    """
-    merged: dict[str, int] = {}
-    for registers in lanes:
-        for name, value in registers.items():
-            if name.endswith(("/held_records", "/held_bytes")):
-                continue
-            earliest = "/punctuator " in name or name.endswith(("/earliest_unjoined", "/purged_segments"))
-            merged[name] = (min if earliest else max)(merged.get(name, value), value)
-    return merged
-
-
 class Space:
-    """One named byte map of a lane, with the epoch's writes over it.
+    """One named byte map of a shard, with the epoch's writes over it.
 
+    The engine's map of that name holds all shards of a lane: `prefix` is what the keys of this one start with there.
     `dirty` and `base` keep their identity from epoch to epoch, so a store may hold on to them. `log` says how the
     changelog is written, None for not at all; with `log_all` also deletions of what was not there are logged.
     """
 
-    __slots__ = ("_dead", "_engine", "_front", "_order", "base", "dirty", "log", "log_all", "name", "silent")
+    __slots__ = ("_dead", "_end", "_engine", "_front", "_order", "base", "dirty", "log", "log_all", "name", "prefix", "silent")
 
-    def __init__(self, engine: Engine, name: str, log: Log | None, log_all: bool) -> None:
+    def __init__(self, engine: Engine, prefix: bytes, name: str, log: Log | None, log_all: bool) -> None:
         self._engine = engine
+        self.prefix = prefix
+        self._end = after_prefix(prefix)
         self.name = name
         self.log = log
         self.log_all = log_all
@@ -113,7 +106,7 @@ class Space:
         base = self.base
         if key in base:
             return base[key]
-        value = base[key] = self._engine.get(self.name, key)
+        value = base[key] = self._engine.get(self.name, self.prefix + key)
         return value
 
     def put(self, key: bytes, value: bytes | None) -> None:
@@ -146,19 +139,17 @@ class Space:
         if upper is not None and (lower or b"") >= upper:
             return iter(())
         if not self.dirty:
-            return self._engine.scan(self.name, lower, upper, reverse)
+            return self._stored(lower, upper, reverse)
         start = lower if reverse else self._front.get(lower, lower)
         if upper is not None and (start or b"") >= upper:
             stored: Iterator[tuple[bytes, bytes]] = iter(())
         else:
-            stored = self._engine.scan(self.name, start, upper, reverse)
+            stored = self._stored(start, upper, reverse)
         return self._merge(lower, stored, self._written(lower, upper, reverse), reverse)
 
     def count(self) -> int:
-        """How many keys the space has, as exactly as the engine knows its own."""
-        self._read_old()
-        dirty, base = self.dirty, self.base
-        return self._engine.count(self.name) + sum((dirty[key] is not None) - (base[key] is not None) for key in dirty)
+        """How many keys the space has. The engine counts all shards of a lane together, so this looks at each key."""
+        return sum(1 for _ in self.scan())
 
     def changes(self) -> tuple[list[bytes], list[bytes | None], list[bytes | None]]:
         """What the epoch changed, by key: keys ascending, their new values, their old ones."""
@@ -189,9 +180,15 @@ class Space:
         """Have the old value of every key the epoch wrote; most were read before they were written."""
         base = self.base
         if not self.dirty.keys() <= base.keys():
-            name, read = self.name, self._engine.get
+            name, prefix, read = self.name, self.prefix, self._engine.get
             for key in sorted(self.dirty.keys() - base.keys()):
-                base[key] = read(name, key)
+                base[key] = read(name, prefix + key)
+
+    def _stored(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """What the engine has of this shard within bounds."""
+        prefix, size = self.prefix, len(self.prefix)
+        end = self._end if upper is None else prefix + upper
+        return ((key[size:], value) for key, value in self._engine.scan(self.name, prefix + (lower or b""), end, reverse))
 
     def clear(self) -> None:
         """Forget the epoch."""
@@ -283,7 +280,7 @@ class FrozenSpace(Space):
     def get(self, key: bytes) -> bytes | None:
         """The value of a key; not remembered, since a view may be read for long."""
         dirty = self.dirty
-        return dirty[key] if key in dirty else self._engine.get(self.name, key)
+        return dirty[key] if key in dirty else self._engine.get(self.name, self.prefix + key)
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Refuse."""

@@ -1,4 +1,4 @@
-"""A bare byte map of the lane, for operators that bring their own layout."""
+"""A bare byte map of a shard, for operators that bring their own layout."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from penstock.state.store import plain_log
 if TYPE_CHECKING:
     from penstock.state.overlay import Register
     from penstock.state.specs import StoreSpec
-    from penstock.state.store import Lane
+    from penstock.state.store import Shard
 
 UNKNOWN = -1
 """The value of a measure that nobody has taken yet."""
 
 
 class OrderedSpace:
-    """Bytes by bytes, in byte order; committed, undone and logged with the lane's other stores."""
+    """Bytes by bytes, in byte order; committed, undone and logged with the shard's other stores."""
 
-    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
+    def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         self.name = spec.name
-        self._space = lane.space(spec.name, plain_log if spec.logged else None)
+        self._space = shard.space(spec.name, plain_log if spec.logged else None)
         self.get = self._space.get
         """The value of a key, None if it has none."""
         self.put = self._space.put
         """Set a key's value; None deletes it."""
-        self._registers = lane.registers
+        self._registers = shard.registers
 
     def measures(self) -> tuple[Register, Register]:
-        """What an operator counts here, in records and bytes, kept with the lane; `UNKNOWN` until it has counted once."""
+        """What an operator counts here, in records and bytes, kept with the shard; `UNKNOWN` until it has counted once."""
         register = self._registers.register
         return register(f"{self.name}/held_records", UNKNOWN), register(f"{self.name}/held_bytes", UNKNOWN)
 

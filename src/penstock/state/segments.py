@@ -16,7 +16,7 @@ from penstock.state.bounds import MAX_TIME, after
 if TYPE_CHECKING:
     from penstock.state.overlay import Register, Space
     from penstock.state.specs import StoreSpec
-    from penstock.state.store import Lane, RegisterSource
+    from penstock.state.store import RegisterSource, Shard
 
 _long = Struct(">q")
 _pack = _long.pack
@@ -38,13 +38,13 @@ def retention_limit(registers: RegisterSource, store: str) -> Register:
 class Retention:
     """A store's time and what of the past it still keeps."""
 
-    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
+    def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         self._retention = spec.retention_ms or 0
         self._interval = spec.segment_ms
-        self._observed = lane.registers.register(f"{spec.name}/observed_stream_time", -1)
-        self._limit = retention_limit(lane.registers, spec.name)
-        self._floor = lane.registers.register(f"{spec.name}/first_segment", 0)
-        self._purged = lane.registers.register(f"{spec.name}/purged_segments", 0)
+        self._observed = shard.registers.register(f"{spec.name}/observed_stream_time", -1)
+        self._limit = retention_limit(shard.registers, spec.name)
+        self._floor = shard.registers.register(f"{spec.name}/first_segment", 0)
+        self._purged = shard.registers.register(f"{spec.name}/purged_segments", 0)
 
     @property
     def observed(self) -> int:
@@ -108,9 +108,9 @@ class Retention:
 class Layout(ABC):
     """Where occurrences are in a space."""
 
-    def __init__(self, lane: Lane, spec: StoreSpec, retention: Retention, suffix_size: int) -> None:
+    def __init__(self, shard: Shard, spec: StoreSpec, retention: Retention, suffix_size: int) -> None:
         # A deletion moves the store's time even where nothing was: without it a rebuilt store would be behind.
-        self._space = lane.space(spec.name, self.log if spec.logged else None, log_all=True)
+        self._space = shard.space(spec.name, self.log if spec.logged else None, log_all=True)
         self._retention = retention
         self._suffix_size = suffix_size
 
@@ -193,8 +193,8 @@ class TimeFirst(Layout):
     _MAIN = b"\x00"
     _INDEX = b"\x01"
 
-    def __init__(self, lane: Lane, spec: StoreSpec, retention: Retention, suffix_size: int, before_key: int) -> None:
-        super().__init__(lane, spec, retention, suffix_size)
+    def __init__(self, shard: Shard, spec: StoreSpec, retention: Retention, suffix_size: int, before_key: int) -> None:
+        super().__init__(shard, spec, retention, suffix_size)
         self._before_key = before_key
 
     def put(self, segment: int, key: bytes, suffix: bytes, value: bytes | None) -> None:

@@ -13,7 +13,7 @@ from penstock.state.segments import KeyFirst, Occurrence, Retention, TimeFirst
 
 if TYPE_CHECKING:
     from penstock.state.specs import StoreSpec
-    from penstock.state.store import Lane
+    from penstock.state.store import Shard
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -28,18 +28,18 @@ _new = tuple.__new__
 class SessionStore(Generic[K, V]):
     """A session store. Sessions of a key come by their end, then by their start; both ends are inclusive."""
 
-    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
+    def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         key, value = spec.serdes
         self.name = spec.name
         self._serialize_key = key.serialize
         self._deserialize_key = key.deserialize
         self._serialize = value.serialize
         self._deserialize = value.deserialize
-        self._retention = Retention(lane, spec)
+        self._retention = Retention(shard, spec)
         self._layout = (
-            TimeFirst(lane, spec, self._retention, _SIZE, before_key=_SIZE)
+            TimeFirst(shard, spec, self._retention, _SIZE, before_key=_SIZE)
             if spec.time_ordered
-            else KeyFirst(lane, spec, self._retention, _SIZE)
+            else KeyFirst(shard, spec, self._retention, _SIZE)
         )
 
     @property

@@ -1,4 +1,4 @@
-"""What the lane asks of every store, and what every store asks of the lane."""
+"""What a shard asks of every store, and what every store asks of its shard."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RegisterSource(Protocol):
 
 
 class StateOfStores(Protocol):
-    """Where those who run operators find typed stores: a lane's state, or that of all lanes together."""
+    """Where those who run operators find typed stores: a shard's state, or that of all shards together."""
 
     @property
     def registers(self) -> RegisterSource:
@@ -29,19 +29,19 @@ class StateOfStores(Protocol):
         """The typed store of that specification."""
 
 
-class Lane(Protocol):
-    """The part of a lane that a store sees."""
+class Shard(Protocol):
+    """The part of a shard that a store sees."""
 
     @property
     def registers(self) -> RegisterSource:
-        """The lane's integers."""
+        """The shard's integers."""
 
     def space(self, name: str, log: Log | None = None, log_all: bool = False) -> Space:
         """A byte map to keep entries in."""
 
 
 class Store(Protocol):
-    """The part of a store that the lane sees."""
+    """The part of a store that the shard sees."""
 
     def before_commit(self) -> None:
         """Write out what is only held as objects, and let go of some of what has expired."""

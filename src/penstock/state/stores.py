@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.state.specs import StoreSpec
-    from penstock.state.store import Lane, Store
+    from penstock.state.store import Shard, Store
 
-_OPEN: dict[StoreKind, Callable[[Lane, StoreSpec], Store]] = {
+_OPEN: dict[StoreKind, Callable[[Shard, StoreSpec], Store]] = {
     StoreKind.KEY_VALUE: KeyValueStore,
     StoreKind.TIMESTAMPED: TimestampedKeyValueStore,
     StoreKind.WINDOW: WindowStore,
@@ -32,13 +32,13 @@ _OPEN: dict[StoreKind, Callable[[Lane, StoreSpec], Store]] = {
 }
 
 
-def open_store(lane: Lane, spec: StoreSpec) -> Store:
-    """The store of that specification, in a lane."""
+def open_store(shard: Shard, spec: StoreSpec) -> Store:
+    """The store of that specification, in a shard."""
     if spec.ttl_ms is not None:
         # Objects are not held back where values may expire: a store's time must know every put.
         if spec.kind is StoreKind.KEY_VALUE:
-            return ExpiringKeyValueStore(lane, spec)
-        return ExpiringTimestampedStore(lane, spec)
+            return ExpiringKeyValueStore(shard, spec)
+        return ExpiringTimestampedStore(shard, spec)
     if spec.kind is StoreKind.TIMESTAMPED and spec.cached:
-        return CachedKeyValueStore(lane, spec) if spec.serdes[0].identity else CachedByBytesKeyValueStore(lane, spec)
-    return _OPEN[spec.kind](lane, spec)
+        return CachedKeyValueStore(shard, spec) if spec.serdes[0].identity else CachedByBytesKeyValueStore(shard, spec)
+    return _OPEN[spec.kind](shard, spec)

@@ -18,7 +18,7 @@ from penstock.state.bounds import MAX_TIME, after, after_prefix
 
 if TYPE_CHECKING:
     from penstock.state.specs import StoreSpec
-    from penstock.state.store import Lane
+    from penstock.state.store import Shard
 
 AHEAD_MS = 1_000
 """How far a timer's entry by time may be from the clock and still be put where it belongs at the end of an epoch."""
@@ -55,10 +55,10 @@ def timer_key(timer: bytes) -> bytes:
 class TimerStore:
     """Timers by key and name, each on one of two clocks, which are numbered 0 and 1."""
 
-    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
+    def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         self.name = spec.name
-        self._by_key = lane.space(spec.name, _logged if spec.logged else None)
-        self._by_time = lane.space(f"{spec.name}/due")
+        self._by_key = shard.space(spec.name, _logged if spec.logged else None)
+        self._by_time = shard.space(f"{spec.name}/due")
         self._fronts = (Front(0), Front(1))
         self._noted: dict[bytes, bytes | None] = {}
 
@@ -133,7 +133,7 @@ class TimerStore:
         position = next((key for key, _ in self._by_time.scan(_pack(kind, 0), _pack(kind + 1, 0))), None)
         return None if position is None else int(_unpack_from(position)[1])
 
-    # ---- for the lane -----------------------------------------------------------------------------------------------
+    # ---- for the shard ----------------------------------------------------------------------------------------------
 
     def before_commit(self) -> None:
         """See `Store`; what was put off and would be reached soon moves on, so that nobody is woken for it."""

@@ -14,7 +14,7 @@ from penstock.state.store import plain_log
 if TYPE_CHECKING:
     from penstock.state.overlay import Space
     from penstock.state.specs import StoreSpec
-    from penstock.state.store import Lane
+    from penstock.state.store import Shard
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -47,14 +47,14 @@ class TimestampedKeyValueStore(KeyValueReads[K, V]):
     Reads give plain values; `entry` and `entries` give them with their time.
     """
 
-    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
+    def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         key, value = spec.serdes
         super().__init__(key, value_decoder(value.deserialize))
         self.name = spec.name
         self._serialize = value.serialize
         self._deserialize = value.deserialize
         self._decode_entry = entry_decoder(value.deserialize)
-        self._space: Space = lane.space(spec.name, plain_log if spec.logged else None)
+        self._space: Space = shard.space(spec.name, plain_log if spec.logged else None)
 
     def _raw_get(self, key: bytes) -> bytes | None:
         return self._space.get(key)
@@ -150,8 +150,8 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
     whoever put it, and the old value is read from its bytes.
     """
 
-    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
-        super().__init__(lane, spec)
+    def __init__(self, shard: Shard, spec: StoreSpec) -> None:
+        super().__init__(shard, spec)
         self.held: dict[Any, Held] = {}
         self._shown: dict[Any, Held] = {}
         self._old: dict[Any, bytes | None] = {}

@@ -20,7 +20,7 @@ from penstock.state.versions import Row, decode_row, min_timestamp_of, next_time
 
 if TYPE_CHECKING:
     from penstock.state.specs import StoreSpec
-    from penstock.state.store import Lane
+    from penstock.state.store import Shard
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -39,15 +39,15 @@ _SEGMENT = b"\x01"
 class VersionedKeyValueStore(Generic[K, V]):
     """A versioned key-value store. Its retention is also the grace within which it takes older versions."""
 
-    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
+    def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         key, value = spec.serdes
         self.name = spec.name
         self._serialize_key = key.serialize
         self._deserialize_key = key.deserialize
         self._serialize = value.serialize
         self._deserialize = value.deserialize
-        self._retention = Retention(lane, spec)
-        self._space = lane.space(spec.name, plain_log if spec.logged else None)
+        self._retention = Retention(shard, spec)
+        self._space = shard.space(spec.name, plain_log if spec.logged else None)
 
     @property
     def observed_stream_time(self) -> int:

@@ -14,7 +14,7 @@ from penstock.state.timestamped import entry_decoder, value_decoder
 
 if TYPE_CHECKING:
     from penstock.state.specs import StoreSpec
-    from penstock.state.store import Lane
+    from penstock.state.store import Shard
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -117,7 +117,7 @@ class WindowReads(Generic[K, V]):
 class WindowStore(WindowReads[K, V]):
     """A window store. With `retain_duplicates` each put adds another value to its key and window."""
 
-    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
+    def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         key, value = spec.serdes
         self.name = spec.name
         self._spec = spec
@@ -125,16 +125,16 @@ class WindowStore(WindowReads[K, V]):
         self._deserialize_key = key.deserialize
         self._serialize = value.serialize
         self._decode = value.deserialize
-        self._retention = Retention(lane, spec)
+        self._retention = Retention(shard, spec)
         self._seen_from = _seen_from(spec)
         self._duplicates = spec.retain_duplicates
         self._interval = spec.segment_ms
-        self._observed = lane.registers.register(f"{spec.name}/observed_stream_time", -1)
-        self._sequence = lane.registers.register(f"{spec.name}/sequence", 0)
+        self._observed = shard.registers.register(f"{spec.name}/observed_stream_time", -1)
+        self._sequence = shard.registers.register(f"{spec.name}/sequence", 0)
         self._layout = (
-            TimeFirst(lane, spec, self._retention, _SIZE, before_key=8)
+            TimeFirst(shard, spec, self._retention, _SIZE, before_key=8)
             if spec.time_ordered
-            else KeyFirst(lane, spec, self._retention, _SIZE)
+            else KeyFirst(shard, spec, self._retention, _SIZE)
         )
 
     def put(self, key: K, value: V | None, window_start: int) -> bool:
@@ -193,8 +193,8 @@ def _seen_from(spec: StoreSpec) -> Callable[[int], int]:
 class TimestampedWindowStore(WindowStore[K, V]):
     """A window store that knows the event time of each value. Reads give plain values; `fetch_entry`, `entries` both."""
 
-    def __init__(self, lane: Lane, spec: StoreSpec) -> None:
-        super().__init__(lane, spec)
+    def __init__(self, shard: Shard, spec: StoreSpec) -> None:
+        super().__init__(shard, spec)
         self._decode_entry = entry_decoder(self._decode)
         self._decode = value_decoder(self._decode)
 

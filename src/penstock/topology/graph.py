@@ -377,7 +377,10 @@ class Topology:
                 both |= {topic for topic in source.topics if other.pattern is not None and other.pattern.fullmatch(topic)}
                 both |= {topic for topic in other.topics if source.pattern is not None and source.pattern.fullmatch(topic)}
                 if both:
-                    raise TopologyError(f"topic {min(both)!r} is read by both {other.name!r} and {source.name!r} ({source.line})")
+                    raise TopologyError(
+                        f"topic {min(both)!r} is read by both {other.name!r} ({other.line}) and {source.name!r} ({source.line}); "
+                        f"read it once, and go on from there in both places"
+                    )
 
 
 def _key(key: Any) -> Serde[Any]:

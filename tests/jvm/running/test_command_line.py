@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,20 +18,14 @@ from typer.testing import CliRunner, Result
 from harness import topics
 from harness.broker import Broker
 from harness.processes import free_port, wait_until
-from operable.plan_cases import session
 from penstock import App, StreamsBuilder
 from penstock.cli.commands import commands
 from penstock.config import Config
 from penstock.errors import FencedError, StateError
 from penstock.kafka.reset import Fence
+from tests.jvm.running.cases import settings_of_a_case
 
-pytestmark = pytest.mark.jvm
-
-
-@pytest.fixture(scope="module", autouse=True)
-def spark() -> Iterator[None]:
-    with session():
-        yield
+pytestmark = [pytest.mark.jvm, pytest.mark.usefixtures("spark")]
 
 
 class Case:
@@ -53,13 +46,7 @@ class Case:
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {
-            "bootstrap_servers": self.servers,
-            "lanes": 2,
-            "shards": 4,
-            "state_dir": self.directory / "state",
-            "admin_address": "off",
-        }
+        return settings_of_a_case(self.servers, self.directory)
 
     @property
     def config(self) -> Config:

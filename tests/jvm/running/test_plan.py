@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,11 @@ from typer.testing import CliRunner
 
 from harness import topics
 from harness.broker import Broker
-from operable.plan_cases import CASES, Case, run_case, session
+from operable.plan_cases import CASES, Case, run_case
 from penstock.cli.commands import commands
 from penstock.plan import Verdict
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.usefixtures("spark")]
 
 SAID = {
     "added-branch": {
@@ -29,12 +28,6 @@ SAID = {
     "changed-serde": {"table": Verdict.REFUSED, "counts": Verdict.KEPT},
     "removed-join": {"counts": Verdict.KEPT},
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def spark() -> Iterator[None]:
-    with session():
-        yield
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])

@@ -33,7 +33,7 @@ def config(broker: Broker, **settings: Any) -> Config:
 
 
 def test_every_limit_is_seen(narrow: Broker) -> None:
-    wanted = config(narrow, kafka={"producer.message.max.bytes": 5_000})
+    wanted = config(narrow, kafka={"producer.batch.size": 5_000})
     admin = open_admin(wanted)
     found = Topics(admin, 20_000)
     known = found.describe(["small", "stuck"])

@@ -35,13 +35,20 @@ class Stage:
         assert self.may_start.wait(PATIENCE_S)
         if self.failure is not None:
             raise self.failure
-        return SimpleNamespace(epochs=self, stream=self, publisher=self)
+        return SimpleNamespace(epochs=self, reading=self, publisher=self)
 
     def start(self) -> None:
         """Of the stream."""
 
     def stop(self) -> None:
         """Of the epochs."""
+
+    def follow(self) -> None:
+        """Of what is read."""
+
+    def recover(self, error: Exception) -> None:
+        """Of what is read."""
+        raise error
 
     def tick(self) -> None:
         """Of the epochs."""

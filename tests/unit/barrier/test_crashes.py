@@ -150,5 +150,5 @@ def test_whoever_takes_a_new_producer_ends_if_another_has_committed() -> None:
 
 TestSchedules = Schedule.TestCase
 TestSchedules.settings = settings(
-    deadline=None, max_examples=200, stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow]
+    deadline=None, max_examples=100, stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow]
 )

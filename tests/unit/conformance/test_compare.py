@@ -8,7 +8,7 @@ import pytest
 from conformance.compare import differences, settled
 from conformance.coverage import exercised
 from conformance.left_out import LEFT_OUT, is_left_out
-from conformance.mutants import MutantError, _plant
+from conformance.mutants import MutantError, plant
 from conformance.planted import MUTANTS, Mutant
 from conformance.regressions import regressions
 from conformance.shrink import shrink
@@ -102,6 +102,6 @@ def test_shrinking_keeps_what_fails_and_nothing_else() -> None:
 def test_mutants_can_be_planted_and_a_stale_one_is_noticed(tmp_path: Path) -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 15
     for mutant in MUTANTS:
-        assert mutant.new in (_plant(mutant, tmp_path) / "penstock" / mutant.module).read_text()
+        assert mutant.new in (plant(mutant, tmp_path) / "penstock" / mutant.module).read_text()
     with pytest.raises(MutantError, match="not once"):
-        _plant(Mutant("stale", "operators/windowed.py", "no such text", ""), tmp_path)
+        plant(Mutant("stale", "operators/windowed.py", "no such text", ""), tmp_path)

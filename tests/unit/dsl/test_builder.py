@@ -26,14 +26,20 @@ from penstock import (
     versioned_store,
     window_store,
 )
+from penstock.serdes import Json
 from penstock.state import StoreKind
 from penstock.testing import TopologyTestDriver
+from penstock.timing import bounded_disorder, monotonous
 from penstock.topology import SourceNode, Topology
 from tests.unit.dsl.running import HEADERS, run
 
 
 def sources(topology: Topology) -> dict[str, tuple[str, ...]]:
     return {node.name: node.topics for node in topology.nodes.values() if isinstance(node, SourceNode)}
+
+
+def _event_time(record: SourceRecord[Any, Any]) -> int:
+    return int(record.value)
 
 
 class TestSources:
@@ -80,6 +86,37 @@ class TestSources:
         with pytest.raises(TopologyError, match=r"the same topics are read with different reset= at .*test_builder.py"):
             builder.build()
 
+    @pytest.mark.parametrize(
+        ("option", "one", "other"),
+        [
+            ("key", str, int),
+            ("value", str, None),
+            ("value", Json(list[int]), Json(list[str])),
+            ("timestamp", _event_time, None),
+            ("timestamp", _event_time, lambda record: record.value),
+            ("watermark", monotonous(), None),
+            ("watermark", bounded_disorder("1s"), bounded_disorder("2s")),
+        ],
+    )
+    def test_streams_of_one_topic_are_read_in_one_way(self, option: str, one: Any, other: Any) -> None:
+        """The first one's way would be everybody's, as it is in Kafka Streams."""
+        builder = StreamsBuilder()
+        builder.stream("in", **{option: one}).to("out")
+        builder.stream("in", **{option: other}).to("out")
+        with pytest.raises(
+            TopologyError,
+            match=rf"the same topics are read with different {option}= at .*test_builder.py:\d+.* and at .*test_builder.py:\d+",
+        ):
+            builder.build()
+
+    def test_streams_of_one_topic_that_are_read_in_the_same_way_share_it(self) -> None:
+        builder = StreamsBuilder()
+        for _ in range(2):
+            builder.stream(
+                "in", key=str, value=Json(list[int]), timestamp=_event_time, watermark=bounded_disorder("1s"), reset="latest"
+            ).to("out")
+        assert list(sources(builder.build())) == ["KSTREAM-SOURCE-0000000000"]
+
     def test_two_streams_of_one_topic_can_be_merged(self) -> None:
         builder = StreamsBuilder()
         builder.stream("in").merge(builder.stream("in")).to("out")
@@ -104,7 +141,7 @@ class TestSources:
         builder = StreamsBuilder()
         builder.table("in")
         builder.stream("in")
-        with pytest.raises(TopologyError, match="topic 'in' is read by both"):
+        with pytest.raises(TopologyError, match=r"topic 'in' is read by both .*test_builder.py:\d+.* and .*test_builder.py:\d+"):
             builder.build()
 
     def test_several_topics_are_one_stream(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from harness.tasks import Tasks
 from penstock import StreamsBuilder, Topology, session, tumbling, until_window_closes
 from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import INPUT
@@ -21,10 +23,12 @@ from penstock.epochs.restoring import Committed, ReadChangelog, Restored, Rows, 
 from penstock.epochs.shards import lane_of, shard_of, shards_of
 from penstock.epochs.wire import Kind, decode_control, without_reports
 from penstock.handlers import ErrorHandlers
+from penstock.lanes.outbox import Row
 from penstock.plan import plan
-from penstock.running.committed import Past, committed_state, lanes_log
+from penstock.running.committed import committed_state
 from penstock.running.epochs import Progress
-from penstock.state import EngineKind, LaneState, Mark
+from penstock.running.past import Past
+from penstock.state import EPOCH, EngineKind, Mark, ShardState
 from penstock.testing import TopologyTestDriver
 
 ID = "app"
@@ -66,6 +70,7 @@ class Topics:
     """What Kafka keeps: rows by topic and partition, and the end of each transaction, which has an offset too."""
 
     def __init__(self) -> None:
+        self.ids: defaultdict[str, str] = defaultdict(lambda: uuid.uuid4().hex)
         self.logs: defaultdict[Place, list[tuple[bytes, bytes | None] | None]] = defaultdict(list)
         self.begins: defaultdict[Place, int] = defaultdict(int)
 
@@ -100,11 +105,11 @@ class Topics:
                     yield Rows(topic, partition, keys, values)
                     del rows[:chunk]
 
-    def content(self, topic: str) -> dict[bytes, bytes]:
-        """What a topic comes to when it is read from its beginning."""
+    def content(self, topic: str, partition: int | None = None) -> dict[bytes, bytes]:
+        """What a topic, or one partition of it, comes to when it is read from its beginning."""
         last: dict[bytes, bytes | None] = {}
-        for (name, _), log in self.logs.items():
-            if name == topic:
+        for (name, number), log in self.logs.items():
+            if name == topic and partition in (None, number):
                 last.update(filter(None, log))
         return {key: value for key, value in last.items() if value is not None}
 
@@ -168,12 +173,13 @@ class Application:
 
     def committed(self) -> Committed:
         """What the topics say, found out as a start does."""
-        changelogs = [changelog_topic(ID, store) for store in self.running.logged_stores]
-        own = [lanes_topic(ID)]
-        rows = self.topics.read(self.topics.starts(own), self.topics.ends(own))
-        log = lanes_log(ID, rows, self.past.lanes if self.past else self.lanes, SHARDS)
-        begins, ends = self.topics.starts(changelogs), self.topics.ends(changelogs)
-        return committed_state(self.past, log, self.lanes, SHARDS, begins, ends, self.now_ms)
+        changelogs = self.changelogs()
+        ids = {topic: self.topics.ids[topic] for topic in changelogs}
+        return committed_state(self.past, self.topics.starts(changelogs), self.topics.ends(changelogs), self.now_ms, ids)
+
+    def changelogs(self) -> list[str]:
+        """The topics that shards are restored from."""
+        return [lanes_topic(ID), *(changelog_topic(ID, store) for store in self.running.logged_stores)]
 
     def lane_directory(self, lane: int) -> Path:
         return Home(str(self.directory), ID).lane_directory(lane, self.lanes)
@@ -224,29 +230,37 @@ class Application:
 
     def note_mark(self) -> None:
         """Hand the next epoch a mark, as the driver does now and then."""
-        ends = self.topics.ends(changelog_topic(ID, store) for store in self.running.logged_stores)
+        ends = self.topics.ends(self.changelogs())
         offsets = {f"{topic}/{shard}": end for (topic, shard), end in ends.items()}
-        self.mark = Mark(self.epoch, self.now_ms, offsets)
+        self.mark = Mark(self.epoch, self.now_ms, offsets, {topic: self.topics.ids[topic] for topic in self.changelogs()})
 
     # ---- what is to be seen -----------------------------------------------------------------------------------------
 
     def content(self, store: str) -> dict[bytes, bytes]:
-        """A store over all lanes, as its changelog would have it; every lane has only what is its own."""
+        """A store over all shards, as its changelog would have it."""
         found: dict[bytes, bytes] = {}
-        for lane in range(self.lanes):
-            own = shards_of(lane, SHARDS, self.lanes)
-            with open_lane(self.running, lane) as state:
-                state.verify()
-                rows = changelog_rows(state, self.running, store)
-            shards = self.running.shards_of_rows(store, lane)(list(rows))
-            assert set(shards) <= set(own)
-            assert not found.keys() & rows.keys()
+        for rows in self.contents_by_shard(store).values():
             found.update(rows)
         return found
 
-    def registers(self, lane: int) -> dict[str, int]:
-        with open_lane(self.running, lane) as state:
-            return dict(state.registers.saved)
+    def contents_by_shard(self, store: str) -> dict[int, dict[bytes, bytes]]:
+        """What each shard has of a store, as its changelog would have it."""
+        found: dict[int, dict[bytes, bytes]] = {}
+        for lane in range(self.lanes):
+            with open_lane(self.running, lane) as state:
+                state.verify()
+                for shard in shards_of(lane, SHARDS, self.lanes):
+                    found[shard] = changelog_rows(state.shard(shard), self.running, store)
+        return found
+
+    def registers(self, shard: int) -> dict[str, int]:
+        with open_lane(self.running, lane_of(shard, SHARDS, self.lanes)) as state:
+            return dict(state.shard(shard).registers.saved)
+
+    def all_registers(self) -> list[dict[str, int]]:
+        """The registers of every shard, whichever epoch has written them."""
+        found = [self.registers(shard) for shard in range(SHARDS)]
+        return [{name: value for name, value in registers.items() if name != EPOCH} for registers in found]
 
     def check(self) -> None:
         """Every lane is at the committed epoch, and its stores are what their changelogs say."""
@@ -254,11 +268,12 @@ class Application:
             with open_lane(self.running, lane) as state:
                 assert (state.epoch, state.incarnation) == (self.epoch, self.running.incarnation)
         for store in self.running.logged_stores:
-            assert self.content(store) == self.topics.content(changelog_topic(ID, store)), store
+            for shard, content in self.contents_by_shard(store).items():
+                assert content == self.topics.content(changelog_topic(ID, store), shard), (store, shard)
 
 
-def changelog_rows(state: LaneState, program: Program, store: str) -> dict[bytes, bytes]:
-    """All entries of a lane's store in the form of its changelog."""
+def changelog_rows(state: ShardState, program: Program, store: str) -> dict[bytes, bytes]:
+    """All entries of a shard's store in the form of its changelog."""
     state.store(program.specs[store])
     space = state.space(store)
     assert space.log is not None
@@ -278,21 +293,34 @@ def some_records(seed: int, count: int, start: int = 0) -> list[Raw]:
     return records
 
 
-def far_future(lanes: int) -> list[Raw]:
-    """Records that close every window in every lane."""
-    keys: dict[int, bytes] = {}
+def far_future() -> list[Raw]:
+    """Records that close every window in every shard."""
+    return [Raw(key, b"end", 10**9) for key in keys_of_shards(b"end")]
+
+
+def keys_of_shards(name: bytes) -> list[bytes]:
+    """A key of each shard, in the order of shards."""
+    found: dict[int, bytes] = {}
     for number in range(1_000):
-        key = b"end-%d" % number
-        keys.setdefault(lane_of(shard_of(key, SHARDS), SHARDS, lanes), key)
-    return [Raw(key, b"end", 10**9) for _, key in sorted(keys.items())]
+        key = b"%s-%d" % (name, number)
+        found.setdefault(shard_of(key, SHARDS), key)
+    return [found[shard] for shard in range(SHARDS)]
 
 
 def driven(app: Application) -> list[SentRow]:
-    """What the test driver says about the same input."""
-    with TopologyTestDriver(app.topology, caching=False) as driver:
-        for record in app.input:
-            driver.pipe_raw("in", *record, ())
-        return [(topic, row.key, row.value, row.timestamp) for topic, rows in driver._outputs.items() for row in rows]
+    """What test drivers say about the same input: one for each shard, which is a task, or one for all where stores are shared."""
+    outputs: Mapping[str, Iterable[Row]]
+    if any(spec.sharing for spec in app.topology.stores.values()):
+        with TopologyTestDriver(app.topology, caching=False) as driver:
+            for record in app.input:
+                driver.pipe_raw("in", *record, ())
+            outputs = driver._outputs
+    else:
+        with Tasks(app.topology, SHARDS, caching=False) as tasks:
+            for record in app.input:
+                tasks.pipe_raw("in", *record, ())
+            outputs = tasks.outputs()
+    return [(topic, row.key, row.value, row.timestamp) for topic, rows in outputs.items() for row in rows]
 
 
 def by_key(

@@ -1,24 +1,24 @@
-"""Where records enter: event times by the sources' extractors, and the stream time of each partition, across epochs."""
+"""Where records enter: event times by the sources' extractors, and the watermarks of each partition, across epochs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from penstock import StreamsBuilder, Topology, dead_letter, log_and_continue, log_and_fail, tumbling
+from penstock import StreamsBuilder, Topology, dead_letter, log_and_continue, log_and_fail, shared_store, tumbling
 from penstock.epochs.entering import enter, needs_entering
 from penstock.epochs.hops import INPUT, from_topics
 from penstock.epochs.program import Epoch
 from penstock.epochs.wire import Control, Kind, decode_control
 from penstock.errors import ProcessingError
 from penstock.handlers import ErrorHandler, ErrorHandlers
-from penstock.records import SourceRecord
+from penstock.records import LAST_TIMESTAMP, SourceRecord
 from penstock.timing import Watermark, bounded_disorder, monotonous, watermark_from
-from tests.unit.epochs.application import Application
+from tests.unit.epochs.application import Application, Raw, by_key, every_kind_of_store
 
 ORIGINS = (("in", 0), ("in", 1))
 Entered = tuple[list[dict[str, Any]], list[dict[str, Any]], Control]
@@ -54,6 +54,12 @@ def entered(
     return records, others, Control(high, dropped=[drop for control in told for drop in control.dropped], watermarks=reached)
 
 
+def _echo() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", value=bytes).filter(lambda key, value: True).to("out", value=bytes)
+    return builder.build()
+
+
 def number(value: int) -> bytes:
     return value.to_bytes(8, "big")
 
@@ -63,33 +69,35 @@ def columns(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
 
 
 class TestStreamTime:
-    def test_it_is_the_highest_event_time_before_the_record_in_its_own_partition(self, tmp_path: Path) -> None:
-        rows = [(0, 1, 50, None), (0, 2, 40, None), (0, 3, 70, None), (0, 4, 60, None), (1, 1, 5, None), (1, 2, 6, None)]
-        records, _, told = entered(tmp_path, windowed(), rows)
-        assert columns(records, "origin", "timestamp", "stream_time") == [
-            (0, 50, -1),
-            (0, 40, 50),
-            (0, 70, 50),
-            (0, 60, 70),
-            (1, 5, -1),
-            (1, 6, 5),
-        ]
-        assert told.high_times == {0: 70, 1: 6}
+    """It is each shard's own: nothing about it goes along with records."""
 
-    def test_it_goes_on_from_what_earlier_epochs_have_shown(self, tmp_path: Path) -> None:
-        records, _, told = entered(tmp_path, windowed(), [(0, 1, 50, None), (0, 2, 90, None), (1, 1, 5, None)], (60, 3))
-        assert columns(records, "stream_time") == [(60,), (60,), (3,)]
-        assert told.high_times == {0: 90, 1: 5}
+    def test_nothing_is_attached_where_no_source_tells_watermarks(self, tmp_path: Path) -> None:
+        rows = [(0, 1, 50, None), (0, 2, 40, None), (1, 1, 5, None)]
+        records, others, told = entered(tmp_path, windowed(), rows)
+        assert columns(records, "origin", "timestamp", "stream_time") == [(0, 50, None), (0, 40, None), (1, 5, None)]
+        assert (others, told) == ([], Control())
 
-    def test_a_partition_that_shows_nothing_higher_keeps_its_time(self, tmp_path: Path) -> None:
-        _, _, told = entered(tmp_path, windowed(), [(0, 1, 50, None)], (60, 3))
-        assert told.high_times == {0: 60}
+    def test_the_highest_event_times_are_told_for_extractors(self, tmp_path: Path) -> None:
+        topology = windowed(lambda record: record.timestamp)
+        rows = [(0, 1, 50, None), (0, 2, 90, None), (0, 3, 70, None), (1, 1, 5, None)]
+        assert entered(tmp_path, topology, rows)[2].high_times == {0: 90, 1: 5}
+        assert entered(tmp_path, topology, rows, (60, 8))[2].high_times == {0: 90, 1: 8}
+
+    def test_a_source_without_watermarks_beside_one_that_has_some_shows_its_highest_event_time(self, tmp_path: Path) -> None:
+        builder = StreamsBuilder()
+        builder.stream("in", value=int).group_by_key().windowed_by(tumbling("1s", grace="0s")).count(store="windows")
+        builder.stream("other", value=int, watermark=monotonous()).to("out")
+        rows = [(0, 1, 50, None), (0, 2, 40, None), (0, 3, 70, None), (0, 4, 60, None), (1, 1, 5, None)]
+        records, _, told = entered(tmp_path, builder.build(), rows, (-1, 3))
+        assert columns(records, "origin", "stream_time") == [(0, -1), (0, 50), (0, 50), (0, 70), (1, 3)]
+        assert (told.high_times, told.watermarks) == ({0: 70, 1: 5}, {})
 
     def test_the_order_of_blocks_does_not_matter(self, tmp_path: Path) -> None:
+        topology = windowed(watermark=monotonous())
         rows = [(0, 1, 50, None), (0, 2, 40, None), (1, 1, 9, None), (1, 2, 8, None)]
-        expected = entered(tmp_path, windowed(), rows)
-        assert entered(tmp_path, windowed(), rows[::-1]) == expected
-        assert entered(tmp_path, windowed(), [rows[1], rows[3], rows[0], rows[2]]) == expected
+        expected = entered(tmp_path, topology, rows)
+        assert entered(tmp_path, topology, rows[::-1]) == expected
+        assert entered(tmp_path, topology, [rows[1], rows[3], rows[0], rows[2]]) == expected
 
     def test_an_epoch_without_records_says_nothing(self, tmp_path: Path) -> None:
         assert entered(tmp_path, windowed(), []) == ([], [], Control())
@@ -131,7 +139,7 @@ class TestExtractors:
     def test_the_event_time_is_what_the_extractor_says(self, tmp_path: Path) -> None:
         topology = windowed(lambda record: record.value * 10)
         records, _, told = entered(tmp_path, topology, [(0, 1, 999, number(5)), (0, 2, 999, number(7))])
-        assert columns(records, "timestamp", "stream_time") == [(50, -1), (70, 50)]
+        assert columns(records, "timestamp", "stream_time") == [(50, None), (70, None)]
         assert told.high_times == {0: 70}
 
     def test_it_sees_the_record_and_its_partitions_time_so_far(self, tmp_path: Path) -> None:
@@ -155,7 +163,7 @@ class TestExtractors:
         topology = windowed(lambda record: record.value)
         rows = [(0, 1, 5, number(50)), (0, 2, 5, (-1).to_bytes(8, "big", signed=True)), (0, 3, 5, number(40))]
         records, others, told = entered(tmp_path, topology, rows)
-        assert columns(records, "offset", "stream_time") == [(1, -1), (3, 50)]
+        assert columns(records, "offset", "timestamp") == [(1, 50), (3, 40)]
         assert (others, told.high_times) == ([], {0: 50})
 
     def test_an_epoch_of_which_nothing_is_left_says_nothing(self, tmp_path: Path) -> None:
@@ -206,8 +214,66 @@ class TestUnreadable:
         assert columns(others, "value") == [(b"worse",)]
 
 
-def test_records_that_nobody_judges_go_straight_to_their_lanes(tmp_path: Path) -> None:
+def test_records_that_need_not_be_looked_at_go_straight_to_their_lanes(tmp_path: Path) -> None:
+    def enters(make: Callable[[], Topology]) -> bool:
+        return needs_entering(Application(tmp_path, make).program(1, "one"))
+
+    assert not enters(windowed)
+    assert enters(lambda: windowed(lambda record: 0))
+    assert enters(lambda: windowed(watermark=monotonous()))
     builder = StreamsBuilder()
-    builder.stream("in", value=str).group_by_key().count(store="counts")
-    assert not needs_entering(Application(tmp_path, builder.build).program(1, "one"))
-    assert needs_entering(Application(tmp_path, windowed).program(1, "one"))
+    builder.stream("in", key=dict, value=str).group_by_key().count(store="counts")
+    assert enters(builder.build)
+    builder = StreamsBuilder()
+    builder.add_state_store(shared_store("words", value=str))
+    builder.stream("in", value=str).to("out")
+    assert enters(builder.build)
+
+
+NANOSECONDS = 1_794_778_322_590_913_092
+
+
+class TestTimestampsThatAreNone:
+    @pytest.mark.parametrize("topology", [windowed, every_kind_of_store, _echo])
+    @pytest.mark.parametrize("lanes", [1, 3])
+    def test_such_records_go_to_their_handler_and_move_no_clock(
+        self, topology: Callable[[], Topology], lanes: int, tmp_path: Path
+    ) -> None:
+        handlers = ErrorHandlers(deserialization=dead_letter("dead"))
+        app, clean = (Application(tmp_path / name, topology, handlers=handlers) for name in ("app", "clean"))
+        for one in (app, clean):
+            one.start(lanes)
+        good = [Raw(b"k%d" % (n % 4), number(n), 100 + 40 * n) for n in range(12)]
+        poison = [Raw(b"k1", number(99), time) for time in (-1, NANOSECONDS, LAST_TIMESTAMP + 1)]
+        app.step([*good[:3], *poison, *good[3:6]])
+        app.step([*good[6:], poison[1]])
+        clean.step(good[:6])
+        clean.step(good[6:])
+        letters = [row for row in app.sent if row[0] == "dead"]
+        assert [row[2] for row in letters] == [number(99)] * 4
+        assert by_key([row for row in app.sent if row[0] != "dead"]) == by_key(clean.sent)
+        assert app.high_time == clean.high_time
+
+    def test_by_default_the_record_is_named(self, tmp_path: Path) -> None:
+        app = Application(tmp_path, _echo)
+        app.start(2)
+        with pytest.raises(ProcessingError, match=r"the record from in-0 at offset 1 has the timestamp 1794778322590913092"):
+            app.step([Raw(b"a", b"1", 5), Raw(b"a", b"2", NANOSECONDS)])
+
+    def test_what_is_left_out_is_counted(self, tmp_path: Path) -> None:
+        app = Application(tmp_path, _echo, handlers=ErrorHandlers(deserialization=log_and_continue()))
+        app.start(2)
+        told = [
+            decode_control(row["value"])
+            for row in app.run([Raw(b"a", b"1", -1), Raw(b"b", b"2", 5)]).to_pylist()
+            if row["kind"] == Kind.CONTROL
+        ]
+        assert [drop for control in told for drop in control.dropped] == [
+            ("KSTREAM-SOURCE-0000000000", "deserialization error", 1)
+        ]
+
+    def test_an_extractor_is_given_what_the_record_has(self, tmp_path: Path) -> None:
+        app = Application(tmp_path, lambda: windowed(lambda record: record.timestamp // 10**6))
+        app.start(2)
+        app.step([Raw(b"a", number(1), NANOSECONDS)])
+        assert app.high_time == NANOSECONDS // 10**6

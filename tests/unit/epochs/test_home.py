@@ -65,6 +65,38 @@ class TestOwner:
             raise AssertionError("a store was open")
         assert not app.lane_directory(0).exists()
 
+    def test_of_one_start_only_the_last_attempt_may_open_a_lane(self, tmp_path: Path) -> None:
+        """What is left of a job that was given up must not write to a store that the next one uses."""
+        app = Application(tmp_path)
+        program = app.take_over(1)
+        with open_lane(program, 0):
+            pass
+        home = Home(str(tmp_path), app.running.application_id)
+        home.fence(program.incarnation, 1)
+        with open_lane(program, 0, attempt=1):
+            pass
+        for attempt in (0, 2):
+            with pytest.raises(FencedError), open_lane(program, 0, attempt):
+                raise AssertionError("a store was open")
+        zombie, program = program, app.take_over(1)
+        with pytest.raises(FencedError):
+            home.fence(zombie.incarnation, 2)
+        with open_lane(program, 0):
+            pass
+
+    def test_a_fence_waits_for_what_is_still_open(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(home_module, "LOCK_TIMEOUT_S", 0.05)
+        home.take_over("first")
+        with home.held_by("first"), pytest.raises(StateError, match="a task of an earlier start is stuck"):
+            home.fence("first", 1)
+
+    def test_a_start_whose_jobs_have_failed_can_let_go(self, home: Home, reboot: Path, store: Path) -> None:
+        home.fence("first", 3)
+        home.let_go("first")
+        reboot.write_text("boot-2\n")
+        home.take_over("second")
+        assert store.exists()
+
     def test_nobody_else_can_look_into_the_directory(self, home: Home) -> None:
         home.take_over("first")
         assert home.root.stat().st_mode & 0o777 == 0o700

@@ -11,13 +11,14 @@ import pytest
 from penstock import Processor, ProcessorContext, PunctuationType, Record, StreamsBuilder, Topology
 from penstock.epochs.entering import enter
 from penstock.epochs.home import open_lane
-from penstock.epochs.hops import INPUT, bring_to, from_topics, on_lanes, own_mark, run_stage
+from penstock.epochs.hops import INPUT, bring_to, from_topics, own_mark, run_stage
 from penstock.epochs.in_process import parts
 from penstock.epochs.program import Epoch
+from penstock.epochs.routing import on_shards
 from penstock.epochs.wire import Control, Kind, control_row, decode_control, wire, without_reports
 from penstock.errors import StateError
 from penstock.state import LaneState, Mark, StoreKind, StoreSpec, memory_engine
-from tests.unit.epochs.application import Application, Raw, every_kind_of_store, program_of, some_records
+from tests.unit.epochs.application import SHARDS, Application, Raw, every_kind_of_store, program_of, some_records
 
 SPEC = StoreSpec("raw", StoreKind.RAW)
 
@@ -85,7 +86,7 @@ class TestStages:
         program, epoch = app.running, Epoch(1, 0, 0, (("in", 0),), (-1,))
         rows = [{"name": 0, "origin": 0, "offset": 50 + n, **record._asdict()} for n, record in enumerate(some_records(2, 20))]
         table = from_topics([pa.RecordBatch.from_pylist(rows, schema=INPUT)])
-        table = on_lanes(program, pa.concat_tables(enter(program, epoch, table)))
+        table = on_shards(program, epoch, pa.concat_tables(enter(program, epoch, table)))
         for stage in range(2):
             split = parts(program, stage, table)
             first, again = ([run_stage(program, epoch, stage, lane, part) for lane, part in split] for _ in range(2))
@@ -110,10 +111,11 @@ class TestStages:
         builder.stream("in", value=str).group_by_key().count(store="counts").to_stream().to("out", value=int)
         app = Application(tmp_path, builder.build)
         app.start(1)
-        passing = pa.concat_tables([wire(1, lane=[0], kind=[Kind.SINK], key=[b"other"]), control_row(Control(), 0)])
+        passing = pa.concat_tables([wire(1, shard=[0], kind=[Kind.SINK], key=[b"other"]), control_row(Control(), 0)])
         row = {"name": 0, "origin": 0, "offset": 0, "timestamp": 0, "key": b"a", "value": b"x"}
-        records = from_topics([pa.RecordBatch.from_pylist([row], schema=INPUT)])
-        sent = run_stage(app.running, Epoch(0, -1, 0, (("in", 0),)), 0, 0, pa.concat_tables([records, passing]))
+        epoch = Epoch(0, -1, 0, (("in", 0),))
+        records = on_shards(app.running, epoch, from_topics([pa.RecordBatch.from_pylist([row], schema=INPUT)]))
+        sent = run_stage(app.running, epoch, 0, 0, pa.concat_tables([records, passing]))
         assert sent.column("kind").to_pylist()[:3] == [Kind.SINK, Kind.CONTROL, Kind.SINK]
         assert sent.column("key").to_pylist()[0] == b"other"
         assert Kind.RECORD not in sent.column("kind").to_pylist()
@@ -172,11 +174,33 @@ def test_timers_go_on_from_epoch_to_epoch_and_say_when_they_are_due(tmp_path: Pa
         app.commit([], table)
         due += [control.due for control in controls(table)]
     assert due == [began + 1_000, began + 1_000, began + 2_000, began + 2_000]
-    assert [timestamp for _, _, _, timestamp in app.sent] == [began + 1_000]
+    assert [timestamp for _, _, _, timestamp in app.sent] == [began + 1_000] * SHARDS  # each is a task of its own
 
 
 def controls(table: pa.Table) -> list[Control]:
     return [decode_control(row["value"]) for row in table.to_pylist() if row["kind"] == Kind.CONTROL]
+
+
+class Impatient(Processor[Any, Any, Any, Any]):
+    """Asks for a commit at some records."""
+
+    def process(self, record: Record[Any, Any]) -> None:
+        if record.value == "now":
+            self.context.commit()
+
+
+def test_the_driver_hears_when_a_processor_asks_for_a_commit(tmp_path: Path) -> None:
+    def impatient() -> Topology:
+        return Topology().add_source("in", "in", value=str).add_processor("impatient", Impatient, "in")
+
+    app = Application(tmp_path, impatient)
+    app.start(2)
+
+    def is_asked_for(*values: bytes) -> bool:
+        return any(control.wants_commit for control in controls(app.run([Raw(b"k", value, 1) for value in values])))
+
+    assert not is_asked_for(b"later")
+    assert is_asked_for(b"later", b"now", b"later")
 
 
 class TestMarks:

@@ -18,5 +18,5 @@ def test_how_input_is_cut_and_spread_makes_no_difference(tmp_path: Path, size: i
     for first in range(0, len(records), size):
         app.step(records[first : first + size])
     app.check()
-    app.step(far_future(lanes))
+    app.step(far_future())
     assert by_key(app.sent) == by_key(driven(app))

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import cloudpickle
+import pytest
 
-from penstock import Processor, Record, Store, StreamsBuilder, key_value_store
+from penstock import Processor, Record, Store, StreamsBuilder, bounded_disorder, key_value_store, tumbling
 from penstock.epochs.program import Epoch, changelog_topic, lanes_topic
-from penstock.epochs.shards import lane_of, shard_of, shards_of
-from tests.unit.epochs.application import every_kind_of_store, program_of
+from penstock.epochs.shards import shard_of
+from tests.unit.epochs.application import SHARDS, every_kind_of_store, program_of
 
 
 def test_it_says_the_same_wherever_it_was_unpacked() -> None:
     program = program_of(every_kind_of_store())
     other = cloudpickle.loads(cloudpickle.dumps(program))
-    for fact in ("sources", "topics", "topic_codes", "depth_of", "exchange_source", "logged_stores", "attaches_stream_time"):
+    for fact in ("sources", "topics", "topic_codes", "depths", "exchange_source", "logged_stores", "routes_by_value"):
         assert getattr(other, fact) == getattr(program, fact)
 
 
@@ -42,7 +44,7 @@ def test_an_exchange_is_read_by_the_source_behind_it_in_a_later_stage() -> None:
     program = program_of(builder.build())
     [(topic, code)] = program.exchange_source.items()
     assert topic == "by-value-repartition"
-    assert program.depth_of == {1 - code: 0, code: 1}
+    assert [program.depths[1 - code], program.depths[code]] == [0, 1]
 
 
 def test_a_stage_without_state_runs_anywhere() -> None:
@@ -51,12 +53,6 @@ def test_a_stage_without_state_runs_anywhere() -> None:
     words.map_values(str.upper).select_key(lambda key, value: value).group_by_key().count(store="counts")
     program = program_of(builder.build())
     assert [program.needs_lanes(stage) for stage in range(2)] == [False, True]
-
-
-def test_stores_with_a_ttl_follow_stream_time_too() -> None:
-    builder = StreamsBuilder()
-    builder.stream("in", value=str).group_by_key().count(store=Store("counts", ttl="1h"))
-    assert program_of(builder.build()).attaches_stream_time
 
 
 def test_tables_that_are_joined_with_each_other_have_no_caches() -> None:
@@ -80,11 +76,21 @@ def test_a_processor_keeps_its_stage_on_lanes_because_it_may_keep_time() -> None
     assert program_of(builder.build()).needs_lanes(0)
 
 
-def test_stream_time_is_attached_only_where_somebody_asks_for_it() -> None:
+@pytest.mark.parametrize(
+    ("key", "is_read"),
+    [(str, False), (bytes, False), (int, False), (float, False), (dict, True), (list[str], True), (UUID, True)],
+)
+def test_keys_are_read_to_be_routed_only_where_other_bytes_may_stand_for_them(key: Any, is_read: bool) -> None:
     builder = StreamsBuilder()
-    builder.stream("in", value=str).group_by_key().count(store="counts")
-    assert not program_of(builder.build()).attaches_stream_time
-    assert program_of(every_kind_of_store()).attaches_stream_time
+    builder.stream("in", key=key, value=str).group_by_key().count(store="counts")
+    assert program_of(builder.build()).routes_by_value is is_read
+
+
+def test_keys_behind_an_exchange_need_not_be_read() -> None:
+    builder = StreamsBuilder()
+    by_value = builder.stream("in", value=dict).select_key(lambda _, value: value, key=dict).repartition(key=dict, value=dict)
+    by_value.group_by_key().count(store="counts")
+    assert not program_of(builder.build()).routes_by_value
 
 
 def test_timestamps_are_extracted_only_where_a_source_says_so() -> None:
@@ -94,27 +100,35 @@ def test_timestamps_are_extracted_only_where_a_source_says_so() -> None:
     assert program_of(builder.build()).extracts_timestamps
 
 
-def test_a_changelog_row_is_kept_in_the_shard_of_its_records_key() -> None:
+def test_a_key_of_a_store_is_found_in_the_shard_of_its_records_key() -> None:
     program = program_of(every_kind_of_store())
-    keys = [b"a", b"b", b"c", b"d", b"e", b"f"]
-    for lane in range(2):
-        own = [key for key in keys if lane_of(shard_of(key, 8), 8, 2) == lane]
-        assert own
-        rows = {"words": own, "windows": [key + bytes(12) for key in own], "sessions": [key + bytes(16) for key in own]}
-        for store, changed in rows.items():
-            assert program.shards_of_rows(store, lane)(changed) == [shard_of(key, 8) for key in own]
+    for store in ("words", "windows", "sessions"):
+        find = program.shard_finder(store)
+        assert [find(key) for key in (b"a", b"b", b"c")] == [shard_of(key, SHARDS) for key in (b"a", b"b", b"c")]
 
 
-def test_a_row_under_a_key_of_the_processors_own_making_stays_with_the_lane() -> None:
+def test_a_processor_may_keep_keys_of_its_own_making_but_an_operator_does_not() -> None:
     builder = StreamsBuilder()
     builder.add_state_store(key_value_store("own", key=bytes, value=bytes))
-    builder.stream("in", value=str).process(Idle, stores=["own"])
-    program = program_of(builder.build(), lanes=4)
-    keys = [b"key-%d" % number for number in range(40)]
-    for lane in range(4):
-        own = shards_of(lane, 8, 4)
-        for key, shard in zip(keys, program.shards_of_rows("own", lane)(keys), strict=True):
-            assert shard == (shard_of(key, 8) if shard_of(key, 8) in own else own.start)
+    stream = builder.stream("in", value=str)
+    stream.process(Idle, stores=["own"])
+    stream.group_by_key().count(store="counts")
+    program = program_of(builder.build())
+    assert [program.keeps_own_keys(store) for store in ("own", "counts")] == [True, False]
+
+
+def test_only_what_may_become_due_without_a_record_is_waited_for() -> None:
+    builder = StreamsBuilder()
+    windows = tumbling("1s", grace="0s")
+    builder.stream("in", value=str).group_by_key().windowed_by(windows).count(store="windows")
+    assert not program_of(builder.build()).may_wait(0)
+    builder = StreamsBuilder()
+    told = builder.stream("in", value=str, watermark=bounded_disorder(0))
+    told.group_by_key().windowed_by(windows).count(store="windows")
+    assert program_of(builder.build()).may_wait(0)
+    builder = StreamsBuilder()
+    builder.stream("in", value=str).process(Idle)
+    assert program_of(builder.build()).may_wait(0)
 
 
 def test_sources_and_origins_are_known_to_an_epoch_by_their_codes() -> None:

@@ -12,7 +12,7 @@ import pytest
 from penstock.epochs import reporting
 from penstock.epochs.program import Epoch
 from penstock.epochs.reporting import Watch
-from penstock.epochs.wire import Control, LaneReport, control_row, report_row, reports_of, without_reports
+from penstock.epochs.wire import Control, LaneReport, control_row, reports_of, rows_about, without_reports
 from penstock.records import NO_HEADERS
 from penstock.state import LaneState, StoreKind, StoreSpec, memory_engine
 
@@ -37,7 +37,7 @@ def test_a_sampled_one_tells_about_nodes_stores_and_the_process() -> None:
     report = watch.report(1, state)
     assert (report.lane, report.stage, report.records, report.worker) == (2, 0, 1, os.getpid())
     assert report.nodes["node"][0] == 1
-    assert report.stores == {"raw": (1, len(b"keyvalue"))}
+    assert report.stores == {"raw": (1, len(b"0skeyvalue"))}  # with the two bytes of the shard
     assert report.memory == pytest.approx(psutil.Process().memory_info().rss, rel=0.2)
 
 
@@ -52,6 +52,6 @@ def test_where_the_system_does_not_tell_its_memory_is_0(monkeypatch: pytest.Monk
 
 def test_a_report_comes_through_to_the_driver() -> None:
     report = LaneReport(1, 2, 3, 0.5, 77, 1_000, {"node": (3, 0.25)}, {"store": (4, 400)})
-    rows = pa.concat_tables([control_row(Control(), 1), report_row(report)])
+    rows = pa.concat_tables([control_row(Control(), 1), rows_about(1, report, None)])
     assert reports_of(rows) == [report]
     assert without_reports(rows) == control_row(Control(), 1)

@@ -7,14 +7,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.msgpack import Decoder
 
 from penstock import StreamsBuilder, Topology
 from penstock.epochs.home import open_lane
-from penstock.epochs.program import changelog_topic
-from penstock.epochs.restoring import MARK_LIFE_MS, ReadChangelog, Restored, Rows, registers_of_lanes, restore_lane
+from penstock.epochs.program import lanes_topic
+from penstock.epochs.restoring import ReadChangelog, Restored, Rows, restore_lane
+from penstock.epochs.shards import shard_of
 from penstock.errors import BrokerError
-from penstock.state import EngineKind
-from tests.unit.epochs.application import ID, Application, Place, Raw, some_records
+from penstock.state import MARK_LIFE_MS, EngineKind
+from tests.unit.epochs.application import ID, SHARDS, Application, Place, Raw, some_records
 
 RECORDS = some_records(seed=7, count=200)
 
@@ -37,8 +39,7 @@ def found(restored: list[Restored]) -> list[str]:
 
 
 def rows_of(app: Application) -> int:
-    changelogs = {changelog_topic(ID, store) for store in app.running.logged_stores}
-    return sum(len(list(filter(None, log))) for (topic, _), log in app.topics.logs.items() if topic in changelogs)
+    return sum(len(list(filter(None, log))) for (topic, _), log in app.topics.logs.items() if topic in app.changelogs())
 
 
 def copy_of(app: Application, tmp_path: Path) -> Path:
@@ -72,19 +73,19 @@ def dying_reader(app: Application, chunks: int) -> ReadChangelog:
 
 class TestUpToDate:
     def test_a_store_of_the_committed_epoch_reads_nothing(self, app: Application) -> None:
-        registers = [app.registers(lane) for lane in range(2)]
+        registers = app.all_registers()
         program = app.take_over(2)
         assert found([app.restore(program, lane, no_reader) for lane in range(2)]) == ["up to date"] * 2
         app.check()
-        assert [app.registers(lane) for lane in range(2)] == registers
+        assert app.all_registers() == registers
 
     def test_a_store_that_is_ahead_is_rolled_back(self, app: Application) -> None:
-        registers = [app.registers(lane) for lane in range(2)]
+        registers = app.all_registers()
         app.run(RECORDS[120:150])
         program = app.take_over(2)
         assert found([app.restore(program, lane, no_reader) for lane in range(2)]) == ["up to date"] * 2
         app.check()
-        assert [app.registers(lane) for lane in range(2)] == registers
+        assert app.all_registers() == registers
 
     def test_what_is_found_counts_for_the_new_start_even_if_it_commits_nothing(self, app: Application) -> None:
         app.start(2)
@@ -104,13 +105,13 @@ class TestBehind:
         app.step(RECORDS[120:150])
         kept = copy_of(app, tmp_path)
         app.step(RECORDS[150:180])
-        registers = [app.registers(lane) for lane in range(2)]
+        registers = app.all_registers()
         put_back(app, kept)
         restored = app.start(2)
         assert found(restored) == ["behind", "behind"]
         assert sum(lane.rows for lane in restored) == rows_of(app) - at_mark
         app.check()
-        assert [app.registers(lane) for lane in range(2)] == registers
+        assert app.all_registers() == registers
 
     def test_a_store_of_another_start_at_the_same_epoch_is_told_by_its_incarnation(
         self, app: Application, tmp_path: Path
@@ -138,7 +139,7 @@ class TestBehind:
     def test_a_catch_up_that_is_interrupted_begins_again_at_the_mark(self, app: Application, tmp_path: Path) -> None:
         kept = copy_of(app, tmp_path)
         app.step(RECORDS[120:180])
-        registers = [app.registers(lane) for lane in range(2)]
+        registers = app.all_registers()
         put_back(app, kept)
         for chunks in (0, 1, 5):
             program = app.take_over(2)
@@ -147,18 +148,18 @@ class TestBehind:
                     app.restore(program, lane, dying_reader(app, chunks))
         assert found(app.start(2)) == ["behind", "behind"]
         app.check()
-        assert [app.registers(lane) for lane in range(2)] == registers
+        assert app.all_registers() == registers
 
 
 class TestRebuilt:
     def test_a_new_lane_reads_everything(self, app: Application) -> None:
-        registers = [app.registers(lane) for lane in range(2)]
+        registers = app.all_registers()
         shutil.rmtree(app.lane_directory(0).parent)
         restored = app.start(2)
         assert found(restored) == ["rebuilt", "rebuilt"]
         assert sum(lane.rows for lane in restored) == rows_of(app)
         app.check()
-        assert [app.registers(lane) for lane in range(2)] == registers
+        assert app.all_registers() == registers
 
     def test_one_lane_may_be_rebuilt_beside_another(self, app: Application) -> None:
         shutil.rmtree(app.lane_directory(1))
@@ -249,28 +250,37 @@ class TestLanes:
             app.step(RECORDS[app.position : app.position + 10])
             app.check()
 
-    def test_clocks_go_on_as_late_as_the_latest_of_the_lanes_before(self, app: Application) -> None:
-        before = [app.registers(lane) for lane in range(2)]
+    @pytest.mark.parametrize("is_lost", [False, True])
+    def test_registers_stay_with_their_shard(self, app: Application, is_lost: bool) -> None:
+        before = app.all_registers()
+        assert len({registers["windows/observed_stream_time"] for registers in before}) > 1
+        for lanes in (5, 1, 2):
+            if is_lost:
+                shutil.rmtree(app.lane_directory(0).parent)
+            app.start(lanes)
+            assert app.all_registers() == before
+
+    def test_registers_are_logged_in_the_partition_of_their_shard(self, app: Application) -> None:
+        for shard, registers in enumerate(map(app.registers, range(SHARDS))):
+            assert Decoder(dict[str, int]).decode(app.topics.content(lanes_topic(ID), shard)[b"registers"]) == registers
+
+    def test_what_is_not_committed_leaves_no_trace_in_registers(self, app: Application) -> None:
+        before = app.all_registers()
+        app.run([Raw(record.key, record.value, 10**9) for record in RECORDS[120:150]])
+        assert app.all_registers() != before
         app.start(5)
-        times = [app.registers(lane)["stream time"] for lane in range(5)]
-        first, second = (registers["stream time"] for registers in before)
-        assert times == [first, first, second, second, second]  # of eight shards: 2, 2, 1, 2 and 1, before 4 and 4
-        app.step([])
-        app.start(1)
-        assert app.registers(0)["stream time"] == max(first, second)
+        assert app.all_registers() == before
 
-    def test_registers_are_a_lanes_own_while_lanes_stay(self) -> None:
-        notes: dict[int, Mapping[str, int]] = {0: {"clock": 5}, 1: {"clock": 9}}
-        assert registers_of_lanes(notes, 2, 2, 8) == notes
-
-    def test_registers_come_from_every_lane_whose_shards_are_taken_over(self) -> None:
-        notes: dict[int, Mapping[str, int]] = {0: {"clock": 5}, 1: {"clock": 9}}
-        assert registers_of_lanes(notes, 2, 1, 8) == {0: {"clock": 9}}
-        assert registers_of_lanes(notes, 2, 4, 8) == {0: {"clock": 5}, 1: {"clock": 5}, 2: {"clock": 9}, 3: {"clock": 9}}
-        assert registers_of_lanes(notes, 2, 3, 8) == {0: {"clock": 5}, 1: {"clock": 9}, 2: {"clock": 9}}
-
-    def test_a_lane_that_never_said_anything_has_nothing_to_take_over(self) -> None:
-        assert registers_of_lanes({1: {"clock": 9}}, 2, 4, 8) == {0: {}, 1: {}, 2: {"clock": 9}, 3: {"clock": 9}}
+    def test_a_shard_that_never_said_anything_knows_nothing(self, tmp_path: Path) -> None:
+        app = Application(tmp_path / "state")
+        app.start(2)
+        app.step([Raw(b"a", b"x", 5_000)])
+        clocks = [name for name in app.registers(shard_of(b"a", SHARDS)) if name.startswith("clock ")]
+        assert len(clocks) > 1
+        app.start(5)
+        for shard in range(SHARDS):
+            known = [app.registers(shard).get(name) for name in clocks]
+            assert known == [5_000 if shard == shard_of(b"a", SHARDS) else None] * len(clocks)
 
 
 def test_progress_is_told_in_offsets_that_are_left(app: Application) -> None:

@@ -179,13 +179,13 @@ class TestDriver:
 
     def test_ticks_do_not_move_stream_time(self) -> None:
         builder = StreamsBuilder()
-        builder.stream("in", value=str).to("out", value=str)
+        builder.stream("in", value=str, name="in").to("out", value=str)
         builder.schedule("beat", every="1s").to("ticks", value=int)
         with TopologyTestDriver(builder.build(), wall_clock=NOON) as driver:
             driver.input("in").pipe("x", key="a", timestamp=5)
             driver.advance_wall_clock("5s")
             assert driver.output("ticks").values() == [NOON + 5 * SECOND]
-            assert driver._lane.stream_time == 5
+            assert driver._lane.stream_time_of("in").value == 5
 
     def test_what_makes_no_sense_names_the_schedule_and_the_line(self) -> None:
         with pytest.raises(TopologyError, match=r"schedule 'x': cron='boo'.*test_schedules.py"):

@@ -11,6 +11,7 @@ import cloudpickle
 import pyarrow as pa
 import pytest
 
+from harness.tasks import Tasks
 from penstock import (
     ErrorHandlers,
     ProcessingError,
@@ -28,16 +29,27 @@ from penstock import (
     log_and_continue,
     shared_store,
 )
-from penstock.epochs import home, hops
-from penstock.epochs.hops import INPUT, from_topics, on_lanes, out, run_stage
+from penstock.epochs import hops
+from penstock.epochs.hops import INPUT, from_topics, out, run_stage
 from penstock.epochs.in_process import parts
+from penstock.epochs.opened import OpenStores
 from penstock.epochs.program import Epoch
-from penstock.epochs.shards import lane_of, shard_of
+from penstock.epochs.routing import on_shards
+from penstock.epochs.shards import shard_of
 from penstock.epochs.wire import WIRE, without_reports
 from penstock.faults import InjectedFaultError
 from penstock.state import EngineKind
-from penstock.testing import TopologyTestDriver
-from tests.unit.epochs.application import SHARDS, Application, Raw, by_key, driven, far_future, program_of, some_records
+from tests.unit.epochs.application import (
+    SHARDS,
+    Application,
+    Raw,
+    by_key,
+    driven,
+    far_future,
+    keys_of_shards,
+    program_of,
+    some_records,
+)
 
 ENGINES = [EngineKind.LMDB, EngineKind.ROCKSDB]
 
@@ -180,7 +192,7 @@ def test_in_which_order_blocks_arrive_makes_no_difference(tmp_path: Path, make: 
     app.start(3)
     for first in range(0, 60, 20):
         records = some_records(seed=first, count=20)
-        table = on_lanes(app.running, from_topics([arriving(app, records)]))
+        table = on_shards(app.running, next_epoch(app), from_topics([arriving(app, records)]))
         for stage in range(len(app.running.plan.stages)):
             blocks = [run_stage(app.running, next_epoch(app), stage, *part) for part in parts(app.running, stage, table)]
             table = pa.concat_tables(reversed(blocks))
@@ -207,7 +219,7 @@ def test_a_shared_store_is_kept_by_its_whole_keys(tmp_path: Path) -> None:
     builder.stream("in", value=str).process_atomically(Double, stores=["held"])
     program = program_of(builder.build(), lanes=1)
     keys = [serde.serialize(Windowed("k", start, start + 10_000)) for start in range(0, 100_000, 10_000)]
-    assert program.shards_of_rows("held", 0)(keys) == [shard_of(key, SHARDS) for key in keys]
+    assert list(map(program.shard_finder("held"), keys)) == [shard_of(key, SHARDS) for key in keys]
 
 
 @pytest.mark.parametrize("make", [told, moved, moved_and_counted])
@@ -243,15 +255,18 @@ def test_a_worker_knows_an_operation_after_the_program_was_packed(tmp_path: Path
 
 
 class TestReading:
-    def test_a_key_of_another_lane_is_as_of_the_last_barrier_and_an_own_one_as_it_is_now(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("lanes", [1, 2, 8])  # the two keys are in one lane, or in two
+    def test_a_key_of_another_shard_is_as_of_the_last_barrier_and_an_own_one_as_it_is_now(
+        self, tmp_path: Path, lanes: int
+    ) -> None:
         for engine in ENGINES:
             app = Application(tmp_path / engine.value, asked, engine)
-            app.start(2)
+            app.start(lanes)
             app.step([Raw(KEY[0], b"a", 1), Raw(KEY[1], b"b", 2)])
             asks = [(0, 1), (1, 0), (0, 0)]
-            # Lane 0 has written the epoch by the time that lane 1 reads from it.
+            # The shard of the first key has written the epoch by the time that the other reads from it.
             app.step([Raw(KEY[0], b"A", 3), Raw(KEY[1], b"B", 4), *(ask(*pair, at=5) for pair in asks)])
-            assert [value for _, _, value, _ in app.sent] == [b"b", ask(0, 0, at=5).value, b"a"]
+            assert [value for _, _, value, _ in app.sent] == [b"b", b"a", ask(0, 0, at=5).value]
             app.step([ask(1, 0, at=6)])
             assert app.sent[-1][2] == ask(0, 0, at=5).value
 
@@ -261,8 +276,10 @@ class TestReading:
 
         app = Application(tmp_path, asked, handlers=ErrorHandlers(processing=log_and_continue()))
         app.start(2)
-        monkeypatch.setattr(home, "committed_lane", broken)
-        with pytest.raises(ProcessingError, match=r"cannot read key 'k.' of store 'words' on another lane: StateError: the disk"):
+        monkeypatch.setattr(OpenStores, "_committed_lane", broken)
+        with pytest.raises(
+            ProcessingError, match=r"cannot read key 'k-.*' of store 'words' in another shard: StateError: the disk"
+        ):
             app.run([ask(0, 1, at=1)])
 
     def test_nothing_was_committed_before_the_first_epoch(self, tmp_path: Path) -> None:
@@ -272,8 +289,8 @@ class TestReading:
         assert [value for _, _, value, _ in app.sent] == [b"nothing", b"nothing"]
 
 
-KEY = {lane_of(shard_of(key, SHARDS), SHARDS, 2): key for key in (b"k%d" % number for number in range(9, -1, -1))}
-"""A key of each of two lanes."""
+KEY = [keys_of_shards(b"k")[0], keys_of_shards(b"k")[7]]
+"""Keys of two shards, the first and the last."""
 
 
 def ask(asking: int, asked: int, at: int) -> Raw:
@@ -316,12 +333,13 @@ def test_timers_write_other_keys_too(tmp_path: Path, lanes: int) -> None:
 
     app = Application(tmp_path, reminded)
     app.start(lanes)
-    step_all(app, [*some_records(seed=8, count=60), *far_future(lanes)], 21)
+    step_all(app, [*some_records(seed=8, count=60), *far_future()], 21)
     app.check()
-    with TopologyTestDriver(app.topology) as driver:
+    with Tasks(app.topology, SHARDS, caching=False) as tasks:
         for record in app.input:
-            driver.pipe_raw("in", *record, ())
-        told = {word.encode(): count.to_bytes(8, "big") for word, count in driver.store("told").items()}
+            tasks.pipe_raw("in", *record, ())
+        stores = [state.store(app.running.specs["told"]) for state in tasks.states()]
+        told = {word.encode(): count.to_bytes(8, "big") for store in stores for word, count in store.items()}
     assert app.content("told") == told
     assert len(told) > 5
 
@@ -360,7 +378,7 @@ class TestTrouble:
         app.step(some_records(seed=1, count=10))
         records = some_records(seed=2, count=20)
         epoch = next_epoch(app)
-        table = on_lanes(app.running, from_topics([arriving(app, records)]))
+        table = on_shards(app.running, next_epoch(app), from_topics([arriving(app, records)]))
         for stage in range(len(app.running.plan.stages)):
             hops = [[run_stage(app.running, epoch, stage, *part) for part in parts(app.running, stage, table)] for _ in range(2)]
             assert list(map(without_reports, hops[0])) == list(map(without_reports, hops[1]))
@@ -392,7 +410,7 @@ class TestTheSerialStage:
         monkeypatch.setattr(hops, "open_lane", None)
         [serial] = [stage.depth for stage in app.running.plan.stages if stage.is_serial]
         epoch = Epoch(0, -1, app.now_ms, (("in", 0),), (-1,))
-        passing = pa.Table.from_pylist([{"lane": 2, "kind": 1, "name": 1, "key": b"k"}], schema=WIRE)
+        passing = pa.Table.from_pylist([{"shard": 2, "kind": 1, "name": 1, "key": b"k"}], schema=WIRE)
         assert run_stage(app.running, epoch, serial, 2, passing) == passing
 
     def test_without_records_no_lane_is_opened_that_an_earlier_stage_has_brought_here(
@@ -404,13 +422,12 @@ class TestTheSerialStage:
         app.step([])
         app.check()
 
-    def test_its_stream_time_is_not_the_first_lanes(self, tmp_path: Path) -> None:
+    def test_its_stream_time_is_not_the_first_shards(self, tmp_path: Path) -> None:
         app = Application(tmp_path, moved)
         app.start(2)
         app.step([Raw(KEY[1], b"a", 5_000)])
-        found = {name: time for name, time in app.registers(0).items() if name.endswith("stream time")}
-        assert found == {"move-section-source/stream time": 5_000}
-        assert app.registers(1) == {}
+        clocks = [{name: time for name, time in shard.items() if "stream time" in name} for shard in app.all_registers()]
+        assert clocks == [{"move-section-source/stream time move-section-source": 5_000}, *[{}] * (SHARDS - 1)]
 
     def test_a_failed_section_leaves_nothing_in_any_lane(self, tmp_path: Path) -> None:
         class Fail(Move):

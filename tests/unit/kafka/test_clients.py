@@ -30,6 +30,7 @@ def test_the_producer_is_safe_and_quick_unless_told_otherwise() -> None:
         ([], "1000000", "1000000"),
         ([1_048_588], "1048588", "1000000"),
         ([2_000, 10_000_000], "10000000", "2000"),
+        ([1_000_000, 2_000_000_000], "1000000000", "1000000"),
     ],
 )
 def test_batches_fit_the_smallest_topic_and_records_the_largest(limits: list[int], message: str, batch: str) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from penstock.epochs.wire import OUT
 from penstock.errors import ProcessingError, ProductionError
 from penstock.handlers import DeadLetter, ErrorHandler, Failure, FailureKind, LogAndContinue, log_and_continue, log_and_fail
+from penstock.kafka.limits import SizeLimits
 from penstock.kafka.preflight import HEADER_OVERHEAD, RECORD_OVERHEAD, Preflight
 from penstock.letters import SIZE_HEADER
 
@@ -30,7 +31,12 @@ def batch(*rows: dict[str, Any]) -> pa.RecordBatch:
 
 
 def preflight(production: ErrorHandler = log_and_fail()) -> Preflight:  # noqa: B008 - a value
-    return Preflight(TOPICS, LIMITS, 20_000, production)
+    return Preflight(TOPICS, limits(), production)
+
+
+def limits(default: int = 20_000, largest: int = 30_000, **others: int) -> SizeLimits:
+    """What is known of topics; others are told when they are asked for."""
+    return SizeLimits(LIMITS, default, largest, others.get)
 
 
 def test_rows_that_fit_are_the_same_rows() -> None:
@@ -49,7 +55,32 @@ def test_a_topic_that_is_chosen_by_the_record_has_its_own_limit() -> None:
 
 def test_the_clients_own_limit_counts_too() -> None:
     with pytest.raises(ProductionError, match="which takes 500"):
-        Preflight(TOPICS, LIMITS, 500, log_and_fail()).check(batch(row(501, 0)))
+        Preflight(TOPICS, limits(largest=500), log_and_fail()).check(batch(row(501, 0)))
+
+
+def test_a_small_topic_is_no_limit_for_others() -> None:
+    checked = Preflight(TOPICS, limits(default=500, tiny=300), log_and_fail())
+    large = batch(row(10_000, 0), row(1_000, 1), row(300, -1, topic="tiny"), row(900, -1, topic="letters"))
+    assert checked.check(large) is large
+    with pytest.raises(ProductionError, match="too large for 'tiny', which takes 300"):
+        checked.check(batch(row(10_000, 0), row(301, -1, topic="tiny")))
+
+
+def test_a_topic_that_is_chosen_is_asked_for_once_it_is_there() -> None:
+    asked: list[str] = []
+    sizes: dict[str, int] = {}
+
+    def ask(topic: str) -> int | None:
+        asked.append(topic)
+        return sizes.get(topic)
+
+    checked = Preflight(TOPICS, SizeLimits(LIMITS, 500, 30_000, ask), log_and_fail())
+    rows = batch(row(200, -1, topic="new"), row(300, -1, topic="new"), row(200, 0), row(200, -1, topic="letters"))
+    checked.check(rows)
+    sizes["new"] = 25_000
+    checked.check(rows)
+    checked.check(batch(row(25_000, -1, topic="new")))
+    assert asked == ["new", "new"]
 
 
 def test_by_default_a_record_that_is_too_large_ends_the_application() -> None:
@@ -138,7 +169,7 @@ def test_what_is_left_is_what_fits(rows: list[dict[str, Any]], skip: int) -> Non
         each = [len(h["name"].encode()) + len(h["value"] or b"") + HEADER_OVERHEAD for h in one["headers"] or ()]
         return len(one["key"] or b"") + len(one["value"] or b"") + sum(each) + RECORD_OVERHEAD
 
-    limits = {-1: 900, 0: 10_000, 1: 1_000}
+    allowed = {-1: 900, 0: 10_000, 1: 1_000}
     sliced = batch(*rows).slice(min(skip, len(rows)))
-    expected = [one for one in rows[skip:] if size(one) <= limits[one["name"]]]
+    expected = [one for one in rows[skip:] if size(one) <= allowed[one["name"]]]
     assert preflight(log_and_continue()).check(sliced).to_pylist() == batch(*expected).to_pylist()

@@ -97,3 +97,50 @@ def test_brokers_that_are_gone_for_too_long_are_an_error(producer: RowProducer, 
 def test_settings_that_make_no_client_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"Invalid value for configuration property .socket.timeout.ms."):
         RowProducer({**NOWHERE, "socket.timeout.ms": "soon"}, [], 5_000)
+
+
+class Full:
+    """A client whose queue is full."""
+
+    def __init__(self, room_after: int) -> None:
+        self.room_after = room_after
+        self.sent: list[Any] = []
+
+    def produce(self, *row: Any) -> None:
+        if self.room_after:
+            self.room_after -= 1
+            raise BufferError
+        self.sent.append(row)
+
+    def poll(self, wait_s: float) -> None: ...
+
+
+def test_a_full_queue_is_waited_for(producer: RowProducer) -> None:
+    producer.client = Full(3)  # type: ignore[assignment]
+    producer.produce(pa.RecordBatch.from_pylist([row(), row()], schema=OUT))
+    assert len(producer.client.sent) == 2  # type: ignore[attr-defined]
+
+
+def test_but_not_for_ever_while_no_broker_is_in_reach(producer: RowProducer) -> None:
+    clock[0] = 100.0
+    producer._on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    producer.client = Full(10**9)  # type: ignore[assignment]
+    clock[0] = 106.0
+    with pytest.raises(BrokerError, match="could not be handed over"):
+        producer.produce(pa.RecordBatch.from_pylist([row()], schema=OUT))
+
+
+def test_of_large_rows_few_are_python_objects_at_a_time(producer: RowProducer, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer.client = Full(0)  # type: ignore[assignment]
+    monkeypatch.setattr("penstock.kafka.producer._CHUNK_BYTES", 10_000)
+    chunks: list[int] = []
+    arguments = producer._arguments
+
+    def noted(rows: pa.RecordBatch) -> Any:
+        chunks.append(rows.num_rows)
+        return arguments(rows)
+
+    monkeypatch.setattr(producer, "_arguments", noted)
+    producer.produce(pa.RecordBatch.from_pylist([row(bytes(3_000))] * 7, schema=OUT))
+    assert chunks == [3, 3, 1]
+    assert len(producer.client.sent) == 7  # type: ignore[attr-defined]

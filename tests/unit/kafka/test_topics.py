@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.kafka.topics import DAY_MS, changelog_config
+from penstock.errors import TopicError
+from penstock.kafka.topics import DAY_MS, TOMBSTONES_MS, InternalTopic, Topic, changelog_config, check
 from penstock.serdes import String
 from penstock.state import StoreKind, StoreSpec
 
@@ -17,7 +18,11 @@ def spec(kind: StoreKind, retention_ms: int | None = None, **settings: str) -> S
 
 @pytest.mark.parametrize("kind", [StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED])
 def test_a_table_is_compacted(kind: StoreKind) -> None:
-    assert changelog_config(spec(kind)) == {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+    assert changelog_config(spec(kind)) == {
+        "cleanup.policy": "compact",
+        "delete.retention.ms": "86400000",
+        "message.timestamp.type": "CreateTime",
+    }
 
 
 @pytest.mark.parametrize("kind", [StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION])
@@ -35,3 +40,19 @@ def test_versions_are_not_compacted_before_their_history_is_over() -> None:
 def test_the_stores_own_settings_come_last() -> None:
     config = changelog_config(spec(StoreKind.WINDOW, 1_000, cleanup_policy="delete", segment_bytes="5"))
     assert (config["cleanup.policy"], config["segment.bytes"]) == ("delete", "5")
+
+
+def found(policy: str, tombstones_ms: int) -> Topic:
+    return Topic("app-store-changelog", "id", 4, {"cleanup.policy": policy, "delete.retention.ms": str(tombstones_ms)})
+
+
+def test_a_changelog_that_forgets_deletions_before_a_store_has_caught_up_is_refused() -> None:
+    wanted = InternalTopic("app-store-changelog", 4, changelog_config(spec(StoreKind.KEY_VALUE)))
+    check(wanted, found("compact", TOMBSTONES_MS))
+    with pytest.raises(TopicError, match=r"'app-store-changelog' has delete.retention.ms 60000 and needs at least 86400000"):
+        check(wanted, found("compact", 60_000))
+
+
+def test_a_changelog_that_is_not_compacted_has_no_deletions_to_forget() -> None:
+    by_age = InternalTopic("app-store-changelog", 4, changelog_config(spec(StoreKind.WINDOW, 1_000, cleanup_policy="delete")))
+    check(by_age, found("delete", 60_000))

@@ -68,13 +68,23 @@ def batch(records: Iterable[Raw]) -> pa.RecordBatch:
 
 def walk(lane: Lane, batches: Iterable[pa.RecordBatch]) -> None:
     """Walk an epoch of named records."""
+    epoch.walk(lane, *_coded(batches))
+
+
+def feed(lane: Lane, batches: Iterable[pa.RecordBatch]) -> None:
+    """Walk an epoch of named records up to where caches would be flushed."""
+    records, catalogue = _coded(batches)
+    epoch.feed(lane, epoch.in_order(records), catalogue)
+
+
+def _coded(batches: Iterable[pa.RecordBatch]) -> tuple[pa.Table, Catalogue]:
     rows = pa.Table.from_batches(batches, NAMED).to_pylist()
     sources = tuple(dict.fromkeys(row["source"] for row in rows))
     origins = tuple(sorted({(row["topic"], row["partition"]) for row in rows}))
     coded = [
         {**row, "source": sources.index(row["source"]), "origin": origins.index((row["topic"], row["partition"]))} for row in rows
     ]
-    epoch.walk(lane, pa.Table.from_pylist(coded, schema=RECORDS), Catalogue(sources, origins))
+    return pa.Table.from_pylist(coded, schema=RECORDS), Catalogue(sources, origins)
 
 
 def shuffled(records: Sequence[Raw], seed: int) -> list[pa.RecordBatch]:

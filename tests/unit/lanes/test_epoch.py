@@ -112,7 +112,7 @@ class TestDecoding:
         walk(lane, [])
         walk(lane, [batch([])])
         assert lane.drain() == []
-        assert lane.stream_time == -1
+        assert lane.stream_time_of("trace").value == -1
 
     def test_two_sources_of_two_types_take_turns(self) -> None:
         topology = Topology().add_source("a", "a", value=int).add_source("b", "b", value=str)
@@ -158,9 +158,9 @@ def test_stream_time_is_the_highest_time_of_all_epochs(punctuating: bool) -> Non
     topology.add_processor("p", Ticking if punctuating else Trace, "a")
     lane = lane_of(topology)
     walk(lane, [batch([Raw("a", 0, 50, None, b"x"), Raw("a", 1, 7, None, b"x")])])
-    assert lane.stream_time == 50
+    assert lane.stream_time_of("p").value == 50
     walk(lane, [batch([Raw("a", 2, 20, None, b"x")])])
-    assert lane.stream_time == 50
+    assert lane.stream_time_of("p").value == 50
 
 
 def test_a_record_sees_the_stream_time_that_it_brought() -> None:

@@ -29,7 +29,7 @@ from penstock.lanes.failures import Failures, dead_letter_row
 from penstock.lanes.lane import Lane
 from penstock.lanes.outbox import Row
 from penstock.letters import LONGEST_MESSAGE, LONGEST_TRACE
-from penstock.records import Headers
+from penstock.records import LAST_TIMESTAMP, Headers
 from penstock.state import LaneState, memory_engine
 from penstock.testing import TopologyTestDriver
 from penstock.topology import ProcessorNode
@@ -37,6 +37,7 @@ from tests.unit.lanes.feeding import Raw, batch, walk
 
 CONTINUE = log_and_continue()
 DEAD = dead_letter("dead")
+NANOSECONDS = 1_794_778_322_590_913_092
 
 
 def inverse(value: int) -> float:
@@ -65,6 +66,19 @@ class TestProcessing:
             driver.input("in").pipe_pairs([("a", 2), ("b", 1), ("c", 3)])
             assert driver.output("out").pairs() == [("a!", 1.0), ("c!", 0.5)]
             assert driver.dropped() == {("invert", "processing error"): 1}
+
+    def test_memory_that_ran_out_is_not_the_records_fault(self) -> None:
+        """The epoch is tried again with fewer records: the handler is asked when there is one left."""
+
+        def hungry(value: int) -> int:
+            raise MemoryError
+
+        builder = StreamsBuilder()
+        builder.stream("in", value=int).peek(lambda key, value: None).map_values(hungry).to("out", value=int)
+        with TopologyTestDriver(builder.build(), processing_errors=CONTINUE) as driver:
+            with pytest.raises(MemoryError):
+                driver.input("in").pipe_pairs([("a", 2)])
+            assert driver.dropped() == {}
 
     def test_the_nodes_beside_and_above_do_not_notice(self) -> None:
         builder = StreamsBuilder()
@@ -149,7 +163,7 @@ class TestProcessing:
             driver.advance_wall_clock("1s")
             driver.advance_wall_clock("1s")
             assert calls == [1_000, 2_000]
-            assert [record.timestamp for record in driver.output("dead").records()] == [0, 0]
+            assert [record.timestamp for record in driver.output("dead").records()] == [1_000, 2_000]
             assert driver.dropped() == {("p", "dead letter"): 2}
 
     def test_a_retry_of_what_cannot_be_retried_goes_to_what_comes_then(self) -> None:
@@ -233,10 +247,28 @@ class TestDeserialization:
         with pytest.raises(ProcessingError, match="timestamp extractor"):
             driver.input("in", value=dict).pipe({})
 
-    def test_a_negative_timestamp_does_not_go_with_a_dead_letter(self) -> None:
+    @pytest.mark.parametrize("timestamp", [-1, NANOSECONDS])
+    def test_a_timestamp_that_is_none_does_not_go_with_a_dead_letter(self, timestamp: int) -> None:
+        with TopologyTestDriver(self.numbers(), wall_clock=5_000, deserialization_errors=DEAD) as driver:
+            driver.pipe_raw("in", None, b"short", timestamp, ())
+            assert driver.output("dead").read().timestamp == 5_000
+
+    @pytest.mark.parametrize("timestamp", [-1, LAST_TIMESTAMP + 1, NANOSECONDS])
+    def test_a_timestamp_that_is_none_cannot_be_read(self, timestamp: int) -> None:
         with TopologyTestDriver(self.numbers(), deserialization_errors=DEAD) as driver:
-            driver.pipe_raw("in", None, b"short", -1, ())
-            assert driver.output("dead").read().timestamp == 0
+            for number, time in enumerate((7, timestamp, LAST_TIMESTAMP)):
+                driver.pipe_raw("in", b"k", number.to_bytes(8, "big"), time, ())
+            assert driver.output("out").values() == [0, 2]
+            told = text(driver.output("dead").read().headers)
+            assert told["__streams.errors.message"] == f"the timestamp {timestamp} is no time in milliseconds since 1970"
+            assert "the record from in-0 at offset 1 has the timestamp" in (told["__streams.errors.stacktrace"] or "")
+
+    def test_an_extractor_may_read_a_timestamp_in_another_unit(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream("in", value=int, timestamp=lambda record: record.timestamp // 10**6).to("out", value=int)
+        with TopologyTestDriver(builder.build()) as driver:
+            driver.pipe_raw("in", None, bytes(8), NANOSECONDS, ())
+            assert driver.output("out").read().timestamp == NANOSECONDS // 10**6
 
 
 class TestProduction:

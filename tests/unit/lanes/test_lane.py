@@ -155,7 +155,7 @@ class TestClocks:
         assert lane.clock("join").time == 9
         assert lane.clock("other").time == -1
 
-    def test_a_clock_lives_in_the_lanes_state(self) -> None:
+    def test_a_clock_lives_in_the_shards_state(self) -> None:
         state = LaneState(memory_engine())
         first = Lane([], {}, state, lambda: 0)
         first.clock("join").observe(9)
@@ -164,10 +164,40 @@ class TestClocks:
         assert Lane([], {}, state, lambda: 0).register("count", 5).value == 6
 
     def test_stream_time_never_goes_back(self) -> None:
-        lane = lane_of(Topology().add_source("in", "in", value=bytes))
+        lane = lane_of(Topology().add_source("in", "in", value=bytes).add_processor("p", Silent, "in"))
         walk(lane, [batch([Raw("in", 0, 10, None, b"x")])])
         walk(lane, [batch([Raw("in", 1, 5, None, b"x")])])
-        assert lane.stream_time == 10
+        assert lane.stream_time_of("p").value == 10
+
+    def test_two_shards_of_a_lane_have_clocks_of_their_own(self) -> None:
+        state = LaneState(memory_engine())
+        topology = Topology().add_source("in", "in", value=bytes).add_processor("p", Silent, "in")
+        one, other = (Lane(list(topology.nodes.values()), {}, state.shard(number), lambda: 0) for number in (3, 4))
+        one.clock("join").observe(9)
+        walk(one, [batch([Raw("in", 0, 10, None, b"x")])])
+        assert (one.clock("join").time, one.stream_time_of("p").value) == (9, 10)
+        assert (other.clock("join").time, other.stream_time_of("p").value) == (-1, -1)
+        state.commit(0)
+        assert Lane([], {}, state.shard(3), lambda: 0).clock("join").time == 9
+
+    def test_each_sub_topology_has_a_stream_time_of_its_own(self) -> None:
+        topology = Topology()
+        for name in ("a", "b"):
+            topology.add_source(name, name, value=bytes).add_processor(f"p{name}", Silent, name)
+        groups = {name: group[0] for group in topology.groups() for name in group}
+        lane = Lane(list(topology.nodes.values()), {}, LaneState(memory_engine()), lambda: 0, sub_topologies=groups)
+        walk(lane, [batch([Raw("a", 0, 10, None, b"x"), Raw("b", 0, 5, None, b"x"), Raw("a", 1, 20, None, b"x")])])
+        assert [lane.stream_time_of(name).value for name in ("a", "pa", "b", "pb")] == [20, 20, 5, 5]
+        together = lane_of(topology)
+        walk(together, [batch([Raw("a", 0, 10, None, b"x"), Raw("b", 0, 5, None, b"x")])])
+        assert [together.stream_time_of(name).value for name in ("pa", "pb")] == [10, 10]
+
+    def test_stream_time_is_kept_only_where_somebody_can_tell(self) -> None:
+        state = LaneState(memory_engine())
+        plain = Lane(list(Topology().add_source("in", "in", value=bytes).nodes.values()), {}, state, lambda: 0)
+        walk(plain, [batch([Raw("in", 0, 10, None, b"x")])])
+        assert list(state.commit(0)) == []
+        assert plain.time_of("in") == 10  # of this epoch, for what fails below a cache
 
 
 def test_skipped_records_are_counted_by_node_and_reason() -> None:

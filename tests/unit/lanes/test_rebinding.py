@@ -65,3 +65,35 @@ def test_punctuators_go_on_where_the_last_epoch_ended(driver_class: type[Topolog
             "at 12000",
             "wall_clock_time 12000",
         ]
+
+
+class Ticking(Processor[Any, Any, Any, Any]):
+    """Says its name whenever it is called."""
+
+    def __init__(self, name: str, interval_ms: int) -> None:
+        self._name = name
+        self._interval_ms = interval_ms
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        name = self._name
+        context.schedule(
+            self._interval_ms, PunctuationType.STREAM_TIME, lambda time: context.forward(Record("t", f"{name} {time}", time))
+        )
+
+    def process(self, record: Record[Any, Any]) -> None: ...
+
+
+@pytest.mark.parametrize("driver_class", [TopologyTestDriver, RebindingDriver])
+def test_which_of_two_punctuators_of_one_time_comes_first_does_not_depend_on_epochs(
+    driver_class: type[TopologyTestDriver],
+) -> None:
+    """After time 9 the quick one is due at 10 like the slow one, and stands behind it, as in Kafka Streams."""
+    builder = StreamsBuilder(value=str)
+    stream = builder.stream("in")
+    stream.process(lambda: Ticking("quick", 1), name="quick").to("out")
+    stream.process(lambda: Ticking("slow", 10), name="slow").to("out")
+    with driver_class(builder.build(), wall_clock=0) as driver:
+        for time in (2, 9, 63):
+            driver.input("in").pipe("x", timestamp=time)
+        assert driver.output("out").values() == ["quick 2", "slow 2", "quick 9", "slow 63", "quick 63"]

@@ -37,7 +37,7 @@ def a_lane(lane: int, stage: int, is_sampled: bool = True) -> LaneReport:
 
 
 def fed(recorder: Recorder, clock: Clock) -> None:
-    """All of it: a restore, epochs, places, ends."""
+    """All of it: a restore, epochs, places, ends, losses."""
     recorder.restoring({0: 500, 1: 300})
     clock.now += 2
     recorder.restoring({0: 100, 1: 0})
@@ -45,3 +45,4 @@ def fed(recorder: Recorder, clock: Clock) -> None:
     an_epoch(recorder, clock)
     recorder.moved({("lines", 0): PartitionReport("lines", 0, 40, -1, 5_000, 4_000, is_idle=True)}, 4_000)
     recorder.saw_ends({("lines", 0): 50})
+    recorder.lost_input(("lines", 0), 7)

@@ -19,6 +19,7 @@ from penstock.observing import Recorder
 from penstock.observing.metrics import Metrics
 from penstock.running import epochs as epochs_module
 from penstock.running.epochs import Epochs, Progress
+from penstock.running.sizing import Sizing
 from penstock.timing import bounded_disorder
 from tests.unit.epochs.application import Application, Raw
 
@@ -51,12 +52,19 @@ class InProcess:
     def __init__(self, program: Program) -> None:
         self.program = program
 
-    def run(self, frame: Any, epoch: Epoch, is_small: bool, limits: Any, missed: Any) -> pa.Table:
+    def run(self, frame: Any, epoch: Epoch, is_small: bool, ranges: Any, batch_records: int | None) -> pa.Table:
         rows = [{"name": 0, "origin": 0, "offset": number, **record._asdict()} for number, record in enumerate(frame)]
         return run_epoch(self.program, epoch, [pa.RecordBatch.from_pylist(rows, schema=INPUT)])
 
+    def run_by_client(self, epoch: Epoch, is_small: bool, ranges: Any) -> pa.Table:
+        raise AssertionError
+
     def tick(self, epoch: Epoch) -> pa.Table:
-        return self.run([], epoch, True, {}, {})
+        return self.run([], epoch, True, {}, None)
+
+    def take_back(self, epoch: Epoch) -> None: ...
+
+    def read(self, partition: tuple[str, int], offset: int) -> pa.Table: ...
 
     def begin(self) -> None: ...
 
@@ -106,7 +114,7 @@ def test_metrics_hold_nothing_from_data_and_do_not_grow_with_it(tmp_path: Path, 
         Barrier(jobs),
         start,
         small=1,
-        most=9_999,
+        sizing=Sizing(9_999, 1 << 30),
         partitions={},
         topic_ids={},
         changelog_ends=dict,

@@ -124,6 +124,13 @@ class TestEpochs:
 
 
 class TestRecords:
+    def test_input_that_was_gone_is_counted_by_partition(self, metrics: Metrics, recorder: Recorder) -> None:
+        recorder.lost_input(("lines", 0), 5)
+        recorder.lost_input(("lines", 0), 7)
+        recorder.lost_input(("lines", 1), 1)
+        assert value(metrics, "penstock_source_lost_offsets_total", topic="lines", partition="0") == 12
+        assert value(metrics, "penstock_source_lost_offsets_total", topic="lines", partition="1") == 1
+
     def test_what_came_in_and_went_out(self, metrics: Metrics, recorder: Recorder, clock: Clock) -> None:
         an_epoch(recorder, clock)
         assert value(metrics, "penstock_records_total") == 10
@@ -196,6 +203,7 @@ class TestPlaces:
             "watermark_timestamp_seconds": 4,
             "event_timestamp_seconds": 5,
             "idle": 1,
+            "lost_offsets_total": 7,
         }
         assert value(metrics, "penstock_watermark_timestamp_seconds") == 4
 

@@ -224,15 +224,6 @@ def test_the_walk_over_waiting_records_goes_on_from_where_it_stopped(rebind: boo
     assert join.left("f", "F", 21) == [("b", "B+None", 5), ("c", "C+None", 10)]
 
 
-def test_waiting_records_of_another_lane_leave_as_well() -> None:
-    before = Join("left", 10, 10)
-    before.left("a", "A", 0)
-    after = Join("left", 10, 10)
-    for key, value in before.store("outer").scan():
-        after.store("outer").put(key, value)
-    assert after.left("b", "B", 11) == [("a", "A+None", 0)]
-
-
 @pytest.mark.parametrize("kind", ["inner", "outer"])
 def test_a_failing_joiner_is_reported_with_its_record(kind: Any) -> None:
     join = Join(kind, 10, 10, joiner=lambda key, left, right: left[1000])

@@ -121,6 +121,26 @@ class TestSources:
         [change] = source_changes({"in": source("in", "none")}, {"in"}, {"in"})
         assert change == Change("in", Verdict.KEPT, "goes on from the committed offsets")
 
+    def test_one_that_the_last_topology_did_without_goes_on_where_it_was_left(self) -> None:
+        [change] = source_changes({"in": source("in")}, {"in"}, (), resumed={"in": 5})
+        assert (change.verdict, change.why) == (
+            Verdict.KEPT,
+            "goes on where it was left at epoch 5: the last topology did not read it",
+        )
+
+    def test_partitions_that_came_are_named(self) -> None:
+        [change] = source_changes({"in": source("in", "latest")}, {"in"}, {"in"}, added={("in", 3), ("in", 2), ("other", 9)})
+        assert change.verdict is Verdict.KEPT
+        assert change.why.endswith("partitions that came since begin at their earliest record: 2, 3")
+
+    def test_a_topic_that_came_begins_at_its_earliest_record_whatever_its_source_says(self) -> None:
+        [change] = source_changes({"in": source("in", "none")}, (), (), added={("in", 0)})
+        assert (change.verdict, change.why) == (Verdict.NEW, "came after the last commit: begins at its earliest record")
+
+    def test_what_is_lost_is_said(self) -> None:
+        [change] = source_changes({"in": source("in")}, {"in"}, {"in"}, lost={"in": "5 records are gone"})
+        assert change.why == "goes on from the committed offsets; 5 records are gone"
+
     def test_one_that_is_no_longer_read_is_dropped(self) -> None:
         changes = source_changes({"in": source("in")}, {"in", "old", "older"}, {"in", "old"})
         assert [(change.name, change.verdict) for change in changes] == [("in", Verdict.KEPT), ("old", Verdict.DROPPED)]

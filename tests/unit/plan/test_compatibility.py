@@ -63,6 +63,43 @@ class TestGrowth:
         assert incompatibilities(before, after) == []
 
 
+class TestLogs:
+    """A changelog that nobody has written for a while must not be read."""
+
+    UNLOGGED = replace(TABLE, logged=False)
+
+    def test_a_log_may_be_given_up(self) -> None:
+        assert changed(TABLE, logged=False) == []
+        assert changed(self.UNLOGGED) == []
+
+    def test_it_may_not_be_taken_up_again(self) -> None:
+        [said] = changed(self.UNLOGGED, logged=True)
+        assert said.startswith("store 's': it had no changelog and is to have one")
+
+    def test_nor_after_the_store_was_gone_for_a_while(self) -> None:
+        known = remembered(remembered(_facts(TABLE), _facts(self.UNLOGGED)), facts(Topology(), "without"))
+        assert known.gone == ["s"]
+        assert incompatibilities(known, _facts(TABLE)) != []
+
+    def test_the_rest_of_its_layout_counts_without_one_too(self) -> None:
+        assert changed(TABLE, logged=False, value=String()) == ["store 's': value was Int64() and is String()"]
+
+
+class TestSources:
+    def test_what_is_read_in_epochs_is_written_down_with_the_start_that_reads_it(self) -> None:
+        def reading(builder: StreamsBuilder) -> None:
+            builder.stream("in", value=str)
+            builder.stream(re.compile("more-.*"), value=str)
+            builder.global_table("facts", value=str, store="g")
+            builder.schedule("beat", every="1s")
+
+        builder = StreamsBuilder()
+        reading(builder)
+        found = facts(builder.build(), "fingerprint", "start-1")
+        assert (found.sources, found.incarnation) == (["in", "more-.*"], "start-1")
+        assert decode_facts(encode_facts(found)) == found
+
+
 class TestChanges:
     @pytest.mark.parametrize(
         ("before", "changes", "said"),

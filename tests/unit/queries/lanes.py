@@ -18,7 +18,7 @@ LANES = 3
 
 
 class Remember(Processor[str, str, str, str]):
-    """Keeps the last value of each key, how often a lane was called under a key of its own making, and the newest versions."""
+    """Keeps the last value of each key, how often a shard was called under a key of its own making, and the newest versions."""
 
     def process(self, record: Record[str, str]) -> None:
         last = self.context.store("last")

@@ -12,9 +12,9 @@ import pytest
 
 from penstock.queries import CommittedState, StoreAnswers, pages
 from penstock.queries.pages import Bounds
-from tests.unit.epochs.application import Raw
+from tests.unit.epochs.application import SHARDS, Raw
 from tests.unit.queries.asking import Door
-from tests.unit.queries.lanes import LANES, Lanes
+from tests.unit.queries.lanes import Lanes
 
 KEYS = 30
 
@@ -82,9 +82,9 @@ class TestAnswers:
         assert [row["key"] for row in rows] == [f"k{key:02}" for key in range(KEYS)]
 
     @pytest.mark.parametrize("limit", [1, 2])
-    def test_no_row_is_lost_where_several_lanes_have_the_same_key(self, door: Door, limit: int) -> None:
+    def test_no_row_is_lost_where_several_shards_have_the_same_key(self, door: Door, limit: int) -> None:
         rows, _ = pages_of(door, "/stores/last/range", limit=limit)
-        assert sorted(row["key"] for row in rows) == [*["calls"] * LANES, *(f"k{key:02}" for key in range(KEYS))]
+        assert sorted(row["key"] for row in rows) == [*["calls"] * SHARDS, *(f"k{key:02}" for key in range(KEYS))]
 
     @pytest.mark.parametrize("limit", [1, 7, 1_000])
     def test_windows_and_sessions(self, door: Door, limit: int) -> None:

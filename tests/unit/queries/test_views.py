@@ -64,11 +64,11 @@ class TestKeyValues:
         assert brief["k03"] == "new w03"
         assert len(brief) == 30
 
-    def test_keys_of_a_processors_own_making_are_found_in_whichever_lane_has_them(self, state: CommittedState) -> None:
+    def test_keys_of_a_processors_own_making_are_found_in_whichever_shard_has_them(self, state: CommittedState) -> None:
         last = view(state, "last")
         assert last["k03"] == "new w03"
         counts = [int(value) for key, value in last.all() if key == "calls"]
-        assert (len(counts), sum(counts)) == (LANES, 60)
+        assert (len(counts), sum(counts)) == (SHARDS, 60)
         assert int(last["calls"]) in counts
 
     def test_nothing_can_be_written(self, state: CommittedState) -> None:
@@ -161,6 +161,6 @@ class TestQuestions:
 def test_a_windowed_key_that_records_are_routed_by_counts_with_its_window() -> None:
     builder = StreamsBuilder()
     builder.table("in", key=TimeWindowed(str, 10), value=str, store="table")
-    routed_by_all = program_of(builder.build(), lanes=4).lane_finder("table")
+    routed_by_all = program_of(builder.build()).shard_finder("table")
     key = TimeWindowed(str, 10).serialize(Windowed("a", 5, 15))
-    assert routed_by_all(key) == lane_of(shard_of(key, SHARDS), SHARDS, 4)
+    assert routed_by_all(key) == shard_of(key, SHARDS)

@@ -4,165 +4,51 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from penstock import Processor, StreamsBuilder, Topology
-from penstock.barrier import Barrier, CommitMetadata, SourceOffset
-from penstock.epochs.program import Epoch
-from penstock.epochs.wire import OUT, Control, Kind, LaneReport, control_row, out_rows, report_row
+from penstock import Topology
+from penstock.barrier import Barrier, CommitMetadata
+from penstock.epochs.wire import OUT, Control, Kind, LaneReport, control_row, out_rows
 from penstock.errors import BrokerError, CommitError, ProcessingError, StateError
 from penstock.observing import PartitionReport, Recorder
-from penstock.running import epochs as epochs_module
-from penstock.running.epochs import KEEP_ALIVE_S, MARK_EVERY_S, SAMPLE_EVERY_S, Epochs, Progress, sent_by_topic, told_of_phases
-from penstock.running.taking import Partition
+from penstock.running.epochs import (
+    KEEP_ALIVE_S,
+    MARK_EVERY_S,
+    SAMPLE_EVERY_S,
+    Progress,
+    sent_by_topic,
+    told_of_phases,
+)
+from penstock.running.sizing import Sizing
 from penstock.state import Mark
-from penstock.timing import monotonous
-from tests.unit.epochs.application import program_of
+from tests.unit.running.noting import (
+    A0,
+    A1,
+    B0,
+    FRAME,
+    START,
+    Clock,
+    Noted,
+    ends,
+    epochs_of,
+    with_a_processor,
+    with_a_schedule,
+    with_watermarks,
+)
 
-A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
-START = Progress(4, {A0: 10, A1: 20, B0: 30}, {A0: 500})
-
-
-class Clock:
-    """The wall clock and the monotonic one, moved by hand; stands for the module `time`."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def time(self) -> float:
-        return self.now
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(epochs_module, "time", clock)
-    return clock
-
-
-class Noted:
-    """Jobs and a publisher in one: what was run, and what was published by it."""
-
-    def __init__(self) -> None:
-        self.epochs: list[Epoch] = []
-        self.small: list[bool | None] = []
-        self.limits: list[Mapping[Partition, int]] = []
-        self.missed: list[Mapping[Partition, tuple[int, int]]] = []
-        self.calls: list[str] = []
-        self.offsets: list[list[SourceOffset]] = []
-        self.published: list[list[dict[str, Any]]] = []
-        self.controls: list[Control] = []
-        self.reports: list[LaneReport] = []
-        self.failure: Exception | None = None
-        self.commit_failure: Exception | None = None
-        self.during: Callable[[], None] = lambda: None
-
-    def run(
-        self,
-        frame: Any,
-        epoch: Epoch,
-        is_small: bool,
-        limits: Mapping[Partition, int],
-        missed: Mapping[Partition, tuple[int, int]],
-    ) -> pa.Table:
-        self.limits.append(limits)
-        self.missed.append(missed)
-        return self._job(epoch, is_small)
-
-    def tick(self, epoch: Epoch) -> pa.Table:
-        return self._job(epoch, None)
-
-    def _job(self, epoch: Epoch, is_small: bool | None) -> pa.Table:
-        self.epochs.append(epoch)
-        self.small.append(is_small)
-        self.during()
-        if self.failure is not None:
-            raise self.failure
-        told = [control_row(control, 0).select(OUT.names) for control in self.controls]
-        told += [report_row(report).select(OUT.names) for report in self.reports]
-        return pa.concat_tables([out_rows(Kind.SINK, 1, 0, 0, b"epoch", b"%d" % epoch.number), *told])
-
-    def begin(self) -> None:
-        self.calls.append("begin")
-        self.published.append([])
-
-    def produce(self, rows: pa.RecordBatch) -> None:
-        self.published[-1] += rows.to_pylist()
-
-    def send_offsets(self, offsets: Sequence[SourceOffset]) -> None:
-        self.offsets.append(list(offsets))
-
-    def commit(self) -> bool:
-        if self.commit_failure is not None:
-            raise self.commit_failure
-        self.calls.append("commit")
-        return True
-
-    def abort(self) -> None:
-        self.calls.append("abort")
-
-
-@pytest.fixture
-def noted() -> Noted:
-    return Noted()
-
-
-def counting() -> Topology:
-    builder = StreamsBuilder()
-    builder.stream("a", value=str).group_by_key().count(store="counts").to_stream().to("out", value=int)
-    return builder.build()
-
-
-def with_a_schedule() -> Topology:
-    builder = StreamsBuilder()
-    builder.stream("a", value=str).to("out", value=str)
-    builder.schedule("beat", every="1s").to("out", value=int)
-    return builder.build()
-
-
-def with_a_processor() -> Topology:
-    builder = StreamsBuilder()
-    builder.stream("a", value=str).process(Processor).to("out", key=str, value=str)
-    return builder.build()
-
-
-def with_watermarks(**options: Any) -> Topology:
-    builder = StreamsBuilder()
-    for topic in ("a", "b"):
-        builder.stream(topic, value=str, watermark=monotonous(**options)).process(Processor).to("out", key=str, value=str)
-    return builder.build()
-
-
-def epochs_of(noted: Noted, **options: Any) -> Epochs:
-    defaults: dict[str, Any] = {
-        "small": 5,
-        "most": 1_000,
-        "partitions": {"out": 3},
-        "topic_ids": {"a": "id-a"},
-        "changelog_ends": dict,
-    }
-    start = options.pop("start", START)
-    topology = options.pop("topology", None) or counting()
-    return Epochs(program_of(topology), noted, Barrier(noted), start, **{**defaults, **options})
-
-
-def ends(a0: int = 10, a1: int = 20, b0: int = 30) -> dict[Partition, int]:
-    return {A0: a0, A1: a1, B0: b0}
+pytestmark = pytest.mark.usefixtures("clock")
 
 
 class TestOffsets:
     def test_every_partition_is_committed_every_time(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
-        epochs.on_batch(None, ends(a0=13))
-        epochs.on_batch(None, ends(a0=13, b0=31))
+        epochs.on_batch(FRAME, ends(a0=13))
+        epochs.on_batch(FRAME, ends(a0=13, b0=31))
         committed = [[(place.topic, place.partition, place.offset) for place in sent] for sent in noted.offsets]
         assert committed == [
             [("a", 0, 13), ("a", 1, 20), ("b", 0, 30)],
@@ -173,14 +59,14 @@ class TestOffsets:
     def test_their_metadata_says_all_that_a_start_has_to_know(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
         noted.controls = [Control({0: 700}), Control({2: 9})]
-        epochs.on_batch(None, ends(a0=11))
+        epochs.on_batch(FRAME, ends(a0=11))
         program = epochs._program
         told = {(sent.topic, sent.partition): CommitMetadata.decode(sent.metadata) for sent in noted.offsets[0]}
         common = {"epoch": 5, "incarnation": "one", "fingerprint": program.plan.fingerprint, "lanes": 2, "shards": 8}
         assert told == {
-            A0: CommitMetadata(**common, high_time=700, topic_id="id-a"),  # type: ignore[arg-type]
-            A1: CommitMetadata(**common, high_time=-1, topic_id="id-a"),  # type: ignore[arg-type]
-            B0: CommitMetadata(**common, high_time=9, topic_id=None),  # type: ignore[arg-type]
+            A0: CommitMetadata(**common, high_time=700, topic_id="id-a", partitions=2),  # type: ignore[arg-type]
+            A1: CommitMetadata(**common, high_time=-1, topic_id="id-a", partitions=2),  # type: ignore[arg-type]
+            B0: CommitMetadata(**common, high_time=9, topic_id=None, partitions=1),  # type: ignore[arg-type]
         }
 
     def test_a_tick_commits_them_where_they_are(self, noted: Noted, clock: Clock) -> None:
@@ -195,10 +81,10 @@ class TestOffsets:
 
     def test_spark_may_not_go_on_from_somewhere_else(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
-        epochs.on_batch(None, ends(a0=11))
+        epochs.on_batch(FRAME, ends(a0=11))
         epochs.progress = Progress(9, ends(a0=12), {})
         with pytest.raises(StateError, match="Spark goes on from other offsets than those that are committed"):
-            epochs.on_batch(None, ends(a0=13))
+            epochs.on_batch(FRAME, ends(a0=13))
         assert len(noted.epochs) == 1
 
 
@@ -206,9 +92,9 @@ class TestEpochs:
     def test_an_epoch_is_told_where_the_application_stands(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted)
         noted.controls = [Control({1: 60}), Control({1: 50, 0: 400})]
-        epochs.on_batch(None, ends(a0=11))
+        epochs.on_batch(FRAME, ends(a0=11))
         clock.now = 2_000.5
-        epochs.on_batch(None, ends(a0=12))
+        epochs.on_batch(FRAME, ends(a0=12))
         first, second = noted.epochs
         assert (first.number, first.committed, first.wall_clock) == (5, 4, 1_000_000)
         assert (second.number, second.committed, second.wall_clock) == (6, 5, 2_000_500)
@@ -218,12 +104,12 @@ class TestEpochs:
 
     @pytest.mark.parametrize(("moved", "is_small"), [(5, True), (6, False)])
     def test_a_small_epoch_is_told_by_what_has_moved_over_all_partitions(self, noted: Noted, moved: int, is_small: bool) -> None:
-        epochs_of(noted).on_batch(None, ends(a0=12, b0=30 + moved - 2))
+        epochs_of(noted).on_batch(FRAME, ends(a0=12, b0=30 + moved - 2))
         assert noted.small == [is_small]
 
     def test_rows_go_out_without_what_is_for_the_driver(self, noted: Noted) -> None:
         noted.controls = [Control(), Control({0: 1})]
-        epochs_of(noted).on_batch(None, ends(a0=11))
+        epochs_of(noted).on_batch(FRAME, ends(a0=11))
         assert [(row["kind"], row["value"]) for row in noted.published[0]] == [(Kind.SINK, b"5")]
 
     def test_every_batch_is_checked_before_the_transaction_begins(self, noted: Noted) -> None:
@@ -233,28 +119,47 @@ class TestEpochs:
             checked.append(list(noted.calls))
             return rows.slice(0, 0)
 
-        epochs_of(noted, check=check).on_batch(None, ends(a0=11))
+        epochs_of(noted, check=check).on_batch(FRAME, ends(a0=11))
         assert checked == [[]]
         assert noted.published == [[]]
 
     def test_first_rows_go_with_the_first_epoch_only(self, noted: Noted) -> None:
         epochs = epochs_of(noted, first_rows=out_rows(Kind.CHANGELOG, 0, 0, 0, b"topology", b"facts"))
-        epochs.on_batch(None, ends(a0=11))
-        epochs.on_batch(None, ends(a0=12))
+        epochs.on_batch(FRAME, ends(a0=11))
+        epochs.on_batch(FRAME, ends(a0=12))
         assert [[row["key"] for row in rows] for rows in noted.published] == [[b"topology", b"epoch"], [b"epoch"]]
 
     def test_global_tables_are_read_before_the_epoch_begins(self, noted: Noted, clock: Clock) -> None:
         before: list[int] = []
         epochs = epochs_of(noted, before_epoch=lambda: before.append(len(noted.epochs)))
-        epochs.on_batch(None, ends(a0=11))
+        epochs.on_batch(FRAME, ends(a0=11))
         clock.now += KEEP_ALIVE_S + 1
         epochs.tick()
         assert before == [0, 1]
 
+    def test_what_came_of_records_outside_of_epochs_goes_along(self, noted: Noted, clock: Clock) -> None:
+        letter = out_rows(Kind.DEAD_LETTER, 1, 0, 5, b"k", b"letter")
+        dropped = control_row(Control(dropped=[("names", "dead letter", 1)]), 0).select(OUT.names)
+        other_rows = [[letter, dropped], []]
+        recorder = Recorder()
+        seen: list[list[bytes]] = []
+
+        def check(rows: pa.RecordBatch) -> pa.RecordBatch:
+            seen.append(rows.column("value").to_pylist())
+            return rows
+
+        epochs = epochs_of(noted, other_rows=lambda: other_rows.pop(0), recorder=recorder, check=check)
+        epochs.on_batch(None, ends(a0=11))
+        assert [row["value"] for row in noted.published[-1]] == [b"5", b"letter"]
+        assert recorder.recent[-1].dropped == (("names", "dead letter", 1),)
+        assert seen == [[b"5"], [b"letter"]]
+        epochs.on_batch(None, ends(a0=12))
+        assert [row["value"] for row in noted.published[-1]] == [b"6"]
+
     def test_drops_are_logged(self, noted: Noted, caplog: pytest.LogCaptureFixture) -> None:
         noted.controls = [Control(dropped=[("node", "late", 3)])]
         with caplog.at_level(logging.INFO):
-            epochs_of(noted).on_batch(None, ends(a0=11))
+            epochs_of(noted).on_batch(FRAME, ends(a0=11))
         assert "node dropped 3 records: late" in caplog.text
 
 
@@ -281,7 +186,7 @@ class TestReports:
         noted.controls = [Control(dropped=[("COUNT", "late", 2)])]
         seen: list[int | None] = []
         noted.during = lambda: seen.append(recorder.current.number if recorder.current else None)
-        epochs.on_batch(None, ends(a0=13))
+        epochs.on_batch(FRAME, ends(a0=13))
         assert seen == [5]
         [report] = recorder.recent
         assert (report.number, report.records, report.is_sampled) == (5, 3, True)
@@ -299,19 +204,19 @@ class TestReports:
         epochs = epochs_of(noted)
         for seconds in (0.0, 1.0, SAMPLE_EVERY_S, 1.0):
             clock.now += seconds
-            epochs.on_batch(None, ends())
+            epochs.on_batch(FRAME, ends())
         assert [epoch.is_sampled for epoch in noted.epochs] == [True, False, True, False]
 
     def test_whoever_waits_for_commits_is_called_before_the_next_epoch(self, noted: Noted) -> None:
         heard: list[tuple[int, int]] = []
         epochs = epochs_of(noted, after_commit=lambda epoch: heard.append((epoch, len(noted.epochs))))
         for a0 in (11, 12):
-            epochs.on_batch(None, ends(a0=a0))
+            epochs.on_batch(FRAME, ends(a0=a0))
         assert heard == [(5, 1), (6, 2)]
 
     def test_rows_that_are_left_out_for_their_size_are_dropped_records(self, noted: Noted) -> None:
         recorder = Recorder()
-        epochs_of(noted, recorder=recorder, check=lambda rows: rows.slice(0, 0)).on_batch(None, ends(a0=11))
+        epochs_of(noted, recorder=recorder, check=lambda rows: rows.slice(0, 0)).on_batch(FRAME, ends(a0=11))
         assert recorder.recent[0].dropped == (("(sinks)", "production error", 1),)
 
     def test_topics_that_records_name_and_dead_letters_are_each_counted_as_one(self) -> None:
@@ -337,10 +242,10 @@ class TestFailures:
         epochs = epochs_of(noted)
         noted.failure = ProcessingError("bad record")
         with pytest.raises(ProcessingError):
-            epochs.on_batch(None, ends(a0=11))
+            epochs.on_batch(FRAME, ends(a0=11))
         assert (epochs.progress, noted.calls) == (START, [])
         noted.failure = None
-        epochs.on_batch(None, ends(a0=11))
+        epochs.on_batch(FRAME, ends(a0=11))
         assert [epoch.number for epoch in noted.epochs] == [5, 5]
         assert epochs.progress.epoch == 5
 
@@ -349,11 +254,11 @@ class TestFailures:
         epochs = epochs_of(noted, first_rows=out_rows(Kind.CHANGELOG, 0, 0, 0, b"topology", b"facts"))
         noted.commit_failure = failure
         with pytest.raises(type(failure)):
-            epochs.on_batch(None, ends(a0=11))
+            epochs.on_batch(FRAME, ends(a0=11))
         assert epochs.progress == START
         noted.commit_failure = None
         with pytest.raises(CommitError):  # the barrier takes no further epoch
-            epochs.on_batch(None, ends(a0=11))
+            epochs.on_batch(FRAME, ends(a0=11))
         assert epochs.progress == START
 
     def test_a_row_that_does_not_fit_ends_the_epoch_before_anything_is_published(self, noted: Noted) -> None:
@@ -362,50 +267,15 @@ class TestFailures:
 
         epochs = epochs_of(noted, check=check)
         with pytest.raises(ProcessingError):
-            epochs.on_batch(None, ends(a0=11))
+            epochs.on_batch(FRAME, ends(a0=11))
         assert (epochs.progress, noted.calls) == (START, [])
 
     def test_a_failure_lets_go_of_the_lock(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
         noted.failure = ProcessingError("bad record")
         with pytest.raises(ProcessingError):
-            epochs.on_batch(None, ends(a0=11))
+            epochs.on_batch(FRAME, ends(a0=11))
         epochs.stop()
-
-
-class TestLimits:
-    def test_a_bounded_run_goes_exactly_that_far(self, noted: Noted) -> None:
-        limits = {A0: 15, A1: 20, B0: 32}
-        epochs = epochs_of(noted, limits=limits)
-        assert not epochs.is_done
-        epochs.on_batch(None, ends(a0=18, b0=31))
-        assert (epochs.progress.offsets, epochs.is_done) == (ends(a0=15, b0=31), False)
-        epochs.on_batch(None, ends(a0=25, b0=99))
-        assert (epochs.progress.offsets, epochs.is_done) == (ends(a0=15, b0=32), True)
-        assert noted.limits == [limits, limits]
-
-    def test_nothing_is_taken_once_it_is_done(self, noted: Noted) -> None:
-        epochs = epochs_of(noted, limits={A0: 11})
-        epochs.on_batch(None, ends(a0=11))
-        epochs.on_batch(None, ends(a0=12))
-        assert len(noted.epochs) == 1
-
-    def test_a_limit_that_lies_behind_takes_nothing_back(self, noted: Noted) -> None:
-        epochs = epochs_of(noted, limits={A0: 3, B0: 31})
-        epochs.on_batch(None, ends(a0=12, b0=31))
-        assert (epochs.progress.offsets, epochs.is_done) == (ends(b0=31), True)
-
-    def test_partitions_without_a_limit_go_on_meanwhile(self, noted: Noted) -> None:
-        epochs = epochs_of(noted, limits={A0: 12})
-        epochs.on_batch(None, ends(a0=11, b0=50))
-        assert (epochs.progress.offsets, epochs.is_done) == (ends(a0=11, b0=50), False)
-
-    def test_what_is_beyond_a_limit_does_not_count_as_much_to_do(self, noted: Noted) -> None:
-        epochs_of(noted, limits={A0: 12, B0: 31}).on_batch(None, ends(a0=5_000))
-        assert noted.small == [True]
-
-    def test_a_run_without_limits_is_never_done(self, noted: Noted) -> None:
-        assert not epochs_of(noted).is_done
 
 
 class TestTicks:
@@ -413,7 +283,7 @@ class TestTicks:
         epochs = epochs_of(noted)
         epochs.tick()
         noted.controls = [Control(due=int(clock.now * 1000) + 5_000)]
-        epochs.on_batch(None, ends(a0=11))
+        epochs.on_batch(FRAME, ends(a0=11))
         clock.now += 4.9
         epochs.tick()
         assert len(noted.epochs) == 1
@@ -421,7 +291,7 @@ class TestTicks:
     def test_the_earliest_timer_of_all_lanes_counts(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted)
         noted.controls = [Control(due=int(clock.now * 1000) + 9_000), Control(due=int(clock.now * 1000) + 5_000), Control()]
-        epochs.on_batch(None, ends(a0=11))
+        epochs.on_batch(FRAME, ends(a0=11))
         clock.now += 5
         epochs.tick()
         assert noted.small == [True, None]
@@ -430,9 +300,9 @@ class TestTicks:
     def test_what_is_due_is_what_the_last_epoch_said(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted)
         noted.controls = [Control(due=int(clock.now * 1000) + 1_000)]
-        epochs.on_batch(None, ends(a0=11))
+        epochs.on_batch(FRAME, ends(a0=11))
         noted.controls = []
-        epochs.on_batch(None, ends(a0=12))
+        epochs.on_batch(FRAME, ends(a0=12))
         clock.now += 60
         epochs.tick()
         assert len(noted.epochs) == 2
@@ -440,11 +310,11 @@ class TestTicks:
     def test_what_waits_for_the_watermark_is_due_when_that_comes(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted, topology=with_watermarks(), start=replace(START, watermarks={A0: 99, A1: 120, B0: 120}))
         noted.controls = [Control(event_due=200), Control(event_due=100), Control()]
-        epochs.on_batch(None, ends(a0=11))
+        epochs.on_batch(FRAME, ends(a0=11))
         epochs.tick()
         assert [epoch.watermark for epoch in noted.epochs] == [99]
         noted.controls = [Control(watermarks={0: 100}, event_due=100)]
-        epochs.on_batch(None, ends(a0=12))
+        epochs.on_batch(FRAME, ends(a0=12))
         noted.controls = []
         epochs.tick()
         epochs.tick()
@@ -453,13 +323,13 @@ class TestTicks:
     def test_the_watermark_is_committed_with_what_it_led_to(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted, topology=with_watermarks(), start=replace(START, watermarks={A0: 40, A1: 50, B0: 60}))
         noted.controls = [Control(watermarks={0: 70, 1: 80})]
-        epochs.on_batch(None, ends(a0=11, a1=21))
+        epochs.on_batch(FRAME, ends(a0=11, a1=21))
         assert (epochs.progress.watermark, epochs.progress.watermarks) == (40, {A0: 70, A1: 80, B0: 60})
         committed = [CommitMetadata.decode(offset.metadata) for offset in noted.offsets[-1]]
         assert [metadata.watermark for metadata in committed] == [70, 80, 60]
         assert {metadata.application_watermark for metadata in committed} == {40}
         epochs = epochs_of(noted, topology=with_watermarks(), start=epochs.progress)
-        epochs.on_batch(None, ends(a0=12, a1=21))
+        epochs.on_batch(FRAME, ends(a0=12, a1=21))
         assert noted.epochs[-1].watermark == 60
 
     def test_a_silent_partition_is_left_out_only_if_it_is_read_to_its_end(self, noted: Noted, clock: Clock) -> None:
@@ -467,14 +337,14 @@ class TestTicks:
         input_ends = ends(a1=25)
         epochs = epochs_of(noted, topology=with_watermarks(idle="10s"), start=start, input_ends=lambda: dict(input_ends))
         noted.controls = [Control(event_due=400)]
-        epochs.on_batch(None, ends(a0=11))
+        epochs.on_batch(FRAME, ends(a0=11))
         clock.now += 60
         epochs.tick()
         assert [epoch.watermark for epoch in noted.epochs] == [-1]
         input_ends[A1] = 20
         clock.now += 9
         noted.controls = [Control(watermarks={0: 500, 2: 600}, event_due=400)]
-        epochs.on_batch(None, ends(a0=12))
+        epochs.on_batch(FRAME, ends(a0=12))
         clock.now += 2
         epochs.tick()
         assert [epoch.watermark for epoch in noted.epochs] == [-1, -1, 500]
@@ -484,7 +354,7 @@ class TestTicks:
         epochs = epochs_of(noted, topology=topology, input_ends=ends)
         due = int(clock.now * 1000) + 30_000
         noted.controls = [Control(event_due=due)]
-        epochs.on_batch(None, ends(a0=11))
+        epochs.on_batch(FRAME, ends(a0=11))
         clock.now += 29
         epochs.tick()
         assert len(noted.epochs) == 1
@@ -496,48 +366,44 @@ class TestTicks:
         start = replace(START, watermarks={A0: 5_000, A1: 1_000, B0: 1_500})
         epochs = epochs_of(noted, topology=with_watermarks(align="1s"), start=start, input_ends=lambda: ends(a0=60, a1=40))
         noted.controls = [Control(watermarks={1: 3_000})]
-        epochs.on_batch(None, ends(a0=50, a1=25))
-        assert (epochs.progress.offsets, noted.limits[-1], noted.missed[-1]) == (ends(a1=25), {A0: 10}, {})
+        epochs.on_batch(FRAME, ends(a0=50, a1=25))
+        assert (epochs.progress.offsets, noted.frames[-1], noted.ranges[-1]) == (ends(a1=25), None, {A1: (20, 25)})
         epochs.tick()
         assert len(noted.epochs) == 1  # the slower one has more
         noted.controls = [Control(watermarks={1: 4_500})]
-        epochs.on_batch(None, ends(a0=60, a1=40))
-        assert epochs.progress.offsets == ends(a1=40)
+        epochs.on_batch(FRAME, ends(a0=60, a1=40))
+        assert noted.ranges[-2:] == [{A1: (25, 40)}, {A0: (10, 60)}]
+        assert (epochs.progress.offsets, noted.frames) == (ends(a0=60, a1=40), [None] * 3)
         noted.controls = []
-        clock.now += 2
-        epochs.tick()
-        assert (epochs.progress.offsets, noted.missed[-1]) == (ends(a0=60, a1=40), {A0: (10, 60)})
         epochs.tick()
         assert len(noted.epochs) == 3
-        epochs.on_batch(None, ends(a0=61, a1=40))
-        assert (epochs.progress.offsets, noted.limits[-1], noted.missed[-1]) == (ends(a0=61, a1=40), {}, {})
+        epochs.on_batch(FRAME, ends(a0=61, a1=40))
+        assert (epochs.progress.offsets, noted.frames[-1], noted.ranges[-1]) == (ends(a0=61, a1=40), FRAME, {A0: (60, 61)})
 
     def test_what_was_left_comes_with_the_next_batch_when_its_turn_has_come(self, noted: Noted, clock: Clock) -> None:
         start = replace(START, watermarks={A0: 5_000, A1: 1_000, B0: 1_500})
-        epochs = epochs_of(noted, topology=with_watermarks(align="1s"), start=start, most=30)
+        known_ends = ends(a0=70, a1=26)
+        options: dict[str, Any] = {"sizing": Sizing(31, 1 << 20), "input_ends": lambda: known_ends}
+        epochs = epochs_of(noted, topology=with_watermarks(align="1s"), start=start, **options)
+        noted.controls = [Control(watermarks={1: 3_000})]
+        epochs.on_batch(FRAME, ends(a0=50, a1=25))
+        assert epochs.progress.offsets == ends(a1=25)
         noted.controls = [Control(watermarks={1: 4_500})]
-        epochs.on_batch(None, ends(a0=50, a1=25))
-        noted.controls = []
-        epochs.on_batch(None, ends(a0=70, a1=26))
-        assert (epochs.progress.offsets, noted.limits[-1], noted.missed[-1]) == (
-            ends(a0=40, a1=26),
-            {A0: 50},
-            {A0: (10, 40)},
-        )
-        epochs.on_batch(None, ends(a0=80, a1=26))
-        assert (epochs.progress.offsets, noted.limits[-1], noted.missed[-1]) == (ends(a0=80, a1=26), {}, {A0: (40, 70)})
-        epochs.on_batch(None, ends(a0=80, a1=27))
-        assert (epochs.progress.offsets, noted.missed[-1]) == (ends(a0=80, a1=27), {})
+        epochs.on_batch(FRAME, ends(a0=70, a1=26))
+        assert (epochs.progress.offsets, noted.frames) == (ends(a0=70, a1=26), [None] * 4)
+        assert noted.ranges[1:] == [{A1: (25, 26)}, {A0: (10, 41)}, {A0: (41, 70)}]
+        epochs.on_batch(FRAME, ends(a0=70, a1=27))
+        assert (epochs.progress.offsets, noted.frames[-1], noted.ranges[-1]) == (ends(a0=70, a1=27), FRAME, {A1: (26, 27)})
 
     def test_one_that_nobody_has_told_of_does_not_wait(self, noted: Noted) -> None:
         epochs = epochs_of(noted, topology=with_watermarks(align="1s"))
-        epochs.on_batch(None, ends(a0=50, a1=25))
+        epochs.on_batch(FRAME, ends(a0=50, a1=25))
         assert epochs.progress.offsets == ends(a0=50, a1=25)
 
     def test_without_a_watermark_it_waits_for_input(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted)
         noted.controls = [Control(event_due=0)]
-        epochs.on_batch(None, ends(a0=11))
+        epochs.on_batch(FRAME, ends(a0=11))
         clock.now += 60
         epochs.tick()
         assert [epoch.watermark for epoch in noted.epochs] == [None]
@@ -580,7 +446,7 @@ class TestFailure:
 
         noted.during = fail
         with pytest.raises(CommitError, match="open for too long"):
-            epochs.on_batch(None, ends(a0=11))
+            epochs.on_batch(FRAME, ends(a0=11))
         for ask in (epochs.tick, lambda: epochs.while_idle(lambda: asked.append("asked"))):
             with pytest.raises(CommitError) as found:
                 ask()
@@ -592,10 +458,10 @@ class TestMarks:
     def test_a_mark_is_handed_to_exactly_one_epoch(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted, changelog_ends=lambda: {"c/0": 100 * len(noted.epochs)})
         for number in range(11, 14):
-            epochs.on_batch(None, ends(a0=number))
+            epochs.on_batch(FRAME, ends(a0=number))
         clock.now += MARK_EVERY_S + 0.1
         for number in range(14, 17):
-            epochs.on_batch(None, ends(a0=number))
+            epochs.on_batch(FRAME, ends(a0=number))
         early, late = Mark(5, 1_000_000, {"c/0": 100}), Mark(8, 1_010_100, {"c/0": 400})
         assert [epoch.mark for epoch in noted.epochs] == [None, early, None, None, late, None]
 
@@ -606,7 +472,7 @@ class TestMarks:
             asked.append(list(noted.calls))
             return {}
 
-        epochs_of(noted, changelog_ends=changelog_ends).on_batch(None, ends(a0=11))
+        epochs_of(noted, changelog_ends=changelog_ends).on_batch(FRAME, ends(a0=11))
         assert asked == [["begin", "commit"]]
 
     @pytest.mark.parametrize("failure", [CommitError("leaders move"), BrokerError("out of reach")])
@@ -615,8 +481,8 @@ class TestMarks:
             raise failure
 
         epochs = epochs_of(noted, changelog_ends=changelog_ends)
-        epochs.on_batch(None, ends(a0=11))
-        epochs.on_batch(None, ends(a0=12))
+        epochs.on_batch(FRAME, ends(a0=11))
+        epochs.on_batch(FRAME, ends(a0=12))
         assert [(epoch.number, epoch.mark) for epoch in noted.epochs] == [(5, None), (6, None)]
 
 
@@ -641,7 +507,7 @@ class TestStop:
         stopping.join(10)
         working.join(10)
         assert epochs.progress.epoch == 5
-        epochs.on_batch(None, ends(a0=12))
+        epochs.on_batch(FRAME, ends(a0=12))
         assert epochs.progress.epoch == 5
 
     def test_no_timer_fires_afterwards(self, noted: Noted, clock: Clock) -> None:
@@ -655,7 +521,7 @@ class TestStop:
         epochs = epochs_of(noted)
         called: list[str] = []
         noted.during = lambda: epochs.while_idle(lambda: called.append("during"))
-        epochs.on_batch(None, ends(a0=11))
+        epochs.on_batch(FRAME, ends(a0=11))
         epochs.while_idle(lambda: called.append("after"))
         epochs.while_idle(lambda: called.append("again"))
         assert called == ["after", "again"]

@@ -33,6 +33,8 @@ class Stage:
         self.is_done = False
         self.start_failure: BaseException | None = None
         self.end: BaseException | bool = False
+        self.found: TopicError | None = None
+        self.recovers = False
         self.may_start = threading.Event()
         self.may_start.set()
 
@@ -43,7 +45,7 @@ class Stage:
         assert self.may_start.wait(PATIENCE_S)
         if self.start_failure is not None:
             raise self.start_failure
-        return SimpleNamespace(epochs=self, stream=self, publisher=self)
+        return SimpleNamespace(epochs=self, reading=self, publisher=self)
 
     def start(self) -> None:
         self.did.append("stream")
@@ -53,6 +55,16 @@ class Stage:
         if isinstance(self.end, BaseException):
             raise self.end
         return self.end
+
+    def follow(self) -> None:
+        if self.found is not None:
+            raise self.found
+
+    def recover(self, error: Exception) -> None:
+        self.did.append(f"recover from {error}")
+        if not self.recovers:
+            raise error
+        self.end = False
 
     def tick(self) -> None:
         if "tick" not in self.did:
@@ -148,6 +160,22 @@ def test_what_ends_the_stream_ends_the_application(stage: Stage) -> None:
     with pytest.raises(BrokerError):
         running.wait(PATIENCE_S)
     assert running.state is State.ERROR
+
+
+def test_what_can_be_got_over_ends_nothing(stage: Stage) -> None:
+    stage.recovers, stage.end = True, RuntimeError("records are gone")
+    running = started(stage)
+    until_running(running)
+    running.stop()
+    assert running.wait(PATIENCE_S)
+    assert "recover from records are gone" in stage.did
+
+
+def test_a_topic_that_is_gone_ends_the_application(stage: Stage) -> None:
+    stage.found = TopicError("topic 'in' was deleted while the application ran")
+    running = started(stage)
+    with pytest.raises(TopicError, match="was deleted while the application ran"):
+        running.wait(PATIENCE_S)
 
 
 def test_a_stream_that_ends_by_itself_is_a_failure(stage: Stage) -> None:

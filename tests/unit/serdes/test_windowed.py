@@ -105,5 +105,5 @@ def test_the_changelog_of_a_window_store_can_be_read() -> None:
     lane = LaneState(memory_engine())
     spec = StoreSpec("w", StoreKind.WINDOW, String(), String(), retention_ms=60_000, window_size_ms=10)
     lane.store(spec).put("k", "v", 20)
-    ((_, keys, _),) = lane.commit(0)
+    [keys] = [change.keys for change in lane.commit(0) if change.store == "w"]
     assert list(map(TimeWindowed(str, 10, changelog=True).deserialize, keys)) == [Windowed("k", 20, 30)]

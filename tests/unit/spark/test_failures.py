@@ -7,6 +7,7 @@ import pytest
 from penstock import errors
 from penstock.errors import (
     BrokerError,
+    EpochTooLargeError,
     FencedError,
     PenstockError,
     ProcessingError,
@@ -14,7 +15,7 @@ from penstock.errors import (
     StateError,
     TopicError,
 )
-from penstock.spark.failures import translated
+from penstock.spark.failures import translated, unreadable_timestamp
 
 ABORTED = """An error occurred while calling o89.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: \
@@ -105,6 +106,22 @@ def test_lost_records_are_a_topics_fault(sign: str) -> None:
     assert sign in str(error)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "io.netty.util.internal.OutOfDirectMemoryError: failed to allocate 134217728 byte(s) of direct memory",
+        "java.lang.OutOfMemoryError: GC overhead limit exceeded",
+        "org.apache.arrow.vector.util.OversizedAllocationException: Memory required for vector capacity 1 is (2), which is more",
+        "bigger than spark.driver.maxResultSize (1024.0 MiB)",
+        "Python worker exited unexpectedly (crashed)",
+    ],
+)
+def test_what_fewer_records_may_cure_is_told_as_such(line: str) -> None:
+    error = translated(RuntimeError(f"Job aborted: Lost task 0.3 in stage 1.0: some.Exception: {line}\n\tat a; TimeoutException"))
+    assert type(error) is EpochTooLargeError
+    assert str(error) == f"the job of the epoch failed: {line}"
+
+
 @pytest.mark.parametrize("sign", ["TimeoutException", "Timed out waiting for a node assignment", "DisconnectException"])
 def test_brokers_out_of_reach_are_told_as_such(sign: str) -> None:
     assert isinstance(translated(RuntimeError(f"org.apache.kafka.common.errors.{sign}")), BrokerError)
@@ -120,3 +137,14 @@ def test_lost_data_comes_before_a_broker_that_is_gone_and_a_raised_error_before_
     text = "KAFKA_DATA_LOSS TimeoutException"
     assert isinstance(translated(RuntimeError(text)), TopicError)
     assert isinstance(translated(RuntimeError(f"{text}\n{RAISED % ('StateError', 'text')}")), StateError)
+
+
+def test_a_timestamp_that_spark_has_no_type_for_is_told_from_lost_records() -> None:
+    said = (
+        "org.apache.spark.sql.kafka010.KafkaIllegalStateException: Record at topic in partition 0 offset 1 has timestamp value "
+        "1794778322590913092 that overflows when converting to Spark's microsecond-precision TimestampType."
+    )
+    found = unreadable_timestamp(RuntimeError(said))
+    assert str(found) == "topic in partition 0 offset 1 has timestamp value 1794778322590913092"
+    lost = "org.apache.spark.sql.kafka010.KafkaIllegalStateException: Some data may have been lost"
+    assert unreadable_timestamp(RuntimeError(lost)) is None

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from penstock.spark.session import _with_retries
+from penstock.spark.session import _with_retries, session_settings
 from penstock.spark.stream import _by_topic
 
 
@@ -35,3 +35,8 @@ def test_offsets_are_told_to_spark_by_topic_and_partition() -> None:
 
 def test_names_of_topics_are_kept_whatever_they_are() -> None:
     assert json.loads(_by_topic({('with "quotes"', 0): 1}, sorted)) == {'with "quotes"': [0]}
+
+
+def test_spark_does_not_bound_the_rows_of_an_epoch_unless_the_user_does() -> None:
+    assert session_settings(2, {})["spark.driver.maxResultSize"] == "0"
+    assert session_settings(2, {"spark.driver.maxResultSize": "2g"})["spark.driver.maxResultSize"] == "2g"

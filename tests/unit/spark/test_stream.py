@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 from unittest.mock import MagicMock
 
-from penstock.spark.stream import EpochStream
+import pytest
+
+from penstock.spark.stream import GROUP, POLL_RECORDS, EpochStream, is_light, polled, polling
 
 
 class Application:
@@ -28,3 +30,18 @@ def test_a_stream_that_was_stopped_holds_on_to_nothing() -> None:
     gc.collect()
     assert is_there() is None
     stream._on_batch(MagicMock(), {})
+
+
+@pytest.mark.parametrize(
+    ("batch_records", "records"),
+    [(None, 4), (20_000, 4_096), (4_096, 4_096), (4_095, 1_024), (300, 256), (16, 16), (3, 1), (1, 1)],
+)
+def test_fewer_large_records_are_read_at_a_time(batch_records: int | None, records: int) -> None:
+    assert polled(batch_records) == records
+    assert is_light(batch_records) == (records == POLL_RECORDS)
+
+
+def test_consumers_that_read_alike_are_the_same_ones() -> None:
+    """Spark keeps them by their group: another number of records needs other consumers."""
+    found = polling({GROUP: "spark-kafka-source-1", "kafka.max.poll.records": "7", "kafka.x": "y"}, 64)
+    assert found == {GROUP: "spark-kafka-source-1-64", "kafka.max.poll.records": "64", "kafka.x": "y"}

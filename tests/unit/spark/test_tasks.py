@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,13 +17,17 @@ from structlog.contextvars import get_contextvars
 
 from penstock import StreamsBuilder, Topology
 from penstock.epochs import hops as hops_module
+from penstock.epochs.bounds import measured_in
 from penstock.epochs.entering import needs_entering
-from penstock.epochs.hops import INPUT, on_lanes
+from penstock.epochs.home import open_lane
+from penstock.epochs.hops import INPUT, ROUTED_INPUT, from_topics
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.wire import OUT, WIRE, Kind, wire, without_reports
+from penstock.epochs.routing import on_shards
+from penstock.epochs.shards import lane_of
+from penstock.epochs.wire import OUT, WIRE, Kind, in_order_of_causes, reports_of, wire
 from penstock.spark import tasks
-from penstock.spark.tasks import empty_epoch, from_sources, on_lane, program_of, whole_epoch
-from tests.unit.epochs.application import Application, every_kind_of_store, some_records
+from penstock.spark.tasks import empty_epoch, from_sources, lane_taken_back, on_lane, program_of, whole_epoch
+from tests.unit.epochs.application import SHARDS, Application, every_kind_of_store, some_records
 
 EPOCH = Epoch(0, -1, 5_000, (("in", 0), ("in", 1)), (-1, -1))
 Rows = list[dict[str, Any]]
@@ -65,7 +70,7 @@ def input_of(origin: int, seed: int) -> pa.RecordBatch:
 def by_lane(frames: Sequence[pa.Table], lanes: int) -> list[list[pa.RecordBatch]]:
     """A shuffle: every task gets the rows of its lane, in an order of Spark's choosing."""
     table = pa.concat_tables(reversed(frames))
-    lane = table.column("lane").to_numpy()
+    lane = lane_of(table.column("shard").to_numpy(), SHARDS, lanes)
     return [table.filter(pa.array(lane == number)).to_batches() for number in range(lanes)]
 
 
@@ -76,8 +81,7 @@ def staged(program: Program, partitions: Sequence[pa.RecordBatch], monkeypatch: 
     first = 0
     is_plain = program.needs_lanes(0) and not needs_entering(program)
     if is_plain:
-        keyed = [pa.Table.from_batches([part]).append_column("kind", pa.nulls(len(part), pa.int8())) for part in partitions]
-        frames = [on_lanes(program, table.add_column(0, "lane", pa.nulls(len(table), pa.int32()))) for table in keyed]
+        frames = [on_shards(program, EPOCH, from_topics([part])).select(ROUTED_INPUT.names) for part in partitions]
     else:
         frames = [pa.Table.from_batches(from_sources(broadcast, EPOCH)(iter([part]))) for part in partitions]
         first = 0 if program.needs_lanes(0) else 1
@@ -88,21 +92,26 @@ def staged(program: Program, partitions: Sequence[pa.RecordBatch], monkeypatch: 
             hop = on_lane(broadcast, EPOCH, stage, is_first=is_plain and stage == 0)
             sent.append(pa.Table.from_batches(hop(iter(batches)), OUT if stage == last else WIRE))
         frames = sent
-    return pa.concat_tables(frames)
+    return in_order_of_causes(pa.concat_tables(frames))
+
+
+def sent(table: pa.Table) -> Rows:
+    """The rows for sinks, whose order counts whatever their keys are."""
+    return [row for row in table.to_pylist() if row["kind"] == Kind.SINK]
 
 
 def per_key(table: pa.Table) -> dict[tuple[int, int, bytes | None], Rows]:
     """Rows by kind, topic and key, where their order counts."""
     found: dict[tuple[int, int, bytes | None], Rows] = {}
     for row in table.to_pylist():
-        if row["kind"] < Kind.CONTROL and row["key"] != b"lane":
+        if row["kind"] < Kind.CONTROL:
             found.setdefault((row["kind"], row["name"], row["key"]), []).append(row)
     return found
 
 
 @pytest.mark.parametrize(
     ("make", "partitions"),
-    [(counts, 2), (words, 2), (every_kind_of_store, 2), (upper, 1)],  # without state nothing puts partitions in an order
+    [(counts, 2), (words, 2), (every_kind_of_store, 2), (upper, 2), (upper, 1)],
 )
 def test_hop_by_hop_it_is_the_same_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[], Topology], partitions: int
@@ -116,7 +125,11 @@ def test_hop_by_hop_it_is_the_same_epoch(
     in_stages = staged(hops.running, parts, monkeypatch)
     assert in_stages.schema == at_once.schema == OUT
     assert per_key(in_stages) == per_key(at_once)
-    assert per_key(at_once)
+    assert sent(in_stages) == sent(at_once) != []
+    for table in (at_once, in_stages):  # however it runs, what was read is measured once
+        sizes = [size for measured in measured_in(table) for size in measured.sizes.items()]
+        records = {origin: sum(count for other, (count, _) in sizes if other == origin) for origin, _ in sizes}
+        assert records == dict.fromkeys(range(partitions), 40)
 
 
 def test_an_epoch_without_records_runs_on_every_lane(tmp_path: Path) -> None:
@@ -124,7 +137,10 @@ def test_an_epoch_without_records_runs_on_every_lane(tmp_path: Path) -> None:
     app.start(3)
     anything = pa.RecordBatch.from_pylist([{"id": 0}])
     table = pa.Table.from_batches(empty_epoch(broadcast_of(app.running), EPOCH)(iter([anything])), OUT)
-    assert [row["key"] for row in without_reports(table).to_pylist()] == [b"lane"] * 3
+    assert [report.lane for report in reports_of(table)] == [0, 1, 2]
+    for lane in range(3):
+        with open_lane(app.running, lane) as state:
+            assert state.epoch == EPOCH.number
 
 
 def test_a_program_is_unpacked_once_and_replaced_by_that_of_a_new_start(tmp_path: Path) -> None:
@@ -162,6 +178,35 @@ def test_what_is_logged_in_a_task_is_about_its_epoch_and_lane(tmp_path: Path, mo
 
 
 def test_rows_of_a_shuffle_are_found_again_by_their_lane() -> None:
-    table = wire(3, lane=np.array([2, 0, 2], np.int32), kind=[Kind.SINK] * 3, key=[b"a", b"b", b"c"])
+    table = wire(3, shard=np.array([6, 0, 7], np.int32), kind=[Kind.SINK] * 3, key=[b"a", b"b", b"c"])
     shuffled = [[row["key"] for batch in lane for row in batch.to_pylist()] for lane in by_lane([table], 3)]
     assert shuffled == [[b"b"], [], [b"a", b"c"]]
+
+
+@pytest.mark.parametrize("make", [counts, words, upper])
+def test_an_epoch_that_is_too_large_says_so_however_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[], Topology]
+) -> None:
+    monkeypatch.setattr(f"{__name__}.EPOCH", replace(EPOCH, most_bytes=700))
+    whole, hops = Application(tmp_path / "whole", make), Application(tmp_path / "hops", make)
+    for app in (whole, hops):
+        app.start(3)
+    parts = [input_of(0, seed=1)]
+    at_once = pa.Table.from_batches(whole_epoch(broadcast_of(whole.running), EPOCH)(iter(parts)))
+    tasks._programs.clear()
+    for table in (at_once, staged(hops.running, parts, monkeypatch)):
+        assert any(measured.too_large for measured in measured_in(table))
+
+
+def test_a_lane_is_taken_back_by_its_own_task(tmp_path: Path) -> None:
+    app = Application(tmp_path, words)
+    app.start(3)
+    broadcast = broadcast_of(app.running)
+    list(whole_epoch(broadcast, EPOCH)(iter([input_of(0, seed=1)])))
+    rows = [pa.RecordBatch.from_pylist([{"id": lane}]) for lane in (0, 2)]
+    assert not list(lane_taken_back(broadcast, EPOCH)(iter(rows)))
+    found = []
+    for lane in range(3):
+        with open_lane(app.running, lane) as state:
+            found.append(state.epoch)
+    assert found == [-1, 0, -1]

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from penstock.serdes import Bytes, Int64, Json, String
-from penstock.state import Engine, EngineFactory, EngineKind, LaneState, StoreChanges, StoreKind, StoreSpec
+from penstock.state import (
+    REGISTERS,
+    Engine,
+    EngineFactory,
+    EngineKind,
+    LaneState,
+    StoreChanges,
+    StoreKind,
+    StoreSpec,
+    last_registers,
+)
 
 MINUTE = 60_000
 
@@ -68,7 +79,17 @@ def versioned(name: str = "versions", **options: Any) -> StoreSpec:
     return StoreSpec(name, StoreKind.VERSIONED, **{**defaults, **options})
 
 
-def logged(rows: Any) -> dict[str, dict[bytes, bytes | None]]:
-    """Changelog rows by store and key."""
-    changes: list[StoreChanges] = list(rows)
-    return {store: dict(zip(keys, values, strict=True)) for store, keys, values in changes}
+def of_stores(changes: Iterable[StoreChanges]) -> list[StoreChanges]:
+    """Changelog rows without those of the registers."""
+    return [change for change in changes if change.store != REGISTERS]
+
+
+def logged(changes: Iterable[StoreChanges]) -> dict[str, dict[bytes, bytes | None]]:
+    """Changelog rows of one shard's stores, by store and key."""
+    return {change.store: dict(zip(change.keys, change.values, strict=True)) for change in of_stores(changes)}
+
+
+def logged_registers(changes: Iterable[StoreChanges]) -> dict[int, dict[str, int]]:
+    """What the changelog is told about registers, by shard."""
+    found = {change.shard: last_registers(change.keys, change.values) for change in changes if change.store == REGISTERS}
+    return {shard: registers for shard, registers in found.items() if registers is not None}

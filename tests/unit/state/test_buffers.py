@@ -13,6 +13,7 @@ from penstock.records import Headers, RecordMetadata
 from penstock.serdes import String
 from penstock.state import LaneState, OrderedSpace, StoreKind, StoreSpec, memory_engine
 from penstock.state.buffers import NEVER, ChangeBuffer, RecordBuffer, UnjoinedBuffer, Waiting
+from tests.unit.state.homes import of_stores
 
 HEADERS: Headers = (("a", b"\x00"), ("a", None), ("ü", b""))
 ORIGIN = RecordMetadata("topic", 3, 2**40)
@@ -225,7 +226,7 @@ class TestChangeBuffer:
     def test_restored_rows_are_counted_anew(self, lane: LaneState) -> None:
         spec = StoreSpec("buffer", StoreKind.RAW)
         self.put(ChangeBuffer(lane.store(spec)), 1, b"a", b"v")
-        rows, engine = lane.commit(0), memory_engine()
+        rows, engine = of_stores(lane.commit(0)), memory_engine()
         other = LaneState(engine)
         buffer = ChangeBuffer(other.store(spec))
         self.put(buffer, 2, b"b", b"v")

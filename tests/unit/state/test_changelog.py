@@ -16,6 +16,7 @@ from tests.unit.state.homes import (
     MINUTE,
     Home,
     key_value,
+    of_stores,
     raw,
     session,
     timestamped,
@@ -77,7 +78,7 @@ def run(lane: LaneState, spec: StoreSpec, epochs: Iterable[list[Update]]) -> lis
     for epoch, updates in enumerate(epochs):
         for key, value, time in updates:
             put(store, spec, key, value, time)
-        rows.append(lane.commit(epoch))
+        rows.append(of_stores(lane.commit(epoch)))
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Any sequence of writes, commits, discards, roll-backs and reopenings, against a plain dictionary."""
+"""Any sequence of writes, commits, discards, roll-backs and reopenings, in several shards, against plain dictionaries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from penstock.state import EngineKind
+from penstock.state import EngineKind, LaneState, OrderedSpace, Register
 from penstock.state.bounds import after_prefix
 from tests.unit.state.homes import Home, raw
 
@@ -19,7 +19,10 @@ pytestmark = pytest.mark.security(30)
 _starts = st.sampled_from([b"", b"a", b"ab", b"\xff", b"c" * 511, b"c" * 600, b"c" * 3000])
 keys = st.builds(lambda start, tail: start + tail, _starts, st.binary(max_size=2))
 bounds = st.none() | keys
+SHARDS = (0, 1, 2**16 - 1)
+shards = st.sampled_from(SHARDS)
 Model = dict[bytes, bytes]
+Models = dict[int, Model]
 
 
 class EpochsOf(RuleBasedStateMachine):
@@ -29,59 +32,67 @@ class EpochsOf(RuleBasedStateMachine):
     def enter(self) -> None:
         self.directory = TemporaryDirectory()
         self.home = Home(self.kind, Path(self.directory.name))
+        self.now: Models = {shard: {} for shard in SHARDS}
+        self.committed: list[tuple[int, Models, dict[int, int]]] = [(-1, copied(self.now), dict.fromkeys(SHARDS, 0))]
+        self.open()
+
+    def open(self) -> None:
         self.lane = self.home.lane()
-        self.store = self.lane.store(raw())
-        self.count = self.lane.registers.register("count", 0)
-        self.now: Model = {}
-        self.committed: list[tuple[int, Model, int]] = [(-1, {}, 0)]
+        self.stores: dict[int, OrderedSpace] = {shard: self.lane.shard(shard).store(raw()) for shard in SHARDS}
+        self.counts = {shard: count_of(self.lane, shard) for shard in SHARDS}
 
-    @rule(key=keys, value=st.binary(max_size=4))
-    def put(self, key: bytes, value: bytes) -> None:
-        self.store.put(key, value)
-        self.now[key] = value
-        self.count.value += 1
+    @rule(shard=shards, key=keys, value=st.binary(max_size=4))
+    def put(self, shard: int, key: bytes, value: bytes) -> None:
+        self.stores[shard].put(key, value)
+        self.now[shard][key] = value
+        self.counts[shard].value += 1
 
-    @rule(key=keys)
-    def delete(self, key: bytes) -> None:
-        self.store.delete(key)
-        self.now.pop(key, None)
+    @rule(shard=shards, key=keys)
+    def delete(self, shard: int, key: bytes) -> None:
+        self.stores[shard].delete(key)
+        self.now[shard].pop(key, None)
 
-    @rule(key=keys)
-    def get(self, key: bytes) -> None:
-        assert self.store.get(key) == self.now.get(key)
+    @rule(shard=shards, key=keys)
+    def get(self, shard: int, key: bytes) -> None:
+        assert self.stores[shard].get(key) == self.now[shard].get(key)
 
-    @rule(lower=bounds, upper=bounds, reverse=st.booleans())
-    def scan(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> None:
-        found = [key for key in self.now if (lower is None or key >= lower) and (upper is None or key < upper)]
-        expected = [(key, self.now[key]) for key in sorted(found, reverse=reverse)]
-        assert list(self.store.scan(lower, upper, reverse)) == expected
+    @rule(shard=shards, lower=bounds, upper=bounds, reverse=st.booleans())
+    def scan(self, shard: int, lower: bytes | None, upper: bytes | None, reverse: bool) -> None:
+        now = self.now[shard]
+        found = [key for key in now if (lower is None or key >= lower) and (upper is None or key < upper)]
+        expected = [(key, now[key]) for key in sorted(found, reverse=reverse)]
+        assert list(self.stores[shard].scan(lower, upper, reverse)) == expected
 
-    @rule(prefix=keys)
-    def scan_prefix(self, prefix: bytes) -> None:
-        expected = [(key, self.now[key]) for key in sorted(self.now) if key.startswith(prefix)]
-        assert list(self.store.prefix_scan(prefix)) == expected
-        assert list(self.store.scan(prefix, after_prefix(prefix), reverse=True)) == expected[::-1]
+    @rule(shard=shards, prefix=keys)
+    def scan_prefix(self, shard: int, prefix: bytes) -> None:
+        now, store = self.now[shard], self.stores[shard]
+        expected = [(key, now[key]) for key in sorted(now) if key.startswith(prefix)]
+        assert list(store.prefix_scan(prefix)) == expected
+        assert list(store.scan(prefix, after_prefix(prefix), reverse=True)) == expected[::-1]
+        assert store.approximate_num_entries() == len(now)
 
-    @rule(lower=bounds, reverse=st.booleans(), times=st.integers(1, 12))
-    def take_off_one_end(self, lower: bytes | None, reverse: bool, times: int) -> None:
+    @rule(shard=shards, lower=bounds, reverse=st.booleans(), times=st.integers(1, 12))
+    def take_off_one_end(self, shard: int, lower: bytes | None, reverse: bool, times: int) -> None:
+        now, store = self.now[shard], self.stores[shard]
         for _ in range(times):
-            within = sorted(key for key in self.now if lower is None or key >= lower)
-            first = next(self.store.scan(lower, None, reverse), None)
-            assert first == ((within[-1 if reverse else 0], self.now[within[-1 if reverse else 0]]) if within else None)
+            within = sorted(key for key in now if lower is None or key >= lower)
+            first = next(store.scan(lower, None, reverse), None)
+            assert first == ((within[-1 if reverse else 0], now[within[-1 if reverse else 0]]) if within else None)
             if first is not None:
-                self.store.delete(first[0])
-                del self.now[first[0]]
+                store.delete(first[0])
+                del now[first[0]]
 
-    @rule(number=st.integers(10, 30))
-    def put_many(self, number: int) -> None:
+    @rule(shard=shards, number=st.integers(10, 30))
+    def put_many(self, shard: int, number: int) -> None:
         for key in range(number):
-            self.put(b"many-%02d" % key, b"1")
+            self.put(shard, b"many-%02d" % key, b"1")
 
     @rule()
     def commit(self) -> None:
         epoch = self.lane.epoch + 1
         self.lane.commit(epoch)
-        self.committed = [self.committed[-1], (epoch, dict(self.now), self.count.value)]
+        counts = {shard: count.value for shard, count in self.counts.items()}
+        self.committed = [self.committed[-1], (epoch, copied(self.now), counts)]
 
     @rule()
     def discard(self) -> None:
@@ -90,9 +101,7 @@ class EpochsOf(RuleBasedStateMachine):
 
     @rule()
     def reopen(self) -> None:
-        self.lane = self.home.lane()
-        self.store = self.lane.store(raw())
-        self.count = self.lane.registers.register("count", 0)
+        self.open()
         self.back_to_committed()
 
     @precondition(lambda self: len(self.committed) == 2)
@@ -105,17 +114,20 @@ class EpochsOf(RuleBasedStateMachine):
 
     @rule()
     def view(self) -> None:
-        for epoch, content, count in self.committed:
+        for epoch, content, counts in self.committed:
             if epoch >= 0 or len(self.committed) == 2:
                 before = self.lane.read_committed(epoch)
-                assert dict(before.store(raw()).scan()) == content
-                assert before.registers.register("count", 0).value == count
+                for shard in SHARDS:
+                    assert dict(before.shard(shard).store(raw()).scan()) == content[shard]
+                    assert count_of(before, shard).value == counts[shard]
 
     def back_to_committed(self) -> None:
-        epoch, content, count = self.committed[-1]
-        self.now = dict(content)
-        assert (self.lane.epoch, self.count.value) == (epoch, count)
-        assert list(self.store.scan()) == sorted(content.items())
+        epoch, content, counts = self.committed[-1]
+        self.now = copied(content)
+        assert (self.lane.epoch, {shard: count.value for shard, count in self.counts.items()}) == (epoch, counts)
+        for shard, store in self.stores.items():
+            assert list(store.scan()) == sorted(content[shard].items())
+        self.lane.verify()
 
     def teardown(self) -> None:
         self.home.leave()
@@ -128,6 +140,14 @@ class EpochsOfLmdb(EpochsOf):
 
 class EpochsOfRocksDb(EpochsOf):
     kind = EngineKind.ROCKSDB
+
+
+def copied(models: Models) -> Models:
+    return {shard: dict(model) for shard, model in models.items()}
+
+
+def count_of(lane: LaneState, shard: int) -> Register:
+    return lane.shard(shard).registers.register("count", 0)
 
 
 _calm = settings(deadline=None, stateful_step_count=30, suppress_health_check=[HealthCheck.too_slow])

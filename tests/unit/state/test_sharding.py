@@ -1,20 +1,19 @@
-"""Which record a changelog row belongs to, for every kind of store as it really writes its changelog; and merged registers."""
+"""Which record a changelog row belongs to, for every kind of store as it really writes its changelog."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import hypothesis.strategies as st
 import pytest
-from hypothesis import given
 
 from penstock.errors import StateError
 from penstock.records import NO_HEADERS, Windowed
 from penstock.serdes import Bytes, Int64, Serde, SessionWindowed, String, TimeWindowed
-from penstock.state import LaneState, StoreKind, StoreSpec, memory_engine, merged_registers, record_key
+from penstock.state import LaneState, StoreKind, StoreSpec, memory_engine, record_key
 from penstock.state.buffers import ChangeBuffer, RecordBuffer, UnjoinedBuffer, Waiting
 from penstock.state.specs import RawLayout
+from tests.unit.state.homes import of_stores
 
 BY_BYTES: Serde[Any] = Bytes()
 BY_NAME: Serde[Any] = String()
@@ -25,8 +24,7 @@ def rows_of(spec: StoreSpec, write: Callable[[Any], None]) -> list[bytes]:
     """The keys of the changelog rows that some writes lead to."""
     lane = LaneState(memory_engine())
     write(lane.store(spec))
-    changes = lane.commit(0)
-    return [key for change in changes for key in change.keys]
+    return [key for change in of_stores(lane.commit(0)) for key in change.keys]
 
 
 def spec_of(kind: StoreKind, key: Serde[Any] | None = None, **options: Any) -> StoreSpec:
@@ -120,34 +118,3 @@ class TestWindowedKeys:
         spec = StoreSpec("s", StoreKind.RAW, key=serde, layout=RawLayout.HELD)
         rows = rows_of(spec, lambda space: RAW[RawLayout.HELD](space, serde.serialize(windowed)))
         assert {record_key(spec, BY_NAME)(row) for row in rows} == {b"key"}
-
-
-names = st.sampled_from(
-    ["stream time", "clock join", "s/observed_stream_time", "node/punctuator 1", "s/earliest_unjoined", "s/purged_segments"]
-)
-lanes = st.lists(st.dictionaries(names, st.integers(-1, 100)), max_size=5)
-
-
-class TestMergedRegisters:
-    def test_clocks_are_as_late_as_the_latest(self) -> None:
-        before = [{"stream time": 5, "clock a": 9}, {"stream time": 7, "clock a": 1}]
-        assert merged_registers(before) == {"stream time": 7, "clock a": 9}
-
-    @pytest.mark.parametrize("name", ["node/punctuator 1", "s/earliest_unjoined", "s/purged_segments"])
-    def test_what_is_still_to_be_done_is_as_early_as_the_earliest(self, name: str) -> None:
-        assert merged_registers([{name: 5}, {name: 3}, {}]) == {name: 3}
-
-    def test_what_was_counted_is_counted_anew(self) -> None:
-        assert merged_registers([{"s/held_records": 5, "s/held_bytes": 50}]) == {}
-
-    def test_what_only_one_lane_knows_is_kept(self) -> None:
-        assert merged_registers([{"a": 5}, {"b": 6}]) == {"a": 5, "b": 6}
-        assert merged_registers([]) == {}
-
-    @given(lanes)
-    def test_the_order_of_lanes_does_not_matter(self, before: list[dict[str, int]]) -> None:
-        assert merged_registers(before) == merged_registers(before[::-1])
-
-    @given(lanes, lanes)
-    def test_merging_twice_is_merging_all(self, some: list[dict[str, int]], others: list[dict[str, int]]) -> None:
-        assert merged_registers([merged_registers(some), merged_registers(others)]) == merged_registers([*some, *others])

@@ -87,7 +87,7 @@ def test_damaged_content_is_noticed(home: Home, key: bytes, value: bytes | None)
     lane = two_epochs(home)
     lane.verify()
     engine = lane._engine
-    engine.write([SpaceBatch("left", [key], [value])])
+    engine.write([SpaceBatch("left", [bytes(2) + key], [value])])
     with pytest.raises(StateError, match="damaged"):
         LaneState(engine).verify()
 

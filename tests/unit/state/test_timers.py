@@ -12,7 +12,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from penstock.errors import StateError
 from penstock.records import Windowed
 from penstock.serdes import String, TimeWindowed
-from penstock.state import LaneState, MemoryEngine, StoreKind, StoreSpec, TimerEntry, TimerStore, record_key, timer_id
+from penstock.state import (
+    LaneState,
+    MemoryEngine,
+    StoreChanges,
+    StoreKind,
+    StoreSpec,
+    TimerEntry,
+    TimerStore,
+    record_key,
+    timer_id,
+)
 from penstock.state.timers import AHEAD_MS, timer_key
 
 SPEC = StoreSpec("p-timers", StoreKind.TIMERS, String())
@@ -113,8 +123,8 @@ class TestReplacing:
             store.register(timer_id(b"a", ""), WALL, 100_000 + epoch)
             store.before_commit()
             assert not state.space("p-timers/due").dirty
-            [(_, _, values)] = state.commit(epoch)
-            assert values == [b"\x01" + (100_000 + epoch).to_bytes(8, "big")]
+            [change] = state.commit(epoch)
+            assert change.values == [b"\x01" + (100_000 + epoch).to_bytes(8, "big")]
 
     def test_what_was_put_off_and_is_near_moves_so_that_nobody_wakes_for_it(self) -> None:
         state = LaneState(MemoryEngine())
@@ -261,7 +271,7 @@ class Model(RuleBasedStateMachine):
         rows = self.logs[-1] * (2 if twice else 1)
         for start in range(0, len(rows), chunk):
             part = rows[start : start + chunk]
-            self.state.restore([("p-timers", [key for key, _ in part], [value for _, value in part])])  # type: ignore[list-item]
+            self.state.restore([StoreChanges("p-timers", [key for key, _ in part], [value for _, value in part])])
         self.state.restore([], self.epoch)
         self.epoch += 1
         self.committed = [self.committed[-1]]

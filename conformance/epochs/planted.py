@@ -1,0 +1,136 @@
+"""The bugs that `python -m conformance epochs-mutants` plants: mistakes about lanes, shards, restores and roll-backs."""
+
+from __future__ import annotations
+
+from conformance.planted import Mutant
+
+MUTANTS = (
+    Mutant(
+        "records are routed by the bytes that came",
+        "epochs/routing.py",
+        "    if serde.is_canonical or (isinstance(serde, String) and _is_text(keys)):\n",
+        "    if True:\n",
+    ),
+    Mutant(
+        "records without a key all go to one shard",
+        "epochs/routing.py",
+        "shard_of_partition(partition, shards) if key is None else",
+        "0 if key is None else",
+    ),
+    Mutant(
+        "an exchange keeps the shard of the old key",
+        "epochs/sending.py",
+        "sender if key is None or not inside else shard_of(key, shards)",
+        "sender",
+    ),
+    Mutant(
+        "shards of a lane share their registers",
+        "state/lane.py",
+        "            found = self._shards[number] = self._open_shard(number)\n        return found\n",
+        "            found = self._shards[number] = self._open_shard(number)\n"
+        "            if number - 1 in self._shards:\n                found.registers = self._shards[number - 1].registers\n"
+        "        return found\n",
+    ),
+    Mutant(
+        "a lane's stores forget by the newest record of any shard",
+        "lanes/lane.py",
+        "            self._state.store(specs[name])\n",
+        "            kept = getattr(self._state.store(specs[name]), '_retention', None)\n"
+        "            if kept is not None:\n"
+        "                known = self.failures.persistent.__func__.__dict__\n"
+        "                observed = known.setdefault((id(self.failures), name), kept._observed)\n"
+        "                observed.value = kept._observed.value = max(observed.value, kept._observed.value)\n"
+        "                kept._observed = observed\n",
+    ),
+    Mutant(
+        "keys of a processor's own making are kept by lane",
+        "state/lane.py",
+        "        self._prefix = _prefix.pack(number)\n",
+        "        self._prefix = _prefix.pack(number // 2 * 2)\n",
+    ),
+    Mutant(
+        "sink records leave lane by lane",
+        "epochs/in_process.py",
+        "return in_order_of_causes(out(table))",
+        "return out(table)",
+    ),
+    Mutant(
+        "what later stages do to a table comes before what earlier ones did",
+        "epochs/wire.py",
+        "processing_order(table.select(_PLACES).take(pa.array(sent)), stages[sent])",
+        "processing_order(table.select(_PLACES).take(pa.array(sent)), -stages[sent])",
+    ),
+    Mutant(
+        "a mark says nothing about which topics it is of",
+        "epochs/restoring.py",
+        "return all(mark.topic_ids.get(topic) == now for",
+        "return all(True or now for",
+    ),
+    Mutant(
+        "a mark is of the changelogs' ends after the epoch that saves it",
+        "epochs/hops.py",
+        "return Mark(mark.epoch, mark.time_ms, offsets, mark.topic_ids)",
+        "return Mark(mark.epoch, mark.time_ms, {place: offset + 2 for place, offset in offsets.items()}, mark.topic_ids)",
+    ),
+    Mutant(
+        "a roll-back forgets the registers",
+        "state/lane.py",
+        "for space in step.spaces]\n        epoch = head.epoch if steps",
+        "for space in step.spaces if space != REGISTERS]\n        epoch = head.epoch if steps",
+    ),
+    Mutant(
+        "a roll-back brings new values back instead of old ones",
+        "state/lane.py",
+        "changes.old.extend(old)",
+        "changes.old.extend(values)",
+    ),
+    Mutant(
+        "catching up skips the first row",
+        "epochs/restoring.py",
+        "in read(starts, ends):",
+        "in read({place: start + 1 for place, start in starts.items()}, ends):",
+    ),
+    Mutant(
+        "a rebuilt shard has no registers",
+        "epochs/restoring.py",
+        "shard.restore_registers(registers[shard.number])",
+        "shard.restore_registers({})",
+    ),
+    Mutant(
+        "a rebuilt shard has the latest registers of its lane",
+        "epochs/restoring.py",
+        "shard.restore_registers(registers[shard.number])",
+        "of_all = list(registers.values())\n"
+        "        shard.restore_registers({name: max(of.get(name, -1) for of in of_all) for each in of_all for name in each})",
+    ),
+    Mutant(
+        "a store that is ahead is believed",
+        "epochs/restoring.py",
+        "if not _is_ours(state, committed) and state.can_roll_back:",
+        "if state.epoch == committed.epoch + 2 and state.can_roll_back:",
+    ),
+    Mutant(
+        "partitions are not merged by time",
+        "lanes/epoch.py",
+        '    order = np.argsort(place, kind="stable") if is_one_shard else np.lexsort((place, shards[by_group]))\n',
+        "    order = np.arange(len(place))\n",
+    ),
+    Mutant(
+        "a punctuator forgets when it is due next",
+        "lanes/punctuation.py",
+        "        self.due += (missed + 1) * self.interval_ms\n        self._register.value = self.due\n",
+        "        self.due += (missed + 1) * self.interval_ms\n",
+    ),
+    Mutant(
+        "a shard that waits for the clock is forgotten",
+        "epochs/waiting.py",
+        "    wall_clock.value = NEVER if bound.due is None else max(bound.due, 0)\n",
+        "    wall_clock.value = NEVER\n",
+    ),
+    Mutant(
+        "a stage that runs again keeps what later stages wrote",
+        "epochs/hops.py",
+        "        state.roll_back(stage)\n",
+        "        state.roll_back(max(stage, state.last_stage))\n",
+    ),
+)

@@ -1,0 +1,66 @@
+"""The stores that a task has open: its lanes to write, other lanes as of the last barrier, and the global tables.
+
+Each file is opened when it is first needed and stays open to the end of the block: the engines allow it once per process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
+
+from penstock.epochs.home import Home, committed_lane, open_globals, open_lane
+from penstock.epochs.program import Epoch, Program
+from penstock.epochs.shards import lane_of, shard_of
+from penstock.state import LaneState, ShardState, memory_engine
+
+
+@contextmanager
+def open_stores(program: Program, epoch: Epoch, own: Collection[int]) -> Iterator[OpenStores]:
+    """The stores of an epoch, for a task that runs the lanes `own`."""
+    with open_globals(program) as globals_, ExitStack() as opened:
+        yield OpenStores(program, epoch, own, globals_, opened)
+
+
+class OpenStores:
+    """What a task has open, and what it opens as it goes."""
+
+    def __init__(
+        self, program: Program, epoch: Epoch, own: Collection[int], globals_: LaneState | None, opened: ExitStack
+    ) -> None:
+        self.globals = globals_
+        """The global tables, to read; None if there are none."""
+        self._program = program
+        self._epoch = epoch
+        self._own = own
+        self._opened = opened
+        self._lanes: dict[int, LaneState] = {}
+        self._committed: dict[int, LaneState] = {}
+
+    def lane(self, number: int) -> LaneState:
+        """One of the task's own lanes, to write."""
+        if number not in self._lanes:
+            self._lanes[number] = self._opened.enter_context(open_lane(self._program, number, self._epoch.attempt))
+        return self._lanes[number]
+
+    def committed_owner(self, key: bytes) -> ShardState:
+        """The shard that owns a key, as of the last barrier, to read.
+
+        Its lane may be one epoch ahead by then, in another process: what it has changed is kept, and seen as it was.
+        """
+        program = self._program
+        shard = shard_of(key, program.shards)
+        lane = lane_of(shard, program.shards, program.lanes)
+        if lane not in self._committed:
+            self._committed[lane] = self._committed_lane(lane)
+        return self._committed[lane].shard(shard)
+
+    def _committed_lane(self, lane: int) -> LaneState:
+        program, committed = self._program, self._epoch.committed
+        if lane not in self._own:
+            directory = Home(program.directory, program.application_id).lane_directory(lane, program.lanes)
+            return self._opened.enter_context(committed_lane(program, committed, directory))
+        return LaneState(memory_engine()) if committed < 0 else self.lane(lane).read_committed(committed)
+
+    def forget_views(self) -> None:
+        """A view of the last barrier holds until its lane is next written: call this whenever one has been."""
+        self._committed.clear()

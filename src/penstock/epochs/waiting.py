@@ -1,0 +1,50 @@
+"""When a shard has to be looked at although it got no record: what its timers, punctuators and windows wait for.
+
+A shard remembers it per stage, so that an epoch binds only the shards that have something to do. Nothing is known about a shard
+before the first epoch of a start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.epochs.program import Epoch
+from penstock.lanes.lane import Lane
+from penstock.lanes.punctuation import NEVER
+from penstock.state import LaneState, Register, ShardState
+
+_UNKNOWN = -1
+_DUE = "due/"
+
+
+def is_due(shard: ShardState, stage: int, epoch: Epoch) -> bool:
+    """Whether something in a shard waits for a time that has come, or may do so."""
+    wall_clock, watermark = _registers(shard, stage)
+    if wall_clock.value == _UNKNOWN or wall_clock.value <= epoch.wall_clock:
+        return True
+    return epoch.watermark is not None and watermark.value <= epoch.watermark
+
+
+def note_due(shard: ShardState, stage: int, bound: Lane) -> None:
+    """Remember what a shard waits for from now on."""
+    wall_clock, watermark = _registers(shard, stage)
+    wall_clock.value = NEVER if bound.due is None else max(bound.due, 0)
+    watermark.value = NEVER if bound.event_due is None else max(bound.event_due, 0)
+
+
+def was_due(state: LaneState, shards: Iterable[int], stage: int) -> tuple[int | None, int | None]:
+    """The first time of the wall clock, and the first watermark, that one of the shards waits for; None for none."""
+    found = [_registers(state.shard(shard), stage) for shard in shards]
+    first = min(wall_clock.value for wall_clock, _ in found), min(watermark.value for _, watermark in found)
+    return None if first[0] == NEVER else first[0], None if first[1] == NEVER else first[1]
+
+
+def forget_due(shard: ShardState) -> None:
+    """Know nothing about a shard: the topology may be another one since."""
+    for name in [name for name in shard.registers.snapshot() if name.startswith(_DUE)]:
+        shard.registers.register(name, _UNKNOWN).value = _UNKNOWN
+
+
+def _registers(shard: ShardState, stage: int) -> tuple[Register, Register]:
+    register = shard.registers.register
+    return register(f"{_DUE}{stage}/wall clock", _UNKNOWN), register(f"{_DUE}{stage}/watermark", _UNKNOWN)

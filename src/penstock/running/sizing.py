@@ -1,0 +1,128 @@
+"""How large the next epoch may be, learned from those before: bytes of a record, bytes that follow from one, and time.
+
+The first epoch of a start is small, because nothing is known yet and a first commit should not wait. Each that is done in less
+than its time makes room for a larger one; each that was too large, for one of half its records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from penstock.running.taking import Partition, Room
+
+FIRST_RECORDS = 1_000
+"""What the first epoch of a start takes."""
+
+TARGET_S = 4.0
+"""An epoch that takes so long is long enough: what it costs besides its records is a few percent of it."""
+
+GROWTH = 4
+"""An epoch has at most so many times the records of the one before."""
+
+CALM_EPOCHS = 20
+"""After so many epochs that went well, one may again be as large as the one that did not."""
+
+BATCH_BYTES = 16 << 20
+MOST_BATCH_RECORDS = 20_000
+"""Of a batch that Spark hands to Python, or takes from it: larger ones cost memory, smaller ones time."""
+
+_FADE = 0.5
+"""What is known counts half as much with every epoch that tells something newer."""
+
+_LEAST_BYTES = 1.0
+
+_MOST_FIXED = 0.75
+"""Which part of the shortest epoch's time is taken not to have been that of its records."""
+
+
+class Sizing:
+    """What epochs have shown so far, and what follows for the next."""
+
+    def __init__(
+        self, most_records: int, most_bytes: int, target_s: float = TARGET_S, first_records: int = FIRST_RECORDS
+    ) -> None:
+        self.most_bytes = most_bytes
+        self._most_records = most_records
+        self._target_s = target_s
+        self._records = min(first_records, most_records)
+        self._is_first = True
+        self._least_s = math.inf
+        self._failed_at: int | None = None
+        self._calm = 0
+        self._sizes: dict[Partition, float] = {}
+        self._sent_records = 0.0
+        self._sent_bytes = 0.0
+        self._row_bytes = 0.0
+
+    @property
+    def room(self) -> Room:
+        """What the next epoch may take."""
+        sent = self._sent_bytes / self._sent_records if self._sent_records else 0.0
+        return Room(self._records, self.most_bytes, (self.bytes_of, lambda _: sent))
+
+    @property
+    def batch_records(self) -> int | None:
+        """How many records or rows Spark may put into one batch; None as long as nobody knows how large they are.
+
+        An epoch that was too large may have been so because what was known was wrong.
+        """
+        if not self._sizes or (self._failed_at is not None and not self._calm):
+            return None
+        largest = max([*self._sizes.values(), self._row_bytes])
+        return max(1, min(MOST_BATCH_RECORDS, int(BATCH_BYTES / largest)))
+
+    def bytes_of(self, partition: Partition) -> float:
+        """The bytes of a record of that partition; if none was read yet, of the topic's largest, or of the largest of all."""
+        known = self._sizes.get(partition)
+        if known is not None:
+            return known
+        same = [size for (topic, _), size in self._sizes.items() if topic == partition[0]]
+        return max(same or self._sizes.values(), default=0.0)
+
+    def read(self, sizes: Mapping[Partition, tuple[int, int]]) -> None:
+        """Records and bytes were read from partitions. What grows is believed at once, what shrinks by and by."""
+        for partition, (records, size) in sizes.items():
+            if records:
+                now = max(size / records, _LEAST_BYTES)
+                known = self._sizes.get(partition, now)
+                self._sizes[partition] = max(now, _FADE * known + (1 - _FADE) * now)
+
+    def sent(self, records: int, rows: int, size: int) -> None:
+        """Rows have followed from an epoch's records."""
+        self._sent_records = _FADE * self._sent_records + records
+        self._sent_bytes = _FADE * self._sent_bytes + size
+        now = size / rows if rows else 0.0
+        self._row_bytes = max(now, _FADE * self._row_bytes + (1 - _FADE) * now)
+
+    def went_well(self, records: int, seconds: float) -> None:
+        """An epoch of so many records is committed, after so long."""
+        self._calm += 1
+        if self._calm >= CALM_EPOCHS:
+            self._failed_at = None
+        if self._is_first:  # Spark and its workers have only now got ready, which takes longer than the records do
+            self._is_first, seconds = False, min(seconds, self._target_s)
+        else:
+            self._least_s = min(self._least_s, seconds)
+        wanted = self._records
+        if seconds > self._target_s:  # even if it was a small one
+            wanted = min(wanted, int(records * max(self._target_s / seconds, 0.5)))
+        elif records * 2 >= wanted:  # a smaller one tells nothing about a large one
+            wanted = max(wanted, min(self._affordable(records, seconds), records * GROWTH))
+        most = self._most_records if self._failed_at is None else min(self._most_records, self._failed_at // 2)
+        self._records = max(1, min(most, wanted))
+
+    def _affordable(self, records: int, seconds: float) -> int:
+        """How many records would take the time there is. What an epoch takes without any is less than the shortest one took."""
+        without = _MOST_FIXED * min(self._least_s, seconds)
+        each = max(seconds - without, 1e-6) / records
+        return int((self._target_s - without) / each)
+
+    def was_too_large(self, records: int) -> None:
+        """An epoch of so many records could not be done."""
+        self._failed_at, self._calm = records, 0
+        self._records = max(1, min(self._records, records // 2))
+
+    def was_given_up(self) -> None:
+        """The record that epochs could not be done for is out of the way: they may grow again at once."""
+        self._failed_at = None

@@ -1,0 +1,298 @@
+"""The epoch oracle: its cases are a function of seed and index, its judge is the test driver, and what differs is seen."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from conformance.build import Effects, build
+from conformance.epochs import generator
+from conformance.epochs.compare import differences
+from conformance.epochs.course import Feed, Run, Start, course
+from conformance.epochs.host import Outcome, play
+from conformance.epochs.internals import contents_of, kept_specs, specs_of
+from conformance.epochs.judge import NOBODY, Cause, Judge, Judged, Sent
+from conformance.epochs.library import supplier
+from conformance.epochs.planted import MUTANTS
+from conformance.epochs.router import Router, is_well_ordered, merged, shard_of
+from conformance.epochs.spec import Cut, EpochCase, Input, Restart
+from conformance.spec import Advance, Op, Settings, Step
+from penstock import Topology
+from penstock.state import RawLayout
+from penstock.testing import TopologyTestDriver
+
+TEXT = ("string", "string")
+COUNT = (
+    Op("n0", "builder_stream", (), {"topic": "in"}),
+    Op("n1", "stream_group_by_key", ("n0",)),
+    Op("n2", "grouped_count", ("n1",), {"store": {"name": "counts"}}),
+    Op("n3", "table_to_stream", ("n2",)),
+    Op("n4", "stream_to", ("n3",), {"topic": "out"}),
+)
+
+
+def case_of(*steps: Step, ops: tuple[Op, ...] = COUNT, key: str = "string", **rest: Any) -> EpochCase:
+    return EpochCase("test", ops, steps, {"in": (key, "string")}, **rest)
+
+
+def record(key: str | None, value: str = "v", at: int = 0, partition: int = 0, blanks: int = 0) -> Input:
+    return Input("in", key, value, at, partition=partition, blanks=blanks)
+
+
+def topology_of(case: EpochCase, folder: Path) -> Topology:
+    return build(case, Effects(folder), supplier)
+
+
+class TestGenerator:
+    def test_a_case_depends_on_seed_and_index_alone(self) -> None:
+        assert list(generator.generate(7, 40))[33] == generator.case(7, 33)
+        assert [case.ops for case in generator.generate(1, 20)] != [case.ops for case in generator.generate(2, 20)]
+
+    def test_lanes_are_never_more_than_shards(self) -> None:
+        for case in generator.generate(3, 150):
+            starts = [step.lanes for step in case.steps if isinstance(step, Restart)]
+            assert 1 <= max([case.lanes, *starts]) <= min(8, case.shards)
+
+    def test_what_the_other_generator_cannot_make_comes_up(self) -> None:
+        cases = list(generator.generate(1, 250))
+        inputs = [step for case in cases for step in case.steps if isinstance(step, Input)]
+        assert {step.partition for step in inputs} == {0, 1, 2, 3}
+        assert any(step.blanks for step in inputs)
+        assert any(step.times > 1 for step in inputs)
+        assert any(step.value == "" for step in inputs)
+        processors = Counter(op.args.get("fn") for case in cases for op in case.ops)
+        assert min(processors[name] for name in ("pairs", "values", "all", "latest", "none")) >= 3
+        starts = Counter(step.stores for case in cases for step in case.steps if isinstance(step, Restart))
+        assert min(starts[stores] for stores in ("kept", "deleted", "older", "ahead")) >= 10
+        assert {case.shards for case in cases} == {1, 2, 3, 4, 5, 8}
+
+    def test_stores_have_changelogs_where_a_start_may_need_them(self) -> None:
+        for case in generator.generate(4, 100):
+            if any(isinstance(step, Restart) for step in case.steps):
+                assert all("logging" not in op.args.get("store", {}) for op in case.ops)
+
+
+class TestRouter:
+    def test_the_lowest_time_at_the_head_of_a_partition_is_next_and_ties_go_by_partition(self, tmp_path: Path) -> None:
+        case = case_of()
+        router = Router(topology_of(case, tmp_path), case.topics, 1)
+        steps = [record("a", "1", 5, 1), record("a", "2", 3, 1), record("a", "3", 4), record("a", "4", 5)]
+        arrived = [router.arrive(step) for step in steps]
+        in_order = merged(arrived, {("in", 0): 0, ("in", 1): 1})
+        assert [one.value for one in in_order] == [b"3", b"4", b"1", b"2"]
+        assert not is_well_ordered(arrived)
+        assert is_well_ordered(arrived[:1] + arrived[2:])
+        assert is_well_ordered(arrived[:2])
+
+    def test_a_key_has_one_shard_however_it_is_spelt(self, tmp_path: Path) -> None:
+        case = case_of(ops=(Op("n0", "builder_stream", (), {"topic": "in", "key": "json"}),), key="json")
+        router = Router(topology_of(case, tmp_path), case.topics, 1000)
+        arrived = [router.arrive(record("a", blanks=blanks)) for blanks in range(4)]
+        assert {one.shard for one in arrived} == {shard_of(b'{"k":"a"}', 1000)}
+        assert len({one.key for one in arrived}) == 4
+
+    def test_a_record_without_key_goes_by_its_partition(self, tmp_path: Path) -> None:
+        case = case_of()
+        router = Router(topology_of(case, tmp_path), case.topics, 3)
+        assert [router.arrive(record(None, partition=partition)).shard for partition in range(5)] == [0, 1, 2, 0, 1]
+
+
+class TestCourse:
+    def test_epochs_end_at_cuts_and_wherever_the_order_would_not_be_defined(self, tmp_path: Path) -> None:
+        steps = (
+            record("a", "1", 5),
+            record("b", "2", 6, 1),
+            Cut(),
+            record("a", "3", 4),
+            record("b", "4", 7, 1),
+            record("a", "5", 3),
+        )
+        case = case_of(*steps)
+        runs = [action for action in course(case, topology_of(case, tmp_path)) if isinstance(action, Run)]
+        assert [[one.value for one in run.records] for run in runs] == [[b"1", b"2"], [b"3", b"4"], [b"5"]]
+
+    def test_an_attempt_with_more_records_comes_before_two_epochs(self, tmp_path: Path) -> None:
+        case = case_of(record("a", "1"), record("a", "2"), record("a", "3"), Cut("more"))
+        runs = [action for action in course(case, topology_of(case, tmp_path)) if isinstance(action, Run)]
+        assert [([one.value for one in run.records], [len(records) for records in run.before]) for run in runs] == [
+            ([b"1"], [3]),
+            ([b"2", b"3"], []),
+            ([], []),
+        ]
+
+    def test_what_is_ahead_at_a_start_comes_again_after_it(self, tmp_path: Path) -> None:
+        case = case_of(record("a", "1"), Restart(1, "ahead"), Advance(5))
+        actions = list(course(case, topology_of(case, tmp_path)))
+        start = next(action for action in actions if isinstance(action, Start))
+        assert start.ahead is not None
+        assert [one.value for one in start.ahead] == [b"1"]
+        runs = [action for action in actions if isinstance(action, Run)]
+        assert [([one.value for one in run.records], run.wall_clock) for run in runs] == [([b"1"], 0), ([], 5), ([], 5)]
+
+    def test_each_record_of_the_left_table_of_a_foreign_key_join_is_an_epoch(self, tmp_path: Path) -> None:
+        ops = (
+            Op("n0", "builder_table", (), {"topic": "in"}),
+            Op("n1", "builder_table", (), {"topic": "right"}),
+            Op("n2", "table_join_foreign", ("n0", "n1"), {"kind": "inner", "fn": "pair", "on": "fk_head"}),
+        )
+        rights = [Input("right", "a", "v", at) for at in (1, 2)]
+        case = replace(case_of(*rights, record("a", at=3), record("b", at=4), ops=ops), topics={"in": TEXT, "right": TEXT})
+        runs = [action for action in course(case, topology_of(case, tmp_path)) if isinstance(action, Run)]
+        assert [len(run.records) for run in runs] == [2, 1, 1]
+
+
+def is_comparable(case: EpochCase, topology: Topology) -> bool:
+    """Whether the driver means the same: it has one stream time for all sub-topologies, and one for all topics of a pattern."""
+    asks_for_time = any(op.args.get("fn") in {"stream_timer", "metadata"} for op in case.ops)
+    by_pattern = any("pattern" in op.args and "timestamp" in op.args for op in case.ops)
+    return not by_pattern and not (asks_for_time and len(topology.groups()) > 1)
+
+
+class TestJudge:
+    def test_with_one_shard_it_is_the_test_driver(self, tmp_path: Path) -> None:
+        compared = 0
+        for number, generated in enumerate(generator.generate(11, 60)):
+            steps = tuple(replace(step, partition=0) if isinstance(step, Input) else step for step in generated.steps)
+            case = replace(generated, steps=steps, shards=1, settings=replace(generated.settings, caching=False))
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            topology = topology_of(case, folder)
+            if is_comparable(case, topology):
+                compared += 1
+                assert_is_the_driver(case, topology)
+        assert compared > 40
+
+    def test_what_goes_through_an_exchange_is_with_the_shard_of_its_new_key(self, tmp_path: Path) -> None:
+        ops = (COUNT[0], Op("n1", "stream_group_by", ("n0",), {"fn": "by_value"}), *COUNT[2:])
+        case = case_of(*(record(key, value) for key in "abcd" for value in "xy"), ops=ops, shards=4)
+        topology = topology_of(case, tmp_path)
+        judge = judged(case, topology)
+        [counts] = kept_specs(topology, specs_of(topology, caching=False))
+        kept = [{key for key, *_ in shard[counts.name]} for shard in judge.contents([counts])]
+        assert {repr(key) for key in "xy"} == set().union(*kept)
+        for key in "xy":
+            assert repr(key) in kept[shard_of(key.encode(), 4)]
+        assert [row.cause.hops for row in judge.outputs] == [1] * 8
+
+    def test_keys_of_a_processors_own_making_are_counted_by_shard(self, tmp_path: Path) -> None:
+        ops = (
+            COUNT[0],
+            Op("n1", "builder_add_state_store", (), {"name": "own", "kind": "key_value", "key": "string", "value": "long"}),
+            Op("n2", "stream_process", ("n0",), {"fn": "all", "uses": "own", "stores": ["own"]}),
+            Op("n3", "stream_to", ("n2",), {"topic": "out"}),
+        )
+        case = case_of(*(record(None, partition=partition) for partition in (0, 1, 1)), ops=ops, shards=2)
+        assert [row.sent.value for row in judged(case, topology_of(case, tmp_path)).outputs] == [b"v#1", b"v#1", b"v#2"]
+
+
+def judged(case: EpochCase, topology: Topology) -> Judge:
+    judge = Judge(topology, specs_of(topology, caching=False), case.shards, case.settings.wall_clock)
+    for action in course(case, topology):
+        if isinstance(action, Feed):
+            judge.feed(action.record)
+        elif isinstance(action, Run):
+            judge.epoch(action.records, {("in", number): number for number in range(9)}, action.wall_clock)
+    return judge
+
+
+def assert_is_the_driver(case: EpochCase, topology: Topology) -> None:
+    specs = specs_of(topology, caching=False)
+    # A buffer remembers where a record was read; behind an exchange the driver names that.
+    kept = [spec for spec in kept_specs(topology, specs) if spec.layout not in {RawLayout.HELD, RawLayout.WAITING}]
+    places = sorted({(step.topic, step.partition) for step in case.steps if isinstance(step, Input)})
+    origins = {place: number for number, place in enumerate(places)}
+    judge = Judge(topology, specs, 1, case.settings.wall_clock)
+    now = case.settings.wall_clock
+    with TopologyTestDriver(topology, wall_clock=now, caching=False) as driver:
+        for action in course(case, topology):
+            failures = []
+            try:
+                if isinstance(action, Run):
+                    judge.epoch(action.records, origins, action.wall_clock)
+                elif isinstance(action, Feed):
+                    judge.feed(action.record)
+            except Exception as error:  # noqa: BLE001 - both have to fail
+                failures.append(error)
+            try:
+                if isinstance(action, Run):
+                    driver.advance_wall_clock(action.wall_clock - now)
+                    now = action.wall_clock
+                    for one in merged(action.records, origins):
+                        driver.pipe_raw(one.origin[0], one.key, one.value, one.timestamp, one.headers)
+                elif isinstance(action, Feed):
+                    one = action.record
+                    driver.pipe_raw(one.origin[0], one.key, one.value, one.timestamp, one.headers)
+            except Exception as error:  # noqa: BLE001 - both have to fail
+                failures.append(error)
+            assert len(failures) in {0, 2}, (case.id, failures)
+            if failures:
+                return
+        sent = {topic: [Sent(*row[:5]) for row in rows] for topic, rows in driver._outputs.items() if rows}
+        expected: dict[str, list[Sent]] = {}
+        for row in judge.outputs:
+            expected.setdefault(row.sent.topic, []).append(row.sent)
+        assert expected == sent, case.id
+        assert judge.contents(kept) == [contents_of(driver._state, kept)], case.id
+
+
+def sent_by(shard: int, value: bytes, key: bytes = b"k", hops: int = 0) -> Judged:
+    return Judged(Sent("out", key, value, 0, ()), shard, Cause(("in", 0), 0, hops) if hops >= 0 else NOBODY)
+
+
+def found(expected: list[Judged], actual: list[bytes]) -> list[str]:
+    outcome = Outcome(expected=expected, actual=[Sent("out", b"k", value, 0, ()) for value in actual])
+    return [difference.kind for difference in differences(case_of(), outcome)]
+
+
+class TestCompare:
+    def test_a_keys_rows_come_in_the_order_of_their_shard(self) -> None:
+        one_shard = [sent_by(0, b"1", hops=1), sent_by(0, b"2", hops=1)]
+        assert found(one_shard, [b"1", b"2"]) == []
+        assert found(one_shard, [b"2", b"1"]) == ["output"]
+        assert found(one_shard, [b"1"]) == ["output"]
+
+    def test_rows_of_several_shards_may_come_in_any_order_that_keeps_each_of_theirs(self) -> None:
+        two_shards = [sent_by(0, b"1", hops=1), sent_by(0, b"2", hops=1), sent_by(1, b"3", hops=1)]
+        assert found(two_shards, [b"3", b"1", b"2"]) == []
+        assert found(two_shards, [b"2", b"3", b"1"]) == ["output"]
+        assert found(two_shards, [b"1", b"3", b"3"]) == ["output"]
+
+    def test_rows_of_one_partition_come_in_its_order_whatever_their_shards(self) -> None:
+        assert found([sent_by(0, b"1"), sent_by(1, b"2")], [b"2", b"1"]) == ["output"]
+
+    def test_stores_are_compared_shard_by_shard(self) -> None:
+        expected = [{"store": [("a", 1)]}, {"store": [("b", 1)]}]
+        right = Outcome(expected_stores=expected, stores=[(range(2), {"store": [("b", 1), ("a", 1)]})])
+        assert differences(case_of(), right) == []
+        wrong = Outcome(expected_stores=expected, changelogs=[(range(1), {"store": [("b", 1)]}), (range(1, 2), expected[1])])
+        [difference] = differences(case_of(), wrong)
+        assert (difference.kind, difference.where) == ("changelog", "store")
+
+    def test_failures_have_to_come_together(self) -> None:
+        assert differences(case_of(), Outcome(failure="one", expected_failure="two")) == []
+        assert [one.kind for one in differences(case_of(), Outcome(failure="one"))] == ["error"]
+
+    def test_what_was_dropped_is_counted(self) -> None:
+        outcome = Outcome(dropped=Counter({("node", "null key"): 1}))
+        assert [one.kind for one in differences(case_of(), outcome)] == ["dropped"]
+
+
+@pytest.mark.parametrize("stores", ["kept", "deleted", "older", "ahead"])
+def test_a_count_survives_every_kind_of_start(stores: str) -> None:
+    steps = (record("a"), Cut(copy=True), record("b"), record("a"), Cut("same", mark=True), record("b"), Restart(1, stores))
+    case = case_of(*steps, record("a"), settings=Settings(caching=False))
+    outcome = play(case)
+    assert differences(case, outcome) == []
+    assert [row.value for row in outcome.actual if row.key == b"a"] == [bytes(7) + bytes([count]) for count in (1, 2, 3)]
+
+
+def test_every_planted_bug_has_its_place() -> None:
+    names = [mutant.name for mutant in MUTANTS]
+    assert len(names) == len(set(names)) >= 12
+    sources = Path(str(penstock.__file__)).parent
+    for mutant in MUTANTS:
+        assert (sources / mutant.module).read_text(encoding="utf-8").count(mutant.old) == 1, mutant.name
+        assert mutant.new != mutant.old

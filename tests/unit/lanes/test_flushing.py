@@ -1,0 +1,125 @@
+"""The end of an epoch in several shards of a lane: calls of all of them are made together, and answered each in its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock import ErrorHandlers, ProcessingError, StreamsBuilder, Topology, log_and_continue
+from penstock.calls import Callers
+from penstock.lanes.failures import Failures
+from penstock.lanes.lane import Lane, flush
+from penstock.state import LaneState, memory_engine
+from tests.unit.lanes.feeding import Raw, batch, feed, values
+
+
+def asking(function: Any) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", value=str, name="in").map_values_async(function, name="ask", value=str).to("out", value=str)
+    return builder.build()
+
+
+def lanes_of(topology: Topology, shards: list[int], callers: Callers, handlers: ErrorHandlers | None = None) -> list[Lane]:
+    state, nodes = LaneState(memory_engine()), list(topology.nodes.values())
+    failures = Failures(handlers or ErrorHandlers())
+    return [
+        Lane(nodes, topology.stores, state.shard(shard), lambda: 0, failures=failures, callers=lambda: callers)
+        for shard in shards
+    ]
+
+
+@pytest.fixture
+def callers(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Callers that note how many requests they are given at a time."""
+    found = Callers()
+    of, sizes = found.of, list[int]()
+
+    def noting(node: str, call: Any) -> Any:
+        caller = of(node, call)
+        if not hasattr(caller, "noted"):
+            answers = caller.answers
+
+            def noted(requests: Any) -> Any:
+                sizes.append(len(requests))
+                return answers(requests)
+
+            caller.answers = noted  # type: ignore[method-assign]
+            caller.noted = True  # type: ignore[attr-defined]
+        return caller
+
+    found.of = noting  # type: ignore[method-assign]
+    found.sizes = sizes  # type: ignore[attr-defined]
+    yield found
+    found.close()
+
+
+def test_calls_of_all_shards_are_made_together(callers: Any) -> None:
+    lanes = lanes_of(asking(lambda value: f"{value}!"), [1, 4, 6], callers)
+    for number, lane in enumerate(lanes):
+        feed(lane, [batch([Raw("in", offset, offset, b"k", b"%d-%d" % (number, offset)) for offset in range(number + 1)])])
+    flush(lanes)
+    assert callers.sizes == [6]
+    assert [values(lane.drain()) for lane in lanes] == [[b"0-0!"], [b"1-0!", b"1-1!"], [b"2-0!", b"2-1!", b"2-2!"]]
+
+
+def test_an_answer_has_the_cause_of_its_request(callers: Any) -> None:
+    one, other = lanes = lanes_of(asking(lambda value: value), [1, 4], callers)
+    feed(one, [batch([Raw("in", offset, offset, b"k", b"x") for offset in range(3)])])
+    feed(other, [batch([Raw("in", 7, 7, b"k", b"y")])])
+    flush(lanes)
+    assert [row.cause for row in one.drain()] == [0, 1, 2]
+    assert [row.cause for row in other.drain()] == [0]
+    assert [lane.metadata for lane in lanes] == [None, None]
+
+
+def test_a_shard_that_asks_for_nothing_is_left_out(callers: Any) -> None:
+    lanes = lanes_of(asking(lambda value: value), [1, 4], callers)
+    feed(lanes[1], [batch([Raw("in", 0, 0, b"k", b"y")])])
+    flush(lanes)
+    assert callers.sizes == [1]
+    flush(lanes)
+    assert callers.sizes == [1]
+    assert [len(lane.drain()) for lane in lanes] == [0, 1]
+
+
+def test_what_fails_names_the_record_and_leaves_other_shards_alone(callers: Any) -> None:
+    def careful(value: str) -> str:
+        if value == "bad":
+            raise ValueError(value)
+        return value
+
+    records = [Raw("in", 0, 0, b"k", b"good"), Raw("in", 1, 1, b"k", b"bad")]
+    lanes = lanes_of(asking(careful), [1, 4], callers, ErrorHandlers(processing=log_and_continue()))
+    for lane in lanes:
+        feed(lane, [batch(records)])
+    flush(lanes)
+    assert [(values(lane.drain()), sum(lane.dropped.values())) for lane in lanes] == [([b"good"], 1)] * 2
+    lanes = lanes_of(asking(careful), [1, 4], callers)
+    for lane in lanes:
+        feed(lane, [batch(records)])
+    with pytest.raises(ProcessingError, match="ask failed on the record from in-0 at offset 1"):
+        flush(lanes)
+
+
+def test_what_cached_tables_lead_to_is_asked_about_together_too(callers: Any) -> None:
+    builder = StreamsBuilder()
+    counts = builder.stream("in", value=str, name="in").group_by_key().count(store="n").to_stream()
+    counts.map_values_async(lambda count: -count, name="ask", value=int).to("out", value=int)
+    lanes = lanes_of(builder.build(), [1, 4], callers)
+    for times, lane in enumerate(lanes, 1):
+        feed(lane, [batch([Raw("in", offset, offset, b"k", b"x") for offset in range(times)])])
+    flush(lanes)
+    assert callers.sizes == [2]
+    assert [[int.from_bytes(row.value or b"", "big", signed=True) for row in lane.drain()] for lane in lanes] == [[-1], [-2]]
+
+
+def test_caches_of_all_shards_emit(callers: Any) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", value=str, name="in").group_by_key().count(store="n").to_stream().to("out", value=int)
+    lanes = lanes_of(builder.build(), [1, 4], callers)
+    for times, lane in enumerate(lanes, 1):
+        feed(lane, [batch([Raw("in", offset, offset, b"k", b"x") for offset in range(times)])])
+        assert lane.drain() == []
+    flush(lanes)
+    assert [values(lane.drain()) for lane in lanes] == [[times.to_bytes(8, "big")] for times in (1, 2)]

@@ -5,6 +5,7 @@ SEED ?= 1
 CASES ?= 2000
 RECORDS ?=
 JVM_TESTS ?= tests/jvm
+UNIT_TESTS := -m "not jvm" tests/unit tests/golden --numprocesses auto
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,7 +26,7 @@ SOURCES := src conformance integration chaos operable benchmarks harness tests h
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-jvm conformance conformance-mutants parity bench-lane bench-first bench-time integration chaos operable browser docs security audit lock jars-pin clean
+.PHONY: help setup check format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench-lane bench-first bench-time integration chaos operable browser docs security audit lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,8 +76,11 @@ format: $(VENV_READY) ## Format, and fix what can be fixed without a thought
 test-jvm: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(PROMETHEUS_READY) ## Tests with a real broker, and with Spark where it says so
 	$(BIN)/pytest --no-cov -m jvm $(JVM_TESTS)
 
-test: $(VENV_READY) ## Unit tests, with coverage; no Java
-	PYTHONHASHSEED=0 $(BIN)/pytest -m "not jvm" tests/unit tests/golden --numprocesses auto --cov --cov-report=term --cov-report=json:reports/coverage.json --cov-fail-under=95
+test: $(VENV_READY) ## Unit tests; no Java
+	PYTHONHASHSEED=0 $(BIN)/pytest --no-cov $(UNIT_TESTS)
+
+coverage: $(VENV_READY) ## The same tests, with the lines and branches that they reach
+	PYTHONHASHSEED=0 $(BIN)/pytest $(UNIT_TESTS) --cov --cov-report=term --cov-report=json:reports/coverage.json --cov-fail-under=95
 
 conformance: $(VENV_READY) $(PARTS_READY) ## Generated topologies against Kafka Streams itself (SEED, CASES)
 	$(BIN)/python -m conformance run --seed $(SEED) --cases $(CASES)
@@ -84,8 +88,14 @@ conformance: $(VENV_READY) $(PARTS_READY) ## Generated topologies against Kafka 
 conformance-mutants: $(VENV_READY) $(PARTS_READY) ## Planted bugs, each of which conformance must catch
 	$(BIN)/python -m conformance mutants
 
+conformance-epochs: $(VENV_READY) ## Generated topologies in epochs, through cuts, lanes and restarts, against the test driver; then planted bugs (SEED, CASES)
+	$(BIN)/python -m conformance epochs --seed $(SEED) --cases $(CASES)
+
 parity: $(VENV_READY) $(PARTS_READY) ## Every public method of Kafka Streams' DSL: mapped, or never with a reason
 	$(BIN)/python -m conformance parity
+
+large-epochs: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Input that no epoch could hold at once: large records, many outputs, slow code, records that kill
+	LARGE_EPOCHS=full $(BIN)/pytest --no-cov -m jvm tests/jvm/large
 
 bench-lane: $(VENV_READY) ## A lane beside a hand-written loop (RECORDS)
 	$(BIN)/python -m benchmarks.lane $(if $(RECORDS),--records $(RECORDS))
@@ -99,7 +109,7 @@ bench-time: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Timers of a lane,
 integration: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## The same topologies in the test driver, in epochs and on Spark (SEED; QUICK=1: minutes)
 	$(BIN)/python -m integration --seed $(SEED) $(if $(QUICK),--quick)
 
-chaos: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Faults under load, nothing lost or doubled (SEED; QUICK=1: ten minutes)
+chaos: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Faults under load, nothing lost or doubled (SEED; QUICK=1: a quarter of an hour)
 	$(BIN)/python -m chaos --seed $(SEED) $(if $(QUICK),--quick)
 
 browser: $(VENV_READY) $(CHROMIUM_READY) ## The dashboard in a real browser

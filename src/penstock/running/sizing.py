@@ -1,12 +1,13 @@
 """How large the next epoch may be, learned from those before: bytes of a record, bytes that follow from one, and time.
 
-The first epoch of a start is small, because nothing is known yet and a first commit should not wait. Each that is done in less
-than its time makes room for a larger one; each that was too large, for one of half its records.
+The first epoch of a start is small, because nothing is known yet and a first commit should not wait. Epochs grow while their
+records take less than their time. An epoch takes some time whatever its records, seconds on a busy machine; making it smaller
+would not shorten that, so only the time that grows with the records counts. One that fails for its size is retried at half of it.
 """
 
 from __future__ import annotations
 
-import math
+from collections import deque
 from collections.abc import Mapping
 
 from penstock.running.taking import Partition, Room
@@ -15,7 +16,7 @@ FIRST_RECORDS = 1_000
 """What the first epoch of a start takes."""
 
 TARGET_S = 4.0
-"""An epoch that takes so long is long enough: what it costs besides its records is a few percent of it."""
+"""An epoch's records may take this long. Larger epochs would gain little: what an epoch costs besides is a few percent of it."""
 
 GROWTH = 4
 """An epoch has at most so many times the records of the one before."""
@@ -32,8 +33,12 @@ _FADE = 0.5
 
 _LEAST_BYTES = 1.0
 
-_MOST_FIXED = 0.75
-"""Which part of the shortest epoch's time is taken not to have been that of its records."""
+_RECENT_EPOCHS = 8
+_LEAST_SPREAD = 1.25
+"""Recent epochs show what one costs without its records if the largest has at least this many times the smallest's."""
+
+_ASSUMED_FIXED = 0.75
+"""Before they show it: this part of an epoch's time."""
 
 
 class Sizing:
@@ -47,7 +52,8 @@ class Sizing:
         self._target_s = target_s
         self._records = min(first_records, most_records)
         self._is_first = True
-        self._least_s = math.inf
+        self._fixed_s: float | None = None
+        self._recent: deque[tuple[int, float]] = deque(maxlen=_RECENT_EPOCHS)
         self._failed_at: int | None = None
         self._calm = 0
         self._sizes: dict[Partition, float] = {}
@@ -103,20 +109,33 @@ class Sizing:
         if self._is_first:  # Spark and its workers have only now got ready, which takes longer than the records do
             self._is_first, seconds = False, min(seconds, self._target_s)
         else:
-            self._least_s = min(self._least_s, seconds)
+            self._learn_fixed(records, seconds)
         wanted = self._records
-        if seconds > self._target_s:  # even if it was a small one
-            wanted = min(wanted, int(records * max(self._target_s / seconds, 0.5)))
+        spent_s = seconds - (self._fixed_s or 0.0)
+        if spent_s > self._target_s:  # even if it was a small one
+            wanted = min(wanted, int(records * max(self._target_s / spent_s, 0.5)))
         elif records * 2 >= wanted:  # a smaller one tells nothing about a large one
-            wanted = max(wanted, min(self._affordable(records, seconds), records * GROWTH))
+            time_s = self._target_s
+            if self._fixed_s is None:
+                time_s, spent_s = time_s - _ASSUMED_FIXED * seconds, seconds - _ASSUMED_FIXED * seconds
+            wanted = max(wanted, int(records * min(time_s / max(spent_s, 1e-6), GROWTH)))
         most = self._most_records if self._failed_at is None else min(self._most_records, self._failed_at // 2)
         self._records = max(1, min(most, wanted))
 
-    def _affordable(self, records: int, seconds: float) -> int:
-        """How many records would take the time there is. What an epoch takes without any is less than the shortest one took."""
-        without = _MOST_FIXED * min(self._least_s, seconds)
-        each = max(seconds - without, 1e-6) / records
-        return int((self._target_s - without) / each)
+    def _learn_fixed(self, records: int, seconds: float) -> None:
+        """What an epoch takes whatever its records: where the line through recent epochs' records and seconds begins.
+
+        Epochs that are too much alike leave what is known as it is.
+        """
+        self._recent.append((records, seconds))
+        sizes = [records for records, _ in self._recent]
+        if max(sizes) < _LEAST_SPREAD * min(sizes):
+            return
+        mean_records, mean_s = sum(sizes) / len(sizes), sum(seconds for _, seconds in self._recent) / len(sizes)
+        rise = sum((records - mean_records) * (seconds - mean_s) for records, seconds in self._recent)
+        per_record = max(0.0, rise / sum((records - mean_records) ** 2 for records in sizes))
+        shortest_s = min(seconds for _, seconds in self._recent)
+        self._fixed_s = min(max(0.0, mean_s - per_record * mean_records), shortest_s)
 
     def was_too_large(self, records: int) -> None:
         """An epoch of so many records could not be done."""

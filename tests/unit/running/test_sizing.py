@@ -72,8 +72,27 @@ class TestGrowth:
         found = sizing()
         grown(found, 0.00001)
         for _ in range(12):
-            found.went_well(min(100, taken(found)), 50.0)
+            records = min(100, taken(found))
+            found.went_well(records, records * 0.5)
         assert taken(found) < 20
+
+    @pytest.mark.parametrize("fixed_s", [3, 5, 8, 50])
+    @pytest.mark.parametrize("ms", [0.01, 0.5])
+    def test_a_slow_machine_does_not_make_epochs_small(self, fixed_s: float, ms: float) -> None:
+        """Fewer records would not make such an epoch shorter, and input would only wait longer."""
+        found = sizing()
+        for _ in range(30):
+            records = taken(found)
+            found.went_well(records, fixed_s + records * ms / 1_000)
+        assert taken(found) >= min(500_000, 3 / ms * 1_000)
+
+    def test_a_machine_that_becomes_slow_does_not_either(self) -> None:
+        found = sizing()
+        for _ in range(30):
+            found.went_well(taken(found), 0.2 + taken(found) * 1e-4)
+        for _ in range(30):
+            found.went_well(taken(found), 20 + taken(found) * 1e-4)
+        assert taken(found) > 20_000
 
 
 class TestBytes:

@@ -416,7 +416,9 @@ def _text(name: str, value: object) -> str:
 
 def _resolve(name: str, value: str, environment: Mapping[str, str]) -> str:
     """The value, from where it is kept if it is a reference."""
-    kind, _, where = value.partition(":")
+    kind, colon, where = value.partition(":")
+    if not colon:
+        return value
     if kind == "env":
         if where not in environment:
             raise ConfigError(f"{name}: the environment has no variable {where!r}")

@@ -34,7 +34,7 @@ def cold_restore(broker: Broker, directory: Path, keys: int = 1_000_000) -> dict
         "keys": keys,
         "ready_statuses": statuses,
         "live_statuses": sorted(lives),
-        "progress_seen": len(fractions),
+        "progress_seen": list(dict.fromkeys(fractions)),
         "progress_rises": fractions == sorted(fractions) and len(set(fractions)) > 2,
     }
 

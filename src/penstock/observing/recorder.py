@@ -117,13 +117,14 @@ class Recorder:
 
     # ---- told: restore ------------------------------------------------------------------------------------------------
 
-    def restoring(self, left: Mapping[int, int]) -> None:
-        """How many offsets each lane still has to read."""
+    def restoring(self, left: Mapping[int, int], lanes: int = 1) -> None:
+        """How many offsets each lane that has reported still has to read, of so many lanes in all."""
         if self.restore is None:
             self._restore_began = self._clock()
-        known = {} if self.restore is None else self.restore.total
-        total = {lane: max(offsets, known.get(lane, 0)) for lane, offsets in left.items()}
-        self._restore_is_at(RestoreReport(dict(left), total, self._clock() - self._restore_began, is_done=False))
+        before = self.restore or RestoreReport({}, {}, 0.0, is_done=False)
+        total = {lane: max(offsets, before.total.get(lane, 0)) for lane, offsets in left.items()}
+        seconds = self._clock() - self._restore_began
+        self._restore_is_at(RestoreReport(dict(left), total, seconds, is_done=False, lanes=lanes, reached=before.fraction))
 
     def restored(self) -> None:
         """All lanes are at the committed epoch."""

@@ -65,18 +65,27 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """How far a restore has come: offsets left and in all, by lane; `seconds` since it began, or that it took."""
+    """The progress of a restore: offsets left and in total, by lane; `seconds` is its duration so far, or in all.
+
+    Lanes report one after the other. `lanes` is how many there are; those that have not reported count as the others do on
+    average. `reached` is the fraction before: progress does not fall when a lane turns out to have more to read.
+    """
 
     left: Mapping[int, int]
     total: Mapping[int, int]
     seconds: float
     is_done: bool
+    lanes: int = 1
+    reached: float = 0.0
 
     @property
     def fraction(self) -> float:
-        """From 0 to 1."""
-        total = sum(self.total.values())
-        return 1.0 if self.is_done else 1 - sum(self.left.values()) / total if total else 0.0
+        """The part that is done, from 0 to 1."""
+        known = sum(self.total.values())
+        if self.is_done or not known:
+            return 1.0 if self.is_done else self.reached
+        expected = known * max(1.0, self.lanes / len(self.total))
+        return max(self.reached, (known - sum(self.left.values())) / expected)
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,8 +287,9 @@ class Starting:
         progress = RestoreProgress()
 
         def heard(left: Mapping[int, int]) -> None:
-            progress(left)
-            self._recorder.restoring(left)
+            self._recorder.restoring(left, self._lanes)
+            if self._recorder.restore is not None:
+                progress(self._recorder.restore)
 
         began = time.monotonic()
         restored = restore(

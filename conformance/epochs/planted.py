@@ -44,9 +44,9 @@ MUTANTS = (
     ),
     Mutant(
         "keys of a processor's own making are kept by lane",
-        "state/lane.py",
-        "        self._prefix = _prefix.pack(number)\n",
-        "        self._prefix = _prefix.pack(number // 2 * 2)\n",
+        "state/shard.py",
+        "        self._prefix = PREFIX.pack(number)\n",
+        "        self._prefix = PREFIX.pack(number // 2 * 2)\n",
     ),
     Mutant(
         "sink records leave lane by lane",
@@ -76,7 +76,7 @@ MUTANTS = (
         "a roll-back forgets the registers",
         "state/lane.py",
         "for space in step.spaces]\n        epoch = head.epoch if steps",
-        "for space in step.spaces if space != REGISTERS]\n        epoch = head.epoch if steps",
+        "for space in step.spaces if space != '/registers']\n        epoch = head.epoch if steps",
     ),
     Mutant(
         "a roll-back brings new values back instead of old ones",

@@ -6,11 +6,12 @@ from penstock.state.engines.factory import EngineFactory, EngineKind, Snapshots
 from penstock.state.engines.memory import MemoryEngine
 from penstock.state.epochs import MARK_LIFE_MS, Mark
 from penstock.state.keyvalue import KeyValueReads, KeyValueStore
-from penstock.state.lane import EPOCH, REGISTERS, LaneState, LaneView, ShardState, StoreChanges, last_registers
+from penstock.state.lane import LaneState, LaneView, StoreChanges
 from penstock.state.overlay import Register, Registers
 from penstock.state.raw import OrderedSpace
 from penstock.state.segments import retention_limit
 from penstock.state.sessions import SessionStore
+from penstock.state.shard import EPOCH, REGISTERS, ShardState, last_registers
 from penstock.state.sharding import record_key
 from penstock.state.shared import Act, SharedKeyValueStore, Write, WriteSerde, write_serde
 from penstock.state.specs import RawLayout, Sharing, StoreKind, StoreSpec

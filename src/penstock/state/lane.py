@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,27 +29,12 @@ from penstock.state.epochs import (
     encode_undo,
     undo_key,
 )
-from penstock.state.overlay import FrozenSpace, Log, Registers, Space
-from penstock.state.store import plain_log
-from penstock.state.stores import open_store
-from penstock.state.timestamped import CachedKeyValueStore
+from penstock.state.shard import PREFIX, FrozenShard, ShardState
 
 if TYPE_CHECKING:
     from penstock.state.engines.engine import Engine
+    from penstock.state.overlay import Log, Registers, Space
     from penstock.state.specs import StoreSpec
-    from penstock.state.store import Store
-
-REGISTERS = "/registers"
-"""The space, and the changelog, of the shards' registers; a store's name has no slash."""
-
-EPOCH = "/epoch"
-"""Among the registers of a shard: the epoch that has written them last."""
-
-_REGISTERS_KEY = b"registers"
-_prefix = struct.Struct(">H")
-
-_encode_registers = msgspec.msgpack.Encoder(order="deterministic").encode
-_decode_registers = msgspec.msgpack.Decoder(dict[str, int]).decode
 
 
 class StoreChanges(NamedTuple):
@@ -73,74 +57,6 @@ class SpaceChanges(NamedTuple):
 
 Undo = list[tuple[str, tuple[list[bytes], "list[bytes | None]"]]]
 """By space: the keys that were touched, and their old values."""
-
-
-class ShardState:
-    """The stores and registers of one shard: what Kafka Streams would keep for one task."""
-
-    def __init__(self, engine: Engine, number: int) -> None:
-        self.number = number
-        self._engine = engine
-        self._prefix = _prefix.pack(number)
-        self._spaces: dict[str, Space] = {}
-        self.stores: dict[str, Store] = {}
-        self._specs: dict[str, StoreSpec] = {}
-        self._kept_registers = self.space(REGISTERS, plain_log)
-        self.registers = Registers(self._saved_registers())
-
-    def store(self, spec: StoreSpec) -> Any:
-        """The typed store of that specification; the same name is the same store."""
-        known = self._specs.get(spec.name)
-        if known is None:
-            self.stores[spec.name] = open_store(self, spec)
-            self._specs[spec.name] = spec
-        elif known != spec:
-            raise StateError(f"store {spec.name!r} is already open as {known}, not as {spec}")
-        return self.stores[spec.name]
-
-    def space(self, name: str, log: Log | None = None, log_all: bool = False) -> Space:
-        """A byte map of this shard for a store to keep its entries in; see `Space` for what goes into the changelog."""
-        if name not in self._spaces:
-            self._spaces[name] = self._open_space(self._prefix, name, log, log_all)
-        return self._spaces[name]
-
-    def spaces(self) -> Iterable[Space]:
-        """All spaces that are open."""
-        return self._spaces.values()
-
-    def write_out(self, epoch: int | None) -> None:
-        """Have everything that was written in the spaces: what stores hold as objects, and the registers."""
-        for store in self.stores.values():
-            store.before_commit()
-        if self.registers.have_moved:
-            written = {} if epoch is None else {EPOCH: epoch}
-            self._kept_registers.put(_REGISTERS_KEY, _encode_registers({**self.registers.snapshot(), **written}))
-
-    def restore_registers(self, values: dict[str, int]) -> None:
-        """Let the registers be what the changelog says."""
-        self._kept_registers.put(_REGISTERS_KEY, _encode_registers(values))
-        self.registers.reset(values)
-
-    def discard(self) -> None:
-        """Forget what has been written since the last commit."""
-        for store in self.stores.values():
-            store.discard()
-        for space in self._spaces.values():
-            space.clear()
-        self.registers.reset(self._saved_registers())
-
-    @property
-    def is_written(self) -> bool:
-        """Whether anything was written since the last commit."""
-        held = any(isinstance(store, CachedKeyValueStore) and store.held for store in self.stores.values())
-        return held or any(space.dirty for space in self._spaces.values())
-
-    def _open_space(self, prefix: bytes, name: str, log: Log | None, log_all: bool) -> Space:
-        return Space(self._engine, prefix, name, log, log_all)
-
-    def _saved_registers(self) -> dict[str, int]:
-        data = self._kept_registers.get(_REGISTERS_KEY)
-        return {} if data is None else _read_registers(data)
 
 
 class LaneState:
@@ -384,26 +300,6 @@ class LaneState:
         self.discard()
 
 
-class FrozenShard(ShardState):
-    """A shard as of a committed epoch, for reading only."""
-
-    def __init__(self, engine: Engine, number: int, old: dict[str, dict[bytes, bytes | None]]) -> None:
-        self._old = old
-        super().__init__(engine, number)
-
-    def store(self, spec: StoreSpec) -> Any:
-        """The typed store, as it was."""
-        return super().store(replace(spec, cached=False))
-
-    def discard(self) -> None:
-        """Nothing: what is only read has no open epoch."""
-
-    def _open_space(self, prefix: bytes, name: str, log: Log | None, log_all: bool) -> Space:
-        space = FrozenSpace(self._engine, prefix, name, log, log_all)
-        space.dirty.update(self._old.get(name, {}))
-        return space
-
-
 class LaneView(LaneState):
     """A lane as of a committed epoch, for reading only; its engine stays with the lane it is a view of."""
 
@@ -413,8 +309,8 @@ class LaneView(LaneState):
         self._old: dict[int, dict[str, dict[bytes, bytes | None]]] = {}
         for space, entries in old.items():
             for key, value in entries.items():
-                (number,) = _prefix.unpack_from(key)
-                self._old.setdefault(number, {}).setdefault(space, {})[key[_prefix.size :]] = value
+                (number,) = PREFIX.unpack_from(key)
+                self._old.setdefault(number, {}).setdefault(space, {})[key[PREFIX.size :]] = value
 
     def commit(self, epoch: int, stage: int = 0, incarnation: str = "", mark: Mark | None = None) -> Sequence[StoreChanges]:
         """Refuse."""
@@ -435,7 +331,7 @@ class LaneView(LaneState):
         count = super().count(store)
         for number, spaces in self._old.items():
             for key, before in spaces.get(store, {}).items():
-                is_there = self._engine.get(store, _prefix.pack(number) + key) is not None
+                is_there = self._engine.get(store, PREFIX.pack(number) + key) is not None
                 count += (before is not None) - is_there
         return count
 
@@ -444,19 +340,6 @@ class LaneView(LaneState):
 
     def _open_shard(self, number: int) -> ShardState:
         return FrozenShard(self._engine, number, self._old.get(number, {}))
-
-
-def last_registers(keys: Sequence[bytes], values: Sequence[bytes | None]) -> dict[str, int] | None:
-    """A shard's registers as of the last of some changelog rows; None if none of them says."""
-    found = [value for key, value in zip(keys, values, strict=True) if key == _REGISTERS_KEY and value is not None]
-    return _read_registers(found[-1]) if found else None
-
-
-def _read_registers(data: bytes) -> dict[str, int]:
-    try:
-        return _decode_registers(data)
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise StateError(f"the registers of a shard are written in another format, or damaged ({error}): rebuild it") from None
 
 
 def _chunks(entries: Iterator[tuple[bytes, bytes]], size: int = 10_000) -> Iterator[list[tuple[bytes, bytes]]]:

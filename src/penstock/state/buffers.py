@@ -63,10 +63,6 @@ class UnjoinedBuffer:
         """Let go of the records at a position."""
         self._space.delete(position)
 
-    def earliest(self) -> int:
-        """The time of the first record, `NEVER` if there is none."""
-        return _first_time(self._space.scan())
-
     def __iter__(self) -> Iterator[Unjoined]:
         for position, values in self._space.scan():
             timestamp, is_left = _time_and_side.unpack_from(position)

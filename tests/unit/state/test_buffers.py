@@ -56,7 +56,6 @@ class TestUnjoined:
             (2, True, b"a", b"2"),
             (300, False, b"a", b"1"),
         ]
-        assert buffer.earliest() == 2
 
     def test_what_met_a_partner_is_gone_with_its_duplicates(self, space: OrderedSpace, lane: LaneState) -> None:
         buffer = UnjoinedBuffer(space)
@@ -67,7 +66,6 @@ class TestUnjoined:
         assert len(list(buffer)) == 2
         buffer.met(1, True, b"a")
         assert list(buffer) == []
-        assert buffer.earliest() == NEVER
         assert [len(changes.keys) for changes in lane.commit(1)] == []  # nothing of it is logged either
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import ConfigError, PenstockError, StalledError, TopologyError
 from penstock.handlers import DEFAULT, ErrorHandler, ErrorHandlers
 from penstock.records import is_name
-from penstock.running.hooks import Plugin
+from penstock.running.hooks import Hooks, Plugin, installed
 from penstock.topology import Topology
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ class App:
         from penstock.admin.server import AdminServer  # noqa: PLC0415
         from penstock.running.running import Running  # noqa: PLC0415
 
-        about = (self.application_id, self.topology, self.error_handlers, config)
-        running = Running(*about, until, listeners, self.plugins)
+        hooks = Hooks([*self.plugins, *installed(config.plugins)])
+        running = Running(self.application_id, self.topology, self.error_handlers, config, hooks, until, listeners)
         if config.admin_endpoint is not None:  # before the start: probes are answered while state is being restored
             server = AdminServer(running)
             server.start()

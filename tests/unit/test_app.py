@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from penstock.config import Config
 from penstock.errors import BrokerError, ConfigError, FencedError, PenstockError, ProcessingError, TopicError
 from penstock.handlers import ErrorHandlers
 from penstock.running import running as running_module
+from penstock.running.hooks import Hooks
 from penstock.running.running import Running
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -58,15 +59,15 @@ class Played:
         topology: Topology,
         handlers: ErrorHandlers,
         config: Config,
+        hooks: Hooks,
         until: Any = None,
         listeners: tuple[Any, ...] = (),
-        plugins: Sequence[Plugin] = (),
     ) -> None:
         self.given = (application_id, topology, handlers)
         self.config = config
         self.until = until
         self.listeners = listeners
-        self.plugins = plugins
+        self.hooks = hooks
         self.did: list[str] = []
         self.made.append(self)
 
@@ -129,7 +130,7 @@ class TestStart:
     def test_plug_ins_go_along(self, played: type[Played]) -> None:
         plugins = [Plugin()]
         App("app", Topology(), plugins=plugins).start(bootstrap_servers="broker:1")
-        assert played.made[0].plugins is plugins
+        assert played.made[0].hooks.plugins == tuple(plugins)
 
     def test_a_setting_that_is_none_is_refused_before_anything_starts(self, app: App, played: type[Played]) -> None:
         with pytest.raises(ConfigError, match="lanes"):

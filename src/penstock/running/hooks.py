@@ -13,7 +13,7 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.running.states import State
 
 if TYPE_CHECKING:
-    from penstock.observing import EpochReport, RestoreReport
+    from penstock.observing import EpochReport, Indicator, RestoreReport
     from penstock.running.running import Running
 
 GROUP = "penstock.plugins"
@@ -105,6 +105,11 @@ class Hooks:
         self.plugins = tuple(plugins)
         self._started: list[Plugin] = []
         self._reports = Reports(plugins)
+
+    @property
+    def indicators(self) -> dict[str, Indicator]:
+        """What tells whether each plug-in is well, by its name."""
+        return {plugin.name: plugin.health for plugin in self.plugins}
 
     def pre_start(self, running: Running) -> None:
         """Call `pre_start` of each, up to one that fails."""

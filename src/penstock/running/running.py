@@ -5,18 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from structlog.contextvars import bind_contextvars
 
 from penstock.config import Config
 from penstock.errors import NotReadyError, PenstockError, StalledError
 from penstock.handlers import ErrorHandlers
-from penstock.observing import Health, OpenEpoch, Recorder
+from penstock.observing import EpochReport, Health, Indicator, OpenEpoch, Recorder, RestoreReport
 from penstock.queries import CommittedState, QueryResult, ask, view
-from penstock.running.hooks import Hooks, Plugin, installed
 from penstock.running.starting import Started, Starting, Until
 from penstock.running.states import Listener, State, StateMachine
 from penstock.spark.failures import translated
@@ -33,6 +32,35 @@ _GRACE_S = 3.0
 """So long a stalled application is only reported as such, for probes to see it, before it ends."""
 
 
+class Companions(Protocol):
+    """What goes along with an application: asked how it is, and called as the application comes and goes."""
+
+    @property
+    def indicators(self) -> dict[str, Indicator]:
+        """What tells whether each of them is well, by name."""
+
+    def pre_start(self, running: Running) -> None:
+        """Before anything is opened or asked; a failure ends the start."""
+
+    def post_start(self, running: Running) -> None:
+        """Once records are being processed."""
+
+    def pre_stop(self, running: Running) -> None:
+        """When the end begins."""
+
+    def post_stop(self, running: Running) -> None:
+        """When everything is closed."""
+
+    def on_state(self, new: State, old: State) -> None:
+        """The application's state has changed."""
+
+    def on_restore(self, report: RestoreReport) -> None:
+        """A restore has come further."""
+
+    def on_epoch(self, report: EpochReport) -> None:
+        """An epoch is committed."""
+
+
 class Running:
     """A started application. As a context manager it is closed at the end of the block.
 
@@ -45,21 +73,21 @@ class Running:
         topology: Topology,
         handlers: ErrorHandlers,
         config: Config,
+        hooks: Companions,
         until: Until = None,
         listeners: tuple[Listener, ...] = (),
-        plugins: Sequence[Plugin] = (),
     ) -> None:
         self.application_id = application_id
         self.topology = topology
         self.handlers = handlers
         self.config = config
         self.recorder = Recorder()
-        self._hooks = Hooks([*plugins, *installed(config.plugins)])
-        self.recorder.listen(self._hooks.on_epoch)
-        self.recorder.listen_to_restore(self._hooks.on_restore)
-        indicators = {plugin.name: plugin.health for plugin in self._hooks.plugins}
-        self.health = Health(self.recorder, lambda: self.state.value, config.epoch_timeout_ms / 1000, indicators=indicators)
-        self._states = StateMachine((*listeners, self._hooks.on_state))
+        self._hooks = hooks
+        self.recorder.listen(hooks.on_epoch)
+        self.recorder.listen_to_restore(hooks.on_restore)
+        timeout_s = config.epoch_timeout_ms / 1000
+        self.health = Health(self.recorder, lambda: self.state.value, timeout_s, indicators=hooks.indicators)
+        self._states = StateMachine((*listeners, hooks.on_state))
         self._starting = Starting(application_id, topology, handlers, config, self.recorder)
         self._until = until
         self._started: Started | None = None

@@ -77,7 +77,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 def made(*plugins: Plugin, **settings: Any) -> Running:
     config = Config(kafka={"bootstrap.servers": "nowhere:1"}, **settings)
-    return Running("app", Topology(), ErrorHandlers(), config, plugins=plugins)
+    return Running("app", Topology(), ErrorHandlers(), config, hooks.Hooks([*plugins, *hooks.installed(config.plugins)]))
 
 
 def until_running(running: Running) -> None:

@@ -16,6 +16,7 @@ from penstock.config import Config
 from penstock.errors import BrokerError, NotReadyError, PenstockError, StalledError, TopicError
 from penstock.handlers import ErrorHandlers
 from penstock.running import running as running_module
+from penstock.running.hooks import Hooks
 from penstock.running.running import Running
 from penstock.running.states import State
 
@@ -90,7 +91,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
 def started(stage: Stage, states: list[State] | None = None, until: Any = None) -> Running:
     config = Config(kafka={"bootstrap.servers": "nowhere:1"})
     listeners = () if states is None else (lambda new, old: states.append(new),)
-    return Running("app", Topology(), ErrorHandlers(), config, until, listeners).start()
+    return Running("app", Topology(), ErrorHandlers(), config, Hooks([]), until, listeners).start()
 
 
 def until_running(running: Running) -> None:
@@ -228,7 +229,7 @@ class TestStalling:
 
     def impatiently_started(self) -> Running:
         config = Config(kafka={"bootstrap.servers": "nowhere:1"}, epoch_timeout_ms=1_000)
-        return Running("app", Topology(), ErrorHandlers(), config).start()
+        return Running("app", Topology(), ErrorHandlers(), config, Hooks([])).start()
 
     @pytest.mark.security(11)
     def test_an_epoch_that_hangs_is_reported_and_then_ends_the_application(self, stage: Stage) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.epochs.assignment import Assignment
 from penstock.epochs.hops import INPUT, from_topics
-from penstock.epochs.program import Epoch, Program
+from penstock.epochs.program import Program
 from penstock.epochs.sending import letters_sent
 from penstock.epochs.wire import Control, control_row
 from penstock.lanes.epoch import highest_by_origin, runs
@@ -31,29 +32,29 @@ def needs_entering(program: Program) -> bool:
     return program.has_watermarks or program.extracts_timestamps or program.routes_by_value or program.orders_writes
 
 
-def taken_in(program: Program, epoch: Epoch, batches: Sequence[pa.RecordBatch], schema: pa.Schema = INPUT) -> pa.Table:
+def taken_in(assigned: Assignment, batches: Sequence[pa.RecordBatch], schema: pa.Schema = INPUT) -> pa.Table:
     """Records as read from topics, ready to go to their lanes, and rows about those that do not."""
-    table, others = _with_times(program, epoch, from_topics(batches, schema))
-    if needs_entering(program):
-        return pa.concat_tables([*enter(program, epoch, table), *others])
+    table, others = _with_times(assigned, from_topics(batches, schema))
+    if needs_entering(assigned.program):
+        return pa.concat_tables([*enter(assigned, table), *others])
     return pa.concat_tables([table, *others])
 
 
-def _with_times(program: Program, epoch: Epoch, table: pa.Table) -> tuple[pa.Table, list[pa.Table]]:
+def _with_times(assigned: Assignment, table: pa.Table) -> tuple[pa.Table, list[pa.Table]]:
     """The records that have a time, or whose source has an extractor to find one; the others' handler has had its say."""
     timestamps = table.column("timestamp").to_numpy()
     is_wrong = (timestamps < 0) | (timestamps > LAST_TIMESTAMP)
     if not is_wrong.any():
         return table, []
-    nodes = _sources(program)
+    nodes = _sources(assigned.program)
     is_wrong &= np.isin(table.column("name").to_numpy(), [code for code, node in nodes.items() if node.timestamp is None])
-    lane = _without_nodes(program, epoch)
+    lane = _without_nodes(assigned)
     for row in table.filter(pa.array(is_wrong)).to_pylist():
-        topic, partition = epoch.origins[row["origin"]]
+        topic, partition = assigned.epoch.origins[row["origin"]]
         node, origin = nodes[row["name"]], RecordMetadata(topic, partition, row["offset"])
         raw = RawRecord(row["key"], row["value"], row["timestamp"], headers_of(row["headers"]))
         lane.failures.deserialization(lane, node, without_time(node, raw.timestamp, origin), raw, origin)
-    return table.filter(pa.array(~is_wrong)), rows_about_dropped(program, lane)
+    return table.filter(pa.array(~is_wrong)), rows_about_dropped(assigned.program, lane)
 
 
 def rows_about_dropped(program: Program, lane: Lane) -> list[pa.Table]:
@@ -64,8 +65,9 @@ def rows_about_dropped(program: Program, lane: Lane) -> list[pa.Table]:
     return [*([] if letters is None else [letters]), *([control_row(Control(dropped=dropped), 0)] if dropped else [])]
 
 
-def enter(program: Program, epoch: Epoch, table: pa.Table) -> list[pa.Table]:
+def enter(assigned: Assignment, table: pa.Table) -> list[pa.Table]:
     """The records with event times and watermarks, and what else is to be said about them."""
+    program = assigned.program
     if not table.num_rows:
         return [table]
     order = np.lexsort((table.column("offset").to_numpy(), table.column("origin").to_numpy()))
@@ -73,10 +75,10 @@ def enter(program: Program, epoch: Epoch, table: pa.Table) -> list[pa.Table]:
         table = table.take(pa.array(order))
     told, others = None, list[pa.Table]()
     if program.extracts_timestamps:
-        table, told, others = _extracted(program, epoch, table)
+        table, told, others = _extracted(assigned, table)
     if table.num_rows:
         if program.has_watermarks or program.extracts_timestamps:
-            table, control = _attached(program, epoch, table, told)
+            table, control = _attached(assigned, table, told)
             others.append(control_row(control, 0))
         if program.orders_writes:
             table = _placed(table)
@@ -95,11 +97,12 @@ def _placed(table: pa.Table) -> pa.Table:
     return table
 
 
-def _attached(program: Program, epoch: Epoch, table: pa.Table, told: Any) -> tuple[pa.Table, Control]:
+def _attached(assigned: Assignment, table: pa.Table, told: Any) -> tuple[pa.Table, Control]:
     """How far each partition's time had come before each of its records, going on from what earlier epochs have shown.
 
     That is its watermark where the source has a strategy, else the highest event time.
     """
+    program, epoch = assigned.program, assigned.epoch
     origins, sources = table.column("origin").to_numpy(), table.column("name").to_numpy()
     timestamps = table.column("timestamp").to_numpy()
     times = np.empty_like(timestamps)
@@ -123,9 +126,10 @@ def _attached(program: Program, epoch: Epoch, table: pa.Table, told: Any) -> tup
     return table.set_column(table.schema.get_field_index("stream_time"), "stream_time", pa.array(times)), control
 
 
-def _extracted(program: Program, epoch: Epoch, table: pa.Table) -> tuple[pa.Table, Any, list[pa.Table]]:
+def _extracted(assigned: Assignment, table: pa.Table) -> tuple[pa.Table, Any, list[pa.Table]]:
     """Event times by the sources' extractors and watermarks by their functions; without records that are dropped here."""
-    lane = _without_nodes(program, epoch)
+    program, epoch = assigned.program, assigned.epoch
+    lane = _without_nodes(assigned)
     intakes = {code: Intake(node, _nowhere) for code, node in _sources(program).items()}
     partition_times: dict[int, int] = {}
     timestamps, told, kept = list[int](), list[int](), list[bool]()
@@ -158,8 +162,9 @@ def _sources(program: Program) -> dict[int, SourceNode]:
     return {code: node for code, node in nodes if isinstance(node, SourceNode)}
 
 
-def _without_nodes(program: Program, epoch: Epoch) -> Lane:
+def _without_nodes(assigned: Assignment) -> Lane:
     """A lane only for what goes wrong at the source: it counts drops and sends dead letters."""
+    program, epoch = assigned.program, assigned.epoch
     failures = Failures(program.handlers, program.application_id, epoch.number)
     return Lane([], program.specs, LaneState(memory_engine()), lambda: epoch.wall_clock, failures=failures)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from structlog.contextvars import bound_contextvars
 
 from penstock import faults
+from penstock.epochs.assignment import Assignment
 from penstock.epochs.calling import callers_of
 from penstock.epochs.home import open_lane
 from penstock.epochs.opened import OpenStores, open_stores
@@ -71,28 +72,26 @@ def from_topics(batches: Sequence[pa.RecordBatch], schema: pa.Schema = INPUT) ->
     return wire(table.num_rows, kind=np.zeros(table.num_rows, np.int8), **columns)
 
 
-def run_stage(program: Program, epoch: Epoch, stage: int, lane: int, table: pa.Table, is_anew: bool = False) -> pa.Table:
+def run_stage(assigned: Assignment, table: pa.Table, is_anew: bool = False) -> pa.Table:
     """Run a stage's records through one lane, with stores that are open for that long."""
-    own = range(program.lanes) if program.plan.stages[stage].is_serial else (lane,)
-    with open_stores(program, epoch, own) as stores:
-        return run_stage_on(stores, program, epoch, stage, lane, table, is_anew)
+    own = range(assigned.program.lanes) if assigned.is_serial else (assigned.lane,)
+    with open_stores(assigned.program, assigned.epoch, own) as stores:
+        return run_stage_on(stores, assigned, table, is_anew)
 
 
-def run_stage_on(
-    stores: OpenStores, program: Program, epoch: Epoch, stage: int, lane: int, table: pa.Table, is_anew: bool = False
-) -> pa.Table:
+def run_stage_on(stores: OpenStores, assigned: Assignment, table: pa.Table, is_anew: bool = False) -> pa.Table:
     """Run a stage's records through one lane; other rows pass by, in front of what the lane sends.
 
     `is_anew` says that all later stages will run again, too: whatever is there of the epoch is taken back.
     """
-    mine, passing = _split(program, stage, table)
-    if program.serial_exchanges:
+    mine, passing = _split(assigned, table)
+    if assigned.program.serial_exchanges:
         passing = in_order_of_stages(passing)
-    if not program.needs_lanes(stage):
-        return pa.concat_tables([passing, *_run_free(stores, program, epoch, stage, lane, mine)])
-    run = _run_serially if program.plan.stages[stage].is_serial else _run_on
-    with bound_contextvars(lane=lane):
-        return pa.concat_tables([passing, *run(stores, program, epoch, stage, lane, mine, is_anew)])
+    if not assigned.needs_lanes:
+        return pa.concat_tables([passing, *_run_free(stores, assigned, mine)])
+    run = _run_serially if assigned.is_serial else _run_on
+    with bound_contextvars(lane=assigned.lane):
+        return pa.concat_tables([passing, *run(stores, assigned, mine, is_anew)])
 
 
 def bring_to(state: LaneState, epoch: Epoch, stage: int, is_anew: bool = False) -> None:
@@ -110,9 +109,10 @@ def bring_to(state: LaneState, epoch: Epoch, stage: int, is_anew: bool = False) 
         raise StateError(f"a lane is at epoch {state.epoch}, but {epoch.committed} is committed: it has to be restored")
 
 
-def take_back(program: Program, epoch: Epoch, lane: int) -> None:
+def take_back(assigned: Assignment) -> None:
     """Have a lane as the last barrier left it, whatever a job that was given up has written of the epoch."""
-    with bound_contextvars(lane=lane), open_lane(program, lane, epoch.attempt) as state:
+    epoch, lane = assigned.epoch, assigned.lane
+    with bound_contextvars(lane=lane), open_lane(assigned.program, lane, epoch.attempt) as state:
         bring_to(state, epoch, 0, is_anew=True)
 
 
@@ -125,26 +125,25 @@ def own_mark(program: Program, lane: int, mark: Mark | None) -> Mark | None:
     return Mark(mark.epoch, mark.time_ms, offsets, mark.topic_ids)
 
 
-def _run_free(stores: OpenStores, program: Program, epoch: Epoch, stage: int, lane: int, records: pa.Table) -> list[pa.Table]:
+def _run_free(stores: OpenStores, assigned: Assignment, records: pa.Table) -> list[pa.Table]:
     """A stage without state, anywhere."""
-    run = StageRun(program, epoch, stage, lane, stores.globals)
+    run = StageRun(assigned, stores.globals)
     run.arrive(records, in_shards=False)
-    run.feed(run.bind(LaneState(memory_engine()).shard(0), epoch.watermark), ANY_SHARD, None)
+    run.feed(run.bind(LaneState(memory_engine()).shard(0), assigned.epoch.watermark), ANY_SHARD, None)
     run.flush()
     return run.end()
 
 
-def _run_on(
-    stores: OpenStores, program: Program, epoch: Epoch, stage: int, lane: int, records: pa.Table, is_anew: bool
-) -> list[pa.Table]:
+def _run_on(stores: OpenStores, assigned: Assignment, records: pa.Table, is_anew: bool) -> list[pa.Table]:
     """A stage on the lane of its records, shard by shard."""
-    state = stores.lane(lane)
+    epoch, stage = assigned.epoch, assigned.stage
+    state = stores.lane(assigned.lane)
     bring_to(state, epoch, stage, is_anew)
-    run = StageRun(program, epoch, stage, lane, stores.globals, stores.committed_owner)
+    run = StageRun(assigned, stores.globals, stores.committed_owner)
     before = None if epoch.watermark is None else epoch.watermark_before
     run.arrive(records)
-    waits = program.may_wait(stage)
-    for shard in shards_of(lane, program.shards, program.lanes):
+    waits = assigned.program.may_wait(stage)
+    for shard in assigned.shards:
         if shard not in run.arrived and not (waits and is_due(state.shard(shard), stage, epoch)):
             continue
         bound = run.bind(state.shard(shard), before)
@@ -159,65 +158,61 @@ def _run_on(
     if waits:
         for shard, bound in run.bound.items():
             note_due(state.shard(shard), stage, bound)
-        run.due = was_due(state, shards_of(lane, program.shards, program.lanes), stage)
+        run.due = was_due(state, assigned.shards, stage)
     faults.point("lane.before_write")
     is_idle = not run.bound and state.epoch == epoch.number  # and an earlier stage has brought the lane to this epoch
-    written = [] if is_idle else _written(program, epoch, stage, lane, state)
+    written = [] if is_idle else _written(assigned, state)
     stores.forget_views()
     faults.point("lane.after_write")
     return [*run.end(state), *written]
 
 
-def _run_serially(
-    stores: OpenStores, program: Program, epoch: Epoch, stage: int, lane: int, records: pa.Table, is_anew: bool
-) -> list[pa.Table]:
+def _run_serially(stores: OpenStores, assigned: Assignment, records: pa.Table, is_anew: bool) -> list[pa.Table]:
     """An atomic section: the first lane's task works on the stores of all lanes, while the others' have nothing to do.
 
     Without records there is nothing to write either, unless no earlier stage has brought the lanes to this epoch.
     """
-    if lane != 0 or (not records.num_rows and any(program.needs_lanes(earlier) for earlier in range(stage))):
+    program, epoch, stage = assigned.program, assigned.epoch, assigned.stage
+    if assigned.lane != 0 or (not records.num_rows and any(program.needs_lanes(earlier) for earlier in range(stage))):
         return []
     states = [stores.lane(number) for number in range(program.lanes)]
     for state in states:
         bring_to(state, epoch, stage, is_anew)
-    run = StageRun(program, epoch, stage, lane, stores.globals)
+    run = StageRun(assigned, stores.globals)
     run.arrive(records, in_shards=False)
-    run.feed(run.bind(AllLanes(program, stage, states), epoch.watermark), ANY_SHARD, None)
+    run.feed(run.bind(AllLanes(assigned, states), epoch.watermark), ANY_SHARD, None)
     run.flush()
     faults.point("serial.before_write")
     written: list[pa.Table] = []
     for number, state in enumerate(states):
         if state.is_written or state.epoch != epoch.number:
-            written += _written(program, epoch, stage, number, state)
+            written += _written(assigned.at(stage, number), state)
         if number < program.lanes - 1:
             faults.point("serial.between_lanes")
     stores.forget_views()
     return [*run.end(), *written]
 
 
-def _written(program: Program, epoch: Epoch, stage: int, lane: int, state: LaneState) -> list[pa.Table]:
+def _written(assigned: Assignment, state: LaneState) -> list[pa.Table]:
     """Write what a stage has changed in a lane, and give its changelog rows."""
-    changes = state.commit(epoch.number, stage, program.incarnation, own_mark(program, lane, epoch.mark))
-    rows = rows_of_changes(program, changes, stage, epoch.wall_clock)
+    program, epoch = assigned.program, assigned.epoch
+    changes = state.commit(epoch.number, assigned.stage, program.incarnation, own_mark(program, assigned.lane, epoch.mark))
+    rows = rows_of_changes(assigned, changes)
     return [] if rows is None else [rows]
 
 
 class StageRun:
     """A stage of an epoch on one lane, or wherever its records are: its nodes bound once per shard, and what they send."""
 
-    def __init__(
-        self, program: Program, epoch: Epoch, stage: int, lane: int, globals_: LaneState | None, owner: Owner | None = None
-    ) -> None:
-        self._program = program
-        self._epoch = epoch
-        self._stage = stage
-        self._lane = lane
+    def __init__(self, assigned: Assignment, globals_: LaneState | None, owner: Owner | None = None) -> None:
+        program, epoch = assigned.program, assigned.epoch
+        self._assigned = assigned
         self._globals = globals_
         self._owner = owner
-        self._watch = Watch(epoch, stage, lane)
+        self._watch = Watch(assigned)
         self._failures = Failures(program.handlers, program.application_id, epoch.number)
         self._traces = Traces() if program.is_traced else None
-        self._nodes = [program.nodes[name] for name in program.plan.stages[stage].nodes]
+        self._nodes = [program.nodes[name] for name in program.plan.stages[assigned.stage].nodes]
         self._catalogue = epoch.catalogue(program)
         self._values: Values | None = None
         self._all = _NO_RECORDS
@@ -230,7 +225,7 @@ class StageRun:
 
     def bind(self, state: StateOfStores, watermark: int | None) -> Lane:
         """The stage's nodes over the state of a shard, which knows of that watermark."""
-        program, epoch = self._program, self._epoch
+        program, epoch = self._assigned.program, self._assigned.epoch
         partitions = epoch.partitions or {}
         own = state.number if isinstance(state, ShardState) else ANY_SHARD
         return Lane(
@@ -296,7 +291,6 @@ class StageRun:
             for what, count in bound.dropped.items():
                 dropped[what] = dropped.get(what, 0) + count
             bound.close()
-        first = shards_of(self._lane, self._program.shards, self._program.lanes).start
         report: LaneReport = self._watch.report(first_row, state)
         told = Control(
             {},
@@ -305,17 +299,17 @@ class StageRun:
             self.due[1],
             wants_commit=any(bound.commit_requested for bound in self.bound.values()),
         )
-        table = rows_sent(self._program, sent, self._stage)
-        about = rows_about(first, report, None if told == Control() else told)
+        table = rows_sent(self._assigned.program, sent, self._assigned.stage)
+        about = rows_about(self._assigned.shards.start, report, None if told == Control() else told)
         return [about] if table is None else [table, about]
 
 
-def _split(program: Program, stage: int, table: pa.Table) -> tuple[pa.Table, pa.Table]:
+def _split(assigned: Assignment, table: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The records of a stage, and everything else."""
     mine = table.column("kind").to_numpy() == Kind.RECORD
     records = np.flatnonzero(mine)
     sources = table.column("name").to_numpy()[records].astype(np.int16)  # a float where other rows have no name
-    mine[records] = np.array(program.depths)[sources] == stage
+    mine[records] = np.array(assigned.program.depths)[sources] == assigned.stage
     if mine.all():
         return table, table.slice(0, 0)
     if not mine.any():

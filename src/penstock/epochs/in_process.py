@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from penstock.epochs.assignment import Assignment
 from penstock.epochs.entering import taken_in
 from penstock.epochs.hops import out, run_stage_on
 from penstock.epochs.opened import open_stores
@@ -20,13 +21,14 @@ from penstock.epochs.wire import in_order_of_causes
 
 def run_epoch(program: Program, epoch: Epoch, batches: Sequence[pa.RecordBatch]) -> pa.Table:
     """The rows that an epoch's records lead to."""
-    table = on_shards(program, epoch, taken_in(program, epoch, batches))
+    assigned = Assignment(program, epoch)
+    table = on_shards(assigned, taken_in(assigned, batches))
     stages = range(len(program.plan.stages))
     first = next((stage for stage in stages if program.needs_lanes(stage)), 0)
     with open_stores(program, epoch, range(program.lanes)) as stores:
         for stage in stages:
             hops = [
-                run_stage_on(stores, program, epoch, stage, lane, part, stage == first)
+                run_stage_on(stores, assigned.at(stage, lane), part, stage == first)
                 for lane, part in parts(program, stage, table)
             ]
             table = pa.concat_tables(hops)

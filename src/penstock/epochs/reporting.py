@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from time import perf_counter
 
-from penstock.epochs.program import Epoch
+from penstock.epochs.assignment import Assignment
 from penstock.epochs.wire import LaneReport
 from penstock.lanes.sampling import Samples
 from penstock.state import LaneState
@@ -18,11 +18,11 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 class Watch:
     """Follows one stage of one lane, from when it is made to when it is asked for the report."""
 
-    def __init__(self, epoch: Epoch, stage: int, lane: int) -> None:
+    def __init__(self, assigned: Assignment) -> None:
         self._began = perf_counter()
-        self._stage = stage
-        self._lane = lane
-        self.samples = Samples() if epoch.is_sampled else None
+        self._stage = assigned.stage
+        self._lane = assigned.lane
+        self.samples = Samples() if assigned.epoch.is_sampled else None
 
     def report(self, records: int, state: LaneState | None = None) -> LaneReport:
         """The report; `state` is the lane's, if it has one, as it was written."""

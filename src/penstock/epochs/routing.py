@@ -12,23 +12,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.epochs.program import Epoch, Program
+from penstock.epochs.assignment import Assignment
 from penstock.epochs.shards import shard_of, shard_of_partition
 from penstock.serdes import Serde, String
 
 
-def on_shards(program: Program, epoch: Epoch, table: pa.Table) -> pa.Table:
+def on_shards(assigned: Assignment, table: pa.Table) -> pa.Table:
     """Records from topics, each with its shard; rows that have one already, such as dead letters, keep it."""
     column = table.column("shard")
     if not column.null_count:
         return table
     is_new = column.is_null().to_numpy()
     shards = column.fill_null(0).to_numpy().copy()
-    shards[is_new] = _shards(program, epoch, table if is_new.all() else table.filter(pa.array(is_new)))
+    shards[is_new] = _shards(assigned, table if is_new.all() else table.filter(pa.array(is_new)))
     return table.set_column(table.schema.get_field_index("shard"), "shard", pa.array(shards, pa.int32()))
 
 
-def _shards(program: Program, epoch: Epoch, records: pa.Table) -> Any:
+def _shards(assigned: Assignment, records: pa.Table) -> Any:
+    program, epoch = assigned.program, assigned.epoch
     sources, origins = records.column("name").to_numpy(), records.column("origin").to_numpy()
     found = np.empty(records.num_rows, np.int32)
     for code in np.unique(sources).tolist():

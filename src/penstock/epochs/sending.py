@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from penstock.epochs.assignment import Assignment
 from penstock.epochs.program import Program, changelog_topic, lanes_topic
 from penstock.epochs.shards import shard_of
 from penstock.epochs.wire import Kind, headers_array, wire
@@ -172,7 +173,7 @@ def _number_in_run(causes: Any) -> Any:
     return np.arange(len(causes)) - np.repeat(starts, np.diff(np.append(starts, len(causes))))
 
 
-def rows_of_changes(program: Program, changes: Sequence[StoreChanges], stage: int, timestamp: int) -> pa.Table | None:
+def rows_of_changes(assigned: Assignment, changes: Sequence[StoreChanges]) -> pa.Table | None:
     """Changelog rows, each for the partition of its shard.
 
     Where there are atomic sections, a shard is written by two tasks in an epoch: rows say which stage they are of, which tells
@@ -180,6 +181,7 @@ def rows_of_changes(program: Program, changes: Sequence[StoreChanges], stage: in
     """
     if not changes:
         return None
+    program = assigned.program
     sizes = [len(change.keys) for change in changes]
     shards = np.repeat(np.array([change.shard for change in changes], np.int32), sizes)
     names = [program.topic_codes[_changelog(program, change.store)] for change in changes]
@@ -187,10 +189,10 @@ def rows_of_changes(program: Program, changes: Sequence[StoreChanges], stage: in
         sum(sizes),
         shard=shards,
         kind=np.full(sum(sizes), Kind.CHANGELOG, np.int8),
-        stage=np.full(sum(sizes), stage, np.int8),
+        stage=np.full(sum(sizes), assigned.stage, np.int8),
         name=np.repeat(np.array(names, np.int16), sizes),
         partition=shards,
-        timestamp=np.full(sum(sizes), timestamp, np.int64),
+        timestamp=np.full(sum(sizes), assigned.epoch.wall_clock, np.int64),
         key=list(chain.from_iterable(change.keys for change in changes)),
         value=list(chain.from_iterable(change.values for change in changes)),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.epochs.assignment import Assignment
 from penstock.epochs.program import Program
 from penstock.epochs.shards import lane_of, shard_of
 from penstock.state import LaneState, Register, ShardState, StoreSpec
@@ -13,11 +14,11 @@ from penstock.state import LaneState, Register, ShardState, StoreSpec
 class AllLanes:
     """The state of a stage that has all lanes at hand. Every key is in its shard; registers are the first shard's."""
 
-    def __init__(self, program: Program, stage: int, states: Sequence[LaneState]) -> None:
-        self._program = program
+    def __init__(self, assigned: Assignment, states: Sequence[LaneState]) -> None:
+        self._program = assigned.program
         self._states = states
         self._stores: dict[str, RoutedStore] = {}
-        self.registers = SectionRegisters(states[0].shard(0), program.plan.stages[stage].sources[0])
+        self.registers = SectionRegisters(states[0].shard(0), assigned.program.plan.stages[assigned.stage].sources[0])
 
     def store(self, spec: StoreSpec) -> Any:
         """The typed store of that specification, over all lanes."""

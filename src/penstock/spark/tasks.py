@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from structlog.contextvars import bind_contextvars
 
+from penstock.epochs.assignment import Assignment
 from penstock.epochs.bounds import bounded
 from penstock.epochs.entering import taken_in
 from penstock.epochs.hops import ROUTED_INPUT, out, run_stage, take_back
@@ -74,12 +75,13 @@ def from_sources(broadcast: Any, epoch: Epoch) -> Hop:
 
     def hop(batches: Batches) -> Batches:
         program = _begin(broadcast, epoch)
-        is_last = len(program.plan.stages) == 1 and not program.needs_lanes(0)
+        assigned = Assignment(program, epoch)
+        is_last = len(program.plan.stages) == 1 and not assigned.needs_lanes
 
         def work(records: list[pa.RecordBatch]) -> pa.Table:
-            table = on_shards(program, epoch, taken_in(program, epoch, records))
-            if not program.needs_lanes(0):
-                table = run_stage(program, epoch, 0, 0, table)
+            table = on_shards(assigned, taken_in(assigned, records))
+            if not assigned.needs_lanes:
+                table = run_stage(assigned, table)
             return out(table) if is_last else table
 
         return bounded(epoch, batches, work, OUT if is_last else WIRE, is_input=True)
@@ -92,12 +94,12 @@ def on_lane(broadcast: Any, epoch: Epoch, stage: int, is_first: bool) -> Hop:
 
     def hop(batches: Batches) -> Batches:
         program = _begin(broadcast, epoch)
-        lane = TaskContext.get().partitionId()  # type: ignore[union-attr]
+        assigned = Assignment(program, epoch, stage, TaskContext.get().partitionId())  # type: ignore[union-attr]
         is_last = stage == len(program.plan.stages) - 1
 
         def work(rows: list[pa.RecordBatch]) -> pa.Table:
-            table = taken_in(program, epoch, rows, ROUTED_INPUT) if is_first else arrived(rows, WIRE)
-            table = run_stage(program, epoch, stage, lane, table)
+            table = taken_in(assigned, rows, ROUTED_INPUT) if is_first else arrived(rows, WIRE)
+            table = run_stage(assigned, table)
             return out(table) if is_last else table
 
         return bounded(epoch, batches, work, OUT if is_last else WIRE, is_input=is_first)
@@ -111,7 +113,7 @@ def lane_taken_back(broadcast: Any, epoch: Epoch) -> Hop:
     def hop(batches: Batches) -> Batches:
         program = _begin(broadcast, epoch)
         for lane in [lane for batch in batches for lane in batch.column(0).to_pylist()]:
-            take_back(program, epoch, lane)
+            take_back(Assignment(program, epoch, lane=lane))
         return iter(())
 
     return hop

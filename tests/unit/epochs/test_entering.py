@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import StreamsBuilder, Topology, dead_letter, log_and_continue, log_and_fail, shared_store, tumbling
+from penstock.epochs.assignment import Assignment
 from penstock.epochs.entering import enter, needs_entering
 from penstock.epochs.hops import INPUT, from_topics
 from penstock.epochs.program import Epoch
@@ -45,7 +46,8 @@ def entered(
     names = ("origin", "offset", "timestamp", "value")
     named = [{"name": 0, "key": b"k", **dict(zip(names, row, strict=True))} for row in rows]
     table = from_topics([pa.RecordBatch.from_pylist(named, schema=INPUT)])
-    found = pa.concat_tables(enter(program, Epoch(3, 2, 0, ORIGINS, high_times, watermarks=watermarks), table)).to_pylist()
+    epoch = Epoch(3, 2, 0, ORIGINS, high_times, watermarks=watermarks)
+    found = pa.concat_tables(enter(Assignment(program, epoch), table)).to_pylist()
     told = [decode_control(row["value"]) for row in found if row["kind"] == Kind.CONTROL]
     records = [row for row in found if row["kind"] == Kind.RECORD]
     others = [row for row in found if row["kind"] not in {Kind.RECORD, Kind.CONTROL}]

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import Processor, ProcessorContext, PunctuationType, Record, StreamsBuilder, Topology
+from penstock.epochs.assignment import Assignment
 from penstock.epochs.entering import enter
 from penstock.epochs.home import open_lane
 from penstock.epochs.hops import INPUT, bring_to, from_topics, own_mark, run_stage
@@ -86,14 +87,15 @@ class TestStages:
         program, epoch = app.running, Epoch(1, 0, 0, (("in", 0),), (-1,))
         rows = [{"name": 0, "origin": 0, "offset": 50 + n, **record._asdict()} for n, record in enumerate(some_records(2, 20))]
         table = from_topics([pa.RecordBatch.from_pylist(rows, schema=INPUT)])
-        table = on_shards(program, epoch, pa.concat_tables(enter(program, epoch, table)))
+        assigned = Assignment(program, epoch)
+        table = on_shards(assigned, pa.concat_tables(enter(assigned, table)))
         for stage in range(2):
             split = parts(program, stage, table)
-            first, again = ([run_stage(program, epoch, stage, lane, part) for lane, part in split] for _ in range(2))
+            first, again = ([run_stage(assigned.at(stage, lane), part) for lane, part in split] for _ in range(2))
             assert list(map(without_reports, first)) == list(map(without_reports, again))
             table = pa.concat_tables(again)
         with pytest.raises(StateError, match="stage 0 of epoch 1 runs again after stage 1"):
-            run_stage(program, epoch, 0, 0, table)
+            run_stage(assigned, table)
 
     def test_a_whole_epoch_that_is_tried_again_gives_the_same_rows(self, tmp_path: Path) -> None:
         app = Application(tmp_path)
@@ -113,9 +115,9 @@ class TestStages:
         app.start(1)
         passing = pa.concat_tables([wire(1, shard=[0], kind=[Kind.SINK], key=[b"other"]), control_row(Control(), 0)])
         row = {"name": 0, "origin": 0, "offset": 0, "timestamp": 0, "key": b"a", "value": b"x"}
-        epoch = Epoch(0, -1, 0, (("in", 0),))
-        records = on_shards(app.running, epoch, from_topics([pa.RecordBatch.from_pylist([row], schema=INPUT)]))
-        sent = run_stage(app.running, epoch, 0, 0, pa.concat_tables([records, passing]))
+        assigned = Assignment(app.running, Epoch(0, -1, 0, (("in", 0),)))
+        records = on_shards(assigned, from_topics([pa.RecordBatch.from_pylist([row], schema=INPUT)]))
+        sent = run_stage(assigned, pa.concat_tables([records, passing]))
         assert sent.column("kind").to_pylist()[:3] == [Kind.SINK, Kind.CONTROL, Kind.SINK]
         assert sent.column("key").to_pylist()[0] == b"other"
         assert Kind.RECORD not in sent.column("kind").to_pylist()

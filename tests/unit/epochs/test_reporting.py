@@ -9,20 +9,24 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from penstock import Topology
 from penstock.epochs import reporting
+from penstock.epochs.assignment import Assignment
 from penstock.epochs.program import Epoch
 from penstock.epochs.reporting import Watch
 from penstock.epochs.wire import Control, LaneReport, control_row, reports_of, rows_about, without_reports
 from penstock.records import NO_HEADERS
 from penstock.state import LaneState, StoreKind, StoreSpec, memory_engine
+from tests.unit.epochs.application import program_of
 
+PROGRAM = program_of(Topology())
 PLAIN, SAMPLED = Epoch(5, 4, 0), Epoch(5, 4, 0, is_sampled=True)
 
 
 def test_most_epochs_tell_only_how_much_and_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([10.0, 10.5])
     monkeypatch.setattr(reporting, "perf_counter", lambda: next(times))
-    watch = Watch(PLAIN, stage=1, lane=3)
+    watch = Watch(Assignment(PROGRAM, PLAIN, stage=1, lane=3))
     assert watch.samples is None
     assert watch.report(42, LaneState(memory_engine())) == LaneReport(3, 1, 42, 0.5)
 
@@ -31,7 +35,7 @@ def test_a_sampled_one_tells_about_nodes_stores_and_the_process() -> None:
     state = LaneState(memory_engine())
     state.store(StoreSpec("raw", StoreKind.RAW)).put(b"key", b"value")
     state.commit(5, 0)
-    watch = Watch(SAMPLED, stage=0, lane=2)
+    watch = Watch(Assignment(PROGRAM, SAMPLED, lane=2))
     assert watch.samples is not None
     watch.samples.watched("node", lambda *_: None)(None, None, 0, NO_HEADERS)
     report = watch.report(1, state)
@@ -42,12 +46,12 @@ def test_a_sampled_one_tells_about_nodes_stores_and_the_process() -> None:
 
 
 def test_a_stage_without_state_has_no_stores() -> None:
-    assert Watch(SAMPLED, 0, 0).report(1).stores == {}
+    assert Watch(Assignment(PROGRAM, SAMPLED)).report(1).stores == {}
 
 
 def test_where_the_system_does_not_tell_its_memory_is_0(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(reporting, "_MEMORY", tmp_path / "none")
-    assert Watch(SAMPLED, 0, 0).report(1).memory == 0
+    assert Watch(Assignment(PROGRAM, SAMPLED)).report(1).memory == 0
 
 
 def test_a_report_comes_through_to_the_driver() -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import StreamsBuilder
+from penstock.epochs.assignment import Assignment
 from penstock.epochs.hops import INPUT, from_topics
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.routing import canonical_keys, on_shards
@@ -43,7 +44,7 @@ def arrived(*records: tuple[int, int, bytes | None]) -> pa.Table:
 
 
 def shards(program: Program, table: pa.Table) -> list[int]:
-    found = on_shards(program, EPOCH, table)
+    found = on_shards(Assignment(program, EPOCH), table)
     assert found.drop_columns(["shard"]) == table.drop_columns(["shard"])
     assert found.schema == table.schema
     numbers: list[int] = found.column("shard").to_pylist()

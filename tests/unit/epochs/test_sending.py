@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from penstock import Processor, StreamsBuilder, Topology, bounded_disorder, shared_store
-from penstock.epochs.program import Program, changelog_topic, lanes_topic
+from penstock.epochs.assignment import Assignment
+from penstock.epochs.program import Epoch, Program, changelog_topic, lanes_topic
 from penstock.epochs.sending import ANY_SHARD, OfShard, Sent, rows_of_changes, rows_sent
 from penstock.epochs.shards import shard_of
 from penstock.epochs.wire import Kind
@@ -19,6 +20,8 @@ from penstock.lanes.outbox import Row
 from penstock.records import NO_HEADERS
 from penstock.state import REGISTERS, StoreChanges
 from tests.unit.epochs.application import SHARDS, program_of
+
+AT_77 = Epoch(5, 4, wall_clock=77)
 
 
 def topology(is_watermarked: bool = False) -> Topology:
@@ -218,7 +221,7 @@ class TestPlaces:
 class TestChanges:
     def test_a_changelog_row_goes_to_the_partition_of_its_shard(self, program: Program) -> None:
         changes = [StoreChanges("counts", [b"a", b"b"], [b"v", None], 5), StoreChanges("counts", [b"a"], [b"w"], 6)]
-        table = rows_of_changes(program, changes, 1, 77)
+        table = rows_of_changes(Assignment(program, AT_77, 1), changes)
         code = program.topic_codes[changelog_topic("app", "counts")]
         assert columns(table, "shard", "kind", "name", "partition", "timestamp", "key", "value", "stage") == [
             (5, Kind.CHANGELOG, code, 5, 77, b"a", b"v", 1),
@@ -228,11 +231,11 @@ class TestChanges:
 
     def test_registers_go_into_the_lanes_topic(self, program: Program) -> None:
         changes = [StoreChanges("counts", [b"a"], [b"v"], 2), StoreChanges(REGISTERS, [b"registers"], [b"r"], 2)]
-        table = rows_of_changes(program, changes, 0, 77)
+        table = rows_of_changes(Assignment(program, AT_77), changes)
         assert [(program.topics[name], *rest) for name, *rest in columns(table, "name", "partition", "key", "value")] == [
             (changelog_topic("app", "counts"), 2, b"a", b"v"),
             (lanes_topic("app"), 2, b"registers", b"r"),
         ]
 
     def test_nothing_changed_gives_no_rows(self, program: Program) -> None:
-        assert rows_of_changes(program, [], 0, 77) is None
+        assert rows_of_changes(Assignment(program, AT_77), []) is None

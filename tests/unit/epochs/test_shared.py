@@ -30,6 +30,7 @@ from penstock import (
     shared_store,
 )
 from penstock.epochs import hops
+from penstock.epochs.assignment import Assignment
 from penstock.epochs.hops import INPUT, from_topics, out, run_stage
 from penstock.epochs.in_process import parts
 from penstock.epochs.opened import OpenStores
@@ -192,9 +193,10 @@ def test_in_which_order_blocks_arrive_makes_no_difference(tmp_path: Path, make: 
     app.start(3)
     for first in range(0, 60, 20):
         records = some_records(seed=first, count=20)
-        table = on_shards(app.running, next_epoch(app), from_topics([arriving(app, records)]))
+        table = on_shards(Assignment(app.running, next_epoch(app)), from_topics([arriving(app, records)]))
         for stage in range(len(app.running.plan.stages)):
-            blocks = [run_stage(app.running, next_epoch(app), stage, *part) for part in parts(app.running, stage, table)]
+            assigned = Assignment(app.running, next_epoch(app))
+            blocks = [run_stage(assigned.at(stage, lane), part) for lane, part in parts(app.running, stage, table)]
             table = pa.concat_tables(reversed(blocks))
         app.commit(records, out(table))
         app.check()
@@ -377,10 +379,11 @@ class TestTrouble:
         app.start(3)
         app.step(some_records(seed=1, count=10))
         records = some_records(seed=2, count=20)
-        epoch = next_epoch(app)
-        table = on_shards(app.running, next_epoch(app), from_topics([arriving(app, records)]))
+        assigned = Assignment(app.running, next_epoch(app))
+        table = on_shards(assigned, from_topics([arriving(app, records)]))
         for stage in range(len(app.running.plan.stages)):
-            hops = [[run_stage(app.running, epoch, stage, *part) for part in parts(app.running, stage, table)] for _ in range(2)]
+            split = parts(app.running, stage, table)
+            hops = [[run_stage(assigned.at(stage, lane), part) for lane, part in split] for _ in range(2)]
             assert list(map(without_reports, hops[0])) == list(map(without_reports, hops[1]))
             table = pa.concat_tables(hops[1])
         app.commit(records, out(table))
@@ -411,7 +414,7 @@ class TestTheSerialStage:
         [serial] = [stage.depth for stage in app.running.plan.stages if stage.is_serial]
         epoch = Epoch(0, -1, app.now_ms, (("in", 0),), (-1,))
         passing = pa.Table.from_pylist([{"shard": 2, "kind": 1, "name": 1, "key": b"k"}], schema=WIRE)
-        assert run_stage(app.running, epoch, serial, 2, passing) == passing
+        assert run_stage(Assignment(app.running, epoch, serial, 2), passing) == passing
 
     def test_without_records_no_lane_is_opened_that_an_earlier_stage_has_brought_here(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -17,6 +17,7 @@ from structlog.contextvars import get_contextvars
 
 from penstock import StreamsBuilder, Topology
 from penstock.epochs import hops as hops_module
+from penstock.epochs.assignment import Assignment
 from penstock.epochs.bounds import measured_in
 from penstock.epochs.entering import needs_entering
 from penstock.epochs.home import open_lane
@@ -81,7 +82,7 @@ def staged(program: Program, partitions: Sequence[pa.RecordBatch], monkeypatch: 
     first = 0
     is_plain = program.needs_lanes(0) and not needs_entering(program)
     if is_plain:
-        frames = [on_shards(program, EPOCH, from_topics([part])).select(ROUTED_INPUT.names) for part in partitions]
+        frames = [on_shards(Assignment(program, EPOCH), from_topics([part])).select(ROUTED_INPUT.names) for part in partitions]
     else:
         frames = [pa.Table.from_batches(from_sources(broadcast, EPOCH)(iter([part]))) for part in partitions]
         first = 0 if program.needs_lanes(0) else 1

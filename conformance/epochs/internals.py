@@ -33,9 +33,9 @@ from penstock.plan import Plan
 from penstock.plan import plan as plan_of
 from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata, ValueAndTimestamp
 from penstock.running.committed import committed_state
-from penstock.running.epochs import Progress
 from penstock.running.global_tables import GlobalTables
 from penstock.running.past import Past
+from penstock.running.progress import Progress
 from penstock.state import EngineKind, LaneState, Mark, StoreKind, StoreSpec, last_registers, memory_engine
 from penstock.state.bounds import MAX_TIME
 from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology

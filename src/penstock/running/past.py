@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from penstock.barrier import CommitMetadata
 from penstock.errors import StateError, TopicError
 from penstock.plan import TopologyFacts
-from penstock.running.epochs import Progress
+from penstock.running.progress import Progress
 from penstock.running.taking import Partition
 
 RESET = "Reset the application"

@@ -38,11 +38,13 @@ from penstock.observing import Recorder
 from penstock.plan import TopologyFacts, encode_facts
 from penstock.queries import CommittedState
 from penstock.running.committed import FACTS_PARTITION, TOPOLOGY, places
-from penstock.running.epochs import Epochs, told_of_phases
+from penstock.running.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
 from penstock.running.following import Growth, TopicWatch
 from penstock.running.global_tables import GlobalTables
+from penstock.running.journal import told_of_phases
 from penstock.running.memory import default_epoch_bytes
 from penstock.running.past import Lost, lost_input
+from penstock.running.publication import Check
 from penstock.running.reading import Reading, report_lost
 from penstock.running.restore_progress import RestoreProgress
 from penstock.running.sizing import TARGET_S, Sizing
@@ -145,27 +147,24 @@ class Starting:
             state.after_commit(epoch)
             store_tables.after_commit(epoch)
 
-        preflight = Preflight(program.topics, self._size_limits(topics, written, sizes), self._handlers.production)
-        tracing = Tracing(self.labels, program.topics)
-        self._recorder.listen(tracing.on_epoch)
+        check = self._check(program, self._size_limits(topics, written, sizes))
         epochs = Epochs(
             program,
             jobs,
             self._barrier(publisher),
-            position.start,
-            small=config.small_epoch_records,
-            sizing=self._sizing(),
-            partitions={name: topic.partitions for name, topic in {**sources, **others}.items()},
-            topic_ids={name: topic.topic_id for name, topic in sources.items()},
-            changelog_ends=lambda: places(topics.end_offsets(truth.changelogs)),
-            input_ends=lambda: topics.end_offsets(epochs.progress.offsets),
-            before_epoch=tables.refresh,
-            other_rows=tables.take_rows,
-            limits=self._limits(until, topics, partitions),
-            first_rows=self._facts_row(program, known_facts),
-            check=(lambda rows: preflight.check(tracing.continued(rows))) if config.tracing else preflight.check,
-            recorder=self._recorder,
-            after_commit=after_commit,
+            StartingPoint(
+                position.start,
+                partitions={name: topic.partitions for name, topic in {**sources, **others}.items()},
+                topic_ids={name: topic.topic_id for name, topic in sources.items()},
+                first_rows=self._facts_row(program, known_facts),
+            ),
+            Bounds(config.small_epoch_records, self._sizing(), self._limits(until, topics, partitions)),
+            Ends(
+                changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
+                inputs=lambda: topics.end_offsets(epochs.progress.offsets),
+            ),
+            Contributions(tables.refresh, tables.take_rows, check, after_commit),
+            self._recorder,
         )
         self._follow_ends(lambda: topics.end_offsets(epochs.progress.offsets))
         watched = {name: sources[name] for name in truth.source_of(sources)}
@@ -257,6 +256,13 @@ class Starting:
         recorder = self._recorder
         on_phase = told_of_phases(recorder)
         return Barrier(publisher, self._config.broker_timeout_ms, on_phase=on_phase, on_retry=recorder.commit_retried)
+
+    def _check(self, program: Program, limits: SizeLimits) -> Check:
+        """What looks at rows before they are published: at their sizes, and where traces go on."""
+        preflight = Preflight(program.topics, limits, self._handlers.production)
+        tracing = Tracing(self.labels, program.topics)
+        self._recorder.listen(tracing.on_epoch)
+        return (lambda rows: preflight.check(tracing.continued(rows))) if self._config.tracing else preflight.check
 
     @property
     def _patience_s(self) -> float:

@@ -36,8 +36,8 @@ from penstock.running.committed import (
     refuse_state_of_lanes,
     refuse_state_without_offsets,
 )
-from penstock.running.epochs import Progress
 from penstock.running.past import FoundOffsets, Lost, Past, lost_input, past, refuse_lost_input
+from penstock.running.progress import Progress
 from penstock.running.taking import Partition
 from penstock.state import EngineKind
 from penstock.topology import SinkNode, SourceNode, Topology

@@ -26,8 +26,8 @@ from penstock.handlers import ErrorHandlers
 from penstock.lanes.outbox import Row
 from penstock.plan import plan
 from penstock.running.committed import committed_state
-from penstock.running.epochs import Progress
 from penstock.running.past import Past
+from penstock.running.progress import Progress
 from penstock.state import EPOCH, EngineKind, Mark, ShardState
 from penstock.testing import TopologyTestDriver
 

@@ -17,8 +17,9 @@ from penstock.epochs.program import Epoch, Program
 from penstock.handlers import DeadLetter, ErrorHandlers
 from penstock.observing import Recorder
 from penstock.observing.metrics import Metrics
-from penstock.running import epochs as epochs_module
-from penstock.running.epochs import Epochs, Progress
+from penstock.running import agenda
+from penstock.running.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
+from penstock.running.progress import Progress
 from penstock.running.sizing import Sizing
 from penstock.timing import bounded_disorder
 from tests.unit.epochs.application import Application, Raw
@@ -101,7 +102,7 @@ def series(payload: str) -> set[str]:
 
 @pytest.mark.security(11)
 def test_metrics_hold_nothing_from_data_and_do_not_grow_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epochs_module, "SAMPLE_EVERY_S", -1.0)
+    monkeypatch.setattr(agenda, "SAMPLE_EVERY_S", -1.0)
     application = Application(tmp_path, careless, handlers=ErrorHandlers(processing=_named_by_data))
     application.start(LANES)
     recorder = Recorder()
@@ -112,13 +113,11 @@ def test_metrics_hold_nothing_from_data_and_do_not_grow_with_it(tmp_path: Path, 
         application.running,
         jobs,
         Barrier(jobs),
-        start,
-        small=1,
-        sizing=Sizing(9_999, 1 << 30),
-        partitions={},
-        topic_ids={},
-        changelog_ends=dict,
-        recorder=recorder,
+        StartingPoint(start, partitions={}, topic_ids={}),
+        Bounds(1, Sizing(9_999, 1 << 30)),
+        Ends(dict),
+        Contributions(),
+        recorder,
     )
     found = []
     end = 0

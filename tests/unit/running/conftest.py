@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.running import epochs as epochs_module
 from tests.unit.running.noting import Clock, Noted
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(epochs_module, "time", clock)
-    return clock
+    return Clock.standing_still(monkeypatch)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from penstock import Processor, StreamsBuilder, Topology
 from penstock.barrier import Barrier, SourceOffset
@@ -13,10 +14,10 @@ from penstock.epochs.bounds import Measured, measure_row
 from penstock.epochs.program import Epoch
 from penstock.epochs.wire import OUT, Control, Kind, LaneReport, control_row, out_rows, rows_about
 from penstock.errors import EpochTooLargeError
-from penstock.running.epochs import (
-    Epochs,
-    Progress,
-)
+from penstock.observing import Recorder
+from penstock.running import agenda, epochs, event_time
+from penstock.running.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
+from penstock.running.progress import Progress
 from penstock.running.sizing import Sizing
 from penstock.running.taking import Partition
 from penstock.timing import monotonous
@@ -29,6 +30,14 @@ START = Progress(4, {A0: 10, A1: 20, B0: 30}, {A0: 500})
 
 class Clock:
     """The wall clock and the monotonic one, moved by hand; stands for the module `time`."""
+
+    @classmethod
+    def standing_still(cls, monkeypatch: pytest.MonkeyPatch) -> Clock:
+        """The clock of everything that runs or decides about epochs."""
+        clock = cls()
+        for module in (epochs, agenda, event_time):
+            monkeypatch.setattr(module, "time", clock)
+        return clock
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -150,16 +159,14 @@ def with_watermarks(**options: Any) -> Topology:
 
 
 def epochs_of(noted: Noted, **options: Any) -> Epochs:
-    defaults: dict[str, Any] = {
-        "small": 5,
-        "sizing": Sizing(1_000, 1 << 20),
-        "partitions": {"out": 3},
-        "topic_ids": {"a": "id-a"},
-        "changelog_ends": dict,
-    }
-    start = options.pop("start", START)
-    topology = options.pop("topology", None) or counting()
-    return Epochs(program_of(topology), noted, Barrier(noted), start, **{**defaults, **options})
+    """Epochs over `noted`; options are a topology, a recorder, and whatever else differs from what is usual here."""
+    program = program_of(options.pop("topology", None) or counting())
+    barrier = options.pop("barrier", None) or Barrier(noted)
+    recorder = options.pop("recorder", None) or Recorder()
+    point = StartingPoint(options.pop("start", START), {"out": 3}, {"a": "id-a"}, options.pop("first_rows", None))
+    bounds = Bounds(5, options.pop("sizing", None) or Sizing(1_000, 1 << 20), options.pop("limits", {}))
+    ends = Ends(options.pop("changelog_ends", dict), options.pop("input_ends", dict))
+    return Epochs(program, noted, barrier, point, bounds, ends, Contributions(**options), recorder)
 
 
 def ends(a0: int = 10, a1: int = 20, b0: int = 30) -> dict[Partition, int]:

@@ -18,8 +18,8 @@ from penstock.running.committed import (
     refuse_state_of_lanes,
     refuse_state_without_offsets,
 )
-from penstock.running.epochs import Progress
 from penstock.running.past import Past
+from penstock.running.progress import Progress
 from penstock.state import LaneState, memory_engine
 
 BEFORE = Past(Progress(7, {("in", 0): 100}, {}), "a1", 2)

@@ -16,16 +16,12 @@ from penstock.barrier import Barrier, CommitMetadata
 from penstock.epochs.wire import OUT, Control, Kind, LaneReport, control_row, out_rows
 from penstock.errors import BrokerError, CommitError, ProcessingError, StateError
 from penstock.observing import PartitionReport, Recorder
-from penstock.running.epochs import (
-    KEEP_ALIVE_S,
-    MARK_EVERY_S,
-    SAMPLE_EVERY_S,
-    Progress,
-    sent_by_topic,
-    told_of_phases,
-)
+from penstock.running.agenda import KEEP_ALIVE_S, MARK_EVERY_S, SAMPLE_EVERY_S
+from penstock.running.journal import sent_by_topic, told_of_phases
+from penstock.running.progress import Progress
 from penstock.running.sizing import Sizing
 from penstock.state import Mark
+from tests.unit.epochs.application import program_of
 from tests.unit.running.noting import (
     A0,
     A1,
@@ -34,6 +30,7 @@ from tests.unit.running.noting import (
     START,
     Clock,
     Noted,
+    counting,
     ends,
     epochs_of,
     with_a_processor,
@@ -60,7 +57,7 @@ class TestOffsets:
         epochs = epochs_of(noted)
         noted.controls = [Control({0: 700}), Control({2: 9})]
         epochs.on_batch(FRAME, ends(a0=11))
-        program = epochs._program
+        program = program_of(counting())
         told = {(sent.topic, sent.partition): CommitMetadata.decode(sent.metadata) for sent in noted.offsets[0]}
         common = {"epoch": 5, "incarnation": "one", "fingerprint": program.plan.fingerprint, "lanes": 2, "shards": 8}
         assert told == {
@@ -180,8 +177,7 @@ class TestReports:
 
     def test_an_epoch_is_reported_with_its_phases_and_what_it_sent(self, noted: Noted) -> None:
         recorder = Recorder()
-        epochs = epochs_of(noted, recorder=recorder)
-        epochs._barrier = Barrier(noted, on_phase=told_of_phases(recorder))
+        epochs = epochs_of(noted, recorder=recorder, barrier=Barrier(noted, on_phase=told_of_phases(recorder)))
         noted.reports = [LaneReport(0, 0, 3, 0.5), LaneReport(1, 0, 4, 0.25)]
         noted.controls = [Control(dropped=[("COUNT", "late", 2)])]
         seen: list[int | None] = []

@@ -12,11 +12,9 @@ from penstock.epochs.bounds import Measured
 from penstock.epochs.wire import OUT, Control, Kind, LaneReport, control_row, out_rows, rows_about
 from penstock.errors import ProcessingError
 from penstock.observing import Recorder
-from penstock.running.epochs import (
-    MARK_EVERY_S,
-    Progress,
-    rows_for_kafka,
-)
+from penstock.running.agenda import MARK_EVERY_S
+from penstock.running.progress import Progress
+from penstock.running.publication import rows_for_kafka
 from penstock.running.sizing import Sizing
 from penstock.spark.failures import UnreadableTimestampError
 from penstock.timing import WatermarkTracker, monotonous
@@ -83,14 +81,15 @@ class TestPause:
 
     def test_what_earlier_batches_had_and_no_epoch_took_is_read_by_the_next_stream(self, noted: Noted) -> None:
         epochs = epochs_of(noted, topology=with_watermarks(align=10), input_ends=lambda: ends(a0=15, b0=99))
-        epochs._watermarks = WatermarkTracker({A0: monotonous(align=10), B0: monotonous(align=10)}, started_at=0)
-        epochs._watermarks.heard(A0, 500, at=0)
-        epochs._watermarks.heard(B0, 5, at=0)
+        tracker = WatermarkTracker({A0: monotonous(align=10), B0: monotonous(align=10)}, started_at=0)
+        epochs._event_time._tracker = tracker
+        tracker.heard(A0, 500, at=0)
+        tracker.heard(B0, 5, at=0)
         epochs.on_batch(None, ends(a0=15, b0=31))
         assert epochs.progress.offsets[A0] == 10
         epochs.pause()
         assert epochs.resume({})[A0] == 10
-        epochs._watermarks.heard(B0, 600, at=0)
+        tracker.heard(B0, 600, at=0)
         epochs.on_batch(None, ends(a0=15, b0=31))
         assert noted.ranges == [{B0: (30, 31)}, {A0: (10, 15)}]
         assert epochs.progress.offsets == ends(a0=15, b0=31)
@@ -113,10 +112,10 @@ class TestPause:
 
     def test_the_first_source_with_a_watermark_may_come_late(self, noted: Noted) -> None:
         epochs = epochs_of(noted, topology=with_watermarks(), start=Progress(4, {("c", 0): 1}, {}))
-        assert epochs._watermarks is None
+        assert epochs._event_time._tracker is None
         epochs.resume({A0: 0})
-        assert epochs._watermarks is not None
-        assert set(epochs._watermarks.watermarks) == {A0}
+        assert epochs._event_time._tracker is not None
+        assert set(epochs._event_time._tracker.watermarks) == {A0}
 
     def test_an_epoch_that_failed_is_tried_again_from_where_it_is_told(self, noted: Noted) -> None:
         epochs = epochs_of(noted)

@@ -16,8 +16,9 @@ from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import Kind
-from penstock.running import epochs as epochs_module
-from penstock.running.epochs import Epochs, Progress
+from penstock.observing import Recorder
+from penstock.running.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
+from penstock.running.progress import Progress
 from penstock.running.sizing import Sizing
 from tests.unit.epochs.application import ID, program_of
 from tests.unit.running.noting import Clock
@@ -73,20 +74,17 @@ def started(jobs: InProcess, start: Progress, end: int) -> Epochs:
         jobs.program,
         jobs,
         Barrier(jobs),
-        start,
-        small=10,
-        sizing=Sizing(10, 1 << 20),
-        partitions={},
-        topic_ids={},
-        changelog_ends=dict,
-        input_ends=lambda: {PLACE: end},
+        StartingPoint(start, partitions={}, topic_ids={}),
+        Bounds(10, Sizing(10, 1 << 20)),
+        Ends(dict, lambda: {PLACE: end}),
+        Contributions(),
+        Recorder(),
     )
 
 
 @pytest.mark.parametrize("down_s", [0, 3_600])
 def test_windows_close_after_a_start_without_input(down_s: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr(epochs_module, "time", clock)
+    clock = Clock.standing_still(monkeypatch)
     jobs = InProcess(program_of(final_counts(), directory=str(tmp_path)))
     Home(str(tmp_path), ID).take_over(jobs.program.incarnation)
     now = int(clock.now * 1000)

@@ -9,8 +9,8 @@ import pytest
 from penstock.barrier import CommitMetadata
 from penstock.errors import StateError, TopicError
 from penstock.plan import TopologyFacts
-from penstock.running.epochs import Progress
 from penstock.running.past import Lost, Past, lost_input, past, refuse_lost_input
+from penstock.running.progress import Progress
 from penstock.running.taking import Partition
 
 SEVEN = CommitMetadata(epoch=7, incarnation="a1", fingerprint="f", lanes=2, shards=8, high_time=99, topic_id="id-in")

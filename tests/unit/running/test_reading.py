@@ -12,9 +12,9 @@ import pytest
 from penstock.errors import BrokerError, ProcessingError, TopicError
 from penstock.kafka.topics import Topic
 from penstock.observing import Recorder
-from penstock.running.epochs import Progress
 from penstock.running.following import Growth
 from penstock.running.past import Lost
+from penstock.running.progress import Progress
 from penstock.running.reading import Reading
 from penstock.running.taking import Partition
 

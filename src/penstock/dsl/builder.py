@@ -375,7 +375,7 @@ class StreamsBuilder:
         return self
 
     def build(self) -> Topology:
-        """The topology as declared so far."""
+        """The topology as declared so far; it is frozen, what is declared later is in the next one only."""
         return self._draft.write()
 
 

@@ -120,7 +120,7 @@ class Draft:
                 heapq.heappush(queue, (child.priority, ticket, child))
         for sources in self.copartitioned:
             topology.copartition(sources)
-        return topology
+        return topology.freeze()
 
     def _merge_equal_sources(self) -> None:
         """Streams of the same topics share one source node, the first; overlapping ones are refused."""

@@ -1,6 +1,7 @@
 """`Topology`: sources, processors, sinks and stores, added in order; the Processor API's front door.
 
-The DSL writes into it as well. Nodes are frozen; the topology only collects them and checks that they fit.
+The DSL writes into it as well. Nodes are frozen; the topology only collects them and checks that they fit. Its collections are
+read-only: who adds to one puts another in its place, which a frozen topology refuses.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.errors import TopologyError
 from penstock.handlers import DeadLetter
@@ -43,10 +44,13 @@ from penstock.topology.nodes import (
 )
 
 _SHOWN = 100
+_T = TypeVar("_T")
 
 
 class Topology:
     """A graph of sources, processors and sinks with the stores they use.
+
+    It grows by its `add_` methods until it is frozen, as `StreamsBuilder.build()` returns it; then it is a value.
 
     Example:
         >>> from penstock import Topology
@@ -55,37 +59,51 @@ class Topology:
         ['in', 'out']
     """
 
+    _is_frozen = False
+
     def __init__(self) -> None:
-        self._nodes: dict[str, Node] = {}
-        self._stores: dict[str, StoreSpec] = {}
-        self._global_stores: dict[str, str] = {}
-        self._exchanges: dict[str, Exchange] = {}
-        self._copartitioned: list[frozenset[str]] = []
+        self._nodes: Mapping[str, Node] = MappingProxyType({})
+        self._stores: Mapping[str, StoreSpec] = MappingProxyType({})
+        self._global_stores: Mapping[str, str] = MappingProxyType({})
+        self._exchanges: Mapping[str, Exchange] = MappingProxyType({})
+        self._copartitioned: tuple[frozenset[str], ...] = ()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if self._is_frozen:
+            cure = "declare all of it before build(), or all of it by Topology()'s own methods"
+            raise TopologyError(f"this topology is built and cannot change any more ({user_line()}); {cure}")
+        super().__setattr__(name, value)
+
+    def freeze(self) -> Topology:
+        """Refuse every change from here on; gives the topology back."""
+        if not self._is_frozen:
+            self._is_frozen = True
+        return self
 
     @property
     def nodes(self) -> Mapping[str, Node]:
         """All nodes by name, in topological order (the order in which they were added)."""
-        return MappingProxyType(self._nodes)
+        return self._nodes
 
     @property
     def stores(self) -> Mapping[str, StoreSpec]:
         """All stores by name, global ones included."""
-        return MappingProxyType(self._stores)
+        return self._stores
 
     @property
     def global_stores(self) -> Mapping[str, str]:
         """Names of global stores, each with the source node that feeds it."""
-        return MappingProxyType(self._global_stores)
+        return self._global_stores
 
     @property
     def exchanges(self) -> Mapping[str, Exchange]:
         """The re-keying points by topic name."""
-        return MappingProxyType(self._exchanges)
+        return self._exchanges
 
     @property
     def copartitioned(self) -> tuple[frozenset[str], ...]:
         """Groups of source nodes whose topics meet in a join or cogroup."""
-        return tuple(self._copartitioned)
+        return self._copartitioned
 
     def add_source(
         self,
@@ -180,7 +198,7 @@ class Topology:
         if not is_name(spec.name):
             rule = "at most 249 letters, digits, '.', '_' and '-'"
             raise TopologyError(f"a store's name has {rule}: {spec.name[:_SHOWN]!a} is none ({user_line()})")
-        self._stores[spec.name] = spec
+        self._stores = _with(self._stores, spec.name, spec)
         for processor in processors:
             self.connect_processor_and_state_stores(processor, spec.name)
         return self
@@ -236,7 +254,7 @@ class Topology:
         added = tuple(store for store in dict.fromkeys(others) if store not in node.stores)
         new = [store for store in dict.fromkeys(shared) if store not in dict(node.shared)]
         uses = tuple((store, self._sink_of_writes(node, store)) for store in new)
-        self._nodes[processor] = replace(node, stores=node.stores + added, shared=node.shared + uses)
+        self._nodes = _with(self._nodes, processor, replace(node, stores=node.stores + added, shared=node.shared + uses))
         return self
 
     def _is_shared_with(self, node: ProcessorNode, store: str) -> bool:
@@ -287,7 +305,7 @@ class Topology:
         for topic in topics:
             if isinstance(topic, str) and not is_name(topic):
                 raise TopologyError(f"{topic[:_SHOWN]!a} is no name of a topic that {node.name!r} could have ({node.line})")
-        self._nodes[node.name] = node
+        self._nodes = _with(self._nodes, node.name, node)
 
     def add_side_node(self, node: ProcessorNode, output: str) -> None:
         """Add a node as it is, for what its parent sends aside under a name."""
@@ -296,11 +314,11 @@ class Topology:
         if any(output == known for known, _ in parent.side_outputs):
             raise TopologyError(f"side output {output!r} of {processor} is declared twice ({node.line}); use what the first gave")
         self.add_node(node)
-        self._nodes[processor] = replace(parent, side_outputs=(*parent.side_outputs, (output, node.name)))
+        self._nodes = _with(self._nodes, processor, replace(parent, side_outputs=(*parent.side_outputs, (output, node.name))))
 
     def add_exchange(self, exchange: Exchange) -> None:
         """Note that an internal topic of this name is a re-keying point."""
-        self._exchanges[exchange.topic] = exchange
+        self._exchanges = _with(self._exchanges, exchange.topic, exchange)
 
     def add_global_nodes(self, spec: StoreSpec, source: SourceNode, processor: ProcessorNode) -> None:
         """Add a global store with the two nodes that keep it."""
@@ -308,12 +326,12 @@ class Topology:
             raise TopologyError(f"store {spec.name!r} is global and cannot be shared: every lane has it whole ({source.line})")
         self.add_node(source)
         self.add_state_store(spec)
-        self._global_stores[spec.name] = source.name
+        self._global_stores = _with(self._global_stores, spec.name, source.name)
         self.add_node(processor)
 
     def copartition(self, sources: Iterable[str]) -> None:
         """Note that the topics of these source nodes must have the same number of partitions."""
-        self._copartitioned.append(frozenset(sources))
+        self._copartitioned = (*self._copartitioned, frozenset(sources))
 
     def describe(self) -> str:
         """The topology in Kafka Streams' text form."""
@@ -381,6 +399,11 @@ class Topology:
                         f"topic {min(both)!r} is read by both {other.name!r} ({other.line}) and {source.name!r} ({source.line}); "
                         f"read it once, and go on from there in both places"
                     )
+
+
+def _with(mapping: Mapping[str, _T], name: str, value: _T) -> Mapping[str, _T]:
+    """The same with one more, or with another under a name that it has."""
+    return MappingProxyType({**mapping, name: value})
 
 
 def _key(key: Any) -> Serde[Any]:

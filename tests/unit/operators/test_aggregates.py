@@ -10,7 +10,7 @@ from penstock import KTable, ProcessingError, Store, StreamsBuilder, TopologyErr
 from penstock.operators.stateless import PassThrough
 from penstock.records import Change, Headers
 from penstock.testing import TopologyTestDriver
-from penstock.topology import Line, ProcessorNode
+from penstock.topology import Line
 from tests.unit.lanes.feeding import lane_of
 
 HEADERS = (("trace", b"1"),)
@@ -25,15 +25,14 @@ class Changes:
     def below(self, builder: StreamsBuilder, table: KTable[Any, Any], *, caching: bool, old: bool) -> TopologyTestDriver:
         if old:
             table._table.send_old_values(force=True)
-        topology = builder.build()
         seen = self.seen
 
         class Listening(PassThrough):
             def bind(self, host: Any, forward: Any) -> Any:
                 return lambda *record: seen.append(record)
 
-        topology.add_node(ProcessorNode("listen", (table._place.name,), Listening(), (), Line("app.py", 1, "main")))
-        return TopologyTestDriver(topology, caching=caching)
+        table._place.below("listen", Listening(), Line("app.py", 1, "main"))
+        return TopologyTestDriver(builder.build(), caching=caching)
 
     def changes(self) -> list[tuple[Any, Any, Any]]:
         return [(key, change.new, change.old) for key, change, _, _ in self.seen]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from penstock import Processor, Record, RecordContext, StreamsBuilder, Topology, TopologyError, key_value_store
 from penstock.testing import TopologyTestDriver
-from penstock.topology import Line, ProcessorNode, SinkNode, SourceNode, user_line
+from penstock.topology import Exchange, Line, ProcessorNode, SinkNode, SourceNode, user_line
 from penstock.topology.nodes import PACKAGE
 
 
@@ -142,9 +143,73 @@ class TestNodes:
 
     def test_what_the_properties_give_cannot_be_changed(self) -> None:
         topology = source()
-        for mapping in (topology.nodes, topology.stores, topology.global_stores, topology.exchanges):
+        mappings: list[Any] = [topology.nodes, topology.stores, topology.global_stores, topology.exchanges]
+        for mapping in mappings:
             with pytest.raises(TypeError):
-                mapping["x"] = None  # type: ignore[index]
+                mapping["x"] = None
+
+
+def built() -> Topology:
+    """A topology with something in each of its collections."""
+    builder = StreamsBuilder()
+    facts = builder.global_table("facts", store="facts")
+    counted = builder.stream("lines").group_by(lambda _, line: line).count(store="counted").to_stream()
+    known = counted.join(facts, lambda count, fact: fact, on=lambda key, _: key)
+    known.join(builder.stream("others"), max, within="1s").to("out")
+    return builder.build()
+
+
+ADDITIONS: list[Callable[[Topology], object]] = [
+    lambda topology: topology.add_source("more", "more"),
+    lambda topology: topology.add_processor("more", Copy, "KSTREAM-SOURCE-0000000002"),
+    lambda topology: topology.add_sink("more", "more", "KSTREAM-SOURCE-0000000002"),
+    lambda topology: topology.add_state_store(key_value_store("more")),
+    lambda topology: topology.add_global_store(key_value_store("more"), "more", Keep, source="more", processor="keep"),
+    lambda topology: topology.add_read_only_state_store(key_value_store("more"), "more", Keep, source="more", processor="keep"),
+    lambda topology: topology.connect_processor_and_state_stores("KSTREAM-MERGE-0000000015", "counted"),
+    lambda topology: topology.add_exchange(Exchange("more")),
+    lambda topology: topology.copartition(["KSTREAM-SOURCE-0000000002"]),
+    lambda topology: vars(topology)["_nodes"].update(more=None),
+    lambda topology: vars(topology)["_copartitioned"].append(frozenset()),
+    lambda topology: setattr(topology, "_nodes", {}),
+    lambda topology: setattr(topology, "nodes", {}),
+]
+
+
+class TestABuiltTopology:
+    def test_has_something_that_could_be_changed(self) -> None:
+        topology = built()
+        assert all((topology.nodes, topology.stores, topology.global_stores, topology.exchanges, topology.copartitioned))
+
+    @pytest.mark.parametrize("add", ADDITIONS)
+    def test_cannot_change_by_any_way(self, add: Callable[[Topology], object]) -> None:
+        topology = built()
+        before = whole(topology)
+        with pytest.raises((TopologyError, AttributeError), match=r"is built|no attribute"):
+            add(topology)
+        assert whole(topology) == before
+
+    def test_says_how_to_do_it_instead(self) -> None:
+        with pytest.raises(TopologyError, match=r"is built .*test_topology\.py:\d+.*; declare all of it before build\(\)"):
+            built().add_source("more", "more")
+
+    def test_does_not_change_with_its_builder(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream("a").to("b")
+        topology = builder.build()
+        before = whole(topology)
+        builder.stream("c").to("d")
+        assert whole(topology) == before
+        assert len(builder.build().nodes) == 4
+
+    def test_may_be_frozen_again(self) -> None:
+        topology = built()
+        assert topology.freeze() is topology
+
+
+def whole(topology: Topology) -> tuple[Any, ...]:
+    mappings = (topology.nodes, topology.stores, topology.global_stores, topology.exchanges)
+    return (*(tuple(mapping.items()) for mapping in mappings), topology.copartitioned)
 
 
 class TestStores:

@@ -1,7 +1,8 @@
 """A plan is a function of a topology: stages between exchanges."""
 
 from penstock.plan.changes import Change, Changes, Verdict, source_changes, store_changes
-from penstock.plan.compatibility import TopologyFacts, decode_facts, encode_facts, facts, incompatibilities, layout, remembered
+from penstock.plan.compatibility import TopologyFacts, decode_facts, encode_facts, facts, incompatibilities, remembered
+from penstock.plan.layouts import layout
 from penstock.plan.planner import fingerprint, plan
 from penstock.plan.stages import Plan, Stage
 

@@ -6,17 +6,11 @@ changelog would be read as what it is not; and its records must still be routed 
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from penstock.errors import StateError
-from penstock.serdes import Serde
-from penstock.state import StoreSpec
+from penstock.plan.layouts import UNLOGGED, layout
 from penstock.topology import SourceNode, Topology
-
-UNLOGGED = "log"
-"""What the layout of a store without a changelog has besides. It may be taken up at any time, but not be left again."""
 
 
 class TopologyFacts(msgspec.Struct, frozen=True):
@@ -94,32 +88,3 @@ def layout_change(committed: TopologyFacts, now: TopologyFacts, store: str) -> s
     if not different:
         return None
     return "; ".join(f"{what} was {before.get(what, 'none')} and is {after.get(what, 'none')}" for what in different)
-
-
-def layout(spec: StoreSpec) -> dict[str, str]:
-    """How a store lays out what it keeps, in words."""
-    described: dict[str, Any] = {
-        "kind": spec.kind.value,
-        "retention": None if spec.retention_ms is None else f"{spec.retention_ms} ms",
-        "window": None if spec.window_size_ms is None else f"{spec.window_size_ms} ms",
-        "segments": None if spec.segment_interval_ms is None else f"{spec.segment_interval_ms} ms",
-        "duplicates": spec.retain_duplicates or None,
-        "order": "by time" if spec.time_ordered else None,
-        "shared": "by its own keys" if spec.takes_writes else None,
-        "ttl": None if spec.ttl_ms is None else "with a TTL",
-        "key": None if spec.key is None else _name(spec.key),
-        "value": None if spec.value is None else _name(spec.value),
-        UNLOGGED: None if spec.logged else "none",
-    }
-    return {what: str(value) for what, value in described.items() if value is not None}
-
-
-def _name(serde: Serde[Any]) -> str:
-    """A serde as it is called in every process; what one of a user's keeps to itself may be a function, or a secret."""
-    kind = type(serde)
-    if not kind.__module__.startswith("penstock."):
-        return kind.__qualname__
-    parts = serde.__getstate__().values()
-    if not any(isinstance(part, Serde) for part in parts):
-        return repr(serde)
-    return f"{kind.__name__}({', '.join(_name(part) if isinstance(part, Serde) else repr(part) for part in parts)})"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
+from penstock.plan.layouts import printed_layout
 from penstock.plan.stages import Plan, Stage
 from penstock.topology import Node, ProcessorNode, SinkNode, SourceNode, Topology
 
@@ -34,9 +35,7 @@ def fingerprint(topology: Topology) -> str:
     """A digest of what state depends on: the nodes with their stores, and how each store lays out what it keeps."""
     digest = hashlib.sha256(topology.describe().encode())
     for name, spec in sorted(topology.stores.items()):
-        kept = (spec.kind.value, spec.retention_ms, spec.window_size_ms, spec.segment_interval_ms, spec.retain_duplicates)
-        how = (spec.time_ordered, spec.ttl_ms is not None, type(spec.key).__qualname__, type(spec.value).__qualname__)
-        digest.update(f"{name}={kept}{how}".encode())
+        digest.update(f"{name}={printed_layout(spec)}".encode())
     return digest.hexdigest()[:16]
 
 

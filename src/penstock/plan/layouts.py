@@ -1,0 +1,92 @@
+"""What the layout of a store is: one list, from which come the words in committed facts and the store's part of a fingerprint.
+
+Both are kept in Kafka and compared after an upgrade. An entry's word, its place and what it says of a store that could already
+be declared never change; a new entry says nothing of such a store, and is no part of the fingerprint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.serdes import Serde
+from penstock.state import StoreSpec
+
+UNLOGGED = "log"
+"""What the layout of a store without a changelog has besides. It may be taken up at any time, but not be left again."""
+
+_FIRST = 5
+"""Of a fingerprint's entries, those in the first of its two tuples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing about a store that what it keeps depends on.
+
+    `told` puts it into words, None if there is nothing to say; `printed` is its form in a fingerprint, without which it is not
+    part of one.
+    """
+
+    word: str
+    of: Callable[[StoreSpec], Any]
+    told: Callable[[Any], str | None]
+    printed: Callable[[Any], object] | None
+
+
+def layout(spec: StoreSpec) -> dict[str, str]:
+    """How a store lays out what it keeps, in words."""
+    described = {entry.word: entry.told(entry.of(spec)) for entry in LAYOUT}
+    return {word: told for word, told in described.items() if told is not None}
+
+
+def printed_layout(spec: StoreSpec) -> str:
+    """The same as a fingerprint takes it."""
+    printed = tuple(entry.printed(entry.of(spec)) for entry in LAYOUT if entry.printed is not None)
+    return f"{printed[:_FIRST]}{printed[_FIRST:]}"
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+def _class(serde: Serde[Any] | None) -> str:
+    return type(serde).__qualname__
+
+
+def _milliseconds(duration_ms: int | None) -> str | None:
+    return None if duration_ms is None else f"{duration_ms} ms"
+
+
+def _if_so(words: str) -> Callable[[bool], str | None]:
+    return lambda is_so: words if is_so else None
+
+
+def _serde(serde: Serde[Any] | None) -> str | None:
+    return None if serde is None else _name(serde)
+
+
+def _name(serde: Serde[Any]) -> str:
+    """A serde as it is called in every process; what one of a user's keeps to itself may be a function, or a secret."""
+    kind = type(serde)
+    if not kind.__module__.startswith("penstock."):
+        return kind.__qualname__
+    parts = serde.__getstate__().values()
+    if not any(isinstance(part, Serde) for part in parts):
+        return repr(serde)
+    return f"{kind.__name__}({', '.join(_name(part) if isinstance(part, Serde) else repr(part) for part in parts)})"
+
+
+LAYOUT: tuple[Entry, ...] = (
+    Entry("kind", lambda spec: spec.kind.value, str, _as_it_is),
+    Entry("retention", lambda spec: spec.retention_ms, _milliseconds, _as_it_is),
+    Entry("window", lambda spec: spec.window_size_ms, _milliseconds, _as_it_is),
+    Entry("segments", lambda spec: spec.segment_interval_ms, _milliseconds, _as_it_is),
+    Entry("duplicates", lambda spec: spec.retain_duplicates, _if_so("True"), _as_it_is),
+    Entry("order", lambda spec: spec.time_ordered, _if_so("by time"), _as_it_is),
+    Entry("shared", lambda spec: spec.takes_writes, _if_so("by its own keys"), None),
+    Entry("ttl", lambda spec: spec.ttl_ms is not None, _if_so("with a TTL"), _as_it_is),
+    Entry("key", lambda spec: spec.key, _serde, _class),
+    Entry("value", lambda spec: spec.value, _serde, _class),
+    Entry(UNLOGGED, lambda spec: not spec.logged, _if_so("none"), None),
+)

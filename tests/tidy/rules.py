@@ -140,6 +140,21 @@ def imports_name_what_they_take(file: SourceFile) -> Iterator[str]:
             yield file.at(node.lineno, f"takes everything from {node.module}. Cure: name what is needed.")
 
 
+def product_asks_for_kinds(file: SourceFile) -> Iterator[str]:
+    if not file.is_product:
+        return
+    for node in calls(file):
+        if called_name(node) in {"hasattr", "getattr", "setattr", "delattr"} and len(node.args) > 1 and _is_private(node.args[1]):
+            said = ast.unparse(node.args[1])
+            cure = "Cure: declare a base class or a protocol, and ask isinstance."
+            yield file.at(node.lineno, f"goes by a private name as text, {said}. {cure}")
+
+
+def _is_private(node: ast.expr) -> bool:
+    name = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+    return name.startswith("_") and not (name.startswith("__") and name.endswith("__"))
+
+
 def no_path_of_one_machine(file: SourceFile) -> Iterator[str]:
     for line, text in matches(file, r"(?<![\w.$}~*/-])/(?:[w]ork|[r]oot|[h]ome|[t]mp|[U]sers)/[\w.]*"):
         yield file.at(line, f"{text} is a path of one machine. Cure: take it as an argument, or use tmp_path or tempfile.")
@@ -176,6 +191,7 @@ RULES: tuple[Rule, ...] = (
     product_does_not_print,
     product_runs_only_its_own_code,
     imports_name_what_they_take,
+    product_asks_for_kinds,
     no_path_of_one_machine,
     no_registry,
 )

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.dsl.draft import DraftNode
-from penstock.dsl.place import Place, given_serde
+from penstock.dsl.handles import GlobalTableHandle, StreamHandle, TableHandle
+from penstock.dsl.place import given_serde
 from penstock.dsl.stores import changelog_config
 from penstock.errors import TopologyError
 from penstock.operators.joins import JoinWindowStore, StreamStreamJoin, join_store_specs
@@ -20,14 +21,13 @@ from penstock.topology.functions import checked
 
 if TYPE_CHECKING:
     from penstock.dsl.streams import KStream
-    from penstock.dsl.tables import KTable
 
 Joiner = Callable[[Any, Any, Any], Any]
 
 
 def join(
-    left: KStream[Any, Any],
-    right: Any,
+    left: StreamHandle,
+    right: object,
     joiner: Callable[..., Any],
     kind: str,
     line: Line,
@@ -46,10 +46,10 @@ def join(
     """A join of a stream with whatever `right` is."""
     verb = "join" if kind == "inner" else f"{kind}_join"
     checked(joiner, "key, left, right" if with_key else "left, right", verb, line)
-    if hasattr(right, "_place"):
+    if isinstance(right, StreamHandle | TableHandle):
         left._place.check_same_builder(right._place, line)
     by_key = joiner if with_key else _ignoring_key(joiner)
-    if hasattr(right, "store_name"):
+    if isinstance(right, GlobalTableHandle):
         _refuse(verb, line, "a global table", within=within, grace=grace, key=key, value=value, other_value=other_value)
         _refuse(verb, line, "a global table", store_name=store_name, logging=logging)
         if on is None or kind == "outer":
@@ -58,12 +58,12 @@ def join(
             )
         checked(on, "key, value", f"{verb}'s on=", line)
         return _with_global_table(left, right.store_name, on, by_key, kind == "left", name, line)
-    if hasattr(right, "queryable_store_name"):
+    if isinstance(right, TableHandle):
         _refuse(verb, line, "a table", within=within, on=on, store_name=store_name, logging=logging)
         if kind == "outer":
             raise TopologyError(f"a stream joins a table inner or left ({line})")
         return _with_table(left, right, by_key, kind == "left", grace, given_serde(key), given_serde(value), name, line)
-    if not hasattr(right, "_repartitioned"):
+    if not isinstance(right, StreamHandle):
         raise TopologyError(f"{verb} takes a stream, a table or a global table, not {type(right).__name__} ({line})")
     _refuse(verb, line, "a stream", on=on)
     if within is None:
@@ -87,8 +87,8 @@ def _refuse(verb: str, line: Line, what: str, **options: Any) -> None:
 
 
 def _with_stream(
-    left: KStream[Any, Any],
-    right: KStream[Any, Any],
+    left: StreamHandle,
+    right: StreamHandle,
     joiner: Joiner,
     kind: str,
     windows: JoinWindows,
@@ -165,8 +165,8 @@ def _outer_store(generated: str, base: str | None, kind: str) -> str | None:
 
 
 def _with_table(
-    left: KStream[Any, Any],
-    table: KTable[Any, Any],
+    left: StreamHandle,
+    table: TableHandle,
     joiner: Joiner,
     is_left: bool,
     grace: Duration | None,
@@ -212,7 +212,7 @@ def _check_history(topology: Topology, stores: list[str], grace_ms: int, line: L
 
 
 def _with_global_table(
-    left: KStream[Any, Any],
+    left: StreamHandle,
     store: str,
     on: Callable[[Any, Any], Any],
     joiner: Joiner,
@@ -220,7 +220,7 @@ def _with_global_table(
     given: str | None,
     line: Line,
 ) -> KStream[Any, Any]:
-    here: Place = left._place
+    here = left._place
     name = here.draft.name("KSTREAM-LEFTJOIN-", given)
     place = here.below(name, StreamGlobalTableJoin(store, on, joiner, is_left), line)
     place.node.relaxed_null_key_join = is_left

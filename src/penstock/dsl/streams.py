@@ -10,6 +10,7 @@ from penstock.calls import CircuitBreaker, ResultCache
 from penstock.dsl import stream_joins
 from penstock.dsl.asynchronous import DEFAULT_TIMEOUT, asked, call_of
 from penstock.dsl.draft import DraftNode
+from penstock.dsl.handles import StreamHandle
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import exchanged, repartition
 from penstock.dsl.side_outputs import ExchangedSender, Sender
@@ -46,7 +47,7 @@ def otherwise(key: Any, value: Any) -> bool:
     return True
 
 
-class KStream(Generic[K, V]):
+class KStream(StreamHandle, Generic[K, V]):
     """A stream of records with keys of type `K` and values of type `V`."""
 
     __slots__ = ("_exchanged", "_place", "_sender", "_source")

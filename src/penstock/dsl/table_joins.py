@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.dsl.draft import DraftNode
+from penstock.dsl.handles import TableHandle
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import write_exchange
 from penstock.dsl.stores import Store, materialized
@@ -40,8 +41,8 @@ _SIDES: dict[str, tuple[JoinKind, JoinKind]] = {
 
 
 def join(
-    left: KTable[Any, Any],
-    right: KTable[Any, Any],
+    left: TableHandle,
+    right: TableHandle,
     joiner: Callable[[Any, Any], Any],
     kind: str,
     line: Line,
@@ -54,7 +55,7 @@ def join(
 ) -> KTable[Any, Any]:
     """A join of tables, by key or by foreign key."""
     verb = f"{kind}_join" if kind != "inner" else "join"
-    if not hasattr(right, "_table"):
+    if not isinstance(right, TableHandle):
         raise TopologyError(f"{verb} of a table takes another table, not {type(right).__name__} ({line}); see to_table()")
     left._place.check_same_builder(right._place, line)
     checked(joiner, "left, right", verb, line)
@@ -77,8 +78,8 @@ def _of_value(on: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _by_key(
-    left: KTable[Any, Any],
-    right: KTable[Any, Any],
+    left: TableHandle,
+    right: TableHandle,
     joiner: Callable[[Any, Any], Any],
     kind: str,
     line: Line,
@@ -128,8 +129,8 @@ def _by_key(
 
 
 def _by_foreign_key(
-    left: KTable[Any, Any],
-    right: KTable[Any, Any],
+    left: TableHandle,
+    right: TableHandle,
     extractor: Callable[[Any, Any], Any],
     joiner: Callable[[Any, Any], Any],
     is_left: bool,

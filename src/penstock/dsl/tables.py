@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from penstock.dsl import table_joins
 from penstock.dsl.draft import DraftNode, window_grace_ms
+from penstock.dsl.handles import GlobalTableHandle, TableHandle
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.stores import Materialized, Store, materialized
 from penstock.dsl.table_drafts import DerivedDraft, SuppressDraft, TableDraft
@@ -35,7 +36,7 @@ Finish = Callable[[str | None, bool], TableOperator]
 """Makes a table's operator when the draft is written: from its store's name and from whether old values are sent."""
 
 
-class KTable(Generic[K, V]):
+class KTable(TableHandle, Generic[K, V]):
     """A table: the latest value of each key, and the stream of its changes."""
 
     __slots__ = ("_place", "_queryable", "_table")
@@ -305,7 +306,7 @@ class KTable(Generic[K, V]):
         return KTable(place, table, None if store is None else store.store_name)
 
 
-class GlobalKTable(Generic[K, V]):
+class GlobalKTable(GlobalTableHandle, Generic[K, V]):
     """A table that every lane sees whole, whatever the key; made for joins with `on=`."""
 
     __slots__ = ("_queryable", "store_name")

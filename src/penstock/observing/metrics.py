@@ -38,7 +38,9 @@ BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 30
 """The buckets of durations: an epoch takes tenths of a second, one that catches up seconds, and a stalled one minutes."""
 
 _BOUND_NAMES = (*map(str, BOUNDS), "+Inf")
-_CODES = tuple(sorted({kind.code for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "code")}))
+_CODES = tuple(
+    sorted({kind.code for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.PenstockError)})
+)
 
 
 class Durations(NamedTuple):
@@ -143,7 +145,7 @@ class Metrics(Collector):
         failure = self._recorder.failure
         failures = CounterMetricFamily("penstock_errors", "Errors that ended the application, by their code.", labels=["code"])
         for code in _CODES:
-            failures.add_metric([code], code == getattr(failure, "code", None))
+            failures.add_metric([code], isinstance(failure, errors.PenstockError) and code == failure.code)
         yield failures
 
     def _progress(self) -> Iterator[Metric]:

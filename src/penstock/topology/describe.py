@@ -102,7 +102,7 @@ def mermaid(nodes: Mapping[str, Node], stores: Mapping[str, StoreSpec], groups: 
             if topic not in topics:
                 topics[topic] = f"t{len(topics)}"
                 lines.append(f'  {topics[topic]}(["{topic}"])')
-    aside = {child: output for node in nodes.values() for output, child in getattr(node, "side_outputs", ())}
+    aside = {child: output for node in processors for output, child in node.side_outputs}
     for node in nodes.values():
         lines.extend(_edges(node, ids, topics, aside.get(node.name)))
     return "\n".join(lines) + "\n"

@@ -1,6 +1,7 @@
-"""`python -m chaos.replay`: the replay of dead letters under test, in transactions so small that it has many moments to die in.
+"""`python -m chaos.replay dlq replay …`: the replay of dead letters under test, in transactions so small that it has many
+moments to die in.
 
-The file also has the application, for `--app`.
+The file also has the application, for `--to node`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 
 from chaos import guards
 from chaos.topology import app as application
-from penstock.cli.dead_letters import commands
+from penstock.cli.commands import commands
 from penstock.kafka import dead_letters
 
 LETTERS_PER_TRANSACTION = 5

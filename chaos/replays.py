@@ -35,8 +35,8 @@ class ReplayTrial(Trial):
         super().__init__(world, name, conditions, guard_off)
         self.into_nodes = conditions.settings["CHAOS_BROKEN"] == "totals"
         self._fixed_from: Mapping[int, int] | None = None
-        to = ("--to", "node", "--app", str(ROOT / "chaos" / "replay.py:app")) if self.into_nodes else ()
-        arguments = ("replay", self.topics.dead_letters, "--yes", *to)
+        to = (str(ROOT / "chaos" / "replay.py:app"), "--to", "node") if self.into_nodes else ()
+        arguments = ("dlq", "replay", self.topics.dead_letters, *to, "--yes")
         self.replays = [self._replayer(f"replay-{number}", arguments) for number in (1, 2)]
 
     def _replayer(self, name: str, arguments: tuple[str, ...]) -> Application:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import Enum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from penstock.cli.letter_commands import commands as dead_letter_commands
+from penstock.cli.options import Admin, Application, ApplicationId, AsJson, ConfigFile, OptionalApplication, Settings, Token, Yes
 from penstock.errors import PenstockError
 
 # Loaded by the command that needs them: Spark and the Kafka client take a second, and `--help` needs neither.
@@ -29,25 +30,6 @@ class _Commands(TyperGroup):
             raise typer.Exit(error.exit_code) from error
 
 
-class _DeadLetters(TyperGroup):
-    """`dlq`, whose commands are in a module of their own that is loaded when one of them is asked for."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Their names."""
-        return self._loaded().list_commands(ctx)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """One of them."""
-        return self._loaded().get_command(ctx, cmd_name)
-
-    def _loaded(self) -> TyperGroup:
-        from penstock.cli import dead_letters
-
-        found = typer.main.get_command(dead_letters.commands)
-        assert isinstance(found, TyperGroup)
-        return found
-
-
 commands = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
@@ -55,9 +37,7 @@ commands = typer.Typer(
     pretty_exceptions_enable=False,  # its traces show variables, and with them secrets
     help="Kafka Streams for Python, on Apache Spark.",
 )
-commands.add_typer(
-    typer.Typer(cls=_DeadLetters, help="Dead letters: look at them, and replay them.", no_args_is_help=True), name="dlq"
-)
+commands.add_typer(dead_letter_commands, name="dlq")
 
 
 class Format(str, Enum):
@@ -69,17 +49,6 @@ class Format(str, Enum):
     SVG = "svg"
 
 
-Application = Annotated[str, typer.Argument(metavar="FILE:APP", help="file.py:app or module:app; the object is app if left out.")]
-OptionalApplication = Annotated[str | None, typer.Argument(metavar="[FILE:APP]", help="file.py:app or module:app.")]
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings; penstock.toml is read if it is there.")]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting, over file and environment; may be repeated.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
-Admin = Annotated[str, typer.Option(help="Where the application's admin server listens.")]
-Token = Annotated[
-    str | None, typer.Option(metavar="env:NAME|file:PATH", help="Where the token is; PENSTOCK_ADMIN_TOKEN if left out.")
-]
 TOPIC = "TOPIC[:PARTITION]"
 ADMIN = "http://127.0.0.1:7070"
 
@@ -130,7 +99,7 @@ def plan(application: Application, config: ConfigFile = None, settings: Settings
 @commands.command()
 def reset(
     application: OptionalApplication = None,
-    application_id: Annotated[str | None, typer.Option(help="Instead of FILE:APP: the application by its id.")] = None,
+    application_id: ApplicationId = None,
     config: ConfigFile = None,
     settings: Settings = None,
     to_earliest: Annotated[list[str] | None, typer.Option(metavar=TOPIC, help="Read it from its beginning.")] = None,
@@ -140,7 +109,7 @@ def reset(
     ] = None,
     to_offset: Annotated[list[str] | None, typer.Option(metavar=f"{TOPIC}=OFFSET", help="Go on at an offset.")] = None,
     keep_state: Annotated[bool, typer.Option("--keep-state", help="Move the offsets only; stores stay as they are.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this, only show what would be done.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Forget all an application has done: its offsets, its stores on this machine, its internal topics.
 

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What commands a terminal, turns text around or breaks lines, and what no terminal can be sent."""
 
 VERDICT_STYLES = {
     "ok": "green",
@@ -40,7 +41,7 @@ def complaints() -> Console:
 def shown(value: object, style: str = "") -> Text:
     """A value as text; what would command a terminal (data may hold it) is shown by its code."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return Text(_CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text), style=style)
+    return Text(_CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode(), text), style=style)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> Table:

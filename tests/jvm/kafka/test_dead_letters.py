@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from harness import topics
 from harness.processes import ROOT, wait_until
 from harness.topics import Received, Sent
 from penstock import Failure, FailureKind, RecordMetadata
-from penstock.cli.dead_letters import commands
+from penstock.cli.commands import commands
 from penstock.errors import FencedError
 from penstock.kafka import dead_letters
 from penstock.kafka.dead_letters import DeadLetters, Replayer, ledger_topic
@@ -58,7 +59,9 @@ class Place:
 
     def run(self, *arguments: str) -> str:
         """The command, in this process."""
-        done = CliRunner().invoke(commands, [*arguments, "--bootstrap-servers", self.servers])
+        done = CliRunner().invoke(
+            commands, ["dlq", *arguments, "--set", f"bootstrap_servers={self.servers}"], env={"COLUMNS": "300", "TERM": "dumb"}
+        )
         assert done.exit_code == 0, done.output
         return done.output
 
@@ -209,15 +212,16 @@ def command(place: Place, directory: Path, fault: str = "") -> subprocess.Popen[
     environment = {**os.environ, "PYTHONPATH": path, "PENSTOCK_BOOTSTRAP_SERVERS": place.servers}
     if fault:
         environment |= {"PENSTOCK_FAULT": fault, "PENSTOCK_FAULT_DIR": str(directory / "faults")}
-    run = [sys.executable, "-m", "penstock.cli.dead_letters", "replay", place.dead, "--yes"]
+    run = [sys.executable, "-m", "penstock.cli", "dlq", "replay", place.dead, "--yes"]
     return subprocess.Popen(run, env=environment, cwd=directory, stdout=subprocess.DEVNULL)
 
 
 def test_letters_are_listed_and_shown(place: Place) -> None:
     place.write(place.letter(0), place.letter(1, node="other", value=b"\xff\x00\x1b[2J"), place.letter(2))
-    listed = place.run("ls", place.dead).splitlines()
-    assert listed[0].split() == ["LETTERS", "APPLICATION", "NODE", "ERROR", "SOURCE", "FIRST", "LAST"]
-    assert listed[1].split()[:5] == ["2", place.application, "map", "ValueError", place.source]
+    groups = json.loads(place.run("ls", place.dead, "--json"))
+    kinds = [(group["letters"], group["application"], group["node"], group["error"], group["source_topic"]) for group in groups]
+    assert kinds[0] == (2, place.application, "map", "ValueError", place.source)
+    assert all(str(part) in place.run("ls", place.dead) for part in kinds[0])
     shown = place.run("show", place.dead, "--partition", "1", "--offset", "0")
     assert "ff 00 1b 5b 32 4a" in shown
     assert "ValueError: bad 1" in shown

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
 from penstock.app import App
+from penstock.cli.commands import commands
 from penstock.cli.planning import print_plan
 from penstock.plan import Change, Changes, Verdict
 from tests.unit.cli.calling import call
@@ -37,7 +41,7 @@ class TestHelp:
     def test_it_lists_the_commands(self) -> None:
         found = call("--help")
         assert found.exit_code == 0
-        assert all(name in found.output for name in ("run", "describe", "plan", "reset", "doctor", "query", "top"))
+        assert all(name in found.output for name in ("run", "describe", "plan", "reset", "doctor", "query", "top", "dlq"))
 
     def test_neither_spark_nor_the_kafka_client_is_loaded_for_it(self) -> None:
         code = (
@@ -53,12 +57,34 @@ class TestHelp:
 
 
 class TestDeadLetters:
-    def test_their_commands_are_found_when_they_are_asked_for(self) -> None:
+    def test_their_commands_are_listed(self) -> None:
         found = call("dlq", "--help")
         assert found.exit_code == 0
         assert all(name in found.output for name in ("ls", "show", "replay"))
         assert "Usage" in call("dlq", "ls", "--help").output
         assert call("dlq", "nothing").exit_code == 2
+
+
+def leaves(group: Any, *path: str) -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from leaves(command, *path, name)
+        else:
+            yield " ".join((*path, name)), command
+
+
+def test_an_option_is_the_same_in_every_command() -> None:
+    forms: dict[str, dict[object, list[str]]] = {}
+    for path, command in leaves(typer.main.get_command(commands)):
+        for parameter in command.params:
+            if parameter.name in SHARED:
+                form = (*parameter.opts, parameter.metavar, parameter.multiple, parameter.help)
+                forms.setdefault(parameter.name, {}).setdefault(form, []).append(path)
+    assert forms.keys() == SHARED
+    assert {name: list(found.values()) for name, found in forms.items() if len(found) > 1} == {}
+
+
+SHARED = {"config", "settings", "as_json", "application_id", "yes", "admin", "token"}
 
 
 class TestDescribe:

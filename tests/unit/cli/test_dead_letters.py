@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -10,17 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from penstock import FailureKind
 from penstock.cli import dead_letters
 from penstock.cli.applications import load_app
-from penstock.cli.dead_letters import commands
+from penstock.config import Config
 from penstock.errors import BrokerError, FencedError
 from penstock.kafka.dead_letters import Tally
 from penstock.kafka.topics import Topic
-from penstock.letters import Choice, Letter, Refused, Rules, Target, judged
+from penstock.letters import Choice, Ledger, Letter, Refused, Rules, Target, judged
 from penstock.records import RecordMetadata
+from tests.unit.cli.calling import call
 from tests.unit.letters.letters import letter
 
 
@@ -58,8 +60,6 @@ class FakeReplayer:
         self.made.append(self)
 
     def run(self, choice: Choice, limit: int | None, is_ending: Any, on_progress: Any) -> Tally:
-        from penstock.letters import Ledger  # noqa: PLC0415
-
         self.choice = choice
         if self.failure is not None:
             raise self.failure
@@ -99,17 +99,24 @@ def written(monkeypatch: pytest.MonkeyPatch, *letters: Letter) -> None:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(commands, arguments)
+    return call("dlq", *arguments)
 
 
 class TestList:
     def test_groups_are_columns(self, monkeypatch: pytest.MonkeyPatch) -> None:
         written(monkeypatch, letter(0), letter(1, time_ms=61_000), letter(2, node="other"))
-        assert run("ls", "dead").stdout.splitlines() == [
-            "LETTERS  APPLICATION  NODE   ERROR       SOURCE  FIRST                     LAST",
-            "2        app          map    ValueError  in      1970-01-01T00:00:01.000Z  1970-01-01T00:01:01.000Z",
-            "1        app          other  ValueError  in      1970-01-01T00:00:01.000Z  1970-01-01T00:00:01.000Z",
+        lines = [re.split(r"\s*[┃│]\s*", line)[1:-1] for line in run("ls", "dead").stdout.splitlines()]
+        assert [line for line in lines if line] == [
+            ["letters", "application", "node", "error", "source", "first", "last"],
+            ["2", "app", "map", "ValueError", "in", "1970-01-01T00:00:01.000Z", "1970-01-01T00:01:01.000Z"],
+            ["1", "app", "other", "ValueError", "in", "1970-01-01T00:00:01.000Z", "1970-01-01T00:00:01.000Z"],
         ]
+
+    def test_a_name_from_a_record_cannot_command_the_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        written(monkeypatch, letter(0, node="\x1b[2J\u202egone [bold]kept[/bold]"))
+        found = run("ls", "dead").stdout
+        assert not {"\x1b", "\u202e"} & set(found)
+        assert "\\x1b[2J\\u202egone [bold]kept[/bold]" in found
 
     def test_or_json(self, monkeypatch: pytest.MonkeyPatch) -> None:
         written(monkeypatch, letter(0))
@@ -157,8 +164,8 @@ class TestShow:
     def test_half_a_name_and_a_name_of_nothing_are_refused(self) -> None:
         assert "give both" in run("show", "dead", "--partition", "0").stderr
         none = run("show", "dead", "--partition", "0", "--offset", "9")
-        assert (none.exit_code, none.stderr) == (2, "error: dead-0 has no letter at offset 9\n")
-        assert run("show", "dead").stderr == "error: dead has no letters\n"
+        assert (none.exit_code, none.stderr) == (2, "config: dead-0 has no letter at offset 9\n")
+        assert run("show", "dead").stderr == "config: dead has no letters\n"
 
 
 class TestReplay:
@@ -170,7 +177,7 @@ class TestReplay:
             "1 of 2 letters would be replayed.",
             "  1 to in",
             "  1 not: a late record stays late: its time is behind the watermark for good (the first is dead-0 at offset 1)",
-            "Nothing was sent. Give --yes to do it.",
+            "Nothing was sent. Add --yes to do it.",
         ]
         [replayer] = FakeReplayer.made
         assert (replayer.is_dry, replayer.is_closed) == (True, True)
@@ -199,9 +206,9 @@ class TestReplay:
         [
             (["--since", "yesterday"], 3, "--since: cannot read 'yesterday'"),
             (["--offset", "x"], 2, "--offset: expected partition:offset"),
-            (["--to", "node"], 2, "--to node needs --app file:app"),
-            (["--app", "nowhere.py:app"], 2, "there is no file nowhere.py"),
-            ([], 2, "give --application"),
+            (["--to", "node"], 2, "--to node needs FILE:APP"),
+            (["nowhere.py:app"], 2, "there is no file nowhere.py"),
+            ([], 2, "give --application-id"),
         ],
     )
     def test_what_cannot_be_is_refused_with_the_cure(self, arguments: list[str], code: int, why: str) -> None:
@@ -214,13 +221,13 @@ class TestReplay:
         written(monkeypatch, letter(0))
         monkeypatch.setattr(FakeReplayer, "failure", failure)
         told = run("replay", "dead", "--yes")
-        assert (told.exit_code, told.stderr) == (code, f"error: {failure}\n")
+        assert (told.exit_code, told.stderr) == (code, f"{failure.code}: {failure}\n")
         assert FakeReplayer.made[0].is_closed
 
     def test_letters_of_other_applications_are_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         written(monkeypatch, letter(0), letter(1, application="other"))
         assert "1 not: of application 'other'" in run("replay", "dead").stdout
-        assert "1 not: of application 'app'" in run("replay", "dead", "--application", "other").stdout
+        assert "1 not: of application 'app'" in run("replay", "dead", "--application-id", "other").stdout
 
 
 APP = """
@@ -235,6 +242,29 @@ app = App("app", builder.build())
 """
 
 
+class TestSettings:
+    @pytest.mark.parametrize("command", [("ls",), ("show",), ("replay", "--application-id", "app")])
+    def test_they_are_given_as_to_every_command(self, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
+        seen: list[Config] = []
+
+        class Noting(FakeLetters):
+            def __init__(self, config: Config, topic: str) -> None:
+                super().__init__(config, topic)
+                seen.append(config)
+
+        monkeypatch.setattr(dead_letters, "DeadLetters", Noting)
+        Path("own.toml").write_text('bootstrap_servers = "file:1"\n[kafka]\n"client.id" = "me"\n')
+        run(*command, "dead", "--config", "own.toml", "--set", "bootstrap_servers=given:1")
+        [config] = seen
+        assert config.kafka["bootstrap.servers"] == "given:1"
+        assert config.kafka["client.id"] == "me"
+
+    def test_a_secret_in_clear_is_refused(self) -> None:
+        told = run("ls", "dead", "--set", "kafka.sasl.password=x")
+        assert told.exit_code == 2
+        assert "write env:NAME or file:PATH" in told.stderr
+
+
 class TestIntoNodes:
     @pytest.fixture(autouse=True)
     def file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,7 +274,7 @@ class TestIntoNodes:
     def test_the_topology_says_into_which_nodes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         outside = letter(2, source=RecordMetadata("elsewhere", 0, 0))
         written(monkeypatch, letter(0), letter(1, node="lengths", source=RecordMetadata("in", 0, 8)), outside)
-        told = run("replay", "dead", "--to", "node", "--app", "app.py:app").stdout
+        told = run("replay", "dead", "app.py:app", "--to", "node").stdout
         assert "1 of 3 letters would be replayed." in told
         assert "1 to in, into map only" in told
         assert "1 not: it cannot be replayed into 'lengths' only: 'words' stands between 'in' and 'lengths'" in told
@@ -256,6 +286,6 @@ class TestIntoNodes:
         assert found("in", "map") is None
 
     def test_who_is_named_twice_must_be_the_same(self) -> None:
-        told = run("replay", "dead", "--app", "app.py:app", "--application", "other")
-        assert "--application is 'other', but --app is 'app'" in told.stderr
-        assert "has no 'nobody'" in run("replay", "dead", "--app", "app.py:nobody").stderr
+        told = run("replay", "dead", "app.py:app", "--application-id", "other")
+        assert "--application-id is 'other', but the application is 'app'" in told.stderr
+        assert "has no 'nobody'" in run("replay", "dead", "app.py:nobody").stderr

@@ -27,7 +27,7 @@ from penstock.timing import Watermark
 from penstock.topology.describe import describe, mermaid
 from penstock.topology.drawing import svg
 from penstock.topology.functions import checked
-from penstock.topology.groups import node_groups
+from penstock.topology.groups import key_above, node_groups
 from penstock.topology.layout import layout
 from penstock.topology.nodes import (
     Exchange,
@@ -363,23 +363,7 @@ class Topology:
             self.add_node(ProcessorNode(name, parents, Processing(supplier, fixed_key=False), (), line))
             return
         self.add_node(ProcessorNode(name, parents, Processing(supplier, fixed_key=False, timers=timers_store(name)), (), line))
-        self.add_state_store(timers_spec(name, self._key_above(name, line)), name)
-
-    def _key_above(self, name: str, line: Line) -> Serde[Any]:
-        """How records are keyed where they enter above a processor."""
-        above, waiting = [], list(self._nodes[name].parents)
-        while waiting:
-            node = self._nodes[waiting.pop()]
-            if isinstance(node, SourceNode):
-                above.append(node)
-            waiting += node.parents
-        if any(source.key != above[0].key for source in above):
-            known = ", ".join(f"{source.name}: {source.key!r}" for source in above)
-            raise TopologyError(
-                f"timers of {name!r} are kept by key, and its sources have keys of different kinds ({known}; {line}); "
-                f"give each kind a processor of its own"
-            )
-        return above[0].key
+        self.add_state_store(timers_spec(name, key_above(self._nodes, name, line)), name)
 
     def _processor(self, name: str, purpose: str, line: Line) -> ProcessorNode:
         node = self._nodes.get(name)

@@ -1,10 +1,13 @@
-"""Which nodes belong together: sub-topologies, and what is below sources that tell watermarks."""
+"""Which nodes belong together: sub-topologies, what is below sources that tell watermarks, which key is above a processor."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from penstock.errors import TopologyError
+from penstock.serdes import Serde
+from penstock.topology.nodes import Line, Node, ProcessorNode, SinkNode, SourceNode
 
 
 def node_groups(nodes: Mapping[str, Node], global_stores: Mapping[str, str]) -> list[list[str]]:
@@ -52,3 +55,20 @@ def watermarked_nodes(nodes: Mapping[str, Node]) -> frozenset[str]:
                 if isinstance(node, SinkNode) and node.internal:
                     exchanges.add(str(node.topic))
     return frozenset(reached)
+
+
+def key_above(nodes: Mapping[str, Node], name: str, line: Line) -> Serde[Any]:
+    """How records are keyed where they enter above a processor."""
+    above, waiting = [], list(nodes[name].parents)
+    while waiting:
+        node = nodes[waiting.pop()]
+        if isinstance(node, SourceNode):
+            above.append(node)
+        waiting += node.parents
+    if any(source.key != above[0].key for source in above):
+        known = ", ".join(f"{source.name}: {source.key!r}" for source in above)
+        raise TopologyError(
+            f"timers of {name!r} are kept by key, and its sources have keys of different kinds ({known}; {line}); "
+            f"give each kind a processor of its own"
+        )
+    return above[0].key

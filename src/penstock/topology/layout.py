@@ -6,13 +6,11 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from penstock.state import StoreSpec
 from penstock.topology.layers import Arrangement, Item, Link, Point, arranged, longest_paths
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
-
-if TYPE_CHECKING:
-    from penstock.topology.graph import Topology
 
 _CHARACTER, _SMALL = 7.25, 6.65
 """How wide a character is, in pixels: names at 12, details at 11."""
@@ -81,7 +79,26 @@ class Drawing:
     lines: tuple[Line, ...]
 
 
-def layout(topology: Topology) -> Drawing:
+class Drawable(Protocol):
+    """As much of a topology as a picture shows."""
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """By name."""
+
+    @property
+    def stores(self) -> Mapping[str, StoreSpec]:
+        """By name."""
+
+    @property
+    def global_stores(self) -> Mapping[str, str]:
+        """By name, each with the source that feeds it."""
+
+    def groups(self) -> list[list[str]]:
+        """The names of nodes by sub-topology."""
+
+
+def layout(topology: Drawable) -> Drawing:
     """Where everything stands: each sub-topology in layers of its own, and those in layers with the topics between them."""
     sheets = [_sheet(topology, number, names) for number, names in enumerate(topology.groups())]
     topics: dict[str, Part] = {}
@@ -142,7 +159,7 @@ class _Sheet:
         return part.x + part.width / 2 - self.frame.width / 2
 
 
-def _sheet(topology: Topology, number: int, names: Sequence[str]) -> _Sheet:
+def _sheet(topology: Drawable, number: int, names: Sequence[str]) -> _Sheet:
     nodes = tuple(topology.nodes[name] for name in names)
     owners = _owners(topology)
     cells: dict[str, list[Part]] = {}
@@ -181,7 +198,7 @@ def _flows(nodes: Sequence[Node], inner: Arrangement) -> Iterator[Line]:
             yield Line("flow", key_of("node", parent), key_of("node", node.name), points, aside.get(node.name, ""))
 
 
-def _owners(topology: Topology) -> dict[str, str]:
+def _owners(topology: Drawable) -> dict[str, str]:
     """The node beside which each store stands: the first that keeps it, or that shares it."""
     processors = [node for node in topology.nodes.values() if isinstance(node, ProcessorNode)]
     owners = {store: node.name for node in reversed(processors) for store, _ in reversed(node.shared)}
@@ -212,7 +229,7 @@ def _leads(start: str, goal: str, links: Sequence[Link]) -> bool:
 
 
 def _assembled(
-    topology: Topology,
+    topology: Drawable,
     sheets: Sequence[_Sheet],
     topics: Mapping[str, Part],
     ways: Sequence[tuple[Link, str, str, str]],
@@ -237,7 +254,7 @@ def _assembled(
     return Drawing(*size, tuple(frames), tuple(part for _, part in parts), tuple(lines))
 
 
-def _store_lines(topology: Topology, at: Mapping[str, Part]) -> Iterator[Line]:
+def _store_lines(topology: Drawable, at: Mapping[str, Part]) -> Iterator[Line]:
     for node in topology.nodes.values():
         if isinstance(node, ProcessorNode):
             uses = [(store, "store") for store in node.stores] + [(store, "shared") for store, _ in node.shared]

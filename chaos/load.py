@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from confluent_kafka import Message, Producer
@@ -16,6 +17,9 @@ from confluent_kafka import Message, Producer
 from chaos.checker import Letter
 from chaos.payments import Payment
 from harness.processes import HarnessError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 HOT_KEYS, COLD_KEYS = 6, 42
 GROUPS = 7
@@ -63,7 +67,7 @@ class Load:
         self.payments: list[Payment] = []
         self.poisonous: list[Letter] = []
 
-    def __enter__(self) -> Load:  # noqa: PYI034 - Self is newer than Python 3.10
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

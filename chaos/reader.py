@@ -7,13 +7,16 @@ import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from chaos.load import GHOSTS
 from harness.patience import is_passing
 from harness.processes import HarnessError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Place = tuple[str, int]
 
@@ -56,7 +59,7 @@ class Reader:
         self.highest = -1
         """The highest number of a payment that was seen."""
 
-    def __enter__(self) -> Reader:  # noqa: PYI034 - Self is newer than Python 3.10
+    def __enter__(self) -> Self:
         self._consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in self._places])
         self._thread.start()
         return self

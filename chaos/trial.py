@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from chaos import checker, guards
 from chaos.application import Application, Part
@@ -23,6 +23,9 @@ from harness import topics as kafka
 from harness.broker import Broker
 from harness.processes import HarnessError, wait_until
 from harness.toxiproxy import Proxy
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 PARTITIONS = 3
 PROGRESS_S = 240
@@ -130,7 +133,7 @@ class Trial:
         engine = self.conditions.settings.get("PENSTOCK_STORE_ENGINE", "lmdb")
         return Files(self.application.state_dir, self.topics.application_id, engine)
 
-    def __enter__(self) -> Trial:  # noqa: PYI034 - Self is newer than Python 3.10
+    def __enter__(self) -> Self:
         for topic in (self.topics.input, *self.topics.outputs):
             kafka.create(self.world.broker.bootstrap_servers, topic, PARTITIONS)
         self._stack.enter_context(self._reading)

@@ -11,9 +11,12 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from conformance.spec import Case, to_json
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "conformance" / "oracle"
@@ -64,7 +67,7 @@ class Oracle:
         self.restarts = 0
         self._start()
 
-    def __enter__(self) -> Oracle:  # noqa: PYI034 - Self is newer than Python 3.10
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

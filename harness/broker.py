@@ -16,11 +16,15 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from harness.processes import HarnessError, free_port, java, run_java, wait_until
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 30
@@ -91,7 +95,7 @@ class Broker:
         """The process id of the running node."""
         return self._running().pid
 
-    def __enter__(self) -> Broker:  # noqa: PYI034 - Self is newer than Python 3.10
+    def __enter__(self) -> Self:
         try:
             self.start()
         except BaseException:
@@ -228,7 +232,7 @@ class Cluster:
         """Where clients reach any of them."""
         return ",".join(broker.bootstrap_servers for broker in self.brokers)
 
-    def __enter__(self) -> Cluster:  # noqa: PYI034 - Self is newer than Python 3.10
+    def __enter__(self) -> Self:
         try:
             for broker in self.brokers:
                 broker.launch()

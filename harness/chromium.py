@@ -14,7 +14,10 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _PARTS = Path(__file__).parents[1] / ".parts" / "chromium" / "chromium"
 _PATIENCE_S = 30.0
@@ -49,7 +52,7 @@ class Chromium:
         self._session: str | None = None
         self.complaints: list[str] = []
 
-    def __enter__(self) -> Chromium:  # noqa: PYI034 - Self is not in Python 3.10
+    def __enter__(self) -> Self:
         program = chromium()
         assert program is not None, "no chromium: tools/chromium/bring .parts/chromium"
         take, self._out = os.pipe()

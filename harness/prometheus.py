@@ -7,12 +7,15 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
 from harness.processes import free_port, wait_until
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 PARTS = Path(__file__).parents[1] / ".parts" / "prometheus"
 
@@ -49,7 +52,7 @@ class Prometheus:
         )
         (directory / "prometheus.yml").write_text(config, encoding="utf-8")
 
-    def __enter__(self) -> Prometheus:  # noqa: PYI034 - Self is not in Python 3.10
+    def __enter__(self) -> Self:
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [

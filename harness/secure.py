@@ -9,9 +9,13 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.broker import Broker
 from harness.processes import HarnessError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MECHANISM = "SCRAM-SHA-512"
 USER = "ann"
@@ -92,7 +96,7 @@ class SecureBroker(Broker):
             ),
         }
 
-    def __enter__(self) -> SecureBroker:  # noqa: PYI034 - Self is newer than Python 3.10
+    def __enter__(self) -> Self:
         super().__enter__()
         return self
 

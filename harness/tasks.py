@@ -9,7 +9,7 @@ import zlib
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import RawRecord
@@ -19,6 +19,9 @@ from penstock.state import LaneState
 from penstock.testing import TopologyTestDriver
 from penstock.testing.queues import Head
 from penstock.topology import Topology
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Tasks:
@@ -32,7 +35,7 @@ class Tasks:
         self.partition_times: dict[tuple[str, int], int] = {}
         """The highest event time of each source partition, which all tasks know."""
 
-    def __enter__(self) -> Tasks:  # noqa: PYI034 - Self is newer than Python 3.10
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -6,9 +6,12 @@ import http.client
 import json
 import subprocess
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.processes import PARTS, ROOT, HarnessError, free_port, wait_until
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 SERVER = PARTS / "toxiproxy" / "toxiproxy-server"
 TIMEOUT_S = 10
@@ -29,7 +32,7 @@ class Toxiproxy:
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Toxiproxy:  # noqa: PYI034 - Self is newer than Python 3.10
+    def __enter__(self) -> Self:
         command = [str(SERVER), "-host", "127.0.0.1", "-port", str(self._port)]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:

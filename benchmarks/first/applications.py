@@ -11,11 +11,15 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import psutil
 
 from benchmarks.first.sides import Job, Side
 from harness.processes import HarnessError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 STOP_TIMEOUT_S = 60
 SAMPLE_EVERY_S = 0.25
@@ -32,7 +36,7 @@ class Application:
         self._has_ended = False
         self.peak_rss_bytes = 0
 
-    def __enter__(self) -> Application:  # noqa: PYI034 - Self is newer than Python 3.10
+    def __enter__(self) -> Self:
         command = self._side.command(self._job)
         with self._log.open("ab") as log:
             self.started_at = time.monotonic()

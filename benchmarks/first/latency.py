@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 
@@ -16,6 +17,9 @@ from benchmarks.first import results, workload
 from benchmarks.first.applications import Application
 from benchmarks.first.sides import Job
 from harness.processes import HarnessError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 READY_TIMEOUT_S = 300
 LAST_RESULTS_S = 20
@@ -46,7 +50,7 @@ class Prober:
         self.arrived_at: dict[int, float] = {}
         self.twice: list[int] = []
 
-    def __enter__(self) -> Prober:  # noqa: PYI034 - Self is newer than Python 3.10
+    def __enter__(self) -> Self:
         self._reader.start()
         return self
 

@@ -10,10 +10,14 @@ import subprocess
 import sys
 from contextlib import closing
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import psutil
 
 from harness.processes import HarnessError, free_port, wait_until
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 ANSWER_S = 0.02
 BACKLOG = 1000
@@ -22,7 +26,7 @@ BACKLOG = 1000
 class Service:
     """The process; a context manager, so that it ends."""
 
-    def __enter__(self) -> Service:  # noqa: PYI034 - Self is newer than Python 3.10
+    def __enter__(self) -> Self:
         self.port = free_port()
         self._process = subprocess.Popen(  # noqa: S603 - this very file
             [sys.executable, "-m", "benchmarks.time.service", str(self.port)]

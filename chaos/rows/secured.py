@@ -6,6 +6,7 @@ import random
 import time
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from chaos.application import Application, Part
 from chaos.rows.instances import second_instance
@@ -17,6 +18,9 @@ from harness.canaries import canaries_in
 from harness.processes import free_port
 from harness.secure import SecureBroker
 from harness.toxiproxy import Toxiproxy
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 KILLS = 6
 PASSWORD_VARIABLE = "CHAOS_PASSWORD"  # noqa: S105 - where it is, not what it is
@@ -38,7 +42,7 @@ class SecuredTrial(Trial):
         (instance.directory / "penstock.toml").write_text("\n".join(["[kafka]", *lines]))
         return instance
 
-    def __enter__(self) -> SecuredTrial:  # noqa: PYI034 - Self is newer than Python 3.10
+    def __enter__(self) -> Self:
         self._stack.enter_context(self._network)
         self._stack.enter_context(self._broker)
         assert self._broker.proxied_port is not None

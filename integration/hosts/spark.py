@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -28,6 +28,9 @@ from penstock.running.running import Running
 from penstock.spark.session import open_session
 from penstock.state import REGISTERS
 from penstock.topology import SourceNode
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 TIMEOUT_S = 120
 LANES_MAX = 8
@@ -72,7 +75,7 @@ class SparkHost:
         self._broker = Broker()
         self._numbers = itertools.count(1)
 
-    def __enter__(self) -> SparkHost:  # noqa: PYI034 - Self is newer than Python 3.10
+    def __enter__(self) -> Self:
         with ExitStack() as opening:
             opening.enter_context(self._broker)
             session = open_session("integration", LANES_MAX, {"master": "local[2]"})

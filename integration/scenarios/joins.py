@@ -43,7 +43,10 @@ def _rekeyed(setup: Setup) -> Topology:
     """Both sides under new keys, each through an exchange of its own."""
     builder = StreamsBuilder()
     left, right = _sides(builder, setup)
-    by_last_word: Callable[[str, str], str] = lambda _, value: value.split()[1]  # noqa: E731
+
+    def by_last_word(_: str, value: str) -> str:
+        return value.split()[1]
+
     (
         left.select_key(by_last_word)
         .outer_join(right.select_key(by_last_word), _both, within="150ms", grace="500ms", value=str, other_value=str)
@@ -79,7 +82,10 @@ def _global_tables(setup: Setup) -> Topology:
     builder = StreamsBuilder()
     countries = builder.global_table(setup.topic("countries"), value=str, store=setup.store("countries"))
     orders = builder.stream(setup.topic("orders"), value=str)
-    by_country: Callable[[str, str], str] = lambda _, order: order.split()[0]  # noqa: E731
+
+    def by_country(_: str, order: str) -> str:
+        return order.split(maxsplit=1)[0]
+
     orders.join(countries, _both, on=by_country).to(setup.topic("inner"), value=str)
     left = orders.left_join(countries, _both, on=by_country)
     left.to(setup.topic("left"), value=str)

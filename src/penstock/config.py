@@ -115,7 +115,7 @@ class Secret(str):
 
     __slots__ = ()
 
-    def __new__(cls, value: str) -> Secret:  # noqa: PYI034 - Self is newer than Python 3.10
+    def __new__(cls, value: str) -> Secret:  # noqa: PYI034 - a secret that is one already stays what it is
         """The value as a secret; one that is a secret already stays what it is, because `str` would ask it for what it shows."""
         return value if isinstance(value, Secret) else super().__new__(cls, value)
 
@@ -373,11 +373,11 @@ def _flat(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     return flat
 
 
-def _read(name: str, value: object) -> object:
+def _read(name: str, value: Any) -> object:
     """A setting as its field holds it; what cannot be read that way is left to the checks."""
     if name in _DURATIONS:
         try:
-            return duration_ms(value, name)  # type: ignore[arg-type]  # it refuses what is none
+            return duration_ms(value, name)  # it refuses what is none
         except TopologyError:
             raise ConfigError(f'{name}: expected a number and a unit, such as "250ms", "5s" or "1h"') from None
     if name == "guarantee" and not isinstance(value, Guarantee):

@@ -7,7 +7,7 @@ import concurrent.futures
 import inspect
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from types import MappingProxyType
@@ -35,7 +35,7 @@ class Caller:
         self._cache = None if call.cache is None else Answers(call.cache)
         self._open: _Open | None = None
 
-    def answers(self, requests: Sequence[Request]) -> Iterator[Any]:
+    def answers(self, requests: Sequence[Request]) -> Generator[Any, None, None]:
         """An answer or a `Failed` for each request, in their order.
 
         Nothing is under way any more when the iterator is exhausted or closed.

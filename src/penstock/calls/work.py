@@ -157,10 +157,10 @@ def _subjects(call: Call, unit: Sequence[Request]) -> set[Hashable]:
     return subjects
 
 
-def _hashable(key: Any) -> Hashable:
+def _hashable(key: object) -> Hashable:
     """A key to compare by; that of an unhashable one is its text, which is the same where its bytes are."""
     try:
         hash(key)
     except TypeError:
         return repr(key)
-    return key  # type: ignore[no-any-return]
+    return key

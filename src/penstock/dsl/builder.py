@@ -301,7 +301,7 @@ class StreamsBuilder:
         source_name = draft.name("KSTREAM-SOURCE-", name, "-source")
         name = draft.name("KTABLE-SOURCE-", name)
         spec = kept.table_spec(draft)
-        source = SourceNode(source_name, (topic,), None, spec.key, spec.value, line)  # type: ignore[arg-type]
+        source = SourceNode(source_name, (topic,), None, *spec.serdes, line)
         feeder = ProcessorNode(name, (source_name,), TableSource(spec.name, send_old_values=False), (spec.name,), line)
         draft.add(DraftNode(name, line, lambda topology, parents: topology.add_global_nodes(spec, source, feeder)))
         return GlobalKTable(spec.name, kept.store_name)

@@ -27,6 +27,7 @@ from penstock.dsl.place import Place
 from penstock.dsl.stores import Materialized, Store
 from penstock.errors import TopologyError
 from penstock.operators.aggregates import StreamAggregate
+from penstock.processor import TableOperator
 from penstock.serdes import Int64
 from penstock.timing import SlidingWindows, UnlimitedWindows
 from penstock.topology import Line, user_line
@@ -185,5 +186,8 @@ class WindowedKStream(Generic[K, V]):
         name = draft.name(prefix, given)
         on_close = self._emit is EmitStrategy.ON_WINDOW_CLOSE
         plan = window_plan(self._windows, kept, draft, initializer, merger, on_close)
-        operate: Operate = lambda store, old: plan.operator(store, aggregator, old)  # noqa: E731 - a value to pass on
+
+        def operate(store: str, old: bool) -> TableOperator:
+            return plan.operator(store, aggregator, old)
+
         return aggregated(self._group, name, kept, plan.spec, operate, line, key=plan.key, grace_ms=plan.grace_ms)

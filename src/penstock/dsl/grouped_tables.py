@@ -12,6 +12,7 @@ from penstock.dsl.repartitions import SUFFIX, write_exchange
 from penstock.dsl.stores import Materialized, Store
 from penstock.dsl.table_drafts import AggregateDraft
 from penstock.operators.table_aggregates import TableAggregate, TableReduce
+from penstock.processor import TableOperator
 from penstock.serdes import ChangeSerde, Int64
 from penstock.topology import Line, ProcessorNode, Topology, user_line
 from penstock.topology.functions import checked
@@ -37,7 +38,10 @@ class KGroupedTable(Generic[K, V]):
     def count(self, *, store: str | Store | None = None, name: str | None = None) -> KTable[K, int]:
         """How many entries each group has."""
         kept = kept_as(self._place.draft, store, "KTABLE-AGGREGATE-", self._place.key, Int64())
-        operate: Operate = lambda store, old: TableAggregate(store, zero, one_more, one_less, old)  # noqa: E731
+
+        def operate(store: str, old: bool) -> TableOperator:
+            return TableAggregate(store, zero, one_more, one_less, old)
+
         return self._build("KTABLE-AGGREGATE-", name, kept, operate, user_line())
 
     def reduce(
@@ -71,7 +75,10 @@ class KGroupedTable(Generic[K, V]):
         checked(adder, "key, value, aggregate", "aggregate's adder", line)
         checked(subtractor, "key, value, aggregate", "aggregate's subtractor", line)
         kept = kept_as(self._place.draft, store, "KTABLE-AGGREGATE-", self._place.key, None, value)
-        operate: Operate = lambda store, old: TableAggregate(store, initializer, adder, subtractor, old)  # noqa: E731
+
+        def operate(store: str, old: bool) -> TableOperator:
+            return TableAggregate(store, initializer, adder, subtractor, old)
+
         return self._build("KTABLE-AGGREGATE-", name, kept, operate, line)
 
     def _build(self, prefix: str, given: str | None, kept: Materialized, operate: Operate, line: Line) -> KTable[K, Any]:

@@ -11,7 +11,7 @@ from penstock.dsl.handles import GlobalTableHandle, StreamHandle, TableHandle
 from penstock.dsl.place import given_serde
 from penstock.dsl.stores import changelog_config
 from penstock.errors import TopologyError
-from penstock.operators.joins import JoinWindowStore, StreamStreamJoin, join_store_specs
+from penstock.operators.joins import JoinKind, JoinWindowStore, StreamStreamJoin, join_store_specs
 from penstock.operators.stateless import PassThrough
 from penstock.operators.stream_tables import StreamGlobalTableJoin, StreamTableJoin, join_buffer_spec
 from penstock.state import StoreKind
@@ -29,7 +29,7 @@ def join(
     left: StreamHandle,
     right: object,
     joiner: Callable[..., Any],
-    kind: str,
+    kind: JoinKind,
     line: Line,
     *,
     within: Duration | tuple[Duration, Duration] | None = None,
@@ -90,7 +90,7 @@ def _with_stream(
     left: StreamHandle,
     right: StreamHandle,
     joiner: Joiner,
-    kind: str,
+    kind: JoinKind,
     windows: JoinWindows,
     serdes: tuple[Any, Any, Any],
     given: str | None,
@@ -142,7 +142,7 @@ def _with_stream(
 
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
         for name, parent, is_left, reads in ((this_join, this_window, True, 1), (other_join, other_window, False, 0)):
-            operator = StreamStreamJoin(kind, is_left, this_store, other_store, outer_store, windows, joiner)  # type: ignore[arg-type]
+            operator = StreamStreamJoin(kind, is_left, this_store, other_store, outer_store, windows, joiner)
             topology.add_node(ProcessorNode(name, (parent,), operator, (), line))
             topology.add_state_store(specs[reads], name)
             if outer_store is not None:
@@ -155,7 +155,7 @@ def _with_stream(
     return draft.handles.stream(place)
 
 
-def _outer_store(generated: str, base: str | None, kind: str) -> str | None:
+def _outer_store(generated: str, base: str | None, kind: JoinKind) -> str | None:
     """The shared store's name: made from the number of this side's generated name, or from the name given to the stores."""
     if kind == "inner":
         return None

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -27,6 +27,9 @@ from penstock.kafka.topics import InternalTopic, Topic, Topics
 from penstock.lanes.epoch import HEADERS
 from penstock.letters import TOO_OFTEN, Choice, Ledger, Letter, Refused, Replay, Rules, attempts, judged, replay_headers
 from penstock.records import Headers, RecordMetadata
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 LETTERS_PER_TRANSACTION = 500
 BYTES_PER_TRANSACTION = 8_000_000
@@ -70,7 +73,7 @@ class DeadLetters:
         self._begins: dict[Partition, int] = {}
         self._ends: dict[Partition, int] = {}
 
-    def __enter__(self) -> DeadLetters:  # noqa: PYI034 - Self is newer than Python 3.10
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, TopicPartition
 
@@ -58,9 +58,9 @@ class RecordReader:
                     continue
                 if error is None and offset < left[partition]:
                     _, timestamp = message.timestamp()
-                    headers: Headers = tuple(message.headers() or ()) or NO_HEADERS  # type: ignore[arg-type]
+                    headers: Any = message.headers()  # typed wider than what a consumer gives
                     key, value = message.key(), message.value()
-                    yield TopicRecord(*partition, offset, key, value, timestamp, headers)
+                    yield TopicRecord(*partition, offset, key, value, timestamp, tuple(headers or ()) or NO_HEADERS)
                     offset += 1
                 elif error is not None and error.code() != KafkaError._PARTITION_EOF and not error.retriable():
                     raise failure(error, f"{partition[0]}-{partition[1]} could not be read")

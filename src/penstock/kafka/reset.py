@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -16,6 +16,9 @@ from penstock.errors import BrokerError, FencedError, PenstockError, TopicError
 from penstock.kafka.clients import consumer_settings, logger, open_consumer, producer_settings
 from penstock.kafka.failures import configured_wrongly, is_retriable, kafka_error, translated
 from penstock.kafka.offsets import Committed, Partition, asked, committed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _SLICE_S = 5.0
 _PAUSE_S = 0.1
@@ -97,7 +100,7 @@ class Fence:
         except KafkaException as error:
             raise configured_wrongly(error) from None
 
-    def __enter__(self) -> Fence:  # noqa: PYI034 - Self is not in Python 3.10
+    def __enter__(self) -> Self:
         self._insist(lambda: self._producer.init_transactions(_SLICE_S), "the application could not be fenced")
         return self
 

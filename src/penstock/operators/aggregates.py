@@ -47,7 +47,7 @@ class StreamAggregate(TableOperator):
                     old = start if initial_is_old else None
                     new, time = aggregate(key, value, start), timestamp
                 else:
-                    old = entry_of(key)[0] if reads_old else entry[0]  # type: ignore[index]
+                    old = (entry_of(key) or entry)[0] if reads_old else entry[0]
                     new, time = aggregate(key, value, entry[0]), max(timestamp, entry[1])
                 keep(key, new, old, time, headers, timestamp)
             except ATTRIBUTED:

@@ -18,6 +18,8 @@ from penstock.state import RawLayout, StoreKind, StoreSpec
 from penstock.state.buffers import NEVER, Unjoined, UnjoinedBuffer
 from penstock.timing import JoinWindows
 
+JoinKind = Literal["inner", "left", "outer"]
+
 Joiner = Callable[[Any, Any, Any], Any]
 """`joiner(key, left, right)`."""
 
@@ -53,7 +55,7 @@ class StreamStreamJoin(Operator):
     until their window has closed. Both sides share that store, the stream time and the earliest time that waits.
     """
 
-    kind: Literal["inner", "left", "outer"]
+    kind: JoinKind
     left_side: bool
     left_store: str
     right_store: str

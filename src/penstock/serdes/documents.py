@@ -49,11 +49,12 @@ class Document(Serde[T]):
     @cached_property
     def deserialize(self) -> Callable[[bytes], T]:
         """Decodes into the type, checking all of it."""
-        decode, name = self._codec()[1], repr(self)
+        decode: Callable[[bytes], T]
+        (_, decode), name = self._codec(), repr(self)
 
         def deserialize(data: bytes) -> T:
             try:
-                return decode(data)  # type: ignore[no-any-return]
+                return decode(data)
             except Exception as error:
                 raise SerializationError(f"{name} cannot read these {len(data)} bytes: {error}") from error
 

@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.calls import Callers, LoopThread
 from penstock.errors import TopologyError
@@ -31,6 +31,9 @@ from penstock.testing.virtual_time import VirtualTimeLoop
 from penstock.testing.watermarks import TopicWatermarks
 from penstock.timing import Duration, Instant, duration_ms, instant_ms
 from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology, watermarked_nodes
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 APPLICATION_ID = "topology-test-driver"
 """The application that dead letters name."""
@@ -109,7 +112,7 @@ class TopologyTestDriver:
         """Which nodes have a stream time together: all of them, as in Kafka Streams' own driver."""
         return {}
 
-    def __enter__(self) -> TopologyTestDriver:  # noqa: PYI034 - Self is not in Python 3.10
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -19,7 +19,7 @@ OFFSETS = [SourceOffset("input", 0, 5, "{}")]
 class Recorder:
     """A publisher that does nothing but remember, and fails where it is told to."""
 
-    def __init__(self, fails_at: str = "", error: Exception | None = None, answers: Sequence[bool] = ()) -> None:
+    def __init__(self, fails_at: str = "", error: BaseException | None = None, answers: Sequence[bool] = ()) -> None:
         self.calls: list[object] = []
         self.fails_at = fails_at
         self.error = error or ProductionError("no")
@@ -92,7 +92,7 @@ def test_batches_that_fail_to_come_abort_too() -> None:
 
 
 def test_an_interrupt_aborts_too() -> None:
-    publisher = Recorder(fails_at="offsets", error=KeyboardInterrupt())  # type: ignore[arg-type]
+    publisher = Recorder(fails_at="offsets", error=KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         Barrier(publisher).commit(0, [], OFFSETS)
     assert publisher.calls[-1] == "abort"

@@ -190,7 +190,7 @@ class TestFailures:
         thread = LoopThread()
         answers = Caller(call_to(call, concurrency=3), thread).answers(requests(*[(None, number) for number in range(50)]))
         next(answers)
-        answers.close()  # type: ignore[attr-defined]
+        answers.close()
         assert calls <= 6
         assert not tasks_of(thread)
         thread.stop()
@@ -226,7 +226,7 @@ class TestFailures:
         thread = LoopThread()
         answers = Caller(call_to(call), thread).answers(requests(("a", 1), ("b", 2)))
         assert isinstance(next(answers).error, ValueError)
-        answers.close()  # type: ignore[attr-defined]
+        answers.close()
         assert not tasks_of(thread)
         thread.stop()
 
@@ -256,7 +256,7 @@ class TestCancelling:
         thread = LoopThread()
         answers = Caller(call_to(call, concurrency=10), thread).answers(requests(*[(None, number) for number in range(30)]))
         next(answers)
-        answers.close()  # type: ignore[attr-defined]
+        answers.close()
         assert not tasks_of(thread)
         assert cleaned >= 10
         thread.stop()
@@ -286,7 +286,7 @@ class TestCancelling:
         caller = Caller(call_to(call, concurrency=4, timeout_ms=None), thread)
         answers = caller.answers(requests(*[(None, number) for number in range(30)]))
         next(answers)
-        answers.close()  # type: ignore[attr-defined]
+        answers.close()
         done = len(ended)
         assert done < 29
         time.sleep(0.1)
@@ -414,7 +414,9 @@ class TestBreaker:
 
 class TestCache:
     def test_the_same_question_is_asked_once_until_its_time_is_over(self, thread: VirtualThread) -> None:
-        by = lambda key, value: value % 3  # noqa: E731
+        def by(key: Any, value: Any) -> Any:
+            return value % 3
+
         fake = FakeAsync(lambda value: f"answer to {value % 3}", delay=10)
         caller = Caller(call_to(fake, cache=ResultCache("10s", by)), thread)
         asked = requests(*[(None, number) for number in range(9)], question=by)
@@ -428,7 +430,9 @@ class TestCache:
         assert len(fake.calls) == 6
 
     def test_it_keeps_so_many_answers_those_used_last(self, thread: VirtualThread) -> None:
-        by = lambda key, value: value  # noqa: E731
+        def by(key: Any, value: Any) -> Any:
+            return value
+
         fake = FakeAsync(lambda value: value)
         caller = Caller(call_to(fake, concurrency=1, cache=ResultCache("1h", by, size=2)), thread)
         for value in (1, 2, 1, 3, 1, 2):
@@ -436,7 +440,9 @@ class TestCache:
         assert [value for (value,) in fake.calls] == [1, 2, 3, 2]
 
     def test_failures_are_not_kept(self, thread: VirtualThread) -> None:
-        by = lambda key, value: value  # noqa: E731
+        def by(key: Any, value: Any) -> Any:
+            return value
+
         fake = FakeAsync(lambda value: value, error=[ConnectionError("down"), None])
         caller = Caller(call_to(fake, cache=ResultCache("1h", by)), thread)
         asked = requests((None, 1), question=by)
@@ -444,7 +450,9 @@ class TestCache:
         assert answered(caller, asked) == [1]
 
     def test_a_batch_asks_only_what_is_not_known(self, thread: VirtualThread) -> None:
-        by = lambda key, value: value  # noqa: E731
+        def by(key: Any, value: Any) -> Any:
+            return value
+
         fake = FakeAsync(lambda pairs: [value * 2 for _, value in pairs])
         caller = Caller(call_to(fake, batch=10, cache=ResultCache("1h", by)), thread)
         answered(caller, requests(("a", 1), ("b", 2), question=by))

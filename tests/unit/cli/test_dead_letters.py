@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import Result
@@ -25,6 +25,9 @@ from penstock.records import RecordMetadata
 from tests.unit.cli.calling import call
 from tests.unit.letters.letters import letter
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 class FakeLetters:
     """A dead-letter topic in memory."""
@@ -34,7 +37,7 @@ class FakeLetters:
     def __init__(self, config: Any, topic: str) -> None:
         self.topic = Topic(topic, "id", 1, {})
 
-    def __enter__(self) -> FakeLetters:  # noqa: PYI034 - Self is newer than Python 3.10
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -226,7 +226,9 @@ class TestFailures:
         assert run(built("map_async", FakeAsync(5)), ("a", "x"), processing_errors=log_and_continue()) == []
 
     def test_a_question_that_cannot_be_told_fails_its_record(self) -> None:
-        by: Any = lambda key, value: [value] if value == "x" else value  # noqa: E731
+        def by(key: Any, value: Any) -> Any:
+            return [value] if value == "x" else value
+
         cache = ResultCache("1m", by)
         topology = built("map_values_async", shout, cache=cache)
         assert run(topology, ("a", "x"), ("b", "y"), processing_errors=log_and_continue()) == [("b", "Y")]
@@ -256,7 +258,9 @@ class TestTheTestDriver:
         assert time.monotonic() - before < 2
 
     def test_the_clock_of_calls_follows_the_drivers(self) -> None:
-        by = lambda key, value: value  # noqa: E731
+        def by(key: Any, value: Any) -> Any:
+            return value
+
         fake = FakeAsync(lambda value: value)
         with TopologyTestDriver(built("map_values_async", fake, cache=ResultCache("10m", by))) as driver:
             for minutes, calls in ((0, 1), (9, 1), (2, 2)):

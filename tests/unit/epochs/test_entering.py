@@ -16,7 +16,7 @@ from penstock.epochs.hops import INPUT, from_topics
 from penstock.epochs.program import Epoch
 from penstock.epochs.wire import Control, Kind, decode_control
 from penstock.errors import ProcessingError
-from penstock.handlers import ErrorHandler, ErrorHandlers
+from penstock.handlers import Decision, ErrorHandler, ErrorHandlers, Failure
 from penstock.records import LAST_TIMESTAMP, SourceRecord
 from penstock.timing import Watermark, bounded_disorder, monotonous, watermark_from
 from tests.unit.epochs.application import Application, Raw, by_key, every_kind_of_store
@@ -211,7 +211,10 @@ class TestUnreadable:
 
     def test_a_function_decides_record_by_record(self, tmp_path: Path) -> None:
         rows = [*self.ROWS, (1, 4, 8, b"worse")]
-        decide = lambda failure: dead_letter("dead") if failure.value == b"worse" else log_and_continue()  # noqa: E731
+
+        def decide(failure: Failure) -> Decision:
+            return dead_letter("dead") if failure.value == b"worse" else log_and_continue()
+
         _, others, _ = entered(tmp_path, self.TOPOLOGY(), rows, handler=decide)
         assert columns(others, "value") == [(b"worse",)]
 

@@ -46,9 +46,9 @@ def eof(at: int) -> Told:
     return Told(at, code=KafkaError._PARTITION_EOF)
 
 
-def rows(messages: list[Told], ends: dict[tuple[str, int], int]) -> tuple[list[Any], dict[tuple[str, int], int]]:
+def rows(messages: list[Any], ends: dict[tuple[str, int], int]) -> tuple[list[Any], dict[tuple[str, int], int]]:
     left = dict(ends)
-    return list(_rows(messages, left)), left  # type: ignore[arg-type]
+    return list(_rows(messages, left)), left
 
 
 END = {("log", 0): 5}

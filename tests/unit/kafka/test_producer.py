@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -63,15 +64,14 @@ def test_no_rows(producer: RowProducer) -> None:
 
 
 def test_only_the_first_record_that_was_not_delivered_is_named(producer: RowProducer) -> None:
-    class Sent:
-        def __init__(self, topic: str) -> None:
-            self.topic = lambda: topic
+    def sent(topic: str) -> Any:
+        return SimpleNamespace(topic=lambda: topic)
 
     assert producer.delivery_failure() is None
-    producer._on_delivery(None, Sent("fine"))  # type: ignore[arg-type]
+    producer._on_delivery(None, sent("fine"))
     assert producer.delivery_failure() is None
     for topic in ("first", "second"):
-        producer._on_delivery(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), Sent(topic))  # type: ignore[arg-type]
+        producer._on_delivery(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), sent(topic))
     error = producer.delivery_failure()
     assert isinstance(error, TopicError)
     assert str(error).startswith("topic 'first' (2 record(s) not delivered)")
@@ -116,22 +116,25 @@ class Full:
 
 
 def test_a_full_queue_is_waited_for(producer: RowProducer) -> None:
-    producer.client = Full(3)  # type: ignore[assignment]
+    client: Any = Full(3)
+    producer.client = client
     producer.produce(pa.RecordBatch.from_pylist([row(), row()], schema=OUT))
-    assert len(producer.client.sent) == 2  # type: ignore[attr-defined]
+    assert len(client.sent) == 2
 
 
 def test_but_not_for_ever_while_no_broker_is_in_reach(producer: RowProducer) -> None:
     clock[0] = 100.0
     producer._on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-    producer.client = Full(10**9)  # type: ignore[assignment]
+    client: Any = Full(10**9)
+    producer.client = client
     clock[0] = 106.0
     with pytest.raises(BrokerError, match="could not be handed over"):
         producer.produce(pa.RecordBatch.from_pylist([row()], schema=OUT))
 
 
 def test_of_large_rows_few_are_python_objects_at_a_time(producer: RowProducer, monkeypatch: pytest.MonkeyPatch) -> None:
-    producer.client = Full(0)  # type: ignore[assignment]
+    client: Any = Full(0)
+    producer.client = client
     monkeypatch.setattr("penstock.kafka.producer._CHUNK_BYTES", 10_000)
     chunks: list[int] = []
     arguments = producer._arguments
@@ -143,4 +146,4 @@ def test_of_large_rows_few_are_python_objects_at_a_time(producer: RowProducer, m
     monkeypatch.setattr(producer, "_arguments", noted)
     producer.produce(pa.RecordBatch.from_pylist([row(bytes(3_000))] * 7, schema=OUT))
     assert chunks == [3, 3, 1]
-    assert len(producer.client.sent) == 7  # type: ignore[attr-defined]
+    assert len(client.sent) == 7

@@ -179,7 +179,10 @@ class TestProcessing:
     def test_what_a_cache_cannot_write_ends_the_lane_whatever_the_handler_says(self) -> None:
         """Flushing goes on until nothing is held: with a handler that continues it would go on forever."""
         builder = StreamsBuilder()
-        wrong: Any = lambda key, value, so_far: "no number"  # noqa: E731 - what the store is not made for
+
+        def wrong(key: Any, value: Any, so_far: Any) -> Any:
+            return "no number"
+
         builder.stream("in").group_by_key().aggregate(int, wrong, store=Store("sums", value=int), name="sum")
         driver = TopologyTestDriver(builder.build(), processing_errors=CONTINUE)
         with pytest.raises(ProcessingError, match=r"(?s)sum failed on the record from .*store 'sums', key 'a'.*test_failures"):

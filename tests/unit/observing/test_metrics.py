@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from functools import partial
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -69,7 +70,7 @@ class TestApplication:
     def test_it_is_in_one_of_its_states(self, recorder: Recorder) -> None:
         assert set(STATES) == {state.value for state in State}
         for now in STATES:
-            metrics = Metrics("a", recorder, lambda now=now: now, epoch_timeout_s=60)  # type: ignore[misc]
+            metrics = Metrics("a", recorder, partial(str, now), epoch_timeout_s=60)
             states = {state: value(metrics, "penstock_application_state", state=state) for state in STATES}
             assert states == {state: float(state == now) for state in STATES}
 

@@ -126,7 +126,10 @@ class TestAggregate:
 
     def test_an_aggregate_that_the_serde_cannot_write_names_the_node_out_of_a_cache_too(self) -> None:
         builder = StreamsBuilder()
-        wrong: Any = lambda key, value, so_far: "no number"  # noqa: E731 - what the store is not made for
+
+        def wrong(key: Any, value: Any, so_far: Any) -> Any:
+            return "no number"
+
         builder.stream("in").group_by_key().aggregate(int, wrong, store=Store("sums", value=int), name="sum")
         with TopologyTestDriver(builder.build()) as driver, pytest.raises(ProcessingError, match=r"(?s)sum .*test_aggregates.py"):
             driver.input("in").pipe(1, key="a")

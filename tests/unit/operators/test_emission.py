@@ -24,7 +24,8 @@ class Epoch:
         self._spec = StoreSpec("t", StoreKind.TIMESTAMPED, serde_of(key), Json(), cached=cached)
         self._pending: dict[Any, Any] = {}
         self._flush: Any = None
-        self.emit = emitter(self, "t", self._forward, send_old_values)  # type: ignore[arg-type]
+        host: Any = self  # as much of one as an emitter needs
+        self.emit = emitter(host, "t", self._forward, send_old_values)
 
     def _forward(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         self.sent.append((key, value, timestamp))
@@ -103,12 +104,12 @@ class TestDeferred:
         assert epoch.flushed() == [("a", Change(None, None), 0)]
 
     def test_a_change_made_while_flushing_waits_for_the_next_flush(self) -> None:
-        epoch = Epoch(cached=True)
+        epoch: Any = Epoch(cached=True)
 
         def come_round(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             epoch.change("b", 1, None)
 
-        looping = emitter(epoch, "t", come_round, True)  # type: ignore[arg-type]
+        looping = emitter(epoch, "t", come_round, True)
         looping("a", Change(1, None), 0, (), 0)
         epoch.flushed()
         assert list(epoch._pending) == ["b"]

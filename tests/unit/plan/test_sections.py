@@ -7,6 +7,7 @@ from typing import Any
 from penstock import KStream, Processor, StreamsBuilder, Topology, key_value_store, shared_store
 from penstock.plan import facts, incompatibilities, plan
 from penstock.plan.stages import Stage
+from penstock.topology import ProcessorNode
 
 
 class Nothing(Processor[Any, Any, Any, Any]):
@@ -98,7 +99,9 @@ def test_processors_that_share_a_store_need_not_be_together() -> None:
         build.stream(topic).process(Nothing, stores=["kept"], name=f"use-{topic}")
     topology = build.build()
     assert len(topology.groups()) == 3
-    assert topology.nodes["use-a"].shared == (("kept", "use-a-kept-writes"),)  # type: ignore[union-attr]
+    user = topology.nodes["use-a"]
+    assert isinstance(user, ProcessorNode)
+    assert user.shared == (("kept", "use-a-kept-writes"),)
     assert "Processor: use-a (stores: [], shared: [kept])" in topology.describe()
     assert "-.-" in topology.mermaid()
 

@@ -8,6 +8,7 @@ from penstock import StreamsBuilder, Topology
 from penstock.lanes.lane import Lane
 from penstock.plan import plan
 from penstock.state import LaneState, memory_engine
+from penstock.topology import SourceNode
 
 
 def foreign_key_join() -> Topology:
@@ -36,13 +37,13 @@ def test_each_stage_of_a_foreign_key_join_is_a_lane() -> None:
         state.commit(stage.depth)
         for row in lane.drain():
             reader = next(
-                (node for node in topology.nodes.values() if row.topic in getattr(node, "topics", ())),
+                (node for node in topology.nodes.values() if isinstance(node, SourceNode) and node.reads(row.topic)),
                 None,
             )
             if reader is None:
                 assert (row.topic, row.key, row.value) == ("joined", b"o1", b"a booknn")
                 arrived["result"] = []
             else:
-                value = None if row.value is None else reader.value.deserialize(row.value)  # type: ignore[union-attr]
-                arrived.setdefault(row.topic, []).append((row.key and reader.key.deserialize(row.key), value))  # type: ignore[union-attr]
+                value = None if row.value is None else reader.value.deserialize(row.value)
+                arrived.setdefault(row.topic, []).append((row.key and reader.key.deserialize(row.key), value))
     assert "result" in arrived

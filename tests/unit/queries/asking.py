@@ -20,7 +20,7 @@ class Door:
     """The routes over a committed state."""
 
     def __init__(self, state: CommittedState | None) -> None:
-        self.router = Router(routes(_running(state)))  # type: ignore[arg-type]
+        self.router = Router(routes(_running(state)))
 
     def get(self, path: str, **parameters: object) -> tuple[int, Any]:
         return self.ask("GET", path, urlencode(parameters).encode())
@@ -53,5 +53,5 @@ class _Restoring:
         raise NotReadyError("'app' cannot be asked now: lanes are being restored (40 %)")
 
 
-def _running(state: CommittedState | None) -> object:
+def _running(state: CommittedState | None) -> Any:
     return _Restoring() if state is None else SimpleNamespace(committed_state=state)

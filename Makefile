@@ -70,12 +70,13 @@ $(CHROMIUM_READY): tools/chromium/bring
 	@tools/chromium/bring $(CHROMIUM)
 	@touch $@
 
-check: $(VENV_READY) ## Lint, format, types, the map of rooms, house rules
+check: $(VENV_READY) ## Lint, format, types, the map of rooms, house rules; the house in figures
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/pytest -q --no-cov -p no:randomly tests/tidy
+	@$(BIN)/python -m tests.tidy.house
 
 format: $(VENV_READY) ## Format, and fix what can be fixed without a thought
 	$(BIN)/ruff check --fix $(SOURCES)

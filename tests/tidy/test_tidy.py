@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-from functools import cache
-from pathlib import Path, PurePosixPath
-
 import pytest
 
-from tests.tidy.rules import MODULE_LINES_USUAL, RULES, Rule, SourceFile
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@cache
-def files() -> tuple[SourceFile, ...]:
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True)
-    found = []
-    for name in sorted(filter(None, listed.stdout.split("\0"))):
-        path = ROOT / name
-        if path.is_file():  # git still lists what was deleted and not yet committed
-            try:
-                found.append(SourceFile(PurePosixPath(name), path.read_text(encoding="utf-8")))
-            except UnicodeDecodeError:
-                continue  # not text: nothing here to read
-    return tuple(found)
+from tests.tidy.repository import files
+from tests.tidy.rules import MODULE_LINES_USUAL, RULES, Rule
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)

@@ -9,17 +9,8 @@ from random import Random
 
 from integration.inputs import any_key, closing, fed, moments, one_phase
 from integration.scenario import Output, Phase, Scenario, Setup
-from penstock import (
-    CallContext,
-    FixedKeyProcessor,
-    Record,
-    SideOutput,
-    StreamsBuilder,
-    String,
-    TimeWindowed,
-    Topology,
-    tumbling,
-)
+from penstock import CallContext, FixedKeyProcessor, Record, SideOutput, StreamsBuilder, TimeWindowed, Topology, tumbling
+from penstock.serdes import String
 
 
 async def _delayed(text: str) -> None:

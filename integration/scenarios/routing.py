@@ -13,14 +13,14 @@ from penstock import (
     KStream,
     Record,
     RecordContext,
-    SourceRecord,
     StreamsBuilder,
-    String,
     TimeWindowed,
     Topology,
     otherwise,
     tumbling,
 )
+from penstock.records import SourceRecord
+from penstock.serdes import String
 
 
 def _split_and_merged(setup: Setup) -> Topology:

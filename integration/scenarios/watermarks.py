@@ -21,7 +21,6 @@ from penstock import (
     KStream,
     SessionWindowed,
     StreamsBuilder,
-    String,
     TimeWindowed,
     Topology,
     Windowed,
@@ -31,6 +30,7 @@ from penstock import (
     tumbling,
     until_window_closes,
 )
+from penstock.serdes import String
 
 DISORDER_MS = 1000
 

@@ -12,7 +12,6 @@ from penstock import (
     EmitStrategy,
     SessionWindowed,
     StreamsBuilder,
-    String,
     TimeWindowed,
     Topology,
     hopping,
@@ -22,6 +21,7 @@ from penstock import (
     until_time_limit,
     until_window_closes,
 )
+from penstock.serdes import String
 
 KEPT = "2h"
 """Longer than the input, closing records included: what is compared is not what a store has forgotten."""

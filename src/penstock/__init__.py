@@ -9,7 +9,11 @@ A topology is a value; a plan is a function of it; an epoch runs it; one Kafka t
     operators what happens to a record
     calls     calls to other systems, many at once
     state     stores, undo, changelog;  timing  windows and durations;  serdes  bytes and values
+    errors    what Penstock raises;  handlers  what becomes of records that fail;  records  the words of all
     testing   TopologyTestDriver
+
+Here is what a topology is written with; errors, more serdes and types for annotations are in the modules named above. The
+page docs/reference.md lists all of it.
 """
 
 from penstock.app import App
@@ -34,25 +38,8 @@ from penstock.dsl import (
     versioned_store,
     window_store,
 )
-from penstock.errors import (
-    CircuitOpenError,
-    LateRecordError,
-    PenstockError,
-    ProcessingError,
-    SerializationError,
-    StateError,
-    TopologyError,
-)
-from penstock.handlers import (
-    ErrorHandler,
-    ErrorHandlers,
-    Failure,
-    FailureKind,
-    dead_letter,
-    log_and_continue,
-    log_and_fail,
-    retry,
-)
+from penstock.errors import PenstockError
+from penstock.handlers import Failure, dead_letter, log_and_continue, log_and_fail, retry
 from penstock.operators.asynchronous import CallContext
 from penstock.processor import (
     Cancellable,
@@ -61,45 +48,14 @@ from penstock.processor import (
     ProcessorContext,
     PunctuationType,
     Timer,
-    TimerKind,
-    Timers,
     ValueTransformer,
 )
-from penstock.records import (
-    Headers,
-    Record,
-    RecordContext,
-    RecordMetadata,
-    SideOutput,
-    SourceRecord,
-    ValueAndTimestamp,
-    VersionedRecord,
-    Windowed,
-)
+from penstock.records import Headers, Record, RecordContext, RecordMetadata, SideOutput, Windowed
 from penstock.running.hooks import Plugin
-from penstock.serdes import (
-    Boolean,
-    Bytes,
-    Float32,
-    Float64,
-    Int16,
-    Int32,
-    Int64,
-    Json,
-    List,
-    MsgPack,
-    Serde,
-    SessionWindowed,
-    String,
-    TimeWindowed,
-    UUIDs,
-    Void,
-)
-from penstock.state import SharedKeyValueStore, StoreSpec
+from penstock.serdes import Int32, MsgPack, Serde, SessionWindowed, TimeWindowed
+from penstock.state import SharedKeyValueStore
 from penstock.timing import (
-    Duration,
     Suppressed,
-    Watermark,
     Windows,
     bounded_disorder,
     hopping,
@@ -119,38 +75,23 @@ from penstock.topology import Topology
 
 __all__ = [
     "App",
-    "Boolean",
-    "Bytes",
     "CallContext",
     "Cancellable",
     "CircuitBreaker",
-    "CircuitOpenError",
     "CogroupedKStream",
-    "Duration",
     "EmitStrategy",
-    "ErrorHandler",
-    "ErrorHandlers",
     "Failure",
-    "FailureKind",
     "FixedKeyProcessor",
-    "Float32",
-    "Float64",
     "GlobalKTable",
     "Headers",
-    "Int16",
     "Int32",
-    "Int64",
-    "Json",
     "KGroupedStream",
     "KGroupedTable",
     "KStream",
     "KTable",
-    "LateRecordError",
-    "List",
     "MsgPack",
     "PenstockError",
     "Plugin",
-    "ProcessingError",
     "Processor",
     "ProcessorContext",
     "PunctuationType",
@@ -159,29 +100,16 @@ __all__ = [
     "RecordMetadata",
     "ResultCache",
     "Serde",
-    "SerializationError",
     "SessionWindowed",
     "SharedKeyValueStore",
     "SideOutput",
-    "SourceRecord",
-    "StateError",
     "Store",
-    "StoreSpec",
     "StreamsBuilder",
-    "String",
     "Suppressed",
     "TimeWindowed",
     "Timer",
-    "TimerKind",
-    "Timers",
     "Topology",
-    "TopologyError",
-    "UUIDs",
-    "ValueAndTimestamp",
     "ValueTransformer",
-    "VersionedRecord",
-    "Void",
-    "Watermark",
     "Windowed",
     "WindowedKStream",
     "Windows",

@@ -1,4 +1,4 @@
-"""Every Python block of the pages about what Kafka Streams does not have, run in order; a page's blocks continue one another."""
+"""Every Python block of the reference and of pages about what Kafka Streams has not, in order: blocks continue one another."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize(
-    "page", ["async.md", "dead-letters.md", "global-state.md", "logs-and-traces.md", "plugins.md", "side-outputs.md"]
-)
+PAGES = ("async", "dead-letters", "global-state", "logs-and-traces", "plugins", "reference", "side-outputs")
+
+
+@pytest.mark.parametrize("page", [f"{name}.md" for name in PAGES])
 def test_the_page_runs(page: str) -> None:
     names: dict[str, object] = {"__name__": page.removesuffix(".md")}
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)

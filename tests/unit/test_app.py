@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from penstock import App, Plugin, Topology, TopologyError, dead_letter, log_and_continue
+from penstock import App, Plugin, Topology, dead_letter, log_and_continue
 from penstock.config import Config
-from penstock.errors import BrokerError, ConfigError, FencedError, PenstockError, ProcessingError, TopicError
+from penstock.errors import BrokerError, ConfigError, FencedError, PenstockError, ProcessingError, TopicError, TopologyError
 from penstock.handlers import ErrorHandlers
 from penstock.running import running as running_module
 from penstock.running.hooks import Hooks

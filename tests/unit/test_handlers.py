@@ -8,22 +8,9 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from penstock import (
-    App,
-    ErrorHandlers,
-    Failure,
-    FailureKind,
-    ProcessingError,
-    RecordMetadata,
-    Topology,
-    TopologyError,
-    dead_letter,
-    log_and_continue,
-    log_and_fail,
-    retry,
-)
-from penstock.errors import ConfigError
-from penstock.handlers import LONGEST_BACKOFF_MS, decide, settle
+from penstock import App, Failure, RecordMetadata, Topology, dead_letter, log_and_continue, log_and_fail, retry
+from penstock.errors import ConfigError, ProcessingError, TopologyError
+from penstock.handlers import LONGEST_BACKOFF_MS, ErrorHandlers, FailureKind, decide, settle
 
 
 def failure(kind: FailureKind = FailureKind.PROCESSING) -> Failure:

@@ -18,9 +18,10 @@ from typer.testing import CliRunner
 from harness import topics
 from harness.processes import ROOT, wait_until
 from harness.topics import Received, Sent
-from penstock import Failure, FailureKind, RecordMetadata
+from penstock import Failure, RecordMetadata
 from penstock.cli.commands import commands
 from penstock.errors import FencedError
+from penstock.handlers import FailureKind
 from penstock.kafka import dead_letters
 from penstock.kafka.dead_letters import DeadLetters, Replayer, ledger_topic
 from penstock.letters import Choice, Letter, Rules, Target, failure_headers

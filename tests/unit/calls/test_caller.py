@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
-from penstock import CircuitBreaker, CircuitOpenError, ResultCache
+from penstock import CircuitBreaker, ResultCache
 from penstock.calls import Caller, Callers, LoopThread
+from penstock.errors import CircuitOpenError
 from penstock.testing import FakeAsync
 from tests.unit.calls.calling import VirtualThread, answered, call_to, requests, tasks_of, virtual
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import Result
 
-from penstock import FailureKind
 from penstock.cli import dead_letters
 from penstock.cli.applications import load_app
 from penstock.config import Config
 from penstock.errors import BrokerError, FencedError
+from penstock.handlers import FailureKind
 from penstock.kafka.dead_letters import Tally
 from penstock.kafka.topics import Topic
 from penstock.letters import Choice, Ledger, Letter, Refused, Rules, Target, judged

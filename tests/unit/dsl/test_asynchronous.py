@@ -12,19 +12,17 @@ import pytest
 from penstock import (
     CallContext,
     CircuitBreaker,
-    CircuitOpenError,
     Failure,
-    ProcessingError,
     Record,
     ResultCache,
     SideOutput,
     StreamsBuilder,
     Topology,
-    TopologyError,
     dead_letter,
     log_and_continue,
     retry,
 )
+from penstock.errors import CircuitOpenError, ProcessingError, TopologyError
 from penstock.plan import plan
 from penstock.testing import FakeAsync, TopologyTestDriver
 

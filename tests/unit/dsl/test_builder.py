@@ -9,13 +9,10 @@ from typing import Any, cast
 import pytest
 
 from penstock import (
-    ProcessingError,
     Processor,
     Record,
-    SourceRecord,
     Store,
     StreamsBuilder,
-    TopologyError,
     key_value_store,
     otherwise,
     session,
@@ -26,6 +23,8 @@ from penstock import (
     versioned_store,
     window_store,
 )
+from penstock.errors import ProcessingError, TopologyError
+from penstock.records import SourceRecord
 from penstock.serdes import Json
 from penstock.state import StoreKind
 from penstock.testing import TopologyTestDriver

@@ -11,12 +11,10 @@ import pytest
 from penstock import (
     EmitStrategy,
     KGroupedStream,
-    ProcessingError,
     SessionWindowed,
     Store,
     StreamsBuilder,
     TimeWindowed,
-    TopologyError,
     Windowed,
     hopping,
     session,
@@ -25,6 +23,7 @@ from penstock import (
     unlimited,
     until_window_closes,
 )
+from penstock.errors import ProcessingError, TopologyError
 from penstock.testing import TopologyTestDriver
 from penstock.topology import SinkNode
 from tests.unit.dsl.running import outputs, run

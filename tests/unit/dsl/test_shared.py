@@ -14,12 +14,10 @@ from penstock import (
     PunctuationType,
     Record,
     SharedKeyValueStore,
-    StateError,
     Store,
     StreamsBuilder,
     Timer,
     Topology,
-    TopologyError,
     ValueTransformer,
     dead_letter,
     key_value_store,
@@ -28,6 +26,7 @@ from penstock import (
     shared_store,
     tumbling,
 )
+from penstock.errors import StateError, TopologyError
 from penstock.testing import TopologyTestDriver
 
 

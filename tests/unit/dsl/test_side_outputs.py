@@ -7,17 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock import (
-    FixedKeyProcessor,
-    ProcessingError,
-    Processor,
-    Record,
-    StreamsBuilder,
-    Topology,
-    TopologyError,
-    log_and_continue,
-    retry,
-)
+from penstock import FixedKeyProcessor, Processor, Record, StreamsBuilder, Topology, log_and_continue, retry
+from penstock.errors import ProcessingError, TopologyError
 from penstock.testing import TopologyTestDriver
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock import KStream, Store, StreamsBuilder, TopologyError
+from penstock import KStream, Store, StreamsBuilder
+from penstock.errors import TopologyError
 from tests.unit.dsl.running import HEADERS, outputs, run
 
 

@@ -8,18 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock import (
-    FixedKeyProcessor,
-    Int64,
-    KStream,
-    ProcessingError,
-    Processor,
-    Record,
-    RecordContext,
-    StreamsBuilder,
-    TopologyError,
-    otherwise,
-)
+from penstock import FixedKeyProcessor, KStream, Processor, Record, RecordContext, StreamsBuilder, otherwise
+from penstock.errors import ProcessingError, TopologyError
+from penstock.serdes import Int64
 from penstock.testing import TopologyTestDriver
 from tests.unit.dsl.running import HEADERS, outputs, run
 

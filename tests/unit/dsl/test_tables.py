@@ -8,10 +8,8 @@ import pytest
 
 from penstock import (
     KTable,
-    ProcessingError,
     Store,
     StreamsBuilder,
-    TopologyError,
     ValueTransformer,
     key_value_store,
     max_records,
@@ -19,6 +17,7 @@ from penstock import (
     until_time_limit,
     until_window_closes,
 )
+from penstock.errors import ProcessingError, TopologyError
 from penstock.state import StoreKind
 from penstock.testing import TopologyTestDriver
 from tests.unit.dsl.running import HEADERS, outputs, run

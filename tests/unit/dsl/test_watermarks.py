@@ -8,11 +8,8 @@ import pytest
 
 from penstock import (
     KStream,
-    LateRecordError,
-    ProcessingError,
     StreamsBuilder,
     Topology,
-    TopologyError,
     bounded_disorder,
     dead_letter,
     log_and_continue,
@@ -25,7 +22,7 @@ from penstock import (
     until_window_closes,
     watermark_from,
 )
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, LateRecordError, ProcessingError, TopologyError
 from penstock.handlers import Failure
 from penstock.testing import TopologyTestDriver
 

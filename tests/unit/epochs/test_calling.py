@@ -19,9 +19,11 @@ from integration.hosts import driver, in_process
 from integration.hosts.in_process import Trouble
 from integration.scenario import Scenario
 from integration.scenarios import asynchronous
-from penstock import CircuitBreaker, ErrorHandlers, ProcessingError, ResultCache, StreamsBuilder, dead_letter
+from penstock import CircuitBreaker, ResultCache, StreamsBuilder, dead_letter
 from penstock.calls.loop import OF_THIS_PROCESS
 from penstock.epochs.sending import _number_by_cause
+from penstock.errors import ProcessingError
+from penstock.handlers import ErrorHandlers
 from tests.unit.epochs.application import Application, Raw, by_key, driven
 
 SCENARIOS = asynchronous.SCENARIOS

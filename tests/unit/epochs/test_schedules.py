@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock import KStream, StreamsBuilder, Topology, TopologyError
+from penstock import KStream, StreamsBuilder, Topology
+from penstock.errors import TopologyError
 from penstock.operators.schedules import LATE_MS, MOST_AT_ONCE
 from penstock.plan import plan
 from penstock.testing import TopologyTestDriver

@@ -13,11 +13,8 @@ import pytest
 
 from harness.tasks import Tasks
 from penstock import (
-    ErrorHandlers,
-    ProcessingError,
     Processor,
     Record,
-    StateError,
     Store,
     StreamsBuilder,
     Timer,
@@ -38,7 +35,9 @@ from penstock.epochs.program import Epoch
 from penstock.epochs.routing import on_shards
 from penstock.epochs.shards import shard_of
 from penstock.epochs.wire import WIRE, without_reports
+from penstock.errors import ProcessingError, StateError
 from penstock.faults import InjectedFaultError
+from penstock.handlers import ErrorHandlers
 from penstock.state import EngineKind
 from tests.unit.epochs.application import (
     SHARDS,

@@ -9,8 +9,6 @@ import pyarrow as pa
 import pytest
 
 from penstock import (
-    ErrorHandlers,
-    ProcessingError,
     Processor,
     Record,
     StreamsBuilder,
@@ -21,6 +19,8 @@ from penstock import (
     otherwise,
     retry,
 )
+from penstock.errors import ProcessingError
+from penstock.handlers import ErrorHandlers
 from penstock.lanes.entrances import has_replays
 from penstock.lanes.epoch import HEADERS
 from penstock.letters import REPLAY_NODE, Letter

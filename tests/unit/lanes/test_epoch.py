@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import Cancellable, ProcessingError, Processor, PunctuationType, Record, RecordMetadata, Topology, key_value_store
+from penstock import Cancellable, Processor, PunctuationType, Record, RecordMetadata, Topology, key_value_store
 from penstock.dsl import StreamsBuilder
+from penstock.errors import ProcessingError
 from penstock.lanes.epoch import RECORDS, in_order
 from tests.unit.lanes.feeding import Raw, batch, lane_of, shuffled, values, walk
 

@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import (
-    ErrorHandlers,
     Failure,
-    FailureKind,
-    ProcessingError,
     Processor,
     PunctuationType,
     RecordMetadata,
@@ -25,6 +22,8 @@ from penstock import (
     retry,
     until_time_limit,
 )
+from penstock.errors import ProcessingError
+from penstock.handlers import ErrorHandlers, FailureKind
 from penstock.lanes.failures import Failures, dead_letter_row
 from penstock.lanes.lane import Lane
 from penstock.lanes.outbox import Row

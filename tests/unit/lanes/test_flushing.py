@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from penstock import ErrorHandlers, ProcessingError, StreamsBuilder, Topology, log_and_continue
+from penstock import StreamsBuilder, Topology, log_and_continue
 from penstock.calls import Callers
+from penstock.errors import ProcessingError
+from penstock.handlers import ErrorHandlers
 from penstock.lanes.failures import Failures
 from penstock.lanes.lane import Lane, flush
 from penstock.state import LaneState, memory_engine

@@ -9,20 +9,19 @@ import cloudpickle
 import pytest
 
 from penstock import (
-    ProcessingError,
     Processor,
     PunctuationType,
     Record,
     Store,
     StreamsBuilder,
     Topology,
-    TopologyError,
     key_value_store,
     otherwise,
     tumbling,
     until_time_limit,
     until_window_closes,
 )
+from penstock.errors import ProcessingError, TopologyError
 from penstock.lanes.lane import Lane, fan_out
 from penstock.operators.stateless import PassThrough
 from penstock.records import RecordMetadata

@@ -12,9 +12,7 @@ import pytest
 
 import penstock.operators
 from penstock import (
-    ErrorHandlers,
     Failure,
-    ProcessingError,
     Processor,
     Record,
     Store,
@@ -30,6 +28,8 @@ from penstock import (
     shared_store,
     timestamped_key_value_store,
 )
+from penstock.errors import ProcessingError
+from penstock.handlers import ErrorHandlers
 from penstock.lanes.failures import Failures
 from penstock.lanes.lane import Lane
 from penstock.lanes.retries import READS, persistent

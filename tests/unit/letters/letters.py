@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from penstock import Failure, FailureKind, RecordMetadata
+from penstock import Failure, RecordMetadata
+from penstock.handlers import FailureKind
 from penstock.letters import Letter, failure_headers
 from penstock.records import Headers
 

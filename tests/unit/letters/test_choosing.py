@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock import RecordMetadata, SerializationError
-from penstock.errors import ConfigError
+from penstock import RecordMetadata
+from penstock.errors import ConfigError, SerializationError
 from penstock.letters import Choice, Group, Span, grouped
 from tests.unit.letters.letters import letter
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock import FailureKind, RecordMetadata, SerializationError
+from penstock import RecordMetadata
+from penstock.errors import SerializationError
+from penstock.handlers import FailureKind
 from penstock.letters import Letter, attempts, replay_headers, replayed_into, without_replay_node
 from tests.unit.letters.letters import SOURCE, letter
 

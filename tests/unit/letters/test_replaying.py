@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from penstock import FailureKind, RecordMetadata
+from penstock import RecordMetadata
+from penstock.handlers import FailureKind
 from penstock.letters import TOO_OFTEN, Ledger, Letter, Refused, Replay, Rules, Target, judged, replay_headers
 from tests.unit.letters.letters import SOURCE, letter
 

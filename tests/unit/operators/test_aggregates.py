@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock import KTable, ProcessingError, Store, StreamsBuilder, TopologyError, sliding, tumbling
+from penstock import KTable, Store, StreamsBuilder, sliding, tumbling
+from penstock.errors import ProcessingError, TopologyError
 from penstock.operators.stateless import PassThrough
 from penstock.records import Change, Headers
 from penstock.testing import TopologyTestDriver

@@ -10,16 +10,15 @@ import pytest
 from penstock import (
     FixedKeyProcessor,
     PenstockError,
-    ProcessingError,
     Processor,
     PunctuationType,
     Record,
     StreamsBuilder,
     Topology,
-    TopologyError,
     ValueTransformer,
     key_value_store,
 )
+from penstock.errors import ProcessingError, TopologyError
 from penstock.testing import TopologyTestDriver
 
 AnyProcessor = Processor[Any, Any, Any, Any]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock import KStream, PenstockError, ProcessingError, StateError, StreamsBuilder, TopologyError, otherwise
+from penstock import KStream, PenstockError, StreamsBuilder, otherwise
+from penstock.errors import ProcessingError, StateError, TopologyError
 from penstock.testing import TopologyTestDriver
 
 HEADERS = (("trace", b"1"), ("trace", None))

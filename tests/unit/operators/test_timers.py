@@ -10,15 +10,11 @@ import pytest
 
 from penstock import (
     FixedKeyProcessor,
-    ProcessingError,
     Processor,
     PunctuationType,
     StreamsBuilder,
     Timer,
-    TimerKind,
     Topology,
-    TopologyError,
-    Watermark,
     bounded_disorder,
     dead_letter,
     key_value_store,
@@ -26,9 +22,12 @@ from penstock import (
     retry,
     tumbling,
 )
+from penstock.errors import ProcessingError, TopologyError
 from penstock.operators.processing import sets_timers
+from penstock.processor import TimerKind
 from penstock.records import Record
 from penstock.testing import TopologyTestDriver
+from penstock.timing import Watermark
 
 
 class Scripted(Processor[str, str, str, str]):

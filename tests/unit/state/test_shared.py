@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock import Int64, SerializationError, StateError, StoreSpec, shared_store
-from penstock.state import Act, Sharing, StoreKind, Write, write_serde
+from penstock import shared_store
+from penstock.errors import SerializationError, StateError
+from penstock.serdes import Int64
+from penstock.state import Act, Sharing, StoreKind, StoreSpec, Write, write_serde
 
 SPEC = shared_store("kept", value=int, merge=add, operations=[mul, lambda current, argument: None], argument=str)
 

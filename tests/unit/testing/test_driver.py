@@ -7,18 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock import (
-    ProcessingError,
-    Processor,
-    PunctuationType,
-    Record,
-    RecordMetadata,
-    SerializationError,
-    StreamsBuilder,
-    Topology,
-    TopologyError,
-    key_value_store,
-)
+from penstock import Processor, PunctuationType, Record, RecordMetadata, StreamsBuilder, Topology, key_value_store
+from penstock.errors import ProcessingError, SerializationError, TopologyError
 from penstock.testing import TopologyTestDriver
 
 

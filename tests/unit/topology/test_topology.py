@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock import Processor, Record, RecordContext, StreamsBuilder, Topology, TopologyError, key_value_store
+from penstock import Processor, Record, RecordContext, StreamsBuilder, Topology, key_value_store
+from penstock.errors import TopologyError
 from penstock.testing import TopologyTestDriver
 from penstock.topology import Exchange, Line, ProcessorNode, SinkNode, SourceNode, user_line
 from penstock.topology.nodes import PACKAGE

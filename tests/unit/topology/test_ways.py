@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from penstock import Processor, StreamsBuilder, Topology, TopologyError, otherwise
+from penstock import Processor, StreamsBuilder, Topology, otherwise
+from penstock.errors import TopologyError
 from penstock.topology.ways import source_of, way_to
 
 

@@ -1,0 +1,117 @@
+"""The public names, to the letter: one more or one less is a decision, and each is on the reference page."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import penstock
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reference.md").read_text(encoding="utf-8")
+CODE = " ".join(re.findall(r"```.*?```|`[^`]+`", PAGE, re.DOTALL))
+
+TOP = [
+    "App",
+    "CallContext",
+    "Cancellable",
+    "CircuitBreaker",
+    "CogroupedKStream",
+    "EmitStrategy",
+    "Failure",
+    "FixedKeyProcessor",
+    "GlobalKTable",
+    "Headers",
+    "Int32",
+    "KGroupedStream",
+    "KGroupedTable",
+    "KStream",
+    "KTable",
+    "MsgPack",
+    "PenstockError",
+    "Plugin",
+    "Processor",
+    "ProcessorContext",
+    "PunctuationType",
+    "Record",
+    "RecordContext",
+    "RecordMetadata",
+    "ResultCache",
+    "Serde",
+    "SessionWindowed",
+    "SharedKeyValueStore",
+    "SideOutput",
+    "Store",
+    "StreamsBuilder",
+    "Suppressed",
+    "TimeWindowed",
+    "Timer",
+    "Topology",
+    "ValueTransformer",
+    "Windowed",
+    "WindowedKStream",
+    "Windows",
+    "bounded_disorder",
+    "dead_letter",
+    "hopping",
+    "key_value_store",
+    "log_and_continue",
+    "log_and_fail",
+    "max_bytes",
+    "max_records",
+    "monotonous",
+    "otherwise",
+    "retry",
+    "session",
+    "session_store",
+    "shared_store",
+    "sliding",
+    "timestamped_key_value_store",
+    "timestamped_window_store",
+    "tumbling",
+    "unbounded",
+    "unlimited",
+    "until_time_limit",
+    "until_window_closes",
+    "versioned_store",
+    "watermark_from",
+    "window_store",
+]
+
+ELSEWHERE = {
+    "penstock.errors": "CircuitOpenError LateRecordError ProcessingError SerializationError StateError TopologyError",
+    "penstock.handlers": "ErrorHandler ErrorHandlers FailureKind",
+    "penstock.processor": "TimerKind Timers",
+    "penstock.records": "SourceRecord ValueAndTimestamp VersionedRecord",
+    "penstock.serdes": "Boolean Bytes Float32 Float64 Int16 Int64 Json List String UUIDs Void",
+    "penstock.state": "StoreSpec",
+    "penstock.testing": "FakeAsync InputTopic OutputTopic TopologyTestDriver",
+    "penstock.timing": "Duration Watermark",
+}
+"""What the page names in modules of their own."""
+
+
+def is_on_the_page(name: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", CODE) is not None
+
+
+def test_penstock_offers_these_names_and_no_others() -> None:
+    assert sorted(penstock.__all__) == sorted(TOP)
+    assert all(hasattr(penstock, name) for name in TOP)
+
+
+@pytest.mark.parametrize("name", TOP)
+def test_a_public_name_is_on_the_reference_page(name: str) -> None:
+    assert is_on_the_page(name), f"{name} is on no page. Cure: a line in docs/reference.md, or a module of its own to live in."
+
+
+@pytest.mark.parametrize("module", ELSEWHERE)
+def test_what_the_page_names_elsewhere_is_there(module: str) -> None:
+    there = importlib.import_module(module)
+    for name in ELSEWHERE[module].split():
+        assert hasattr(there, name)
+        assert is_on_the_page(name)
+        assert name not in penstock.__all__
+    assert is_on_the_page(module)

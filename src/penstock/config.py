@@ -417,13 +417,11 @@ def _text(name: str, value: object) -> str:
 def _resolve(name: str, value: str, environment: Mapping[str, str]) -> str:
     """The value, from where it is kept if it is a reference."""
     kind, colon, where = value.partition(":")
-    if not colon:
-        return value
-    if kind == "env":
+    if kind == "env" and colon:
         if where not in environment:
             raise ConfigError(f"{name}: the environment has no variable {where!r}")
         return environment[where]
-    if kind == "file":
+    if kind == "file" and colon:
         try:
             with Path(where).open(encoding="utf-8") as file:
                 if is_secret(name) and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:

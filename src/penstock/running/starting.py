@@ -156,7 +156,7 @@ class Starting:
                 position.start,
                 partitions={name: topic.partitions for name, topic in {**sources, **others}.items()},
                 topic_ids={name: topic.topic_id for name, topic in sources.items()},
-                first_rows=self._facts_row(program, known_facts),
+                first_rows=_facts_row(program, known_facts),
             ),
             Bounds(config.small_epoch_records, self._sizing(), self._limits(until, topics, partitions)),
             Ends(
@@ -246,11 +246,6 @@ class Starting:
             raise reasons[0]
 
     # ---- lanes and epochs ---------------------------------------------------------------------------------------------
-
-    def _facts_row(self, program: Program, known: TopologyFacts) -> pa.Table:
-        """The topology's facts, committed with the first epoch of every start."""
-        code = program.topic_codes[lanes_topic(self._id)]
-        return out_rows(Kind.CHANGELOG, code, FACTS_PARTITION, int(time.time() * 1000), TOPOLOGY, encode_facts(known))
 
     def _barrier(self, publisher: Publisher) -> Barrier:
         recorder = self._recorder
@@ -371,3 +366,9 @@ class Starting:
             "kafkaConsumer.pollTimeoutMs": timeout,
         }
         return Settings({**options, **revealed(spark_options(self._config))})
+
+
+def _facts_row(program: Program, known: TopologyFacts) -> pa.Table:
+    """The topology's facts, committed with the first epoch of every start."""
+    code = program.topic_codes[lanes_topic(program.application_id)]
+    return out_rows(Kind.CHANGELOG, code, FACTS_PARTITION, int(time.time() * 1000), TOPOLOGY, encode_facts(known))

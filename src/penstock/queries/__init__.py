@@ -1,4 +1,4 @@
-"""Questions to the stores of a running application, answered as of its last barrier."""
+"""Queries of the stores of a running application, answered as of its last barrier."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ __all__ = [
 
 
 def view(state: CommittedState, store: str) -> Any:
-    """A store, as of the last barrier whenever it is asked; which view it is depends on its kind."""
+    """Return the view that fits the store's kind; every read is as of the last barrier."""
     return view_of(Source(state, store))
 
 
 def ask(
     state: CommittedState, store: str, query: Any, at_least_epoch: int | None = None, timeout_s: float = 10.0
 ) -> QueryResult[Any]:
-    """The answer to a question, of one epoch: the last one, and at least that given, for which is waited if need be."""
+    """Answer a query from one epoch: the last committed one. Waits up to `timeout_s` for `at_least_epoch`."""
     if at_least_epoch is not None:
         state.wait_for(at_least_epoch, timeout_s)
     with pinned(state, store) as source:

@@ -1,8 +1,8 @@
-"""`CommittedState`: the stores of a running application as of its last barrier, for any thread to read.
+"""`CommittedState`: the stores of a running application as of its last barrier, readable from any thread.
 
-Nothing is open, and a commit costs nothing, as long as nobody asks. Afterwards each commit takes a new snapshot of every lane,
-which is a matter of microseconds at that moment: no lane is being written then. A lane that is read for the first time may be
-one epoch ahead; what that epoch has changed is kept, and seen as it was.
+Without queries, nothing is open and a commit costs nothing. After the first query, each commit takes a new snapshot of every
+lane; that takes microseconds, because no lane is being written then. A lane that is opened for the first query may be one epoch
+ahead; the lane keeps the values that this epoch replaced, and the query reads those.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 IDLE_S = 30.0
-"""Without questions for so long, no snapshot is kept."""
+"""Without a query for this long, the snapshots are closed."""
 
 SCAN_S = 60.0
-"""A scan may take so long, and so long is an old snapshot kept for it."""
+"""A scan may run for this long; its snapshot is kept until then."""
 
 _KEPT = 50
-"""So many old snapshots at most: each takes a place in the lanes' lists of readers, which have 126."""
+"""The most old snapshots to keep: each takes one of the 126 reader slots of every lane."""
 
 _ATTEMPTS = 20
 _INTERNAL = (StoreKind.RAW, StoreKind.TIMERS)
@@ -40,7 +40,7 @@ _INTERNAL = (StoreKind.RAW, StoreKind.TIMERS)
 class CommittedState:
     """All lanes as of the last barrier.
 
-    `committed` tells the epoch of the last barrier, `globals_` takes a snapshot of the global stores.
+    `committed` returns the epoch of the last barrier, `globals_` takes a snapshot of the global stores.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class CommittedState:
         self._waiting = 0
 
     def spec(self, store: str) -> StoreSpec:
-        """The specification of a store that can be asked."""
+        """Return the specification of a store that can be queried."""
         found = self.specs.get(store)
         if found is None:
-            raise UnknownStoreError(f"there is no store {store!r}; there are {', '.join(sorted(self.specs)) or 'none'}")
+            raise UnknownStoreError(f"Unknown store {store!r}. Known stores: {', '.join(sorted(self.specs)) or 'none'}.")
         return found
 
     @property
@@ -82,18 +82,18 @@ class CommittedState:
 
     @property
     def is_at_hand(self) -> bool:
-        """Whether a question would be answered at once, and not wait for a snapshot."""
+        """Whether a query would be answered at once, without waiting for a snapshot."""
         current = self._current
         return current is not None and current.epoch == self._committed()
 
-    # ---- asked --------------------------------------------------------------------------------------------------------
+    # ---- for readers --------------------------------------------------------------------------------------------------
 
     def read(self, read: Callable[[Snapshot], T]) -> tuple[T, int]:
-        """What is read from the newest snapshot, and its epoch. `read` must be short: others wait meanwhile."""
+        """Call `read` with the newest snapshot; return its result and the epoch. `read` must be short: other readers wait."""
         while True:
             snapshot = self.current()
             with snapshot.lock:
-                if snapshot.is_closed:  # replaced a moment ago
+                if snapshot.is_closed:  # just replaced
                     continue
                 found = read(snapshot)
             if snapshot.retired_at is not None:
@@ -101,14 +101,14 @@ class CommittedState:
             return found, snapshot.epoch
 
     def held(self) -> Snapshot:
-        """The newest snapshot, which is kept until it is released."""
+        """Return the newest snapshot, which stays open until it is released."""
         while True:
             snapshot = self.current()
             if snapshot.hold():
                 return snapshot
 
     def current(self) -> Snapshot:
-        """The newest snapshot; taken now, if the last commit has not."""
+        """Return the newest snapshot; take it now if the last commit did not."""
         self._asked_at = self._clock()
         snapshot = self._current
         if snapshot is not None and snapshot.epoch == self._committed():
@@ -117,7 +117,7 @@ class CommittedState:
             return self._renewed()
 
     def wait_for(self, epoch: int, timeout_s: float) -> None:
-        """Wait until an epoch is committed; refuses if that takes longer than it may."""
+        """Wait until an epoch is committed; raise `NotReadyError` after `timeout_s`."""
         if self._committed() >= epoch:
             return
         with self._committing:
@@ -126,12 +126,13 @@ class CommittedState:
             self._waiting -= 1
         self._refuse_if_closed()
         if not came:
-            raise NotReadyError(f"epoch {epoch} is not committed yet, but {self._committed()}: ask again, or wait for longer")
+            last = self._committed()
+            raise NotReadyError(f"Epoch {epoch} is not committed yet; the last is {last}. Retry, or wait longer.")
 
-    # ---- told ---------------------------------------------------------------------------------------------------------
+    # ---- for the barrier ----------------------------------------------------------------------------------------------
 
     def after_commit(self, epoch: int) -> None:
-        """An epoch was committed, and no lane is being written. Never waits, and never fails."""
+        """Renew the snapshot after a commit, while no lane is being written. Never blocks, never raises."""
         if self._current is not None and self._changing.acquire(blocking=False):
             try:
                 self._let_go_of_old()
@@ -139,8 +140,8 @@ class CommittedState:
                     self._replace(None)
                 elif self._are_cheap and self._current.epoch != epoch:
                     self._replace(self._taken(epoch))
-            except Exception:  # noqa: BLE001 - a question that finds no snapshot takes one, and is told what is wrong
-                _log.exception("a snapshot of the lanes could not be taken")
+            except Exception:  # noqa: BLE001 - the next query takes a snapshot itself, and raises what is wrong
+                _log.exception("cannot take a snapshot of the lanes after epoch %d; the next query retries", epoch)
                 self._replace(None)
             finally:
                 self._changing.release()
@@ -149,7 +150,7 @@ class CommittedState:
                 self._committing.notify_all()
 
     def close(self) -> None:
-        """Let go of everything; whoever asks is told that the application has ended."""
+        """Close all snapshots and lanes; later queries raise `NotReadyError`."""
         self._is_closed = True
         with self._committing:
             self._committing.notify_all()
@@ -176,10 +177,10 @@ class CommittedState:
                 snapshot.close()
                 if self._committed() == epoch:
                     raise
-                continue  # lanes have gone on to further epochs meanwhile
+                continue  # the lanes have moved on to later epochs
             self._replace(snapshot)
             return snapshot
-        raise QueryTimeoutError("epochs follow each other faster than their lanes can be opened: ask again")
+        raise QueryTimeoutError(f"Epochs are committed faster than lanes can be opened ({_ATTEMPTS} attempts). Retry the query.")
 
     def _taken(self, epoch: int) -> Snapshot:
         lanes: list[Engine] = []
@@ -210,11 +211,11 @@ class CommittedState:
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:
-            raise NotReadyError(f"{self.program.application_id!r} has ended: its stores cannot be asked any more")
+            raise NotReadyError(f"Application {self.program.application_id!r} has ended: its stores can no longer be queried.")
 
 
 class Source:
-    """One store of the committed state, as views ask it: always as of the last barrier, or (`pinned`) of one and the same."""
+    """One store of the committed state, as views read it: as of the last barrier, or always of the `pinned` snapshot."""
 
     def __init__(self, state: CommittedState, store: str, pinned: Snapshot | None = None) -> None:
         self.spec = state.spec(store)
@@ -227,19 +228,19 @@ class Source:
 
     @property
     def epoch(self) -> int:
-        """The epoch that answers are for now."""
+        """The epoch that a read now would be of."""
         return self._state.epoch if self._pinned is None else self._pinned.epoch
 
     def stores(self, snapshot: Snapshot) -> tuple[Any, ...]:
-        """The store in each shard."""
+        """Return the store in each shard."""
         return snapshot.stores(self.spec, self._is_global)
 
     def count(self) -> int:
-        """About how many entries the store has."""
+        """Return the approximate number of entries."""
         return self.read(lambda snapshot: snapshot.count(self.spec.name, self._is_global))[0]
 
     def find(self, key: bytes, ask: Callable[[Any], T | None]) -> tuple[T | None, int]:
-        """What the shard of a key has, and the epoch; where keys may be anywhere, other shards are asked if it has nothing."""
+        """Read a key in its shard, or in the others if keys may be anywhere; return what `ask` returns, and the epoch."""
 
         def read(snapshot: Snapshot) -> T | None:
             stores = self.stores(snapshot)
@@ -253,7 +254,7 @@ class Source:
         return self.read(read)
 
     def read(self, read: Callable[[Snapshot], T]) -> tuple[T, int]:
-        """What is read from a snapshot, and its epoch."""
+        """Call `read` with a snapshot; return its result and the epoch."""
         pinned = self._pinned
         if pinned is None:
             return self._state.read(read)
@@ -262,7 +263,7 @@ class Source:
             return read(pinned), pinned.epoch
 
     def scan(self, rows: Callable[[tuple[Any, ...]], Iterator[T]], key: bytes | None = None, seconds: float = SCAN_S) -> Scan[T]:
-        """Rows of the shards that may have a key, or of all."""
+        """Scan the shards that may have `key`, or all shards."""
         snapshot = self._state.held() if self._pinned is None else self._pinned
         if self._pinned is not None and not snapshot.hold():
             snapshot.refuse_if_over(0)
@@ -278,7 +279,7 @@ class Source:
 
 @contextmanager
 def pinned(state: CommittedState, store: str) -> Iterator[Source]:
-    """A store of which all answers are for one epoch."""
+    """Pin a store to the current snapshot: all reads are of one epoch."""
     snapshot = state.held()
     try:
         yield Source(state, store, snapshot)

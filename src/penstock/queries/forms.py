@@ -1,6 +1,6 @@
-"""Keys as text and values as JSON: how questions from outside name a key, and how answers show what a store has.
+"""Keys as text and values as JSON: how an HTTP query names a key, and how an answer shows what a store has.
 
-Bytes are turned into JSON without objects in between where their serde allows it: a point read is to cost microseconds.
+Where the serde allows it, bytes become JSON without Python objects in between, so that a point read takes microseconds.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from penstock.serdes import (
 )
 
 LONGEST_KEY = 32_768
-"""Characters of a key in a question."""
+"""The most characters that a key in a query may have."""
 
 BASE64 = "base64:"
-"""What stands before the bytes of a key, where text cannot name it."""
+"""The prefix of a key that is given as bytes, because text cannot express it."""
 
 _INT = re.compile(r"-?[0-9]{1,19}")
 _MOST_DIGITS = 20
@@ -49,7 +49,7 @@ _encode = msgspec.json.Encoder(enc_hook=shown).encode
 
 
 def encoded(value: Any) -> bytes:
-    """A value as JSON; what JSON has no form for, as Python shows it."""
+    """Encode a value as JSON; a value that JSON cannot express becomes the text that Python prints for it."""
     try:
         return _encode(value)
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
@@ -57,7 +57,7 @@ def encoded(value: Any) -> bytes:
 
 
 def json_of(serde: Serde[Any]) -> Callable[[bytes], bytes]:
-    """How bytes that a serde has written become JSON; bytes that it cannot read are shown as they are, in base64."""
+    """Return a function from the bytes that a serde writes to JSON; bytes that the serde cannot read become base64."""
     if type(serde) is Json:
         return bytes
     if isinstance(serde, (Int16, Int32, Int64)):
@@ -88,7 +88,7 @@ def _or_base64(convert: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
 
 
 def key_of(serde: Serde[Any]) -> Callable[[str], bytes]:
-    """How the text of a key becomes its bytes: a string is itself, a number its digits, anything else JSON, or `base64:…`."""
+    """Return a function from a key's text to its bytes: a string as it is, a number as digits, else JSON; or `base64:…`."""
     if isinstance(serde, String):
         return _bounded(_text)
     parse, serialize = _parser(serde), serde.serialize
@@ -98,23 +98,23 @@ def key_of(serde: Serde[Any]) -> Callable[[str], bytes]:
             try:
                 return b64decode(text[len(BASE64) :], validate=True)
             except ValueError:
-                raise QueryError(f"what follows {BASE64} is not base64") from None
+                raise QueryError(f"Invalid key {text[:50]!r}: what follows {BASE64!r} is not base64.") from None
         try:
             return serialize(parse(text))
         except (ValueError, TypeError, msgspec.MsgspecError, RecursionError) as error:  # a SerializationError is one too
-            raise QueryError(f"this is no key that {serde!r} can write: {error}") from None
+            raise QueryError(f"Invalid key {text[:50]!r} for {serde!r}: {error}") from None
 
     return _bounded(read)
 
 
 def prefix_of(serde: Serde[Any]) -> Callable[[str], bytes]:
-    """How the text of a prefix becomes bytes: only strings and bytes have parts that mean something."""
+    """Return a function from a prefix's text to its bytes. Only strings and bytes have prefixes in text."""
     if isinstance(serde, (String, Bytes)):
         return key_of(serde)
 
     def read(text: str) -> bytes:
         if not text.startswith(BASE64):
-            raise QueryError(f"a prefix of keys that {serde!r} writes is given as bytes ({BASE64}…)")
+            raise QueryError(f"Invalid prefix {text[:50]!r}: a prefix for {serde!r} must be given as bytes ('{BASE64}…').")
         return key_of(Bytes())(text)
 
     return read
@@ -123,7 +123,7 @@ def prefix_of(serde: Serde[Any]) -> Callable[[str], bytes]:
 def _bounded(read: Callable[[str], bytes]) -> Callable[[str], bytes]:
     def bounded(text: str) -> bytes:
         if len(text) > LONGEST_KEY:
-            raise QueryError(f"a key has {LONGEST_KEY} characters at most, not {len(text)}")
+            raise QueryError(f"The key has {len(text)} characters; at most {LONGEST_KEY} are allowed.")
         return read(text)
 
     return bounded
@@ -133,7 +133,7 @@ def _text(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise QueryError("half of a pair of surrogates is no character") from None
+        raise QueryError(f"Invalid text {text[:50]!r}: it has an unpaired surrogate.") from None
 
 
 def _parser(serde: Serde[Any]) -> Callable[[str], Any]:
@@ -181,40 +181,40 @@ def _windowed_key(inner: Serde[Any], given: Any) -> Windowed:
 
 
 def _only_base64(text: str) -> NoReturn:
-    raise ValueError(f"its bytes are needed ({BASE64}…)")
+    raise ValueError(f"this serde has no text form; give the key as bytes ('{BASE64}…')")
 
 
 def strict_json(text: str | bytes) -> Any:
-    """JSON that can be read in one way only: no name twice, no NaN, no number without end, no half a character."""
+    """Parse JSON that has only one meaning: no duplicate names, no NaN, no overlong numbers, no unpaired surrogates."""
     try:
         value = json.loads(
             text, object_pairs_hook=_once_each, parse_constant=_not_json, parse_float=_finite, parse_int=_not_endless
         )
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise QueryError(f"this is not JSON that can be read in one way only: {str(error)[:100]}") from None
+        raise QueryError(f"Invalid or ambiguous JSON: {str(error)[:100]}") from None
     return value
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name twice")
+        raise ValueError("duplicate name in an object")
     return found
 
 
 def _not_json(word: str) -> NoReturn:
-    raise ValueError(word)
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError("a number too large")
+        raise ValueError("number too large")
     return number
 
 
 def _not_endless(text: str) -> int:
     if len(text) > _MOST_DIGITS:
-        raise ValueError("a number too long")
+        raise ValueError("number too long")
     return int(text)

@@ -1,7 +1,7 @@
-"""Answers in JSON, with bounds: one entry, or a page of rows that says where the next one begins.
+"""JSON answers of bounded size: one entry, or a page of rows with a cursor for the next page.
 
-A page is of one epoch; the next one may be of a later epoch, and says so. It begins after a key, not after a number of rows:
-a deep page costs no more than the first.
+A page is of one epoch; the next may be of a later epoch, and says so. A page starts after a key, not after a number of rows, so a
+deep page costs no more than the first.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ PAGE_S = 2.0
 _pack_time = Struct(">q").pack
 
 Row = tuple[Any, bytes]
-"""Where a row is in the order of all, and the row as JSON."""
+"""A row's position in the order of all rows, and the row as JSON."""
 
 
 class Cursor(msgspec.Struct, array_like=True, frozen=True):
-    """Where a page has ended: a key's bytes, or a segment of time and a row's bytes; and how many rows were there."""
+    """Where a page ended: a key's bytes, or a time segment and a row's bytes; and how many rows of that position it had."""
 
     key: bytes
     segment: int = -1
     seen: int = 0
 
     def encode(self) -> str:
-        """As text for a URL."""
+        """Encode as text for a URL."""
         return urlsafe_b64encode(msgspec.msgpack.encode(self)).decode().rstrip("=")
 
     @classmethod
     def decode(cls, text: str) -> Cursor:
-        """From its text."""
+        """Decode the text that `encode` returned."""
         try:
             return msgspec.msgpack.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=cls)
         except (ValueError, msgspec.MsgspecError):
-            raise QueryError("this is no cursor of an earlier answer") from None
+            raise QueryError(f"Invalid cursor {text[:50]!r}: use the cursor of the previous page, unchanged.") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Which rows are asked for, all ends included; `None` is open. Times are those of windows."""
+    """The requested rows: all bounds are inclusive, `None` is unbounded. Times are those of windows."""
 
     lower: bytes | None = None
     upper: bytes | None = None
@@ -71,7 +71,7 @@ class Bounds:
 
 
 class StoreAnswers:
-    """Answers of one store."""
+    """The JSON answers of one store."""
 
     def __init__(self, state: CommittedState, store: str) -> None:
         spec = state.spec(store)
@@ -86,7 +86,7 @@ class StoreAnswers:
         self._kind = spec.kind
 
     def get(self, key: bytes) -> tuple[bytes | None, int]:
-        """The entry of a key as JSON, None if there is none, and the epoch."""
+        """Return a key's entry as JSON, None if there is none, and the epoch."""
         view = self.view
         if not isinstance(view, KeyValueView):
             raise self._no_single_value()
@@ -94,20 +94,20 @@ class StoreAnswers:
         return None if raw is None else self._entry(key, raw, view.has_times), epoch
 
     def version(self, key: bytes, as_of: int) -> tuple[bytes | None, int]:
-        """The version of a key that was valid at a time."""
+        """Return the version of a key that was valid at a time as JSON, None if there is none, and the epoch."""
         if not isinstance(self.view, VersionedView):
-            raise QueryError(f"store {self.name!r} keeps no versions: leave as_of out")
+            raise QueryError(f"Store {self.name!r} keeps no versions: remove as_of.")
         found, epoch = self.view.find(key, as_of)
         return None if found is None else self._row(key, self._version(found)), epoch
 
     def range(self, bounds: Bounds, limit: int, cursor: str | None) -> bytes:
-        """A page of all rows within bounds, in the order of the keys' bytes."""
+        """Return a page of the rows within bounds, in the order of the keys' bytes."""
         start = Cursor(b"") if cursor is None else Cursor.decode(cursor)
         scan, rows = self._scan(bounds, None if cursor is None else start)
         return _page(scan, rows, limit, start)
 
     def get_all(self, keys: Sequence[bytes]) -> tuple[int, list[bytes | None]]:
-        """The epoch, and the entries of many keys."""
+        """Return the epoch, and the entries of many keys as JSON."""
         with pinned(self._state, self.name) as source:
             view = view_of(source)
             if not isinstance(view, KeyValueView):
@@ -117,13 +117,13 @@ class StoreAnswers:
             return source.epoch, found
 
     def _no_single_value(self) -> QueryError:
-        return QueryError(f"store {self.name!r} has no single value for a key: fetch its windows, sessions or versions")
+        return QueryError(f"Store {self.name!r} has several values per key: use fetch for its windows, sessions or versions.")
 
     def fetch(self, key: bytes, bounds: Bounds, limit: int, cursor: str | None) -> bytes:
-        """A key's windows, sessions or versions, by time."""
+        """Return a page of a key's windows, sessions or versions, by time."""
         view = self.view
         if isinstance(view, KeyValueView):
-            raise QueryError(f"store {self.name!r} has one value for a key: get it")
+            raise QueryError(f"Store {self.name!r} has one value per key: use get.")
         if isinstance(view, VersionedView):
             return self._history(view, key, bounds, limit, cursor)
         return self.range(Bounds(key, key, None, bounds.from_time, bounds.to_time), limit, cursor)
@@ -136,11 +136,11 @@ class StoreAnswers:
         return _answer(epoch, *_taken(later, limit, Cursor(b"")))
 
     def _scan(self, bounds: Bounds, start: Cursor | None) -> tuple[Scan[Any], Callable[[Any], Row]]:
-        """Rows from a place on, and how each is shown."""
+        """Return the rows from a position on, and the function that shows a row."""
         view = self.view
         if isinstance(view, (WindowView, SessionView)):
             if bounds.prefix is not None:
-                raise QueryError(f"store {self.name!r} has no prefixes: give from and to")
+                raise QueryError(f"Store {self.name!r} cannot be read by prefix: use from and to.")
             place = None if start is None else (start.segment, start.key)
             if isinstance(view, WindowView) and self._kind is StoreKind.TIMESTAMPED_WINDOW:
                 view = view.entries
@@ -184,7 +184,7 @@ class StoreAnswers:
 
 
 def _page(scan: Scan[Any], show: Callable[[Any], Row], limit: int, start: Cursor) -> bytes:
-    """The rows behind those that an earlier page had, as many as may be."""
+    """Return the page that follows `start`, with as many rows as the limits allow."""
     try:
         rows, last = _taken(map(show, scan), limit, start)
     finally:
@@ -193,7 +193,7 @@ def _page(scan: Scan[Any], show: Callable[[Any], Row], limit: int, start: Cursor
 
 
 def _taken(shown: Iterator[Row], limit: int, start: Cursor) -> tuple[list[bytes], Cursor | None]:
-    """Rows, and where they end if there are more."""
+    """Return the rows of a page, and where it ends if there are more."""
     deadline = time.monotonic() + PAGE_S
     rows: list[bytes] = []
     place: Any = start.key if start.segment < 0 else (start.segment, start.key)

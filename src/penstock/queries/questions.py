@@ -1,4 +1,4 @@
-"""Questions as values, in the manner of Kafka Streams' interactive queries v2, and their answers with the epoch they are for."""
+"""Queries as values, like Kafka Streams' interactive queries v2, and their results with the epoch they are of."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from penstock.timing import Instant
 T = TypeVar("T")
 
 LIMIT = 1_000
-"""So many rows an answer has at most, unless the question says otherwise."""
+"""The most rows of a result, unless the query has another limit."""
 
 _LATEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult(Generic[T]):
-    """An answer, and the epoch of the barrier it is for; `is_complete` is False where a limit has cut rows off."""
+    """A result, and the epoch of its barrier; `is_complete` is False if the limit cut off rows."""
 
     value: T
     epoch: int
@@ -38,7 +38,7 @@ class KeyQuery:
 
 @dataclass(frozen=True, slots=True)
 class RangeQuery:
-    """Keys and values from one key to another, both included, None open, in the order of the keys' bytes."""
+    """Keys and values between two keys, both inclusive, None unbounded, in the order of the keys' bytes."""
 
     lower: Any = None
     upper: Any = None
@@ -48,7 +48,7 @@ class RangeQuery:
 
 @dataclass(frozen=True, slots=True)
 class PrefixQuery:
-    """Keys and values of which the keys' bytes begin with those of `prefix`."""
+    """Keys and values whose keys' bytes start with those of `prefix`."""
 
     prefix: Any
     limit: int = LIMIT
@@ -56,7 +56,7 @@ class PrefixQuery:
 
 @dataclass(frozen=True, slots=True)
 class WindowKeyQuery:
-    """Start and value of a key's windows that start within the given times, both included."""
+    """Start and value of a key's windows that start between two times, both inclusive."""
 
     key: Any
     from_time: Instant = 0
@@ -67,7 +67,7 @@ class WindowKeyQuery:
 
 @dataclass(frozen=True, slots=True)
 class WindowRangeQuery:
-    """Windows that start within the given times, of the keys from one to another; all ends included."""
+    """Windows that start between two times, of the keys between two keys; all bounds are inclusive."""
 
     from_time: Instant = 0
     to_time: Instant = _LATEST
@@ -98,7 +98,7 @@ class VersionedKeyQuery:
 
 @dataclass(frozen=True, slots=True)
 class MultiVersionedKeyQuery:
-    """A key's versions that were valid at some time between two, both included, oldest first."""
+    """A key's versions that were valid at any time between two times, both inclusive, oldest first."""
 
     key: Any
     from_time: Instant = 0
@@ -109,8 +109,8 @@ class MultiVersionedKeyQuery:
 
 @singledispatch
 def answer(query: Any, view: View) -> tuple[Any, bool]:
-    """The answer of a view to a question, and whether it is all of it."""
-    raise QueryError(f"{type(query).__name__} is no question that a store can be asked")
+    """Answer a query from a view; return the result and whether it is complete."""
+    raise QueryError(f"{type(query).__name__!r} is not a query type: use one from penstock.queries, such as KeyQuery.")
 
 
 @answer.register
@@ -163,12 +163,12 @@ def _(query: MultiVersionedKeyQuery, view: View) -> tuple[Any, bool]:
 
 def _as(kind: type[T], view: View, query: Any) -> T:
     if not isinstance(view, kind):
-        raise QueryError(f"{type(query).__name__} cannot be asked of store {view.name!r}, whose view is a {type(view).__name__}")
+        raise QueryError(f"Store {view.name!r} cannot answer a {type(query).__name__}: its view is a {type(view).__name__}.")
     return view
 
 
 def _limited(rows: Callable[[], Iterator[T]], limit: int) -> tuple[tuple[T, ...], bool]:
     if limit < 1:
-        raise QueryError(f"a limit is one row or more, not {limit}")
+        raise QueryError(f"Invalid limit {limit}: at least 1 is required.")
     found = tuple(islice(rows(), limit + 1))
     return found[:limit], len(found) <= limit

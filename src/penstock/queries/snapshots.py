@@ -1,7 +1,7 @@
-"""Snapshots of all lanes as of one barrier: who reads them, and when they are let go of.
+"""Snapshots of all lanes as of one barrier: who reads them, and when they are closed.
 
-An old snapshot keeps the lanes' files from using their pages again. So one lives until the next, or for as long as somebody
-reads it, but never for long.
+While an old snapshot is open, the lanes' files cannot reuse its pages. So a snapshot is closed when it is replaced and has no
+readers, and in any case after a time limit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.state import Engine, LaneState, ShardState, StoreKind, StoreSpec
 T = TypeVar("T")
 
 CHUNK = 100
-"""So many rows of a scan are read at a time, before others get their turn."""
+"""How many rows a scan reads before it lets other readers in."""
 
 _ROWS_BEFORE_PAUSE = 256
 _CLOSE_S = 5.0
@@ -29,7 +29,7 @@ _KEY_VALUE = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED)
 
 
 class Snapshot:
-    """The lanes, and the global stores, as of one barrier. Whoever reads holds `lock`: one at a time."""
+    """The lanes and the global stores as of one barrier. Readers hold `lock`, one at a time."""
 
     def __init__(self, epoch: int, lanes: Sequence[Engine], shards: int, globals_: Engine | None) -> None:
         self.epoch = epoch
@@ -37,19 +37,19 @@ class Snapshot:
         self.lock = threading.Lock()
         self.is_closed = False
         self.retired_at: float | None = None
-        """Since when there is a newer one."""
+        """When a newer snapshot replaced this one."""
         self._lanes = lanes
         self._globals = globals_
         self._views: tuple[LaneState, ...] | None = None
         self._global_view: LaneState | None = None
         self._stores: dict[str, tuple[Any, ...]] = {}
-        self._holds: list[None] = []  # one for each scan: a list, because a scan may be collected while the lock is held
+        self._holds: list[None] = []  # one per holder; a list, because a scan may be garbage-collected while the lock is held
         self._deadline = 0.0
 
     # ---- with the lock held -------------------------------------------------------------------------------------------
 
     def stores(self, spec: StoreSpec, is_global: bool) -> tuple[Any, ...]:
-        """The store in each shard. Key-value stores are typed; of the others, keys and values are bytes."""
+        """Return the store in each shard. Key-value stores are typed; in the others, keys and values are bytes."""
         found = self._stores.get(spec.name)
         if found is None:
             if spec.kind not in _KEY_VALUE:
@@ -58,7 +58,7 @@ class Snapshot:
         return found
 
     def count(self, store: str, is_global: bool) -> int:
-        """About how many entries a store has."""
+        """Return the approximate number of entries of a store."""
         views = filter(None, [self._view_of_globals()]) if is_global else self.views()
         return sum(view.count(store) for view in views)
 
@@ -72,7 +72,7 @@ class Snapshot:
                 yield views[lane_of(shard, self._shards, len(views))].shard(shard)
 
     def views(self) -> tuple[LaneState, ...]:
-        """The lanes, each exactly as of the epoch; raises `StateError` if one has gone further than that can be told."""
+        """Return the lanes, each exactly as of the epoch; raise `StateError` if one is too far ahead."""
         if self._views is None:
             self._views = tuple(self._view(engine, self.epoch) for engine in self._lanes)
         return self._views
@@ -86,48 +86,48 @@ class Snapshot:
         return LaneState(_Interruptible(engine, self._pause)).read_committed(epoch)
 
     def _pause(self) -> None:
-        """Within a scan: give others a turn, and go on unless time is up."""
+        """Within a scan: let other readers in, then continue unless the deadline has passed."""
         deadline = self._deadline
         self.lock.release()
-        time.sleep(0)  # lets go of the interpreter too: whoever waits for the lock comes first
+        time.sleep(0)  # releases the GIL too, so that a thread that waits for the lock gets it first
         self.lock.acquire()
         self._deadline = deadline
         self.refuse_if_over(deadline)
 
     def refuse_if_over(self, deadline: float) -> None:
-        """Raise if the snapshot is no more, or time is up."""
+        """Raise `QueryTimeoutError` if the snapshot is closed or the deadline has passed."""
         if self.is_closed:
-            raise QueryTimeoutError("the scan was too slow: what it reads from is let go of. Read on from where it has come to")
+            raise QueryTimeoutError("The scan was too slow: its snapshot is closed. Start a new scan after the last row read.")
         if time.monotonic() > deadline:
-            raise QueryTimeoutError("the scan took longer than it may. Ask for less, or read a table of the store")
+            raise QueryTimeoutError("The scan exceeded its time limit. Request fewer rows, or use running.table(store).")
 
     def chunk(self, rows: Iterator[T], deadline: float) -> list[T]:
-        """The next rows of a scan."""
+        """Return the next rows of a scan."""
         self.refuse_if_over(deadline)
         self._deadline = deadline
         return list(islice(rows, CHUNK))
 
-    # ---- without it -----------------------------------------------------------------------------------------------------
+    # ---- without the lock ---------------------------------------------------------------------------------------------
 
     def hold(self) -> bool:
-        """Keep it from being let go of; False if it is no more."""
+        """Keep the snapshot open; return False if it is already closed."""
         with self.lock:
             if not self.is_closed:
                 self._holds.append(None)
             return not self.is_closed
 
     def release(self) -> None:
-        """The opposite of `hold`. Never waits."""
+        """Undo one `hold`. Never blocks."""
         self._holds.pop()
         self.close_if_unused()
 
     def retire(self, now: float) -> None:
-        """There is a newer one: go as soon as nobody reads it. Does not wait for anybody."""
+        """Mark the snapshot as replaced: it is closed once it has no readers. Never blocks."""
         self.retired_at = now
         self.close_if_unused()
 
     def close_if_unused(self, even_held: bool = False) -> None:
-        """Let go of it, if it is replaced and nobody reads it; whoever has the lock now will try again when done."""
+        """Close the snapshot if it is replaced and has no readers; a reader that holds the lock now retries when it is done."""
         if self.retired_at is not None and self.lock.acquire(blocking=False):
             try:
                 if even_held or not self._holds:
@@ -136,7 +136,7 @@ class Snapshot:
                 self.lock.release()
 
     def close(self) -> None:
-        """Let go of it, whoever reads it; they are told at their next row."""
+        """Close the snapshot even if it has readers; their next read raises `QueryTimeoutError`."""
         if self.lock.acquire(timeout=_CLOSE_S):
             try:
                 self._close()
@@ -155,7 +155,7 @@ class Snapshot:
 
 
 class _Interruptible:
-    """An engine whose scans pause now and then, also between rows that nobody gets to see."""
+    """An engine whose scans pause regularly, also between rows that no reader gets."""
 
     def __init__(self, engine: Engine, pause: Callable[[], None]) -> None:
         self._engine = engine
@@ -179,7 +179,7 @@ class _Interruptible:
 
 
 class Scan(Iterator[T], Generic[T]):
-    """Rows of a snapshot, which it holds until the last one, until it is closed, or until time is up."""
+    """An iterator over rows of a snapshot; it holds the snapshot until the last row, `close`, or its deadline."""
 
     def __init__(self, snapshot: Snapshot, rows: Callable[[], Iterator[T]], deadline: float) -> None:
         self.epoch = snapshot.epoch
@@ -213,7 +213,7 @@ class Scan(Iterator[T], Generic[T]):
             raise
 
     def close(self) -> None:
-        """Let go of the snapshot."""
+        """Release the snapshot."""
         snapshot, self._snapshot, self._left = self._snapshot, None, None
         if snapshot is not None:
             snapshot.release()

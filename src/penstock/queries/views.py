@@ -1,7 +1,7 @@
-"""Read-only views of stores, as Kafka Streams' `ReadOnly…Store`: the methods of a processor's store that do not write.
+"""Read-only views of stores, like Kafka Streams' `ReadOnly…Store`: the methods of a processor's store that do not write.
 
-Every answer is as of a barrier. Rows of all lanes come in one order: that of the keys' bytes, in window and session stores by
-segment of time first.
+Every read is as of a barrier. Rows of all lanes come in one order: by the keys' bytes; in window and session stores by time
+segment first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 Position = tuple[int, bytes]
 Raw = tuple[Position, Windowed, Any]
-"""A window or session: where it is in the order of all, its key (in bytes) with its times, and its value (in bytes)."""
+"""A window or session: its position in the order of all rows, its key (as bytes) with its times, and its value (as bytes)."""
 
 _first = itemgetter(0)
 _pack_start = Struct(">q").pack
@@ -44,19 +44,19 @@ class KeyValueView(KeyValueReads[K, V]):
 
     @property
     def epoch(self) -> int:
-        """The epoch of the barrier that answers are for now."""
+        """The epoch of the barrier that a read now would be of."""
         return self._source.epoch
 
     def approximate_num_entries(self) -> int:
-        """How many keys there are, as far as the engines know without looking at each."""
+        """Return the number of keys, as far as the engines know it without counting."""
         return self._source.count()
 
     def find(self, key: bytes) -> tuple[bytes | None, int]:
-        """The bytes that a key has, and the epoch they are of. If the view `has_times`, they begin with eight bytes of time."""
+        """Return the bytes of a key's value, and their epoch. If the view `has_times`, they start with eight bytes of time."""
         return self._source.find(key, partial(_raw_get, key))
 
     def rows(self, lower: bytes | None, upper: bytes | None, reverse: bool = False, **scan: Any) -> Scan[tuple[bytes, bytes]]:
-        """The bytes of all keys within bounds, the upper one exclusive: an iterator that knows its `epoch`."""
+        """Scan keys and values as bytes within bounds, the upper one exclusive; the iterator has an `epoch`."""
 
         def merged(stores: tuple[Any, ...]) -> Iterator[tuple[bytes, bytes]]:
             scans = [store._raw_scan(lower, upper, reverse) for store in stores]
@@ -76,10 +76,10 @@ def _raw_get(key: bytes, store: KeyValueReads[Any, Any]) -> bytes | None:
 
 
 class TimestampedKeyValueView(KeyValueView[K, V]):
-    """A table's store: reads give plain values; `entry` and `entries` give them with their event times."""
+    """A table's store: reads return plain values; `entry` and `entries` return them with their event times."""
 
     def entry(self, key: K) -> ValueAndTimestamp | None:
-        """The value of a key with its event time."""
+        """Return a key's value with its event time."""
         return self.entries.get(key)
 
     @property
@@ -89,7 +89,7 @@ class TimestampedKeyValueView(KeyValueView[K, V]):
 
 
 class HistoryView(Generic[K, V]):
-    """What views have in common of stores that keep more than one value of a key."""
+    """What the views of stores with several values per key have in common."""
 
     def __init__(self, source: Source) -> None:
         key, value = source.spec.serdes
@@ -101,12 +101,12 @@ class HistoryView(Generic[K, V]):
 
     @property
     def epoch(self) -> int:
-        """The epoch of the barrier that answers are for now."""
+        """The epoch of the barrier that a read now would be of."""
         return self._source.epoch
 
     def _key_bytes(self, key: K) -> bytes:
         if key is None:
-            raise StateError("a store has no null key")
+            raise StateError(f"The key is None: store {self.name!r} does not allow null keys.")
         return self._serialize_key(key)
 
     def _bound(self, key: K | None) -> bytes | None:
@@ -114,7 +114,7 @@ class HistoryView(Generic[K, V]):
 
 
 class SegmentedView(HistoryView[K, V]):
-    """What views of windows and of sessions have in common: rows lie by segment of time, then by the keys' bytes."""
+    """What the views of windows and sessions have in common: rows are ordered by time segment, then by the keys' bytes."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
@@ -128,7 +128,7 @@ class SegmentedView(HistoryView[K, V]):
         start: Position | None,
         scan: dict[str, Any],
     ) -> Scan[Raw]:
-        """What is found in each lane's store, with its place in the order of all, from `start` on."""
+        """Scan the store of each shard; each row has its position in the order of all rows. Rows before `start` are skipped."""
 
         def of(store: Any) -> Iterator[Raw]:
             for windowed, value in found(store):
@@ -146,7 +146,7 @@ class SegmentedView(HistoryView[K, V]):
 
 
 class WindowView(SegmentedView[K, V]):
-    """A window store. Times are window starts, inclusive; what has expired is not seen."""
+    """A window store. Times are window starts, inclusive; expired windows are skipped."""
 
     def __init__(self, source: Source, with_times: bool = False) -> None:
         super().__init__(source)
@@ -156,17 +156,17 @@ class WindowView(SegmentedView[K, V]):
     def entries(self) -> WindowView[K, ValueAndTimestamp]:
         """The same store, read with event times."""
         if self._source.spec.kind is not StoreKind.TIMESTAMPED_WINDOW:
-            raise QueryError(f"store {self.name!r} keeps no event times")
+            raise QueryError(f"Store {self.name!r} keeps no event times: read it without entries.")
         return WindowView(self._source, with_times=True)
 
     def fetch(self, key: K, time: Instant) -> V | None:
-        """The value of a key's window that starts at `time`."""
+        """Return the value of a key's window that starts at `time`."""
         raw_key, start = self._key_bytes(key), instant_ms(time, "time")
         raw, _ = self._source.find(raw_key, lambda store: self._reads(store)[0](raw_key, start))
         return None if raw is None else self._decoded(raw)
 
     def fetch_range(self, key: K, from_time: Instant, to_time: Instant, reverse: bool = False) -> Iterator[tuple[int, V]]:
-        """Start and value of a key's windows, by start."""
+        """Return start and value of a key's windows, by start."""
         raw_key, times = self._key_bytes(key), _times(from_time, to_time)
 
         def merged(stores: tuple[Any, ...]) -> Iterator[tuple[int, Any]]:
@@ -178,19 +178,19 @@ class WindowView(SegmentedView[K, V]):
     def fetch_keys(
         self, from_key: K | None, to_key: K | None, from_time: Instant, to_time: Instant, reverse: bool = False
     ) -> Iterator[tuple[Windowed, V]]:
-        """The windows of all keys between two, both included, None open; by segment of time, then by the keys' bytes."""
+        """Return the windows of the keys between two, both inclusive, None unbounded; by time segment, then keys' bytes."""
         return self._typed(self.rows(self._bound(from_key), self._bound(to_key), *_times(from_time, to_time), reverse))
 
     def fetch_all(self, from_time: Instant, to_time: Instant, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
-        """The windows of all keys that start within the given times."""
+        """Return the windows of all keys that start between two times."""
         return self.fetch_keys(None, None, from_time, to_time, reverse)
 
     def all(self, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
-        """Everything there is."""
+        """Return all windows."""
         return self.fetch_all(0, MAX_TIME, reverse)
 
     def items(self) -> Iterator[tuple[Windowed, V]]:
-        """Windowed keys and values, as of a mapping; the same as `all`."""
+        """Return windowed keys and values, like a mapping's `items`; the same as `all`."""
         return self.all()
 
     def rows(
@@ -203,7 +203,7 @@ class WindowView(SegmentedView[K, V]):
         start: Position | None = None,
         **scan: Any,
     ) -> Scan[Raw]:
-        """Windows with their places in the order of all, from `start` on: an iterator that knows its `epoch`."""
+        """Scan windows with their positions in the order of all rows, from `start` on; the iterator has an `epoch`."""
 
         def found(store: Any) -> Iterator[tuple[Windowed, Any]]:
             fetch = self._reads(store)[1].fetch_keys
@@ -226,14 +226,14 @@ class WindowView(SegmentedView[K, V]):
 
 
 class SessionView(SegmentedView[K, V]):
-    """A session store. Sessions of a key come by their end, then by their start; both ends are inclusive."""
+    """A session store. Sessions of a key are ordered by end, then by start; both are inclusive."""
 
     def fetch(self, key: K, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
-        """All sessions of a key."""
+        """Return all sessions of a key."""
         return self.find_sessions(key, 0, MAX_TIME, reverse)
 
     def fetch_session(self, key: K, start: Instant, end: Instant) -> V | None:
-        """The aggregate of one session."""
+        """Return the aggregate of one session."""
         raw_key, times = self._key_bytes(key), (instant_ms(start, "start"), instant_ms(end, "end"))
         raw, _ = self._source.find(raw_key, lambda store: store.fetch_session(raw_key, *times))
         return None if raw is None else self._deserialize(raw)
@@ -241,7 +241,7 @@ class SessionView(SegmentedView[K, V]):
     def find_sessions(
         self, key: K, earliest_end: Instant, latest_start: Instant, reverse: bool = False
     ) -> Iterator[tuple[Windowed, V]]:
-        """The sessions of a key that end at or after one time and start at or before another."""
+        """Return the sessions of a key that end at or after one time and start at or before another."""
         raw_key, times = self._key_bytes(key), _times(earliest_end, latest_start)
 
         def merged(stores: tuple[Any, ...]) -> Iterator[tuple[Windowed, bytes]]:
@@ -252,21 +252,21 @@ class SessionView(SegmentedView[K, V]):
         return ((Windowed(key, raw.start, raw.end), self._deserialize(value)) for raw, value in rows)
 
     def fetch_keys(self, from_key: K | None, to_key: K | None, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
-        """All sessions of the keys between two, both included, None open."""
+        """Return all sessions of the keys between two, both inclusive, None unbounded."""
         return self.find_sessions_by_keys(from_key, to_key, 0, MAX_TIME, reverse)
 
     def find_sessions_by_keys(
         self, from_key: K | None, to_key: K | None, earliest_end: Instant, latest_start: Instant, reverse: bool = False
     ) -> Iterator[tuple[Windowed, V]]:
-        """As `find_sessions`, of the keys between two, both included, None open; by segment of time, then by the keys' bytes."""
+        """Like `find_sessions`, for the keys between two, both inclusive, None unbounded; by time segment, then keys' bytes."""
         return self._typed(self.rows(self._bound(from_key), self._bound(to_key), *_times(earliest_end, latest_start), reverse))
 
     def all(self, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
-        """Everything there is."""
+        """Return all sessions."""
         return self.fetch_keys(None, None, reverse)
 
     def items(self) -> Iterator[tuple[Windowed, V]]:
-        """Sessions and aggregates, as of a mapping; the same as `all`."""
+        """Return sessions and aggregates, like a mapping's `items`; the same as `all`."""
         return self.all()
 
     def rows(
@@ -279,7 +279,7 @@ class SessionView(SegmentedView[K, V]):
         start: Position | None = None,
         **scan: Any,
     ) -> Scan[Raw]:
-        """Sessions with their places in the order of all, from `start` on: an iterator that knows its `epoch`."""
+        """Scan sessions with their positions in the order of all rows, from `start` on; the iterator has an `epoch`."""
 
         def found(store: Any) -> Iterator[tuple[Windowed, Any]]:
             if start is None:
@@ -294,37 +294,37 @@ class SessionView(SegmentedView[K, V]):
 
 
 class VersionedView(HistoryView[K, V]):
-    """A versioned key-value store: what a key's value is, or was at a time."""
+    """A versioned key-value store: a key's value now, or as of a time."""
 
     def get(self, key: K, as_of: Instant | None = None) -> VersionedRecord | None:
-        """A key's newest version, or the one valid at a time; None if there was none, or history isn't kept so long."""
+        """Return a key's newest version, or the one valid at `as_of`; None if there was none, or it is older than the history."""
         found, _ = self.find(self._key_bytes(key), MAX_TIME if as_of is None else instant_ms(as_of, "as_of"))
         return None if found is None else self._decoded(found)
 
     def history(self, key: K, from_time: Instant, to_time: Instant, reverse: bool = False) -> Iterator[VersionedRecord]:
-        """The versions that were valid at some time between two, both included, oldest first or newest first."""
+        """Return the versions that were valid at any time between two times, both inclusive, oldest first or newest first."""
         found, _ = self.versions(self._key_bytes(key), *_times(from_time, to_time))
         return map(self._decoded, reversed(found) if reverse else found)
 
     def find(self, key: bytes, as_of: int = MAX_TIME) -> tuple[VersionedRecord | None, int]:
-        """A version of a key, with its value in bytes, and the epoch it is of."""
+        """Return a version of a key, with its value as bytes, and the epoch."""
         return self._source.find(key, lambda store: store.get(key, as_of))
 
     def versions(self, key: bytes, from_time: int, to_time: int) -> tuple[list[VersionedRecord], int]:
-        """The versions of a key that were valid between two times, oldest first, with their values in bytes, and the epoch."""
+        """Return the versions of a key that were valid between two times, oldest first, values as bytes, and the epoch."""
         found, epoch = self._source.find(key, lambda store: list(store.history(key, from_time, to_time)) or None)
         return found or [], epoch
 
     def all(self) -> Iterator[tuple[K, VersionedRecord]]:
-        """The newest version of every key, in the order of the keys' bytes."""
+        """Return the newest version of every key, in the order of the keys' bytes."""
         return ((self._deserialize_key(key), self._decoded(found)) for key, found in self.rows())
 
     def items(self) -> Iterator[tuple[K, VersionedRecord]]:
-        """Keys and their newest versions, as of a mapping; the same as `all`."""
+        """Return keys and their newest versions, like a mapping's `items`; the same as `all`."""
         return self.all()
 
     def rows(self, lower: bytes | None = None, upper: bytes | None = None, **scan: Any) -> Scan[tuple[bytes, VersionedRecord]]:
-        """Keys within bounds, the upper one exclusive, and their newest versions: an iterator that knows its `epoch`."""
+        """Scan keys within bounds, the upper one exclusive, with their newest versions; the iterator has an `epoch`."""
         return self._source.scan(lambda stores: merge(*(store.newest(lower, upper) for store in stores), key=_first), **scan)
 
     def _decoded(self, found: VersionedRecord) -> VersionedRecord:
@@ -344,7 +344,7 @@ _VIEWS: dict[StoreKind, Callable[[Source], View]] = {
 
 
 def view_of(source: Source) -> View:
-    """The view that fits a store."""
+    """Return the view that fits a store."""
     return _VIEWS[source.spec.kind](source)
 
 
@@ -362,7 +362,7 @@ def _resumed(
     first: int,
     last: int,
 ) -> Iterator[tuple[Windowed, Any]]:
-    """Go on in the segment that a scan had come to, from its key on, then in later segments."""
+    """Continue in the segment that a scan had reached, from its key on, then in later segments."""
     segment, row = start
     end = (segment + 1) * segment_ms - 1
     key = _first_after(row[:-suffix_size], end)
@@ -371,7 +371,9 @@ def _resumed(
 
 
 def _first_after(key: bytes, latest: int) -> bytes:
-    """From which key on rows may come after one of `key`: in bytes, key and time together, also one that `key` begins with."""
+    """Return the lowest key whose rows can sort after a row of `key`: rows sort by key and time as one byte string, so a prefix
+    of `key` can be such a key.
+    """
     limit = _pack_start(latest)
     return next((key[:size] for size in range(len(key)) if key[size : size + 8] <= limit), key)
 
@@ -379,6 +381,6 @@ def _first_after(key: bytes, latest: int) -> bytes:
 def _sessions_ending(
     store: Any, latest_start: int, lower: bytes | None, upper: bytes | None, first: int, last: int
 ) -> Iterator[tuple[Windowed, Any]]:
-    """Sessions by when they end, both times included."""
+    """Find the sessions that end between two times, both inclusive."""
     found = store.find_sessions_by_keys(lower, upper, first, latest_start)
     return ((session, value) for session, value in found if session.end <= last)

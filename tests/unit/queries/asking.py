@@ -1,4 +1,4 @@
-"""Requests to the routes of queries, without a server: as ASGI has them."""
+"""Requests to the query routes through ASGI, without a server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.queries import CommittedState
 
 
 class Door:
-    """The routes over a committed state."""
+    """The routes of a committed state."""
 
     def __init__(self, state: CommittedState | None) -> None:
         self.router = Router(routes(_running(state)))
@@ -29,7 +29,7 @@ class Door:
         return self.ask("POST", path, b"", body if isinstance(body, bytes) else json.dumps(body).encode())
 
     def ask(self, method: str, path: str, query: bytes = b"", body: bytes = b"") -> tuple[int, Any]:
-        """The status and the answer, which is JSON whatever it is about."""
+        """Return the status and the parsed answer; errors are JSON, too."""
         status, answer = asyncio.run(self.raw(method, path, query, body))
         return status, json.loads(answer)
 

@@ -1,4 +1,4 @@
-"""The process that writes lanes, one for all tests: it takes seconds to start."""
+"""The process that writes lanes, shared by all tests because it takes seconds to start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENGINES = [EngineKind.LMDB, EngineKind.ROCKSDB]
 def thirty_keys(
     request: pytest.FixtureRequest, writer: Writer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[CommittedState]:
-    """To read only: two values of each of 30 keys, a second apart, and an epoch ahead that nobody is to see."""
+    """A read-only state: two values of each of 30 keys, a second apart, and an uncommitted epoch that no query may see."""
     lanes = writer.lanes(tmp_path_factory.mktemp("lanes"), request.param)
     lanes.step([Raw(b"k%02d" % number, b"old w%02d" % number, 1_000 + number) for number in range(30)])
     lanes.step([Raw(b"k%02d" % number, b"new w%02d" % number, 2_000 + number) for number in range(30)])

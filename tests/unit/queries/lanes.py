@@ -1,4 +1,4 @@
-"""An application whose lanes are written by another process, as Spark's workers do: files can be open once in a process."""
+"""An application whose lanes are written by another process, like a Spark worker: a process can open a lane's file only once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LANES = 3
 
 
 class Remember(Processor[str, str, str, str]):
-    """Keeps the last value of each key, how often a shard was called under a key of its own making, and the newest versions."""
+    """Keeps each key's last value and versions, and under the extra key "calls" how often each shard was called."""
 
     def process(self, record: Record[str, str]) -> None:
         last = self.context.store("last")
@@ -28,7 +28,7 @@ class Remember(Processor[str, str, str, str]):
 
 
 def topology() -> Topology:
-    """Every kind of store that can be asked."""
+    """Every kind of store that can be queried."""
     builder = StreamsBuilder()
     builder.add_state_store(key_value_store("last", key=str, value=str))
     builder.add_state_store(versioned_store("versions", key=str, value=str, history="1h"))
@@ -51,7 +51,7 @@ def _last(old: str, new: str) -> str:
 
 
 class Lanes:
-    """An application's lanes, and what is committed of them."""
+    """An application's lanes, and the epoch they are committed to."""
 
     def __init__(self, writer: Writer, program: Program) -> None:
         self._writer = writer
@@ -59,16 +59,16 @@ class Lanes:
         self.epoch = -1
 
     def step(self, records: Sequence[Raw]) -> None:
-        """An epoch, committed."""
+        """Run an epoch and commit it."""
         self.run(records)
         self.commit()
 
     def run(self, records: Sequence[Raw]) -> None:
-        """An epoch that all lanes have written, and that is not committed."""
+        """Let all lanes write an epoch, without committing it."""
         self._writer.ask("run", list(records))
 
     def commit(self) -> None:
-        """Commit what was run last."""
+        """Commit the last run."""
         self.epoch = self._writer.ask("commit")
 
     def state(self, **options: Any) -> CommittedState:
@@ -76,7 +76,7 @@ class Lanes:
 
 
 class Writer:
-    """The other process."""
+    """The process that writes the lanes."""
 
     def __init__(self) -> None:
         self._told, theirs = multiprocessing.Pipe()
@@ -85,7 +85,7 @@ class Writer:
         theirs.close()
 
     def lanes(self, directory: Path, engine: EngineKind, lanes: int = LANES) -> Lanes:
-        """Lanes of a new application."""
+        """Start the lanes of a new application."""
         self.ask("start", directory, engine, lanes)
         return Lanes(self, Application(directory, topology, engine).program(lanes, "start-1"))
 
@@ -118,5 +118,5 @@ def _write(asked: Connection) -> None:
             else:
                 app.commit(*ran)
             asked.send((True, app.epoch))
-        except Exception as error:  # noqa: BLE001 - told to the test
+        except Exception as error:  # noqa: BLE001 - sent to the test
             asked.send((False, repr(error)))

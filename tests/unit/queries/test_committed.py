@@ -1,4 +1,4 @@
-"""Answers are as of the last barrier, whatever lanes do meanwhile and whoever asks; and nothing is kept for too long."""
+"""Queries read the last barrier, whatever the lanes and other threads do; and snapshots are not kept for too long."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Clock:
 
 
 class TestTheLastBarrier:
-    def test_before_the_first_there_is_nothing(self, lanes: Lanes) -> None:
+    def test_stores_are_empty_before_the_first_barrier(self, lanes: Lanes) -> None:
         state = lanes.state()
         assert view(state, "words").get("w1") is None
         assert list(view(state, "windows").all()) == []
@@ -35,7 +35,7 @@ class TestTheLastBarrier:
         assert dict(view(state, "words").all()) == {}
         state.close()
 
-    def test_an_epoch_that_is_not_committed_is_not_seen_by_the_first_question(self, lanes: Lanes) -> None:
+    def test_the_first_query_does_not_see_an_uncommitted_epoch(self, lanes: Lanes) -> None:
         lanes.step(words(20))
         lanes.run(words(30))
         state = lanes.state()
@@ -61,10 +61,10 @@ class TestTheLastBarrier:
             lanes.run(words(20))
             assert dict(counts.all()) == {f"w{number}": epoch + 1 for number in range(10)}
             assert ask(state, "words", KeyQuery("w3")).epoch == epoch
-            lanes.run([])  # taken back, and run again
+            lanes.run([])  # rolled back, and run again
         state.close()
 
-    def test_a_commit_that_nobody_told_of_is_noticed(self, lanes: Lanes) -> None:
+    def test_a_commit_is_noticed_without_a_call_of_after_commit(self, lanes: Lanes) -> None:
         state = lanes.state()
         lanes.step(words(3))
         assert view(state, "words")["w1"] == 1
@@ -72,7 +72,7 @@ class TestTheLastBarrier:
         assert view(state, "words")["w1"] == 2
         state.close()
 
-    def test_stores_that_come_later_are_found(self, lanes: Lanes) -> None:
+    def test_stores_created_later_are_found(self, lanes: Lanes) -> None:
         lanes.step([])
         state = lanes.state()
         assert view(state, "words").get("w1") is None
@@ -83,7 +83,7 @@ class TestTheLastBarrier:
 
 
 class TestWaiting:
-    def test_for_an_epoch_that_comes(self, on_lmdb: Lanes) -> None:
+    def test_a_query_waits_for_a_later_epoch(self, on_lmdb: Lanes) -> None:
         state = on_lmdb.state()
         on_lmdb.step(words(1))
 
@@ -98,14 +98,14 @@ class TestWaiting:
         later.join()
         state.close()
 
-    def test_for_one_that_does_not_come_in_time(self, on_lmdb: Lanes) -> None:
+    def test_waiting_for_an_epoch_times_out(self, on_lmdb: Lanes) -> None:
         state = on_lmdb.state()
         on_lmdb.step(words(1))
-        with pytest.raises(NotReadyError, match="epoch 7 is not committed yet, but 0"):
+        with pytest.raises(NotReadyError, match="Epoch 7 is not committed yet; the last is 0"):
             ask(state, "words", KeyQuery("w0"), at_least_epoch=7, timeout_s=0)
         state.close()
 
-    def test_ends_with_the_application(self, on_lmdb: Lanes) -> None:
+    def test_waiting_ends_when_the_application_ends(self, on_lmdb: Lanes) -> None:
         state = on_lmdb.state()
         threading.Timer(0.2, state.close).start()
         with pytest.raises(NotReadyError, match="has ended"):
@@ -113,14 +113,14 @@ class TestWaiting:
 
 
 class TestWhatIsKept:
-    def test_nothing_is_opened_as_long_as_nobody_asks(self, on_lmdb: Lanes) -> None:
+    def test_nothing_is_opened_without_queries(self, on_lmdb: Lanes) -> None:
         state = on_lmdb.state()
         on_lmdb.step(words(3))
         state.after_commit(0)
         assert state._current is None
         assert all(lane._engine is None for lane in state._lanes)
 
-    def test_after_a_while_without_questions_snapshots_are_let_go_of(self, on_lmdb: Lanes) -> None:
+    def test_snapshots_are_closed_after_a_while_without_queries(self, on_lmdb: Lanes) -> None:
         clock = Clock()
         state = on_lmdb.state(clock=clock)
         on_lmdb.step(words(3))
@@ -135,7 +135,7 @@ class TestWhatIsKept:
         assert state.is_at_hand
         state.close()
 
-    def test_a_scan_keeps_its_snapshot_to_the_end_and_not_longer(self, lanes: Lanes) -> None:
+    def test_a_scan_keeps_its_snapshot_until_its_end_and_no_longer(self, lanes: Lanes) -> None:
         state = lanes.state()
         lanes.step(words(500))
         snapshot = state.current()
@@ -149,7 +149,7 @@ class TestWhatIsKept:
         assert snapshot.is_closed
         state.close()
 
-    def test_a_scan_that_is_left_lets_go(self, on_lmdb: Lanes) -> None:
+    def test_an_abandoned_scan_releases_its_snapshot(self, on_lmdb: Lanes) -> None:
         state = on_lmdb.state()
         on_lmdb.step(words(500))
         snapshot = state.current()
@@ -162,7 +162,7 @@ class TestWhatIsKept:
         assert snapshot.is_closed
         state.close()
 
-    def test_a_scan_that_is_too_slow_is_told(self, on_lmdb: Lanes) -> None:
+    def test_a_scan_that_is_too_slow_raises(self, on_lmdb: Lanes) -> None:
         clock = Clock()
         state = on_lmdb.state(clock=clock)
         on_lmdb.step(words(500))
@@ -177,7 +177,7 @@ class TestWhatIsKept:
             list(rows)
         state.close()
 
-    def test_the_end_comes_while_somebody_scans(self, lanes: Lanes) -> None:
+    def test_a_scan_raises_when_the_application_ends(self, lanes: Lanes) -> None:
         state = lanes.state()
         lanes.step(words(500))
         rows = view(state, "words").all()
@@ -189,13 +189,13 @@ class TestWhatIsKept:
             view(state, "words").get("w1")
 
 
-def test_an_unknown_store_is_refused_with_those_there_are(on_lmdb: Lanes) -> None:
-    with pytest.raises(UnknownStoreError, match=r"no store 'wrods'; there are brief, last, sessions, versions, windows, words"):
+def test_an_unknown_store_is_refused_with_the_known_ones(on_lmdb: Lanes) -> None:
+    with pytest.raises(UnknownStoreError, match=r"'wrods'\. Known stores: brief, last, sessions, versions, windows, words"):
         view(on_lmdb.state(), "wrods")
 
 
-def test_threads_ask_while_epochs_come_and_see_whole_epochs_only(lanes: Lanes) -> None:
-    """Every key is counted once per epoch, in all lanes: an answer with two different counts would be of two epochs."""
+def test_threads_that_query_during_commits_see_whole_epochs_only(lanes: Lanes) -> None:
+    """Every key is counted once per epoch, in all lanes: a result with two different counts would be of two epochs."""
     state = lanes.state()
     lanes.step(words(200))
     ended = threading.Event()

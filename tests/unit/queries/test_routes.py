@@ -1,4 +1,4 @@
-"""Questions over HTTP: what is answered, and what is refused, whoever sends it."""
+"""Queries over HTTP: what is answered, and what is refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def door(thirty_keys: CommittedState) -> Door:
 
 
 def pages_of(door: Door, path: str, **parameters: object) -> tuple[list[Any], int]:
-    """All rows, page by page, and how many pages there were."""
+    """Return all rows, read page by page, and the number of pages."""
     rows: list[Any] = []
     cursor: dict[str, str] = {}
     for number in range(1, 1_000):
@@ -105,14 +105,14 @@ class TestAnswers:
         assert len(rows) == 2 * KEYS
         assert pages_of(door, "/stores/windows/fetch", key="nope")[0] == []
 
-    def test_for_an_epoch(self, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_query_can_wait_for_an_epoch(self, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
         assert door.get("/stores/words/get", key="w03", at_least_epoch=1)[0] == 200
         monkeypatch.setattr("penstock.admin.queries.WAIT_S", 0.05)
         status, answer = door.get("/stores/words/get", key="w03", at_least_epoch=2)
         assert (status, answer["code"]) == (503, "not_ready")
-        assert "epoch 2 is not committed yet, but 1" in answer["error"]
+        assert "Epoch 2 is not committed yet; the last is 1" in answer["error"]
 
-    def test_an_application_that_restores_says_so(self) -> None:
+    def test_a_restoring_application_says_so(self) -> None:
         for path in ("/stores", "/stores/words/get", "/stores/words/range"):
             status, answer = Door(None).get(path, **({"key": "a"} if path.endswith("get") else {}))
             assert (status, answer["code"]) == (503, "not_ready")
@@ -121,7 +121,7 @@ class TestAnswers:
 
 @pytest.mark.security(8)
 class TestBadQuestions:
-    def test_of_an_unknown_store(self, door: Door) -> None:
+    def test_an_unknown_store_is_not_found(self, door: Door) -> None:
         for path, parameters in (("get", {"key": "a"}), ("range", {}), ("fetch", {"key": "a"})):
             status, answer = door.get(f"/stores/wrods/{path}", **parameters)
             assert (status, answer["code"]) == (404, "unknown_store")
@@ -129,7 +129,7 @@ class TestBadQuestions:
 
     @pytest.mark.parametrize("limit", ["-1", "0", "1e12", "1000000000000", "NaN", "abc", "", " 5", "5.0", "٣", "1001", "+5"])
     @pytest.mark.parametrize("path", ["/stores/words/range", "/stores/windows/fetch"])
-    def test_with_a_limit_that_is_none(self, door: Door, path: str, limit: str) -> None:
+    def test_an_invalid_limit_is_refused(self, door: Door, path: str, limit: str) -> None:
         key = {"key": "k03"} if path.endswith("fetch") else {}
         status, answer = door.get(path, limit=limit, **key)
         assert (status, answer["error"]) == (400, "limit is a whole number from 1 to 1000")
@@ -162,18 +162,18 @@ class TestBadQuestions:
             ("versions/get", "key=a&as_of=NaN"),
         ],
     )
-    def test_are_refused_with_a_reason(self, door: Door, path: str, query: str) -> None:
+    def test_a_bad_query_is_refused_with_a_reason(self, door: Door, path: str, query: str) -> None:
         status, answer = door.ask("GET", f"/stores/{path}", query.encode())
         assert status == 400
         assert answer["error"]
         assert len(answer["error"]) < 300
 
-    def test_a_cursor_of_another_store_leads_nowhere_bad(self, door: Door) -> None:
+    def test_a_cursor_of_another_store_does_no_harm(self, door: Door) -> None:
         _, page = door.get("/stores/windows/range", limit=1)
         for store in ("words", "sessions", "versions", "last"):
             assert door.get(f"/stores/{store}/range", cursor=page["cursor"])[0] in {200, 400}
 
-    def test_a_page_has_a_bound_on_its_bytes_and_time(self, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_page_is_bounded_in_bytes_and_time(self, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pages, "PAGE_BYTES", 200)
         rows, number = pages_of(door, "/stores/words/range", limit=1_000)
         assert (len(rows), number > 5) == (KEYS + 2, True)
@@ -206,7 +206,7 @@ class TestBadQuestions:
         def scan() -> None:
             store = StoreAnswers(state, "words")
             while not ended.is_set():
-                assert json.loads(store.range(Bounds(), 20_000, None))["rows"]  # all of them, or what its time allows
+                assert json.loads(store.range(Bounds(), 20_000, None))["rows"]  # all rows, or as many as its time limit allows
 
         threads = [threading.Thread(target=scan) for _ in range(2)]
         for thread in threads:
@@ -224,7 +224,7 @@ class TestBadQuestions:
         for thread in threads:
             thread.join(20)
         state.close()
-        # A thread that wants to run waits 5 ms for each that computes; it is not to wait for a scan of 20,000 rows besides.
+        # A thread waits 5 ms for each thread that computes; it must not also wait for a scan of 20,000 rows.
         assert sorted(renewals)[10] < 0.05
         assert sorted(reads)[10] < 0.2
 
@@ -257,7 +257,7 @@ class TestBadBodies:
         ],
         ids=range(20),
     )
-    def test_are_refused(self, door: Door, body: bytes) -> None:
+    def test_a_bad_body_is_refused(self, door: Door, body: bytes) -> None:
         status, answer = door.post("/stores/last/get", body)
         assert status == 400
         assert len(answer["error"]) < 300
@@ -266,5 +266,5 @@ class TestBadBodies:
         "body",
         [{}, {"sql": 5}, {"sql": "select 1", "limit": -1}, {"sql": "select 1", "limit": 1.5}, {"sql": "select 1", "limit": True}],
     )
-    def test_of_sql_are_refused(self, door: Door, body: object) -> None:
+    def test_a_bad_sql_body_is_refused(self, door: Door, body: object) -> None:
         assert door.post("/sql", body)[0] == 400

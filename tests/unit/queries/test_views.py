@@ -1,4 +1,4 @@
-"""Views give what a processor's store gives, over all lanes, and cannot write."""
+"""Views return what a processor's store returns, over all lanes, and cannot write."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class TestKeyValues:
         assert brief["k03"] == "new w03"
         assert len(brief) == 30
 
-    def test_keys_of_a_processors_own_making_are_found_in_whichever_shard_has_them(self, state: CommittedState) -> None:
+    def test_keys_that_a_processor_makes_up_are_found_in_any_shard(self, state: CommittedState) -> None:
         last = view(state, "last")
         assert last["k03"] == "new w03"
         counts = [int(value) for key, value in last.all() if key == "calls"]
@@ -125,7 +125,7 @@ class TestVersions:
 
 
 class TestQuestions:
-    def test_each_is_answered_for_one_epoch(self, state: CommittedState) -> None:
+    def test_each_query_is_answered_from_one_epoch(self, state: CommittedState) -> None:
         answers = {
             KeyQuery("w03"): ("words", 2),
             RangeQuery("w03", "w04"): ("words", (("w03", 2), ("w04", 2))),
@@ -142,23 +142,23 @@ class TestQuestions:
             answer = ask(state, store, query)
             assert (answer.value, answer.epoch, answer.is_complete) == (expected, 1, True), query
 
-    def test_a_limit_cuts_off_and_says_so(self, state: CommittedState) -> None:
+    def test_a_limit_cuts_off_rows_and_says_so(self, state: CommittedState) -> None:
         answer = ask(state, "words", RangeQuery(limit=3))
         assert ([key for key, _ in answer.value], answer.is_complete) == (["new", "old", "w00"], False)
         assert ask(state, "words", RangeQuery(limit=32)).is_complete
-        with pytest.raises(QueryError, match="one row or more, not 0"):
+        with pytest.raises(QueryError, match="Invalid limit 0: at least 1"):
             ask(state, "words", RangeQuery(limit=0))
 
-    def test_what_does_not_fit_the_store_is_refused(self, state: CommittedState) -> None:
-        with pytest.raises(QueryError, match="WindowKeyQuery cannot be asked of store 'words'"):
+    def test_a_query_that_does_not_fit_the_store_is_refused(self, state: CommittedState) -> None:
+        with pytest.raises(QueryError, match="Store 'words' cannot answer a WindowKeyQuery"):
             ask(state, "words", WindowKeyQuery("k03"))
-        with pytest.raises(QueryError, match="str is no question"):
+        with pytest.raises(QueryError, match="'str' is not a query type"):
             ask(state, "words", "w03")
         with pytest.raises(QueryError, match="'sessions'"):
             ask(state, "sessions", KeyQuery("k03"))
 
 
-def test_a_windowed_key_that_records_are_routed_by_counts_with_its_window() -> None:
+def test_records_with_a_windowed_key_are_routed_by_key_and_window() -> None:
     builder = StreamsBuilder()
     builder.table("in", key=TimeWindowed(str, 10), value=str, store="table")
     routed_by_all = program_of(builder.build()).shard_finder("table")

@@ -114,7 +114,7 @@ def test_an_application_that_answers_no_queries_says_so(browser: Chromium) -> No
         opened(browser, url)
         browser.run("document.querySelector('[data-browse]').click()")
         browser.wait_for("document.querySelector('#browser-says').textContent")
-        assert text(browser, "#browser-says").startswith("This application does not answer that")
+        assert text(browser, "#browser-says").startswith("The application does not support this query")
         assert browser.run("document.querySelector('#more').hidden")
 
 
@@ -162,7 +162,7 @@ def test_a_token_is_asked_for_and_kept_in_the_tab_only(browser: Chromium) -> Non
         assert text(browser, "#application") == "…", "nothing is told without it"
         browser.write("wrong")
         browser.run("document.querySelector('#unlock').requestSubmit()")
-        browser.wait_for("document.querySelector('#door-says').textContent === 'That token is not taken.'")
+        browser.wait_for("document.querySelector('#door-says').textContent === 'Wrong token.'")
         browser.write("sesame-sesame-sesame")
         browser.run("document.querySelector('#unlock').requestSubmit()")
         browser.wait_for("document.querySelectorAll('#epochs g').length")
@@ -180,10 +180,11 @@ def test_when_no_answer_comes_the_page_says_how_old_it_is(browser: Chromium) -> 
         assert browser.run("document.querySelector('#stale').hidden")
     browser.wait_for("!document.querySelector('#stale').hidden")
     said = text(browser, "#stale")
-    assert said.startswith("The application cannot be asked: it does not answer. What is shown is of ")
+    assert said.startswith("Data as of ")
+    assert said.endswith("No new data from the application: it does not respond.")
     assert time.strftime("%H:%M") in said or time.strftime("%H:%M", time.localtime(time.time() - 60)) in said
     assert text(browser, "#state") == "unknown"
-    assert browser.run("document.title").startswith("(no answer) ")
+    assert browser.run("document.title").startswith("(no response) ")
 
 
 def test_problems_and_a_restore_are_told_in_words(browser: Chromium) -> None:

@@ -1,1 +1,1 @@
-"""The HTTP door of a running application: health, metrics, topology, state, queries; and who may pass."""
+"""The HTTP server of a running application: health, metrics, topology, state, queries, and access control."""

@@ -1,4 +1,4 @@
-"""Who may do what: tokens, and what they allow."""
+"""Access control: tokens, and what each allows."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ _TOKEN = re.compile(r"[!-~]{16,}")
 
 
 class Access(IntEnum):
-    """What somebody may do; each includes what stands above it."""
+    """What a caller may do; each level includes those above it."""
 
     NOTHING = 0
-    """Ask whether the application lives and is ready."""
+    """Only the health checks: whether the application is live and ready."""
     READ = 1
     OPERATE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens of a server. Without any, everybody who reaches it may do everything."""
+    """The tokens of a server. Without any, every caller may do everything."""
 
     operate: bytes | None = field(repr=False)
     read: bytes | None = field(repr=False)
 
     @classmethod
     def of(cls, config: Config) -> Tokens:
-        """Those of a configuration."""
+        """Return the tokens of a configuration; raise `ConfigError` if one is weak."""
         for name in ("admin_token", "admin_read_token"):
             token = getattr(config, name)
             if token is not None and not _TOKEN.fullmatch(token):
-                cure = "`openssl rand -hex 32` makes a good one"
-                raise ConfigError(f"{name}: a token is at least 16 characters of ASCII without spaces; {cure}")
+                cure = "create one with `openssl rand -hex 32`"
+                raise ConfigError(f"{name}: a token needs at least 16 ASCII characters and no spaces; {cure}")
         if config.admin_token is not None and config.admin_token == config.admin_read_token:
-            raise ConfigError("admin_read_token: it is the same as admin_token, and would allow everything; use another one")
+            raise ConfigError("admin_read_token: must differ from admin_token, which allows everything; use another token")
         return cls(*(None if token is None else token.encode() for token in (config.admin_token, config.admin_read_token)))
 
     def granted(self, authorization: bytes) -> Access:
-        """What a request with this `Authorization` header may do; takes as long for a wrong token as for a right one."""
+        """Return what a request with this `Authorization` header may do. A wrong token takes as long as a right one."""
         if self.operate is None and self.read is None:
             return Access.OPERATE
         scheme, _, token = authorization.partition(b" ")

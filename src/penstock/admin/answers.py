@@ -1,4 +1,4 @@
-"""What handlers answer with and read: JSON, plain text, refusals; a body of JSON that is taken only if it means one thing."""
+"""What handlers return and read: JSON, errors, numbers from the query, and bodies of strict JSON."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ class Json(Response):
     media_type = "application/json"
 
     def render(self, content: object) -> bytes:
-        """The bytes."""
+        """Encode the value."""
         return orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
 
 
 def refuse(why: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> NoReturn:
-    """End a request with an error that says why."""
+    """End a request with an error status and a message."""
     raise HTTPException(status, why)
 
 
 def whole_number(request: Request, name: str, default: int, most: int) -> int:
-    """A parameter of the query, from 1 to `most`."""
+    """Return a query parameter, a whole number from 1 to `most`."""
     text = request.query_params.get(name)
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= _MAX_INT_DIGITS and 1 <= int(text) <= most):
-        refuse(f"{name} is a whole number from 1 to {most}")
+        refuse(f"Invalid {name} {text[:50]!r}: expected a whole number from 1 to {most}.")
     return int(text)
 
 
 async def json_object(request: Request, *names: str) -> dict[str, Any]:
-    """The body: a JSON object with just these names. What JSON leaves open (a name twice, NaN, half a character) is refused."""
+    """Return the body, a JSON object with exactly these names. Ambiguous JSON (a duplicate name, NaN, …) is refused."""
     try:
         body = strict_json(await request.body())
     except QueryError as error:
         refuse(str(error))
     if not isinstance(body, dict) or set(body) != set(names):
-        refuse(f"the body is an object with {' and '.join(repr(name) for name in names)}")
+        refuse(f"Invalid body: expected a JSON object with {' and '.join(repr(name) for name in names)}.")
     return body
 
 
 def known(number: int) -> int | None:
-    """In reports -1 stands for what is not known or not there; JSON has a word for it."""
+    """Turn -1, which means unknown or absent in reports, into JSON's null."""
     return None if number < 0 else number

@@ -1,4 +1,4 @@
-"""`Aside`: asks what may block (users' checks, a JVM) without the server waiting for it."""
+"""`Aside`: runs what may block (users' checks, calls to the JVM) without blocking the server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Answer = TypeVar("Answer")
 
 
 class Aside(Generic[Answer]):
-    """A question that is asked in a thread of its own, once at a time: who comes meanwhile waits for the same answer."""
+    """A function that runs in a thread of its own, one call at a time; concurrent callers share one result."""
 
     def __init__(self, question: Callable[[], Answer], name: str) -> None:
         self._question = question
@@ -20,7 +20,7 @@ class Aside(Generic[Answer]):
         self._asked: asyncio.Future[Answer] | None = None
 
     async def answer(self, timeout_s: float) -> Answer:
-        """The answer; `TimeoutError` if it does not come in time."""
+        """Return the result; raise `TimeoutError` if it takes longer than `timeout_s`."""
         if self._asked is None or self._asked.done():
             self._asked = self._ask()
         await asyncio.wait([self._asked], timeout=timeout_s)
@@ -35,15 +35,15 @@ class Aside(Generic[Answer]):
         def ask() -> None:
             try:
                 answer = self._question()
-            except Exception as error:  # noqa: BLE001 - whoever asked is told
+            except Exception as error:  # noqa: BLE001 - raised in the caller
                 tell(asked.set_exception, error)
             else:
                 tell(asked.set_result, answer)
 
         def tell(how: Callable[..., None], what: object) -> None:
-            with suppress(RuntimeError):  # the server has ended meanwhile
+            with suppress(RuntimeError):  # the server has already ended
                 loop.call_soon_threadsafe(how, what)
 
-        # Not asyncio's own threads: the process would wait for one that hangs before it could end.
+        # Not asyncio's own threads: at its end, the process would wait for one that hangs.
         threading.Thread(target=ask, name=f"penstock-{self._name}", daemon=True).start()
         return asked

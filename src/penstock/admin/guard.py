@@ -1,4 +1,4 @@
-"""`Guard`: lets requests through to the routes, or not; what fails behind it becomes an answer that tells nothing."""
+"""`Guard`: lets requests through to the routes, or refuses them; hides the details of errors behind it from clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _GRANTED = "penstock.access"
 _LOGGED_CHARACTERS = 300
 
-_DRAWINGS_STYLE = b64encode(hashlib.sha256(STYLE.encode()).digest())  # a drawing brings it along
+_DRAWINGS_STYLE = b64encode(hashlib.sha256(STYLE.encode()).digest())  # a drawing has its style inline
 
 HEADERS = (
     (
@@ -38,27 +38,27 @@ HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-"""Of every answer."""
+"""The headers of every response."""
 
 
 def granted(request: Request) -> Access:
-    """What whoever asks may do."""
+    """Return what the caller may do."""
     access: Access = request.scope[_GRANTED]
     return access
 
 
 def allowed_hosts(*names: str) -> frozenset[bytes]:
-    """The names under which a server may be called: these, and loopback's. A page of a foreign name is thus kept out even if
-    its name resolves to this machine.
+    """Return the host names that requests may use: these, and loopback's. This keeps out a foreign page even if its name
+    resolves to this machine (DNS rebinding).
     """
     return frozenset(_bracketed(name.lower()).encode() for name in (*_LOOPBACK, *names))
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The door.
+    """Checks every request before the routes.
 
-    `open_paths` need no token; paths like `asking` only ask although it is by POST, so that a token to read is enough.
+    `open_paths` need no token; paths that match `asking` only read although they use POST, so the read token is enough.
     """
 
     app: ASGIApp
@@ -77,13 +77,13 @@ class Guard:
                 return
             except HTTPException as error:
                 answer = Json({"error": error.detail}, error.status_code)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the client is not to see it
-                answer = Json({"error": "internal error; the log has it under this id", "id": _logged(scope, error)}, 500)
+            except Exception as error:  # noqa: BLE001 - clients must not see any error's details
+                answer = Json({"error": "Internal error: see the log under this id.", "id": _logged(scope, error)}, 500)
         if answer is not None:
             await answer(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Json | None:
-        """Why a request is not let in; None if it is."""
+        """Return the response to a request that is refused; None if it is let in."""
         host = authorization = content_type = b""
         hosts = 0
         for name, value in scope["headers"]:
@@ -94,23 +94,23 @@ class Guard:
             elif name == b"content-type":
                 content_type = value
             elif name == b"origin":
-                return _refused(HTTPStatus.FORBIDDEN, "requests of other sites' pages are not taken (Origin)")
+                return _refused(HTTPStatus.FORBIDDEN, "Requests from other sites' pages are refused (Origin header).")
         if hosts != 1 or not self._is_mine(host.lower(), scope):
-            return _refused(HTTPStatus.MISDIRECTED_REQUEST, "not a name of this server (Host); admin_hosts allows further ones")
+            return _refused(HTTPStatus.MISDIRECTED_REQUEST, "Unknown host name (Host header): add it to admin_hosts.")
         scope[_GRANTED] = access = self.tokens.granted(authorization)
         changes = scope["method"] == "POST" and not self.asking.fullmatch(scope["path"])
         if access is Access.NOTHING and scope["path"] not in self.open_paths:
-            answer = _refused(HTTPStatus.UNAUTHORIZED, "a token is needed: Authorization: Bearer ...")
+            answer = _refused(HTTPStatus.UNAUTHORIZED, "Missing or wrong token: send 'Authorization: Bearer <token>'.")
             answer.headers["www-authenticate"] = "Bearer"
             return answer
         if changes and access is not Access.OPERATE:
-            return _refused(HTTPStatus.FORBIDDEN, "this token allows to ask only (admin_read_token); admin_token is needed")
+            return _refused(HTTPStatus.FORBIDDEN, "The read token (admin_read_token) cannot change anything: use admin_token.")
         if scope["method"] == "POST" and content_type.partition(b";")[0].strip().lower() != b"application/json":
-            return _refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body is to be JSON (Content-Type: application/json)")
+            return _refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body must be JSON: send 'Content-Type: application/json'.")
         return None
 
     def _is_mine(self, host: bytes, scope: Scope) -> bool:
-        """Whether `Host` is a name of this server, or the very address the connection came in at."""
+        """Whether `Host` is a name of this server, or the address that the connection was made to."""
         match = _HOST.fullmatch(host)
         return match is not None and (match[1] in self.hosts or match[1] == _bracketed(scope["server"][0]).encode())
 
@@ -124,14 +124,14 @@ def _refused(status: HTTPStatus, why: str) -> Json:
 
 
 def _logged(scope: Scope, error: Exception) -> str:
-    """Log what went wrong, and under which id. What a client may have put into it is escaped."""
+    """Log an error under a new id, with everything that a client may have sent escaped; return the id."""
     number = secrets.token_hex(8)
     _log.error("request %s failed: %s %s: %s", number, scope["method"], _escaped(scope["path"]), _trace(error))
     return number
 
 
 def _trace(error: BaseException) -> str:
-    """The stacks of an error and of those that led to it, the first one last, each with its message in one line."""
+    """Return the stacks of an error and its causes, outermost first, each with its message on one line."""
     parts = []
     cause: BaseException | None = error
     while cause is not None:
@@ -141,5 +141,5 @@ def _trace(error: BaseException) -> str:
 
 
 def _escaped(text: str) -> str:
-    """In one line of ASCII: no line ends, terminal codes or changes of direction."""
+    """Escape text to one line of ASCII: no line ends, terminal codes or changes of direction."""
     return ascii(text[:_LOGGED_CHARACTERS])

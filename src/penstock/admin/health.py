@@ -1,4 +1,4 @@
-"""`/health/live` and `/health/ready`: what a probe asks. Anybody may; why something is not well is told to who may read."""
+"""`/health/live` and `/health/ready`, for probes. They need no token; only callers who may read get the reasons."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def routes(running: Running) -> list[Route]:
         try:
             problems = await checks.answer(_CHECKS_S)
         except TimeoutError:
-            problems = (Problem("slow check", f"a health check has not answered within {_CHECKS_S:g} s"),)
+            problems = (Problem("slow check", f"a health check took longer than {_CHECKS_S:g} s"),)
         return answer(request, problems)
 
     def answer(request: Request, problems: tuple[Problem, ...]) -> Json:
@@ -47,7 +47,7 @@ def routes(running: Running) -> list[Route]:
 
 
 def restore_report(restore: RestoreReport | None) -> dict[str, Any] | None:
-    """How far a restore has come, as JSON."""
+    """Return the progress of a restore, as JSON."""
     if restore is None:
         return None
     return {

@@ -1,4 +1,4 @@
-"""`/logs/level`: from which level on each logger speaks, and changing that while the application runs."""
+"""`/logs/level`: shows the level of each logger, and changes it while the application runs."""
 
 from __future__ import annotations
 
@@ -29,23 +29,25 @@ def routes(running: Running) -> list[Route]:
 
 
 def levels() -> dict[str, str]:
-    """The loggers that have a level of their own; the others follow those above them."""
+    """Return the loggers that have a level of their own; the others inherit their parent's."""
     named = {ROOT: logging.getLogger(), **{name: logging.getLogger(name) for name in _known() if name != ROOT}}
     return {name: logging.getLevelName(logger.level) for name, logger in sorted(named.items()) if logger.level}
 
 
 def set_level(name: Any, level: Any) -> None:
-    """Let a logger speak from a level on; None lets it follow those above it."""
+    """Set the level of a logger; None makes it inherit its parent's."""
     if not isinstance(name, str) or (name != ROOT and name not in _known()):
-        refuse(f"logger is {ROOT!r}, or the name of one that is in use, such as 'penstock.running.epochs'")
+        shown = repr(name)[:50]
+        refuse(f"Unknown logger {shown}: expected {ROOT!r} or a logger in use, such as 'penstock.running.epochs'.")
     if level not in _LEVELS and (level is not None or name == ROOT):
-        refuse(f"level is {', '.join(_LEVELS)}, or null to follow the loggers above")
+        shown = repr(level)[:50]
+        refuse(f"Invalid level {shown}: expected {', '.join(_LEVELS)}, or null to inherit it (not for {ROOT!r}).")
     logger = logging.getLogger(None if name == ROOT else name)
     before = logging.getLevelName(logger.level)
     logger.setLevel(level or logging.NOTSET)
-    _log.warning("logger %s: level %s instead of %s, by the admin server", name, level, before)
+    _log.warning("admin server: level of logger %s changed from %s to %s", name, before, level)
 
 
 def _known() -> list[str]:
-    """Loggers that exist, and packages of them: one that a request made up would never go away again."""
+    """Return the loggers that exist, and their packages: a logger created for a request would never be removed."""
     return list(logging.root.manager.loggerDict)

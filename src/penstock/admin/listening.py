@@ -1,4 +1,4 @@
-"""Where the admin server listens: loopback, or elsewhere with a token and TLS; and how many connections there can be at all."""
+"""Where the admin server listens: on loopback, or elsewhere with a token and TLS; and the limit on open sockets."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from penstock.errors import ConfigError
 
 _BACKLOG = 128
 _SOCKETS = 320
-"""More than the protocol serves: those that are still shaking hands over TLS are here too."""
+"""More than the protocol's limit: this also counts connections that are still in their TLS handshake."""
 
 
 class BoundedSocket(socket.socket):
-    """A listening socket that turns connections away when too many are open: they would take the application's file handles."""
+    """A listening socket that closes new connections when too many are open, to save the application's file handles."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self._accepted: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection; `ConnectionAbortedError`, which asyncio takes for nobody there, if it was turned away."""
+        """Accept a connection; raise `ConnectionAbortedError`, which asyncio ignores, if there are too many."""
         accepted, address = super().accept()
         self._accepted.add(accepted)
         if sum(one.fileno() >= 0 for one in self._accepted) > _SOCKETS:
@@ -35,13 +35,13 @@ class BoundedSocket(socket.socket):
 
 
 def listen(config: Config) -> BoundedSocket:
-    """A socket that listens where the configuration says."""
+    """Return a socket that listens at the configured address."""
     assert config.admin_endpoint is not None
     host, port = config.admin_endpoint
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except OSError as error:
-        raise ConfigError(f"admin_address: {host!r} is no address of this machine: {error.strerror}") from None
+        raise ConfigError(f"admin_address: cannot resolve {host!r} to an address of this machine: {error.strerror}") from None
     _check_exposure(config, str(address[0]))
     listener = BoundedSocket(family, kind, protocol)
     try:
@@ -51,29 +51,29 @@ def listen(config: Config) -> BoundedSocket:
     except OSError as error:
         listener.close()
         raise ConfigError(
-            f"admin_address: nothing can listen at {config.admin_address}: {error.strerror}; set another one, or "
-            f"PENSTOCK_ADMIN_ADDRESS=127.0.0.1:0 for any free port, or {OFF} for no admin server"
+            f"admin_address: cannot listen at {config.admin_address!r}: {error.strerror}; set another address, "
+            f"PENSTOCK_ADMIN_ADDRESS=127.0.0.1:0 for any free port, or {OFF!r} for no admin server"
         ) from None
     listener.setblocking(False)
     return listener
 
 
 def tls(config: Config) -> ssl.SSLContext | None:
-    """How connections are encrypted; None without a certificate."""
+    """Return the TLS settings; None without a certificate."""
     certificate, key = config.admin_certificate, config.admin_key
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
         missing = "admin_certificate" if certificate is None else "admin_key"
-        raise ConfigError(f"{missing}: a certificate and its key belong together; set it, too")
+        raise ConfigError(f"{missing}: not set; TLS needs both admin_certificate and admin_key")
     for name, path in (("admin_certificate", certificate), ("admin_key", key)):
         _check_file(name, path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(certificate, key, password="")  # without one it would ask on the terminal
+        context.load_cert_chain(certificate, key, password="")  # without one, OpenSSL would prompt on the terminal
     except ssl.SSLError as error:
-        why = f"{certificate} and {key} are no certificate chain with its unencrypted private key, both PEM"
+        why = f"{certificate} and {key} must be a certificate chain and its unencrypted private key, both PEM"
         raise ConfigError(f"admin_certificate: {why} ({error.reason})") from None
     return context
 
@@ -85,7 +85,7 @@ def _check_exposure(config: Config, address: str) -> None:
     missing = [name for name in needed if getattr(config, name) is None]
     if missing:
         raise ConfigError(
-            f"admin_address: {config.admin_address} can be reached from other machines, which needs {', '.join(needed)}; "
+            f"admin_address: {config.admin_address!r} can be reached from other machines, which requires {', '.join(needed)}; "
             f"set {', '.join(missing)}, or listen at 127.0.0.1"
         )
 
@@ -94,4 +94,4 @@ def _check_file(name: str, path: Path) -> None:
     try:
         path.open("rb").close()
     except OSError as error:
-        raise ConfigError(f"{name}: {path} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{name}: cannot read {str(path)!r}: {error.strerror}") from None

@@ -1,7 +1,7 @@
-"""HTTP on one connection: uvicorn's protocol, with limits on what clients may send, how long they may take, how many there are.
+"""HTTP on one connection: uvicorn's protocol, with limits on request size, time and number of connections.
 
-The parser (llhttp, strict) refuses what is ambiguous; what it lets through and no client of ours needs is refused here. A request
-that is refused is answered with 4xx, and its connection is closed.
+The parser (llhttp, strict) refuses ambiguous requests; this module also refuses valid ones that no client of ours needs. A
+refused request is answered with 4xx, and its connection is closed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ HEADERS = 64
 BODY_BYTES = 64 * 1024
 CONNECTIONS = 256
 REQUEST_S = 10.0
-"""From its first byte, or that of its connection, a request is to be complete within this time."""
+"""A request must be complete within this time after its first byte, or after its connection was opened."""
 KEEP_ALIVE_S = 30
 WRITE_S = 30.0
-"""A client that leaves an answer unread for so long is given up."""
+"""A client that leaves a response unread for this long is disconnected."""
 
 _METHODS = (b"GET", b"HEAD", b"POST")
 _VERSIONS = ("1.0", "1.1")
@@ -41,17 +41,17 @@ class LimitedProtocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self.access_log = False  # queries come by the thousand, and tokens or keys would be in it
+        self.access_log = False  # there are thousands of queries, and their lines would hold tokens or keys
         self.parser.set_dangerous_leniencies(lenient_data_after_close=False)
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
-        self._refusal = (HTTPStatus.BAD_REQUEST, "not a well-formed request")
+        self._refusal = (HTTPStatus.BAD_REQUEST, "The request is not well-formed HTTP/1.1.")
         self._waits_since: float | None = self.loop.time()
         self._is_whole = False
         self._begin()
 
     def _begin(self) -> None:
-        """Nothing of a request is there yet."""
+        """Reset the counters for the next request."""
         self._received = 0
         self._head_bytes = 0
         self._body_bytes = 0
@@ -65,7 +65,7 @@ class LimitedProtocol(HttpToolsProtocol):
     # ---- the connection -----------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
-        """A client is here; if there are too many, the one that has kept us waiting the longest goes."""
+        """Accept a client; if there are too many, disconnect the one that has been idle the longest."""
         super().connection_made(transport)
         self._deadline = self.loop.call_later(REQUEST_S, self._is_late)
         if len(self.connections) > CONNECTIONS:
@@ -79,14 +79,14 @@ class LimitedProtocol(HttpToolsProtocol):
             leaving.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone, or was sent away."""
+        """Clean up after the client has left or was disconnected."""
         self._in_time()
         self._cancel_unread()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request, of several, or of none."""
+        """Parse bytes, which may hold part of a request or several requests."""
         self._unset_keepalive_if_required()
         if not self._is_answering:
             self._is_whole = False
@@ -100,29 +100,29 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         self._received += len(data)
         if not self._has_head and self._received > HEAD_BYTES:
-            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"more than {HEAD_BYTES} bytes before the body")
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"More than {HEAD_BYTES} bytes before the body.")
         elif self._received > HEAD_BYTES + BODY_BYTES:
-            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {BODY_BYTES} bytes of body")
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body exceeds {BODY_BYTES} bytes.")
         elif self._deadline is None:
             self._deadline = self.loop.call_later(REQUEST_S, self._is_late)
 
     def on_response_complete(self) -> None:
-        """An answer was handed to the transport."""
+        """Note that a response was passed to the transport."""
         super().on_response_complete()
         self._waits_since = self.loop.time()
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as we write."""
+        """Start a timer while the client reads more slowly than we write."""
         super().pause_writing()
         self._unread = self.loop.call_later(WRITE_S, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """Cancel the timer: the client has caught up."""
         super().resume_writing()
         self._cancel_unread()
 
     def timeout_keep_alive_handler(self) -> None:
-        """No further request came; one who has not even read the last answer is not waited for."""
+        """Close an idle connection; abort it if the client has not even read the last response."""
         if self.transport.get_write_buffer_size():
             self.transport.abort()
         super().timeout_keep_alive_handler()
@@ -130,69 +130,69 @@ class LimitedProtocol(HttpToolsProtocol):
     # ---- the parser ---------------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """A request begins. One that is sent before the answer to the last is there has no place here."""
+        """Begin a request. Pipelining (sending it before the last response) is not supported."""
         if self._is_answering:
             self.transport.abort()
-            self._stop_parsing(HTTPStatus.BAD_REQUEST, "a request before the answer to the last")
+            self._stop_parsing(HTTPStatus.BAD_REQUEST, "Pipelining is not supported: wait for the last response.")
         self._is_whole = False
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the request's target."""
+        """Take a piece of the request's target."""
         super().on_url(url)
         if len(self.url) > TARGET_BYTES:
-            self._stop_parsing(HTTPStatus.REQUEST_URI_TOO_LONG, f"more than {TARGET_BYTES} bytes of path and query")
+            self._stop_parsing(HTTPStatus.REQUEST_URI_TOO_LONG, f"Path and query exceed {TARGET_BYTES} bytes.")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header."""
+        """Take a header."""
         if self._has_head:
-            self._stop_parsing(HTTPStatus.BAD_REQUEST, "headers behind the body are not taken")
+            self._stop_parsing(HTTPStatus.BAD_REQUEST, "Headers after the body (trailers) are not supported.")
         self._head_bytes += len(name) + len(value)
         if self._head_bytes > HEAD_BYTES or len(self.headers) >= HEADERS:
-            why = f"more than {HEADERS} headers, or {HEAD_BYTES} bytes of them"
+            why = f"More than {HEADERS} headers, or more than {HEAD_BYTES} bytes of headers."
             self._stop_parsing(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, why)
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """All headers are there: the last moment to refuse a request before anybody works on it."""
+        """Check the complete headers: the last chance to refuse a request before it is handled."""
         if self.parser.get_method() not in _METHODS:
-            self._stop_parsing(HTTPStatus.METHOD_NOT_ALLOWED, "the methods are GET, HEAD and POST")
+            self._stop_parsing(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET, HEAD and POST are supported.")
         if self.parser.get_http_version() not in _VERSIONS:
-            self._stop_parsing(HTTPStatus.BAD_REQUEST, "this server speaks HTTP/1.1")
+            self._stop_parsing(HTTPStatus.BAD_REQUEST, "Only HTTP/1.1 and HTTP/1.0 are supported.")
         if self.parser.should_upgrade() or not self.url.startswith(b"/"):
-            self._stop_parsing(HTTPStatus.BAD_REQUEST, "this server is no proxy, and speaks nothing but HTTP/1.1")
+            self._stop_parsing(HTTPStatus.BAD_REQUEST, "Upgrades and proxy requests are not supported.")
         for name, value in self.headers:
             if name == b"content-length" and int(value) > BODY_BYTES:
-                self._stop_parsing(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {BODY_BYTES} bytes of body")
+                self._stop_parsing(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body exceeds {BODY_BYTES} bytes.")
         super().on_headers_complete()
         self._has_head = True
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """Take a piece of the body."""
         self._body_bytes += len(body)
         if self._body_bytes > BODY_BYTES:
-            self._stop_parsing(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {BODY_BYTES} bytes of body")
+            self._stop_parsing(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body exceeds {BODY_BYTES} bytes.")
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is there as a whole."""
+        """Hand over the complete request."""
         self._is_whole = True
         self._waits_since = None if self._is_answering else self._waits_since
         self._begin()
         super().on_message_complete()
 
-    # ---- sent away ----------------------------------------------------------------------------------------------------
+    # ---- refusals -----------------------------------------------------------------------------------------------------
 
     def _stop_parsing(self, status: HTTPStatus, why: str) -> NoReturn:
         self._refusal = (status, why)
-        raise ValueError(why)  # the parser makes a parser's error of it
+        raise ValueError(why)  # the parser turns it into an HttpParserError
 
     def _is_late(self) -> None:
         self._deadline = None
-        self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"the request was not complete after {REQUEST_S:g} s")
+        self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"The request was not complete after {REQUEST_S:g} s.")
 
     def _refuse(self, status: HTTPStatus, why: str) -> None:
-        """Answer with an error and close; where an answer was given or has begun already, only close."""
+        """Respond with an error and close the connection; only close it if a response has already begun or ended."""
         if self._has_head and self.cycle.response_complete:
             self.transport.close()
         if self.transport.is_closing():

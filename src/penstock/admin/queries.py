@@ -1,6 +1,6 @@
-"""The routes for questions to stores: point reads, pages of rows, windows, SQL.
+"""The routes that query stores: point reads, pages of rows, windows, SQL.
 
-A point read is answered where it arrives, in the server's event loop; whatever may take longer is done in a thread.
+A point read is answered in the server's event loop; what may take longer runs in a thread.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_KEYS = 1_000
 SQL_BYTES = 16 << 20
 SQL_S = 10.0
 WAIT_S = 5.0
-"""So long a question waits for the epoch it is to be for."""
+"""How long a query waits for `at_least_epoch`."""
 
 _BODY_BYTES = 1 << 20
 _POLL_S = 0.01
@@ -41,14 +41,14 @@ _HEADERS = (b"content-type", b"application/json")
 _VERSIONS = (StoreKind.VERSIONED,)
 
 ASKING = re.compile(r"/sql|/stores/[^/]+/get")
-"""What is asked by POST because it does not fit into an address."""
+"""Paths that only read, but use POST because their parameters do not fit into a URL."""
 
 Parameters = Mapping[str, str]
 Answered = tuple[int, bytes]
 
 
 def routes(running: Running) -> list[Route]:
-    """The routes of an application."""
+    """The routes of this module."""
     stores = Stores(running)
     read = ["GET"]
     return [
@@ -62,7 +62,7 @@ def routes(running: Running) -> list[Route]:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A route without the layers between: it costs as much as a point read itself would."""
+    """A route without Starlette's layers, which would cost as much as the point read itself."""
 
     get: Callable[[str, Parameters], Awaitable[Answered]] | None
     post: Callable[[str, Any], Awaitable[Answered]] | None = None
@@ -86,7 +86,7 @@ class Endpoint:
 
 
 class Stores:
-    """What can be asked of an application's stores."""
+    """The queries of an application's stores."""
 
     def __init__(self, running: Running) -> None:
         self._running = running
@@ -94,7 +94,7 @@ class Stores:
         self._threads = CapacityLimiter(2)
 
     async def listed(self, name: str, given: Parameters) -> Answered:
-        """The stores there are."""
+        """List the stores."""
         _only(given)
         state = self._running.committed_state
         shared = state.program.global_stores
@@ -111,7 +111,7 @@ class Stores:
         return 200, encoded({"epoch": state.epoch, "stores": stores})
 
     async def get(self, name: str, given: Parameters) -> Answered:
-        """One entry; of a versioned store, the version of now or of a time."""
+        """Return one entry; from a versioned store, the newest version or the one valid at `as_of`."""
         if len(given) > 1 or "key" not in given:
             _only(given, "key", "as_of", "at_least_epoch")
         state, store = await self._ready(name, given)
@@ -125,34 +125,34 @@ class Stores:
         return 200, b'{"epoch":%d,%s}' % (epoch, entry)
 
     async def get_many(self, name: str, body: Any) -> Answered:
-        """Many entries, all of one epoch; null where a key has none."""
+        """Return many entries, all of one epoch; null for a key that has none."""
         _members(body, {"keys"}, {"at_least_epoch"})
         given = {"at_least_epoch": str(body["at_least_epoch"])} if "at_least_epoch" in body else {}
         _, store = await self._ready(name, given)
         keys = body["keys"]
         if not isinstance(keys, list) or len(keys) > MOST_KEYS:
-            raise QueryError(f"keys is a list of {MOST_KEYS} keys at most")
+            raise QueryError(f"Invalid keys: expected a list of at most {MOST_KEYS} keys.")
         wanted = [store.key(key if isinstance(key, str) else encoded(key).decode()) for key in keys]
         epoch, entries = await to_thread.run_sync(store.get_all, wanted, limiter=self._threads)
         found = b",".join(b"null" if entry is None else b"{%s}" % entry for entry in entries)
         return 200, b'{"epoch":%d,"entries":[%s]}' % (epoch, found)
 
     async def range(self, name: str, given: Parameters) -> Answered:
-        """A page of rows, in the order of the keys' bytes."""
+        """Return a page of rows, in the order of the keys' bytes."""
         _only(given, "from", "to", "prefix", "from_time", "to_time", "limit", "cursor", "at_least_epoch")
         _, store = await self._ready(name, given)
         limit, cursor = _limit(given), given.get("cursor")
         if "prefix" in given and ("from" in given or "to" in given):
-            raise QueryError("prefix stands alone: leave from and to out")
+            raise QueryError("prefix cannot be combined with from or to: remove one of them.")
         lower, upper = (store.key(given[end]) if end in given else None for end in ("from", "to"))
         if lower is not None and upper is not None and lower > upper:
-            raise QueryError("from comes after to, in the order of their bytes")
+            raise QueryError(f"from {given['from'][:50]!r} sorts after to {given['to'][:50]!r} (by bytes): swap them.")
         prefix = store.prefix(given["prefix"]) if "prefix" in given else None
         bounds = Bounds(lower, upper, prefix, *_times(given, "from_time", "to_time"))
         return 200, await to_thread.run_sync(store.range, bounds, limit, cursor, limiter=self._threads)
 
     async def fetch(self, name: str, given: Parameters) -> Answered:
-        """A key's windows, sessions or versions, by time."""
+        """Return a page of a key's windows, sessions or versions, by time."""
         _only(given, "key", "from", "to", "limit", "cursor", "at_least_epoch")
         _, store = await self._ready(name, given)
         key, limit, cursor = store.key(_needed(given, "key")), _limit(given), given.get("cursor")
@@ -160,13 +160,13 @@ class Stores:
         return 200, await to_thread.run_sync(store.fetch, key, bounds, limit, cursor, limiter=self._threads)
 
     async def sql(self, name: str, body: Any) -> Answered:
-        """The answer to one query, in which stores are tables."""
+        """Return the result of one SQL query, in which stores are tables."""
         _members(body, {"sql"}, {"limit"})
         text, limit = body["sql"], body.get("limit", ROWS)
         if not isinstance(text, str):
-            raise QueryError("sql is a text")
+            raise QueryError("Invalid sql: expected a string.")
         if type(limit) is not int or not 1 <= limit <= MOST_ROWS:
-            raise QueryError(f"limit is a whole number from 1 to {MOST_ROWS}")
+            raise QueryError(f"Invalid limit {repr(limit)[:50]}: expected a whole number from 1 to {MOST_ROWS}.")
         first = self._running.committed_state.epoch
         table = await to_thread.run_sync(self._running.guarded_sql, text, limit, SQL_BYTES, SQL_S)
         columns = [{"name": field.name, "type": str(field.type)} for field in table.schema]
@@ -175,7 +175,7 @@ class Stores:
         return 200, encoded({"epochs": epochs, "columns": columns, "rows": rows, "is_complete": table.num_rows <= limit})
 
     async def _ready(self, name: str, given: Parameters) -> tuple[CommittedState, StoreAnswers]:
-        """The store, with a snapshot at hand."""
+        """Return the store, after making sure that there is a current snapshot."""
         state = self._running.committed_state
         if "at_least_epoch" in given:
             await _come_to(state, _whole(given, "at_least_epoch", 0, MAX_TIME))
@@ -200,7 +200,7 @@ async def _body(receive: Receive) -> bytes:
         message = await receive()
         body += message.get("body", b"")
         if len(body) > _BODY_BYTES:
-            raise QueryError(f"the body has {_BODY_BYTES} bytes at most")
+            raise QueryError(f"The body exceeds {_BODY_BYTES} bytes.")
         if not message.get("more_body"):
             return bytes(body)
 
@@ -209,35 +209,35 @@ def _parameters(query: bytes) -> Parameters:
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=20)
     except ValueError:
-        raise QueryError("the parameters of the address are not text in UTF-8, or too many") from None
+        raise QueryError("Invalid query string: the parameters are not UTF-8, or too many.") from None
     given = dict(pairs)
     if len(given) < len(pairs):
-        raise QueryError("a parameter is given twice")
+        raise QueryError("A parameter is given twice.")
     return given
 
 
 def _only(given: Iterable[str], *names: str) -> None:
     unknown = sorted(set(given) - set(names))
     if unknown:
-        raise QueryError(f"unknown parameter {unknown[0][:50]!r}; there are {', '.join(names) or 'none'}")
+        raise QueryError(f"Unknown parameter {unknown[0][:50]!r}. Known parameters: {', '.join(names) or 'none'}.")
 
 
 def _members(body: Any, needed: set[str], others: set[str]) -> None:
     if not isinstance(body, dict) or not needed <= body.keys() <= needed | others:
         names = " and ".join(sorted(needed))
-        raise QueryError(f"the body is an object with {names}, and perhaps {', '.join(sorted(others))}")
+        raise QueryError(f"Invalid body: expected a JSON object with {names}, and optionally {', '.join(sorted(others))}.")
 
 
 def _needed(given: Parameters, name: str) -> str:
     if name not in given:
-        raise QueryError(f"{name} is missing")
+        raise QueryError(f"Missing parameter {name!r}.")
     return given[name]
 
 
 def _whole(given: Parameters, name: str, least: int, most: int) -> int:
     text = given[name]
     if not _NUMBER.fullmatch(text) or not least <= int(text) <= most:
-        raise QueryError(f"{name} is a whole number from {least} to {most}")
+        raise QueryError(f"Invalid {name} {text[:50]!r}: expected a whole number from {least} to {most}.")
     return int(text)
 
 
@@ -248,12 +248,12 @@ def _limit(given: Parameters) -> int:
 def _times(given: Parameters, first: str, last: str) -> tuple[int, int]:
     times = _time(given, first, 0), _time(given, last, MAX_TIME)
     if times[0] > times[1]:
-        raise QueryError(f"{first} is later than {last}")
+        raise QueryError(f"{first} ({times[0]}) is later than {last} ({times[1]}): swap them.")
     return times
 
 
 def _time(given: Parameters, name: str, default: int) -> int:
-    """A time: epoch milliseconds, or ISO 8601."""
+    """Return a time, given as Unix milliseconds or ISO 8601."""
     if name not in given:
         return default
     text = given[name]

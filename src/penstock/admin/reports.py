@@ -1,6 +1,6 @@
 """What the application knows about itself: `/state`, `/watermarks`, `/metrics`, `/debug/barriers`, `/debug/threads`.
 
-All of it is read from frozen values and waits for nothing, but for metrics, which may ask the JVM.
+All of it is read from frozen values without blocking; only metrics may call the JVM.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def routes(running: Running) -> list[Route]:
         try:
             payload, content_type = await exposition.answer(_METRICS_S)
         except TimeoutError:
-            refuse(f"the metrics were not there within {_METRICS_S:g} s", HTTPStatus.SERVICE_UNAVAILABLE)
+            refuse(f"Collecting the metrics took longer than {_METRICS_S:g} s.", HTTPStatus.SERVICE_UNAVAILABLE)
         return Response(payload, headers={"content-type": content_type})
 
     async def state(request: Request) -> Json:
@@ -69,7 +69,7 @@ def routes(running: Running) -> list[Route]:
 
 
 def state_report(running: Running) -> dict[str, Any]:
-    """What the application is doing, its stores, how far it is restored, and what its workers take."""
+    """Return the application's state, its stores, the progress of its restore, and the memory of its workers."""
     recorder, topology = running.recorder, running.topology
     sizes = recorder.stores
     stores = [
@@ -93,7 +93,7 @@ def state_report(running: Running) -> dict[str, Any]:
 
 
 def watermarks_report(running: Running) -> dict[str, Any]:
-    """Where every source partition is, and the application's watermark."""
+    """Return the position of every source partition, and the application's watermark."""
     partitions = [
         {
             "topic": place.topic,
@@ -111,14 +111,14 @@ def watermarks_report(running: Running) -> dict[str, Any]:
 
 
 def barriers_report(running: Running, last: int) -> dict[str, Any]:
-    """The epoch in hand and the last ones, the newest first."""
+    """Return the current epoch and the last committed ones, newest first."""
     recorder = running.recorder
     recent = list(recorder.recent)[-last:]
     return {"current": _open_epoch(recorder.current), "recent": [_epoch(report) for report in reversed(recent)]}
 
 
 def thread_stacks() -> str:
-    """Where every thread of this process is: code only, never the values it works on."""
+    """Return the stack of every thread of this process: code only, never values."""
     names = {thread.ident: f"{thread.name}{' (daemon)' if thread.daemon else ''}" for thread in threading.enumerate()}
     stacks = [
         f"{names.get(number, f'thread {number}')}\n{''.join(traceback.format_stack(frame))}"

@@ -1,4 +1,4 @@
-"""All routes of the admin server, and which of them need less than a token to operate."""
+"""All routes of the admin server, and which of them need no token, or only the read token."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from penstock.admin import dashboard, health, levels, queries, reports, settings
 from penstock.running.running import Running
 
 OPEN = frozenset({health.LIVE, health.READY}) | dashboard.PUBLIC
-"""Without a token: a probe has none, and a page has to be there before it can ask for one."""
+"""No token needed: a probe has none, and the page must load before it can ask for one."""
 
 ASKING = queries.ASKING
-"""By POST, and yet they only ask: a token to read is enough."""
+"""These only read although they use POST: the read token is enough."""
 
 
 def routes(running: Running) -> list[Route]:
-    """Those asked most often first: they are tried in order."""
+    """Return all routes, the busiest first: they are tried in order."""
     together = [
         *queries.routes(running),
         *health.routes(running),
@@ -27,6 +27,6 @@ def routes(running: Running) -> list[Route]:
         *levels.routes(running),
         *dashboard.routes(running),
     ]
-    for route in together:  # Starlette's end with $, which a line end may follow
+    for route in together:  # Starlette's patterns end with $, which also matches before a final newline
         route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + r"\Z")
     return together

@@ -1,4 +1,4 @@
-"""`AdminServer`: answers HTTP requests about an application in a thread of its own, from before it starts until it has ended."""
+"""`AdminServer`: answers HTTP requests about an application in its own thread, from before the start until after the end."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from penstock.running.running import Running
 _log = logging.getLogger(__name__)
 _HANDSHAKE_S = 5.0
 _GRACE_S = 2.0
-"""So long may requests in hand take to be answered when the application has ended."""
+"""How long pending requests may take when the application has ended."""
 
 
 class AdminServer:
-    """The server of one application: it listens as soon as it is made; `start` lets it answer.
+    """The server of one application. It listens from construction on, and answers from `start` on.
 
-    It is uvicorn's protocol on an event loop of our own: uvicorn's server would wake up ten times a second to see whether it
-    should end, and let clients take a minute for a TLS handshake.
+    It runs uvicorn's protocol on its own event loop: uvicorn's server would wake up ten times a second to see whether it should
+    end, and would allow clients a minute for a TLS handshake.
     """
 
     def __init__(self, running: Running) -> None:
@@ -54,31 +54,31 @@ class AdminServer:
         self._thread = threading.Thread(target=self._run, name=f"penstock-{self._name}-admin", daemon=True)
 
     def start(self) -> None:
-        """Answer from now on."""
+        """Start to answer requests."""
         self._running.health.indicators["admin server"] = self.problem
         self._thread.start()
         self._has_begun.wait()
-        _log.info("%s: the admin server is at %s", self._name, self.url)
+        _log.info("%s: admin server listening at %s", self._name, self.url)
 
     def problem(self) -> str | None:
-        """What is wrong with the server itself."""
-        return None if self._thread.is_alive() or self._is_closing else "its thread has ended; see the log"
+        """Return what is wrong with the server itself, None if nothing is."""
+        return None if self._thread.is_alive() or self._is_closing else "the server's thread has ended: see the log"
 
     def close(self) -> None:
-        """Answer what was asked, and nothing more; returns after a grace time even if something hangs."""
+        """Answer pending requests and stop; returns after a grace period even if a request hangs."""
         self._is_closing = True
         if self._loop is not None:
-            with suppress(RuntimeError):  # it has ended already
+            with suppress(RuntimeError):  # it has already ended
                 self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(2 * _GRACE_S)
         if self._thread.is_alive():
-            _log.warning("%s: the admin server has not ended within %g s and is left behind", self._name, 2 * _GRACE_S)
+            _log.warning("%s: admin server did not stop within %g s; its thread keeps running", self._name, 2 * _GRACE_S)
 
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException:  # noqa: BLE001 - there is nobody above to tell
-            _log.exception("%s: the admin server has failed, and answers no more", self._name)
+        except BaseException:  # noqa: BLE001 - the thread has no caller to raise it in
+            _log.exception("%s: admin server failed and no longer answers", self._name)
         finally:
             self._listener.close()
             self._has_begun.set()
@@ -118,11 +118,11 @@ class AdminServer:
         self._state.default_headers = [(b"date", formatdate(usegmt=True).encode()), *HEADERS]
 
     async def _let_go(self) -> None:
-        """Let requests in hand be answered for a while, and close all connections."""
+        """Wait for pending requests, up to the grace period, and close all connections."""
         for connection in list(self._state.connections):
             connection.shutdown()
         deadline = time.monotonic() + _GRACE_S
-        while self._state.connections and time.monotonic() < deadline:  # noqa: ASYNC110 - nobody tells when the last has gone
+        while self._state.connections and time.monotonic() < deadline:  # noqa: ASYNC110 - there is no event for the last one
             await asyncio.sleep(0.01)
         for connection in list(self._state.connections):
             connection.transport.abort()

@@ -1,4 +1,4 @@
-"""`/config`: the settings the application runs with. Those on a list are shown, all others hidden."""
+"""`/config`: the settings of the application. Only those on a list are shown, all others are hidden."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def routes(running: Running) -> list[Route]:
 
 
 def shown(config: Config) -> dict[str, Any]:
-    """Every setting by name, with its value if it is on the list."""
+    """Return every setting by name, with its value if it is on the list."""
     report: dict[str, Any] = {}
     for name in (field.name for field in fields(config) if field.name not in {"kafka", "spark"}):
         value = getattr(config, name)

@@ -1,4 +1,4 @@
-"""`/topology`: the graph as JSON, and in the forms that people read (`?format=text`, `mermaid`, `svg`)."""
+"""`/topology`: the graph as JSON, and in forms for people (`?format=text`, `mermaid`, `svg`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def routes(running: Running) -> list[Route]:
         if form == "json":
             return Json(listing(running.topology))
         if form not in _FORMS:
-            refuse(f"format is json, {' or '.join(_FORMS)}")
+            refuse(f"Invalid format {form[:50]!r}: expected json, {', '.join(_FORMS)}.")
         draw, media_type = _FORMS[form]
         return Response(draw(running.topology), media_type=media_type)
 

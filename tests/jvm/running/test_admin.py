@@ -30,7 +30,7 @@ def ask(url: str) -> tuple[int, Any]:
 
 
 def address_in(log: Path) -> str | None:
-    found = re.search(r"the admin server is at (http://127\.0\.0\.1:\d+)", log.read_text() if log.exists() else "")
+    found = re.search(r"admin server listening at (http://127\.0\.0\.1:\d+)", log.read_text() if log.exists() else "")
     return found and found[1]
 
 

@@ -1,4 +1,4 @@
-"""Clients of an admin server: one that speaks HTTP as it should, and one that sends what it is told."""
+"""Clients of an admin server: one that speaks proper HTTP, and one that sends raw bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Answer(NamedTuple):
 
 
 class Application:
-    """A started application as a client sees it."""
+    """A started application, as its clients see it."""
 
     def __init__(self, running: Running) -> None:
         assert running.admin_url is not None
@@ -72,7 +72,7 @@ class Application:
     def exchange(self, *pieces: bytes) -> bytes:
         """Send bytes as they are, and read until the server closes the connection."""
         with self.connect() as connection:
-            with suppress(ConnectionError):  # it may have been closed before all was sent
+            with suppress(ConnectionError):  # the server may close it before everything is sent
                 for piece in pieces:
                     connection.sendall(piece)
             return until_closed(connection)

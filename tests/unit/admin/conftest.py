@@ -1,4 +1,4 @@
-"""Applications with a real admin server on a real socket, whose Spark and Kafka are played."""
+"""Applications with a real admin server on a real socket, and with fakes for Spark and Kafka."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE_S = 20
 
 
 class Stage:
-    """What a start would leave running; it starts when the test lets it."""
+    """A fake of what a start leaves running; it starts when the test allows it."""
 
     def __init__(self) -> None:
         self.closers: list[Callable[[], object]] = []
@@ -106,13 +106,13 @@ def serve(stage: Stage, topology: Topology) -> Iterator[Serve]:
 
 @pytest.fixture
 def application(serve: Serve) -> Application:
-    """One with the default settings, running."""
+    """A running application with default settings."""
     return serve()
 
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate for localhost, signed by itself, and its key."""
+    """A self-signed certificate for localhost, and its key."""
     folder = tmp_path_factory.mktemp("tls")
     chain, key = folder / "chain.pem", folder / "key.pem"
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]

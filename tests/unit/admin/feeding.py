@@ -1,4 +1,4 @@
-"""Something like a running application for a dashboard to look at: fed with epochs, and served without Spark or Kafka."""
+"""A fake application for the dashboard: fed with epochs, and served without Spark or Kafka."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.running.running import Running
 
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
-"""As the admin server's."""
+"""Like the admin server's policy."""
 
 
 def shop() -> Topology:
@@ -52,7 +52,7 @@ def shop() -> Topology:
 
 
 class FedRecorder(Recorder):
-    """A recorder that can be told of epochs of the past."""
+    """A recorder that accepts reports of past epochs."""
 
     def feed(self, report: EpochReport) -> None:
         self._recent.append(report)
@@ -62,7 +62,7 @@ class FedRecorder(Recorder):
 
 @dataclass
 class Fed:
-    """What the dashboard asks of a `Running`."""
+    """What the dashboard needs of a `Running`."""
 
     topology: Topology = field(default_factory=shop)
     application_id: str = "shop-orders"
@@ -80,7 +80,7 @@ class Fed:
 
 
 class Feeder:
-    """Feeds epochs as an application under load would report them; the same seed feeds the same."""
+    """Feeds epochs like those of an application under load; the same seed feeds the same epochs."""
 
     lanes = 4
 
@@ -96,13 +96,13 @@ class Feeder:
         return [topic for node in sources for topic in node.topics]
 
     def history(self, seconds: int) -> None:
-        """Epochs of about a second each, up to now."""
+        """Feed epochs of about a second each, up to now."""
         now = int(time.time() * 1000)
         for second in range(seconds, 0, -1):
             self.epoch(now - second * 1000, is_sampled=second % 5 == 0)
 
     def epoch(self, began_ms: int, *, is_sampled: bool) -> None:
-        """One epoch."""
+        """Feed one epoch."""
         fed, chance = self._fed, self._random
         fed.epoch += 1
         slow = 1.0 if chance.random() > 0.04 else 2.2
@@ -174,7 +174,7 @@ class Feeder:
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """An epoch each second, until the end of the block."""
+        """Feed an epoch each second until the block ends."""
         ended = threading.Event()
 
         def feed() -> None:
@@ -192,7 +192,7 @@ class Feeder:
 
 
 def fed(**about: Any) -> tuple[Fed, Feeder]:
-    """An application with three minutes behind it."""
+    """Return an application that has run for three minutes."""
     application = Fed(**about)
     feeder = Feeder(application)
     feeder.history(180)
@@ -200,7 +200,7 @@ def fed(**about: Any) -> tuple[Fed, Feeder]:
 
 
 def store_routes(entries: list[dict[str, Any]]) -> list[Route]:
-    """Answers to the page's questions about stores, in the form that the admin server's have."""
+    """Answer the page's queries of stores in the form of the admin server's answers."""
 
     async def scan(request: Request) -> Response:
         limit, start = int(request.query_params["limit"]), int(request.query_params.get("cursor", "0"))
@@ -224,7 +224,7 @@ def store_routes(entries: list[dict[str, Any]]) -> list[Route]:
 
 @contextmanager
 def served(application: Fed, *more: Route, token: str | None = None) -> Iterator[str]:
-    """The dashboard of an application over HTTP, under the admin server's policy; gives the URL."""
+    """Serve an application's dashboard over HTTP, with the admin server's policy; yield the URL."""
     app = _guarded(Starlette(routes=[*routes(application.running), *more]), token)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -248,7 +248,7 @@ def _guarded(app: ASGIApp, token: str | None) -> ASGIApp:
 
         given = dict(scope["headers"]).get(b"authorization")
         if token is not None and scope["path"] not in PUBLIC and given != f"Bearer {token}".encode():
-            await JSONResponse({"error": "a token is needed"}, 401)(scope, receive, send_with_policy)
+            await JSONResponse({"error": "Missing or wrong token."}, 401)(scope, receive, send_with_policy)
         else:
             await app(scope, receive, send_with_policy)
 
@@ -256,7 +256,7 @@ def _guarded(app: ASGIApp, token: str | None) -> ASGIApp:
 
 
 def ask(application: Fed, path: str, query: str = "") -> tuple[int, Mapping[str, str], bytes]:
-    """One GET of the dashboard's routes, without a network: status, headers, body."""
+    """Send one GET to the dashboard's routes, without a network; return status, headers and body."""
     started: dict[str, Any] = {}
     body = bytearray()
 
@@ -277,7 +277,7 @@ def ask(application: Fed, path: str, query: str = "") -> tuple[int, Mapping[str,
 
 
 def told(application: Fed, query: str = "") -> dict[str, Any]:
-    """The snapshot as the page gets it."""
+    """Return the snapshot as the page gets it."""
     status, _, body = ask(application, "/dashboard/snapshot", query)
     assert status == 200, body
     answer: dict[str, Any] = json.loads(body)

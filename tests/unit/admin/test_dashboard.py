@@ -1,4 +1,4 @@
-"""What the dashboard is served, and what it is told about an application."""
+"""The dashboard's files, and the data it gets about an application."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class TestFiles:
         assert headers["content-type"].startswith(kind)
         assert body
 
-    def test_nothing_comes_from_outside_and_nothing_is_inline(self) -> None:
-        """The policy of the admin server allows files of its own only."""
+    def test_nothing_comes_from_other_sites_and_nothing_is_inline(self) -> None:
+        """The admin server's policy allows only its own files."""
         page = ask(Fed(), "/")[2].decode()
         linked = {f"/{path}" for path in re.findall(r'(?:src|href)="([^"]+)"', page)}
         assert linked == PUBLIC - {"/"}
@@ -40,17 +40,17 @@ class TestFiles:
         for path in PUBLIC:
             assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|@import|url\(", ask(Fed(), path)[2].decode()), path
 
-    def test_the_script_makes_no_markup_of_text(self) -> None:
+    def test_the_script_does_not_turn_text_into_markup(self) -> None:
         script = ask(Fed(), "/dashboard/page.js")[2].decode()
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", script)
 
-    def test_every_id_that_the_script_asks_for_is_there(self) -> None:
+    def test_every_id_that_the_script_uses_is_on_the_page(self) -> None:
         page, script = (ask(Fed(), path)[2].decode() for path in ("/", "/dashboard/page.js"))
         ids = set(re.findall(r'\bid="([^"]+)"', page))
         asked = set(re.findall(r'\b(?:byId|say|figure|fill|spark)\("([\w-]+)"', script))
         assert asked - ids == set()
 
-    def test_the_drawing_is_served_without_its_style_which_is_a_file(self) -> None:
+    def test_the_drawing_is_served_without_its_style_which_is_a_separate_file(self) -> None:
         _, headers, body = ask(fed()[0], "/dashboard/topology.svg")
         assert headers["content-type"] == "image/svg+xml"
         assert b"<style" not in body
@@ -59,7 +59,7 @@ class TestFiles:
 
 
 class TestSnapshot:
-    def test_all_of_an_application_under_load_is_told(self) -> None:
+    def test_an_application_under_load_is_shown_completely(self) -> None:
         application, _ = fed()
         answer = told(application)
         assert (answer["application"], answer["state"], answer["epoch"]) == ("shop-orders", "running", application.epoch)
@@ -80,7 +80,7 @@ class TestSnapshot:
         assert len(answer["memory"]) == 4
         assert answer["sent"]["orders-enriched"]["per_s"] == pytest.approx(answer["records_per_s"])
 
-    def test_of_the_epochs_only_those_after_the_last_known_are_told(self) -> None:
+    def test_only_epochs_after_the_last_known_one_are_sent(self) -> None:
         application, feeder = fed()
         newest = told(application)["epochs"][-1]["number"]
         assert told(application, f"after={newest}")["epochs"] == []
@@ -88,11 +88,12 @@ class TestSnapshot:
         assert [one["number"] for one in told(application, f"after={newest}")["epochs"]] == [newest + 1]
 
     @pytest.mark.parametrize("after", ["x", "-1", "1.5", "²", "9" * 20])
-    def test_what_is_no_epoch_is_refused(self, after: str) -> None:
+    def test_an_invalid_epoch_is_refused(self, after: str) -> None:
         status, _, body = ask(Fed(), "/dashboard/snapshot", f"after={after}")
-        assert (status, json.loads(body)) == (400, {"error": "after is the number of an epoch"})
+        assert status == 400
+        assert json.loads(body)["error"].endswith(": expected an epoch's number.")
 
-    def test_before_the_first_epoch_nothing_is_known_and_nothing_is_made_up(self) -> None:
+    def test_before_the_first_epoch_figures_are_null_or_empty(self) -> None:
         application = Fed(state=State.REBALANCING, epoch=-1)
         answer = told(application)
         assert answer["records_per_s"] is answer["committed_s"] is answer["current"] is answer["watermark"] is None
@@ -100,7 +101,7 @@ class TestSnapshot:
         assert answer["nodes"] == {}
         assert [problem["what"] for problem in answer["ready"]] == ["starting"]
 
-    def test_a_restore_is_told_until_it_is_done(self) -> None:
+    def test_a_restore_is_shown_until_it_is_done(self) -> None:
         application = Fed(state=State.REBALANCING)
         application.recorder.restoring({0: 600, 1: 400})
         application.recorder.restoring({0: 100, 1: 150})
@@ -109,7 +110,7 @@ class TestSnapshot:
         application.recorder.restored()
         assert told(application)["restore"] is None
 
-    def test_the_epoch_in_hand_is_told_with_its_phase(self) -> None:
+    def test_the_current_epoch_is_shown_with_its_phase(self) -> None:
         application = Fed()
         application.recorder.epoch_begins(7, "before")
         application.recorder.phase_begins("job")
@@ -117,7 +118,7 @@ class TestSnapshot:
         assert (current["number"], current["phase"]) == (7, "job")
         assert 0 <= current["seconds"] < 5
 
-    def test_what_is_not_known_is_null(self) -> None:
+    def test_unknown_values_are_null(self) -> None:
         application = Fed(topology=Topology().add_source("in", "lines"))
         application.recorder.moved({("lines", 0): PartitionReport("lines", 0, 5, -1, -1, -1)}, -1)
         [place] = told(application)["partitions"]
@@ -134,7 +135,7 @@ class TestSnapshot:
         assert drawn == {"lines-eu": "lines-.*", "facts": "facts"}
 
     def test_names_are_those_of_the_drawing(self) -> None:
-        """Some characters can be in a name and not in XML."""
+        """Some characters are valid in a name, but not in XML."""
         name = "bell\x07"
         application = Fed(topology=Topology().add_source(name, "lines"))
         application.recorder.epoch_begins(1, "job")
@@ -142,7 +143,7 @@ class TestSnapshot:
         application.recorder.epoch_committed(1, {}, (), [watched], is_sampled=True)
         assert list(told(application)["nodes"]) == ["bell�"]
 
-    def test_a_failure_tells_its_kind_and_no_data(self) -> None:
+    def test_a_failure_shows_its_type_and_no_data(self) -> None:
         application = Fed(state=State.ERROR)
         application.recorder.failure = ValueError("the record of customer 4711")
         answer = told(application)
@@ -158,13 +159,13 @@ class TestSpan:
         assert lately.records_per_s == pytest.approx(100)
         assert lately.sent_per_s(["out", "none"]) == [("none", 0), ("out", pytest.approx(100))]
 
-    def test_without_epochs_they_go_down_to_nothing(self) -> None:
+    def test_rates_drop_to_zero_without_epochs(self) -> None:
         epochs = [epoch(1, 0, 1.0, 500)]
         assert Span.of(epochs, 5_000, is_busy=False).records_per_s == 100
         assert Span.of(epochs, 11_001, is_busy=False).records_per_s == 0
         assert Span.of([], 0, is_busy=False).records_per_s is None
 
-    def test_a_long_epoch_in_hand_does_not_make_them_less(self) -> None:
+    def test_a_long_current_epoch_does_not_lower_rates(self) -> None:
         epochs = [epoch(1, 0, 30.0, 3_000), epoch(2, 30_000, 30.0, 6_000)]
         assert Span.of(epochs, 85_000, is_busy=True).records_per_s == 200
 

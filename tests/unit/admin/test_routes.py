@@ -1,4 +1,4 @@
-"""Each route of the admin server: what it answers, asked over a socket."""
+"""Each route of the admin server, requested over a socket."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TestHealth:
             assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
             assert answer.json == {"status": "ok", "state": "running", "problems": [], "restore": None}
 
-    def test_while_it_restores_it_is_live_and_says_how_far_it_is(self, serve: Serve) -> None:
+    def test_a_restoring_application_is_live_and_reports_its_progress(self, serve: Serve) -> None:
         application = serve(is_up=False)
         application.running.recorder.restoring({0: 100, 1: 300})
         application.running.recorder.restoring({0: 0, 1: 100})
@@ -50,13 +50,13 @@ class TestHealth:
         restore = answer.json["restore"]
         assert (restore["done"], restore["fraction"], restore["lanes"]) == (False, 0.75, lanes)
 
-    def test_a_users_check_counts(self, application: Application) -> None:
+    def test_a_failing_user_check_makes_it_not_ready(self, application: Application) -> None:
         application.running.health.indicators["database"] = lambda: "cannot be reached"
         answer = application.get("/health/ready")
         assert (answer.status, answer.json["problems"]) == (503, [{"what": "database", "why": "cannot be reached"}])
         assert application.get("/health/live").status == 200
 
-    def test_a_check_that_hangs_is_a_problem_and_delays_nobody_else(
+    def test_a_check_that_hangs_is_a_problem_and_delays_no_other_request(
         self, application: Application, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(health_module, "_CHECKS_S", 0.2)
@@ -76,7 +76,7 @@ class TestHealth:
         thread.join(PATIENCE_S)
         assert [answer.status for answer in answers] == [503] * 3
         assert answers[0].json["problems"][0]["what"] == "slow check"
-        assert len(asked) == 1  # who hangs is not asked again
+        assert len(asked) == 1  # a check that hangs is not called again
         may_end.set()
 
 
@@ -88,7 +88,7 @@ def test_metrics_are_in_prometheus_form(application: Application) -> None:
     assert b"# TYPE penstock_" in answer.body
 
 
-def test_metrics_that_do_not_come_keep_nobody_else_waiting(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_metrics_delay_no_other_request(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     may_end = threading.Event()
     monkeypatch.setattr(reports, "_METRICS_S", 0.2)
     monkeypatch.setattr(Metrics, "exposition", lambda metrics: may_end.wait(PATIENCE_S) and (b"", ""))
@@ -98,7 +98,9 @@ def test_metrics_that_do_not_come_keep_nobody_else_waiting(serve: Serve, monkeyp
     may_end.set()
 
 
-def test_metrics_that_fail_are_our_fault(serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_metrics_that_fail_are_an_internal_error(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def fails(metrics: Metrics) -> tuple[bytes, str]:
         raise ZeroDivisionError("deep below")
 
@@ -127,10 +129,10 @@ class TestTopology:
             assert answer.headers["content-type"] == "text/plain; charset=utf-8"
             assert answer.body.decode() == text
 
-    def test_another_form_is_refused(self, application: Application) -> None:
+    def test_an_unknown_format_is_refused(self, application: Application) -> None:
         answer = application.get("/topology?format=pdf")
         assert answer.status == 400
-        assert answer.json["error"].startswith("format is json, text")
+        assert answer.json["error"].startswith("Invalid format 'pdf': expected json, text")
 
 
 def test_state(application: Application) -> None:
@@ -168,7 +170,7 @@ def test_watermarks(application: Application) -> None:
 
 
 class TestBarriers:
-    def test_the_last_ones_and_the_one_in_hand(self, application: Application) -> None:
+    def test_the_last_epochs_and_the_current_one_are_reported(self, application: Application) -> None:
         assert application.get("/debug/barriers").json == {"current": None, "recent": []}
         for number in range(8, 38):
             commit(application, number)
@@ -184,18 +186,19 @@ class TestBarriers:
         assert last["dropped"] == [{"node": "count", "reason": "late", "records": 1}]
         assert last["lanes"] == [{"lane": 0, "stage": 0, "records": 5, "seconds": 0.25}]
 
-    def test_how_many(self, application: Application) -> None:
+    def test_the_number_of_epochs_can_be_chosen(self, application: Application) -> None:
         for number in range(8, 12):
             commit(application, number)
         assert [epoch["epoch"] for epoch in application.get("/debug/barriers?last=2").json["recent"]] == [11, 10]
 
     @pytest.mark.parametrize("last", ["0", "-1", "201", "1e3", "NaN", "abc", "", "١", "9" * 5000])
-    def test_how_many_is_a_number_within_bounds(self, application: Application, last: str) -> None:
+    def test_an_invalid_number_of_epochs_is_refused(self, application: Application, last: str) -> None:
         answer = application.get(f"/debug/barriers?last={quote(last)}")
-        assert (answer.status, answer.json) == (400, {"error": "last is a whole number from 1 to 200"})
+        why = f"Invalid last {last[:50]!r}: expected a whole number from 1 to 200."
+        assert (answer.status, answer.json) == (400, {"error": why})
 
 
-def test_threads_are_shown_without_what_they_work_on(application: Application) -> None:
+def test_threads_are_shown_without_their_data(application: Application) -> None:
     may_end = threading.Event()
 
     def waits(secret: str) -> None:
@@ -248,7 +251,7 @@ class TestConfig:
         hidden = {"spark.hadoop.fs.s3a.endpoint": "[hidden]", "spark.app.name": "[hidden]"}
         assert report["spark"] == {"master": "local[2]"} | hidden
 
-    def test_every_setting_has_its_place(self, application: Application) -> None:
+    def test_every_default_setting_is_shown(self, application: Application) -> None:
         report = application.get("/config").json
         assert [name for name, value in report.items() if value == "[hidden]"] == []
         assert report["state_dir"] == "state"
@@ -261,9 +264,9 @@ class TestLevels:
         yield logger
         logger.setLevel(logging.NOTSET)
 
-    def test_a_level_is_changed_and_taken_back(self, application: Application, logger: logging.Logger) -> None:
+    def test_a_level_is_changed_and_reset(self, application: Application, logger: logging.Logger) -> None:
         assert "tests.levels" not in application.get("/logs/level").json["levels"]
-        for _ in range(2):  # once more changes nothing
+        for _ in range(2):  # a repetition changes nothing
             answer = application.post("/logs/level", {"logger": "tests.levels", "level": "DEBUG"})
             assert (answer.status, answer.json["levels"]["tests.levels"]) == (200, "DEBUG")
             assert logger.level == logging.DEBUG
@@ -271,7 +274,7 @@ class TestLevels:
         assert "tests.levels" not in answer.json["levels"]
         assert logger.level == logging.NOTSET
 
-    def test_the_root(self, application: Application) -> None:
+    def test_the_root_level_is_changed(self, application: Application) -> None:
         root = logging.getLogger()
         before = root.level
         try:
@@ -292,7 +295,7 @@ class TestLevels:
             {"logger": "tests.levels", "level": "INFO", "more": 1},
         ],
     )
-    def test_what_makes_no_sense_is_refused(self, application: Application, body: object) -> None:
+    def test_an_invalid_change_is_refused(self, application: Application, body: object) -> None:
         assert application.post("/logs/level", body).status == 400
         assert "made.up.by.a.request" not in logging.root.manager.loggerDict
 
@@ -309,11 +312,11 @@ def test_a_failed_application_is_not_live(serve: Serve, stage: Stage) -> None:
     may_end.set()
 
 
-def test_the_page_about_it_knows_every_path_and_limit(application: Application) -> None:
+def test_the_documentation_names_every_path_and_limit(application: Application) -> None:
     page = (Path(__file__).parents[3] / "docs" / "admin.md").read_text(encoding="utf-8")
     for route in routes(application.running):
         if route.path.startswith("/dashboard/"):
-            continue  # what a page is made of has one line
+            continue  # the dashboard's files share one line
         assert f"| `{route.path}` |" in page
     for limit in (
         f"| {protocol.TARGET_BYTES // 1024} KiB | 414 |",
@@ -326,7 +329,7 @@ def test_the_page_about_it_knows_every_path_and_limit(application: Application) 
         assert limit in page
 
 
-def test_what_is_not_there(application: Application) -> None:
+def test_unknown_paths_and_methods_are_refused(application: Application) -> None:
     assert application.get("/nowhere").status == 404
     assert application.get("/state/").status == 404
     assert application.post("/state", {}).status == 405

@@ -45,7 +45,7 @@ def with_tokens(serve: Serve) -> Application:
 
 class TestWhereItListens:
     @pytest.mark.security(1)
-    def test_by_default_on_loopback_only(self, application: Application) -> None:
+    def test_it_listens_on_loopback_only_by_default(self, application: Application) -> None:
         assert Config(kafka={"bootstrap.servers": "nowhere:1"}).admin_endpoint == ("127.0.0.1", 7070)
         listening = [place for place in psutil.Process().net_connections("tcp") if place.status == psutil.CONN_LISTEN]
         assert [place.laddr.ip for place in listening if place.laddr.port == application.port] == ["127.0.0.1"]
@@ -53,7 +53,7 @@ class TestWhereItListens:
     @pytest.mark.security(1)
     @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "0", "[::ffff:0.0.0.0]"])
     @pytest.mark.parametrize("given", [(), ("token",), ("tls",)])
-    def test_elsewhere_it_needs_a_token_and_tls(
+    def test_other_addresses_need_a_token_and_tls(
         self, stage: Stage, topology: Topology, certificate: tuple[Path, Path], host: str, given: tuple[str, ...]
     ) -> None:
         chain, key = certificate
@@ -66,7 +66,7 @@ class TestWhereItListens:
             assert (name in str(refused.value).partition("; set ")[2]) is (name not in settings)
 
     @pytest.mark.security(1)
-    def test_elsewhere_with_both(self, serve: Serve, certificate: tuple[Path, Path]) -> None:
+    def test_other_addresses_work_with_a_token_and_tls(self, serve: Serve, certificate: tuple[Path, Path]) -> None:
         chain, key = certificate
         application = serve(admin_address="0.0.0.0:0", admin_token=OPERATE, admin_certificate=chain, admin_key=key)
         trust = ssl.create_default_context(cafile=str(chain))
@@ -76,7 +76,7 @@ class TestWhereItListens:
         assert application.ask("/health/live", trust=trust).json == {"status": "ok"}
 
     @pytest.mark.security(1)
-    def test_tls_is_1_2_at_least_and_plain_text_is_not_answered(self, serve: Serve, certificate: tuple[Path, Path]) -> None:
+    def test_tls_is_at_least_1_2_and_plain_text_is_not_answered(self, serve: Serve, certificate: tuple[Path, Path]) -> None:
         chain, key = certificate
         application = serve(admin_certificate=chain, admin_key=key)
         trust = ssl.create_default_context(cafile=str(chain))
@@ -87,27 +87,27 @@ class TestWhereItListens:
         assert context is not None
         assert context.minimum_version is ssl.TLSVersion.TLSv1_2
 
-    def test_a_port_that_is_taken_is_named_with_the_cure(self, application: Application, serve: Serve) -> None:
-        with pytest.raises(ConfigError, match=rf"nothing can listen at 127\.0\.0\.1:{application.port}: .*in use.*127.0.0.1:0"):
+    def test_a_port_in_use_is_named_with_the_cure(self, application: Application, serve: Serve) -> None:
+        with pytest.raises(ConfigError, match=rf"cannot listen at '127\.0\.0\.1:{application.port}': .*in use.*127.0.0.1:0"):
             serve(admin_address=f"127.0.0.1:{application.port}")
 
-    def test_a_host_that_is_not_this_machine(self, serve: Serve) -> None:
-        with pytest.raises(ConfigError, match=r"admin_address: 'no\.such.host.invalid' is no address of this machine"):
+    def test_a_host_that_is_not_this_machine_is_refused(self, serve: Serve) -> None:
+        with pytest.raises(ConfigError, match=r"admin_address: cannot resolve 'no\.such.host.invalid'"):
             serve(admin_address="no.such.host.invalid:0")
 
-    def test_half_a_certificate_or_a_wrong_one(self, serve: Serve, certificate: tuple[Path, Path], tmp_path: Path) -> None:
+    def test_a_wrong_certificate_or_key_is_refused(self, serve: Serve, certificate: tuple[Path, Path], tmp_path: Path) -> None:
         chain, key = certificate
-        with pytest.raises(ConfigError, match="admin_key: a certificate and its key belong together"):
+        with pytest.raises(ConfigError, match="admin_key: not set; TLS needs both"):
             serve(admin_certificate=chain)
-        with pytest.raises(ConfigError, match=r"admin_key: .*none cannot be read: No such file"):
+        with pytest.raises(ConfigError, match=r"admin_key: cannot read '.*none': No such file"):
             serve(admin_certificate=chain, admin_key=tmp_path / "none")
-        with pytest.raises(ConfigError, match="no certificate chain with its unencrypted private key"):
+        with pytest.raises(ConfigError, match="must be a certificate chain and its unencrypted private key"):
             serve(admin_certificate=key, admin_key=chain)
 
 
 class TestTokens:
     @pytest.mark.security(2)
-    def test_whoever_has_no_good_token_hears_the_same(self, with_tokens: Application, caplog: pytest.LogCaptureFixture) -> None:
+    def test_all_wrong_tokens_get_the_same_answer(self, with_tokens: Application, caplog: pytest.LogCaptureFixture) -> None:
         wrong = [bearer(OPERATE[:-1]), bearer(f"{OPERATE}x"), bearer(READ.upper()), f"Basic {OPERATE}", OPERATE]
         tries = ["", "Bearer", "Bearer ", *wrong]
         answers = [with_tokens.get("/state", **({"authorization": text} if text else {})) for text in tries]
@@ -117,7 +117,7 @@ class TestTokens:
         assert OPERATE not in caplog.text
 
     @pytest.mark.security(2)
-    def test_the_comparison_does_not_tell_how_much_was_right(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_tokens_are_compared_in_constant_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         compared: list[tuple[bytes, bytes]] = []
         compare_digest = hmac.compare_digest
 
@@ -135,18 +135,18 @@ class TestTokens:
 
     @pytest.mark.security(2)
     @pytest.mark.parametrize("token", ["", "short", " " * 20, "x" * 15, "ümlaut-" * 4, "line\nend-0123456789"])
-    def test_a_token_that_protects_nothing_is_refused_without_showing_it(self, serve: Serve, token: str) -> None:
-        with pytest.raises(ConfigError, match="admin_token: a token is at least 16 characters") as refused:
+    def test_a_weak_token_is_refused_without_showing_it(self, serve: Serve, token: str) -> None:
+        with pytest.raises(ConfigError, match="admin_token: a token needs at least 16 ASCII characters") as refused:
             serve(admin_token=token)
         assert not token or token not in str(refused.value)
 
     @pytest.mark.security(2)
     def test_one_token_for_both_is_refused(self, serve: Serve) -> None:
-        with pytest.raises(ConfigError, match="admin_read_token: it is the same"):
+        with pytest.raises(ConfigError, match="admin_read_token: must differ from admin_token"):
             serve(admin_token=OPERATE, admin_read_token=OPERATE)
 
     @pytest.mark.security(3)
-    def test_who_may_read_may_not_change(self, with_tokens: Application) -> None:
+    def test_the_read_token_cannot_change_anything(self, with_tokens: Application) -> None:
         assert with_tokens.get("/logs/level", authorization=bearer(READ)).status == 200
         assert with_tokens.post("/logs/level", CHANGE, authorization=bearer(READ)).status == 403
         assert with_tokens.post("/logs/level", CHANGE).status == 401
@@ -154,14 +154,14 @@ class TestTokens:
         assert with_tokens.get("/state", authorization=bearer(OPERATE)).status == 200
 
     @pytest.mark.security(3)
-    def test_with_a_token_to_read_only_nobody_can_change(self, serve: Serve) -> None:
+    def test_with_only_a_read_token_set_nothing_can_be_changed(self, serve: Serve) -> None:
         application = serve(admin_read_token=READ)
         assert application.get("/state").status == 401
         assert application.post("/logs/level", CHANGE, authorization=bearer(READ)).status == 403
         assert application.post("/logs/level", CHANGE, authorization="Bearer ").status == 401
 
     @pytest.mark.security(3)
-    def test_what_changes_something_is_a_post_and_can_be_repeated(self, application: Application) -> None:
+    def test_only_a_post_changes_anything(self, application: Application) -> None:
         posted = [route.path for route in routes(application.running) if "POST" in (route.methods or ())]
         assert [path for path in posted if not ASKING.fullmatch(path)] == ["/logs/level"]
         level = logging.getLogger().level
@@ -170,7 +170,7 @@ class TestTokens:
         assert logging.getLogger().level == level
 
     @pytest.mark.security(3)
-    def test_probes_need_no_token_and_learn_no_more_than_they_need(self, with_tokens: Application) -> None:
+    def test_probes_need_no_token_and_get_no_details(self, with_tokens: Application) -> None:
         for path in ("/health/live", "/health/ready"):
             assert with_tokens.get(path).json == {"status": "ok"}
             assert with_tokens.get(path, authorization=bearer("wrong")).json == {"status": "ok"}
@@ -182,7 +182,7 @@ class TestBrowsers:
     @pytest.mark.parametrize(
         "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "localhost.", "a b", ""]
     )
-    def test_a_name_that_is_not_ours_is_misdirected(self, application: Application, host: str) -> None:
+    def test_an_unknown_host_is_misdirected(self, application: Application, host: str) -> None:
         assert application.get("/health/live", host=host).status == 421
 
     @pytest.mark.security(4)
@@ -191,14 +191,14 @@ class TestBrowsers:
         assert status_of(application.exchange(HEAD + b"Host: evil.example\r\nConnection: close\r\n\r\n")) == 421
 
     @pytest.mark.security(4)
-    def test_our_own_names_are_taken(self, serve: Serve) -> None:
+    def test_known_hosts_are_accepted(self, serve: Serve) -> None:
         application = serve(admin_hosts="word-count.internal,other")
         for host in ("localhost", "LOCALHOST:7070", "127.0.0.1:1", "[::1]:7070", "Word-Count.internal:80", "other"):
             assert application.get("/health/live", host=host).status == 200
 
     @pytest.mark.security(4)
     @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost"])
-    def test_requests_of_pages_are_refused(self, application: Application, origin: str) -> None:
+    def test_requests_with_an_origin_are_refused(self, application: Application, origin: str) -> None:
         for answer in (application.get("/state", origin=origin), application.post("/logs/level", CHANGE, origin=origin)):
             assert answer.status == 403
             assert not [name for name in answer.headers if name.startswith("access-control")]
@@ -212,7 +212,7 @@ class TestBrowsers:
         assert status_of(application.exchange(nothing % (len(body), body))) == 415
 
     @pytest.mark.security(4)
-    def test_every_answer_tells_browsers_to_be_careful(self, application: Application) -> None:
+    def test_every_answer_has_security_headers(self, application: Application) -> None:
         answers = [
             application.get("/state"),
             application.get("/nowhere"),
@@ -282,7 +282,7 @@ class TestBadRequests:
     def test_it_is_refused_and_the_connection_closed(self, application: Application, name: str) -> None:
         status, pieces = BAD_REQUESTS[name]
         answer = application.exchange(*pieces)
-        if answer:  # an answer that meets bytes still on their way can be lost with its connection
+        if answer:  # if the client is still sending, the answer can be lost with the connection
             assert status_of(answer) == status
             assert b"\r\nconnection: close\r\n" in answer
             assert b"Traceback" not in answer
@@ -305,16 +305,16 @@ class TestBadRequests:
         assert grown[-1] < 10 * 2**20
 
     @pytest.mark.security(5)
-    def test_a_request_before_the_answer_to_the_last_ends_the_connection(self, application: Application) -> None:
+    def test_pipelining_closes_the_connection(self, application: Application) -> None:
         answer = application.exchange((HEAD + b"\r\n") * 1000)
         assert answer.count(b"HTTP/1.1 ") <= 1
 
-    def test_what_is_long_but_within_the_limits_is_taken(self, application: Application) -> None:
+    def test_a_long_request_within_the_limits_is_accepted(self, application: Application) -> None:
         head = HEAD + b"".join(b"x-%d: %s\r\n" % (number, b"y" * 200) for number in range(50)) + b"Connection: close\r\n\r\n"
         assert status_of(application.exchange(head)) == 200
         body = json.dumps({**CHANGE, "more": "x" * 60_000}).encode()
         answer = application.post("/logs/level", body)
-        assert (answer.status, answer.json["error"]) == (400, "the body is an object with 'logger' and 'level'")
+        assert (answer.status, answer.json["error"]) == (400, "Invalid body: expected a JSON object with 'logger' and 'level'.")
 
     def test_a_connection_serves_many_requests(self, application: Application) -> None:
         with application.connect() as connection:
@@ -328,9 +328,7 @@ class TestBadRequests:
 
 class TestSlowClients:
     @pytest.mark.security(6)
-    def test_200_who_send_a_byte_now_and_then_keep_nobody_else_waiting(
-        self, application: Application, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_200_slow_clients_delay_no_other_request(self, application: Application, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(protocol, "REQUEST_S", 1.5)
         threads = threading.active_count()
         with ExitStack() as stack:
@@ -349,7 +347,7 @@ class TestSlowClients:
                 time.sleep(0.05)
             assert sorted(took)[len(took) * 9 // 10] < 0.5
             assert threading.active_count() <= threads + 1
-            for connection in slow:  # each had its deadline
+            for connection in slow:  # each exceeded its deadline
                 answer = until_closed(connection)
                 assert not answer or status_of(answer) == 408
         assert len(application.server._state.connections) == 0
@@ -389,7 +387,7 @@ class TestSlowClients:
             assert until_closed(connection).count(b"HTTP/1.1 408") == 1
 
     @pytest.mark.security(6)
-    def test_when_all_places_are_taken_who_has_waited_longest_goes(
+    def test_beyond_the_limit_the_longest_idle_connection_is_closed(
         self, application: Application, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(protocol, "CONNECTIONS", 20)
@@ -402,7 +400,7 @@ class TestSlowClients:
             assert until_closed(slow[0]) == b""
 
     @pytest.mark.security(6)
-    def test_a_client_that_does_not_read_is_given_up(self, application: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_client_that_does_not_read_is_disconnected(self, application: Application, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(protocol, "WRITE_S", 0.3)
         monkeypatch.setattr(reports, "thread_stacks", lambda: "x" * 20_000_000)
         with application.connect() as connection:
@@ -415,7 +413,9 @@ class TestSlowClients:
                 time.sleep(0.02)
             assert len(until_closed(connection)) < 20_000_000
 
-    def test_a_client_that_reads_slowly_gets_all_of_it(self, application: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_client_that_reads_slowly_gets_the_whole_answer(
+        self, application: Application, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(reports, "thread_stacks", lambda: "x" * 20_000_000)
         with application.connect() as connection:
             connection.sendall(b"GET /debug/threads HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -432,7 +432,7 @@ class TestSlowClients:
             time.sleep(0.6)
             assert until_closed(connection).count(b"HTTP/1.1 ") == 1
 
-    def test_a_connection_without_further_requests_is_closed(self, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_idle_connection_is_closed(self, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(server, "KEEP_ALIVE_S", 0.2)
         with serve().connect() as connection:
             connection.sendall(HEAD + b"\r\n")
@@ -441,7 +441,7 @@ class TestSlowClients:
             assert time.monotonic() - began < 5
 
     @pytest.mark.security(6)
-    def test_who_never_ends_a_tls_handshake_takes_a_place_for_a_short_time_only(
+    def test_an_unfinished_tls_handshake_is_dropped_after_a_short_time(
         self, serve: Serve, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(listening, "_SOCKETS", 10)
@@ -510,9 +510,7 @@ def test_path_tricks_lead_nowhere(application: Application, path: str) -> None:
     ],
     ids=range(16),
 )
-def test_json_that_is_not_what_it_should_be_is_refused(
-    application: Application, body: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_invalid_json_is_refused(application: Application, body: bytes, caplog: pytest.LogCaptureFixture) -> None:
     before = logging.getLogger().level
     answer = application.post("/logs/level", body)
     assert (answer.status, list(answer.json)) == (400, ["error"])
@@ -525,7 +523,7 @@ EVIL = "a\r\nINJECTED line\x1b[31mred\u202ereversed\u2028\x00"
 
 class TestFailures:
     @pytest.mark.security(10)
-    def test_an_answer_carries_an_id_and_the_log_the_rest(
+    def test_an_error_answer_has_only_an_id_and_the_log_has_the_details(
         self, application: Application, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         def fails(running: Any) -> Any:
@@ -548,7 +546,7 @@ class TestFailures:
         assert application.get("/health/live").status == 200
 
     @pytest.mark.security(10)
-    def test_nothing_a_client_sends_makes_a_line_of_its_own_in_the_log(
+    def test_clients_cannot_inject_log_lines(
         self, application: Application, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.DEBUG)
@@ -560,12 +558,12 @@ class TestFailures:
         assert "INJECTED" not in caplog.text
 
     @pytest.mark.security(11)
-    def test_metrics_have_no_names_from_data(self, application: Application) -> None:
+    def test_metrics_have_no_labels_from_data(self, application: Application) -> None:
         text = application.get("/metrics").body.decode()
         assert not re.search(r'(key|value|path|user)="', text)
 
     @pytest.mark.security(11)
-    def test_live_is_red_after_the_deadline_of_an_epoch_and_ready_before_recovery(self, serve: Serve, stage: Stage) -> None:
+    def test_live_fails_after_an_epochs_timeout_and_ready_fails_until_restored(self, serve: Serve, stage: Stage) -> None:
         application = serve(is_up=False, epoch_timeout="1s")
         assert (application.get("/health/live").status, application.get("/health/ready").status) == (200, 503)
         stage.may_start.set()
@@ -581,7 +579,7 @@ class TestFailures:
 
 class TestTheEnd:
     @pytest.mark.security(12)
-    def test_an_application_notices_when_its_server_dies(
+    def test_an_application_reports_that_its_server_died(
         self, application: Application, caplog: pytest.LogCaptureFixture
     ) -> None:
         loop = application.server._loop
@@ -589,19 +587,19 @@ class TestTheEnd:
         loop.call_soon_threadsafe(loop.stop)
         application.server._thread.join(PATIENCE_S)
         [problem] = application.running.health.ready()
-        assert (problem.what, problem.why) == ("admin server", "its thread has ended; see the log")
-        assert "word-count: the admin server has failed, and answers no more" in caplog.text
+        assert (problem.what, problem.why) == ("admin server", "the server's thread has ended: see the log")
+        assert "word-count: admin server failed and no longer answers" in caplog.text
         with pytest.raises(ConnectionError):
             application.get("/health/live")
 
     @pytest.mark.security(12)
-    def test_an_application_that_has_ended_is_not_answered_for(self, application: Application) -> None:
+    def test_the_server_stops_when_the_application_ends(self, application: Application) -> None:
         application.running.close()
         with pytest.raises(ConnectionError):
             application.get("/health/live")
 
     @pytest.mark.security(12)
-    def test_nor_one_that_has_failed(self, application: Application, stage: Stage) -> None:
+    def test_the_server_stops_when_the_application_fails(self, application: Application, stage: Stage) -> None:
         stage.failure = BrokerError("no broker")
         with pytest.raises(BrokerError):
             application.running.wait(PATIENCE_S)
@@ -609,7 +607,7 @@ class TestTheEnd:
             application.get("/health/live")
 
     @pytest.mark.security(12)
-    def test_it_ends_within_its_grace_with_100_requests_open(self, application: Application) -> None:
+    def test_it_stops_within_its_grace_period_with_100_open_requests(self, application: Application) -> None:
         may_end = threading.Event()
 
         def hangs() -> str | None:
@@ -633,7 +631,7 @@ class TestTheEnd:
             assert {until_closed(connection) for connection in halves} == {b""}
         may_end.set()
 
-    def test_requests_in_hand_are_answered(self, application: Application) -> None:
+    def test_pending_requests_are_answered_before_it_stops(self, application: Application) -> None:
         may_end = threading.Event()
 
         def waits() -> str | None:
@@ -652,7 +650,7 @@ class TestTheEnd:
             assert status_of(until_closed(connection)) == 200
             closing.join(PATIENCE_S)
 
-    def test_off_is_off(self, stage: Stage, topology: Topology) -> None:
+    def test_off_starts_no_server(self, stage: Stage, topology: Topology) -> None:
         stage.may_start.set()
         before = threading.active_count()
         with App("app", topology).start(bootstrap_servers="nowhere:1", admin_address="off") as running:
@@ -661,7 +659,7 @@ class TestTheEnd:
             assert threading.active_count() <= before + 2
 
 
-def test_a_listening_socket_turns_away_who_is_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listening_socket_closes_connections_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "_SOCKETS", 3)
     config = Config(kafka={"bootstrap.servers": "nowhere:1"}, admin_address="127.0.0.1:0")
     with ExitStack() as stack:

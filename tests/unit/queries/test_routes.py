@@ -132,7 +132,7 @@ class TestBadQuestions:
     def test_an_invalid_limit_is_refused(self, door: Door, path: str, limit: str) -> None:
         key = {"key": "k03"} if path.endswith("fetch") else {}
         status, answer = door.get(path, limit=limit, **key)
-        assert (status, answer["error"]) == (400, "limit is a whole number from 1 to 1000")
+        assert (status, answer["error"]) == (400, f"Invalid limit {limit!r}: expected a whole number from 1 to 1000.")
 
     @pytest.mark.parametrize(
         ("path", "query"),

@@ -1,4 +1,4 @@
-"""The page for people: a document with its style and script, and what it asks for. No build step, nothing from outside."""
+"""The dashboard: a page with its style and script, and the data it requests. No build step, nothing from other sites."""
 
 from penstock.admin.dashboard.routes import PUBLIC, routes
 

@@ -1,19 +1,19 @@
-// Asks the application for a snapshot every second and shows it. Text of data goes in as text, never as markup.
+// Requests a snapshot from the application every second and shows it. Data is inserted as text, never as markup.
 "use strict";
 
 const EVERY_MS = 1000;
 const PATIENCE_MS = 5000;
-const REMEMBERED = 600; // epochs, and figures of polls
+const REMEMBERED = 600; // epochs, and figures from polls
 const BARS = 60;
 const PAGE = 50; // entries of a store at once
 const TOKEN = "penstock-token";
 const COMMIT = new Set(["begun", "produced", "offsets_sent", "committing", "committed"]);
-const PHASES = { // a phase lasts from the step it is named after to the next
+const PHASES = { // a phase lasts from the step that names it to the next step
   before: "global tables", job: "job", check: "check", begun: "produce", produced: "send offsets",
-  offsets_sent: "ask to commit", committing: "commit", committed: "after",
+  offsets_sent: "prepare commit", committing: "commit", committed: "after",
 };
-const BY_TIME = new Set(["window", "timestamped_window", "session", "versioned"]); // stores with several values for a key
-const CLOSED = new Set(["raw", "timers"]); // stores that hold nothing of the user's own
+const BY_TIME = new Set(["window", "timestamped_window", "session", "versioned"]); // stores with several values per key
+const CLOSED = new Set(["raw", "timers"]); // internal stores, without user data
 const STATES = { running: "good", rebalancing: "wait", created: "wait", pending_shutdown: "wait", pending_error: "bad", error: "bad" };
 
 const byId = (id) => document.getElementById(id);
@@ -47,7 +47,7 @@ function lasting(seconds) {
   return `${Math.floor(minutes / 1440)} days`;
 }
 
-// Characters that are invisible or turn other text around are shown as what they are: something odd.
+// Replace invisible characters, and those that change the direction of text.
 const plain = (text) => String(text).replace(/[\p{C}\u2028\u2029]/gu, "\ufffd");
 
 const percent = (share) => (known(share) ? `${share < 0.0995 ? (share * 100).toFixed(1) : Math.round(share * 100)} %` : "–");
@@ -92,7 +92,7 @@ function fill(id, rows, otherwise) {
   shown.forEach((row, number) => (number < before.length ? change(before[number], row) : byId(id).append(row)));
 }
 
-function change(before, row) { // cell by cell, so that the focus and what somebody has selected stay where they are
+function change(before, row) { // cell by cell, so that the focus and the user's selection survive
   const cells = [...row.cells];
   if (cells.length !== before.cells.length) return before.replaceWith(row);
   return cells.forEach((cell, number) => before.cells[number].isEqualNode(cell) || before.cells[number].replaceWith(cell));
@@ -113,7 +113,7 @@ function bar(shares, kind = "") {
 
 // ---- lines over time ------------------------------------------------------------------------------------------------
 
-function spark(id, points) { // [time, figure], the newest last; from zero, so that heights can be compared
+function spark(id, points) { // [time, figure], newest last; the scale starts at zero, so that heights can be compared
   const place = byId(id);
   if (points.length < 2) return place.replaceChildren();
   const [from, to] = [points[0][0], points[points.length - 1][0]];
@@ -127,7 +127,7 @@ function spark(id, points) { // [time, figure], the newest last; from zero, so t
   );
 }
 
-function throughput(epochs, now) { // records per second in steps of two seconds; an epoch's records are spread over its time
+function throughput(epochs, now) { // records per second in steps of two seconds; an epoch's records are spread over its duration
   if (!epochs.length) return [];
   const step = 2000;
   const from = Math.max(epochs[0].began_ms, now - 300 * 1000);
@@ -143,7 +143,7 @@ function throughput(epochs, now) { // records per second in steps of two seconds
     }
   });
   const last = epochs[epochs.length - 1];
-  const until = last.began_ms + last.seconds * 1000; // what the epoch in hand brings is not known yet
+  const until = last.began_ms + last.seconds * 1000; // the current epoch's records are not known yet
   return sums.map((sum, at) => [from + at * step, sum / (step / 1000)]).filter(([time]) => time + step <= until || now - until > 15000);
 }
 
@@ -155,7 +155,7 @@ function showHead(told) {
   byId("state").className = `state ${told.ready.length && told.state === "running" ? "wait" : STATES[told.state] || ""}`;
   say("epoch", told.epoch < 0 ? "none yet" : exact(told.epoch));
   say("committed", known(told.committed_s) ? `${lasting(told.committed_s)} ago` : "–");
-  say("current", told.current ? `${PHASES[told.current.phase] || told.current.phase}, ${lasting(told.current.seconds)}` : "nothing");
+  say("current", told.current ? `${PHASES[told.current.phase] || told.current.phase}, ${lasting(told.current.seconds)}` : "idle");
   say("up", lasting(told.up_s));
   const dying = new Set(told.live.map((problem) => problem.what));
   const problems = [...told.live, ...told.ready.filter((problem) => !dying.has(problem.what))];
@@ -182,7 +182,7 @@ function showTiles(told) {
   const worst = told.partitions.filter((one) => known(one.lag)).sort((one, two) => two.lag - one.lag)[0];
   say("lag-about", worst && worst.lag ? `most in ${plain(worst.topic)}-${worst.partition}: ${short(worst.lag)}` : "records not read yet");
   figure("delay", lasting(delay));
-  say("delay-about", known(delay) ? "behind the clock" : "no source tells a watermark");
+  say("delay-about", known(delay) ? "behind the clock" : "no source has a watermark");
   const seconds = memory.epochs.slice(-BARS).map((epoch) => epoch.seconds).sort((one, two) => one - two);
   figure("duration", seconds.length ? lasting(seconds[Math.floor(seconds.length / 2)]) : "–");
   say("duration-about", seconds.length ? `median; longest ${lasting(seconds[seconds.length - 1])}` : "none yet");
@@ -252,10 +252,10 @@ function showLanes(told) {
     lane, stages, perS: stages.reduce((sum, one) => sum + one.per_s, 0), busy: stages.reduce((sum, one) => sum + one.busy, 0),
   }));
   fill("lanes", sums.map(({ lane, stages, perS, busy }) => element("tr", {}, cell(lane), cell(short(perS), "number"), cell(percent(busy), "number"),
-    bar(stages.map((one) => ({ share: one.busy, about: `stage ${one.stage}: ${percent(one.busy)}` }))))), "no epoch lately");
+    bar(stages.map((one) => ({ share: one.busy, about: `stage ${one.stage}: ${percent(one.busy)}` }))))), "no recent epoch");
   const mean = sums.reduce((sum, one) => sum + one.perS, 0) / (sums.length || 1);
   const most = Math.max(...sums.map((one) => one.perS), 0);
-  say("lanes-about", mean ? `The fullest lane has ${(most / mean).toFixed(2)} times the mean${most / mean > 2 ? ": keys are spread unevenly" : ""}. Shades: stages in order.` : "");
+  say("lanes-about", mean ? `The busiest lane has ${(most / mean).toFixed(2)} times the mean${most / mean > 2 ? ": keys are unevenly distributed" : ""}. Shades: stages in order.` : "");
 }
 
 function showSources(told) {
@@ -276,9 +276,9 @@ function showStores(told) {
 }
 
 function showDropped(told) {
-  fill("dropped", told.dropped.map((one) => element("tr", {}, named(one.node), cell(plain(one.reason), one.reason === "dead letter" ? "warned" : ""), cell(exact(one.count), "number"))), "nothing was left out");
+  fill("dropped", told.dropped.map((one) => element("tr", {}, named(one.node), cell(plain(one.reason), one.reason === "dead letter" ? "warned" : ""), cell(exact(one.count), "number"))), "no dropped records");
   const letters = element("div", { id: "letters", class: "about" }, ...told.dead_letter_topics.map((topic) =>
-    element("p", {}, "Look further: ", element("code", { text: `penstock dlq ls ${plain(topic)}` }))));
+    element("p", {}, "Inspect: ", element("code", { text: `penstock dlq ls ${plain(topic)}` }))));
   if (!byId("letters").isEqualNode(letters)) byId("letters").replaceWith(letters);
 }
 
@@ -288,7 +288,7 @@ async function loadDrawing() {
   const text = await (await asked("dashboard/topology.svg")).text();
   const root = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
   const svg = document.importNode(root, true);
-  svg.style.minWidth = `${Math.round(Number(svg.getAttribute("width")) * 0.66)}px`; // rather scrolled than too small to read
+  svg.style.minWidth = `${Math.round(Number(svg.getAttribute("width")) * 0.66)}px`; // better to scroll than too small to read
   const place = byId("topology");
   place.replaceChildren(svg);
   place.scrollLeft = (place.scrollWidth - place.clientWidth) / 2;
@@ -334,7 +334,7 @@ function showLoad(part, share) {
   load.setAttribute("width", ((width - 6) * share).toFixed(1));
 }
 
-// ---- asking ---------------------------------------------------------------------------------------------------------
+// ---- requests -------------------------------------------------------------------------------------------------------
 
 class Refused extends Error {
   constructor(status, { error, code }) {
@@ -385,18 +385,18 @@ async function poll() {
 }
 
 function showStale(error) {
-  const why = error instanceof Refused ? `it answers: ${error.message}` : "it does not answer";
-  const since = answeredAt === null ? "" : ` What is shown is of ${new Date(answeredAt).toLocaleTimeString([], { hour12: false })}.`;
-  say("stale", `The application cannot be asked: ${why}.${since}`);
+  const why = error instanceof Refused ? error.message : "it does not respond.";
+  const since = answeredAt === null ? "" : `Data as of ${new Date(answeredAt).toLocaleTimeString([], { hour12: false })}. `;
+  say("stale", `${since}No new data from the application: ${why}`);
   byId("stale").hidden = false;
   byId("shown").classList.add("old");
   say("state", "unknown");
   byId("state").className = "state";
-  document.title = `(no answer) ${document.title.replace(/^\(.*?\) /, "")}`;
+  document.title = `(no response) ${document.title.replace(/^\(.*?\) /, "")}`;
 }
 
 function askForToken() {
-  say("door-says", sessionStorage.getItem(TOKEN) ? "That token is not taken." : "");
+  say("door-says", sessionStorage.getItem(TOKEN) ? "Wrong token." : "");
   sessionStorage.removeItem(TOKEN);
   if (!byId("door").open) byId("door").showModal();
 }
@@ -410,7 +410,7 @@ byId("unlock").addEventListener("submit", (event) => {
 });
 byId("door").addEventListener("cancel", (event) => event.preventDefault());
 
-// ---- choosing an epoch ----------------------------------------------------------------------------------------------
+// ---- selecting an epoch ---------------------------------------------------------------------------------------------
 
 function choose(number) {
   memory.chosen = number;
@@ -428,7 +428,7 @@ byId("epochs").addEventListener("keydown", (event) => {
   const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   if (!step) return;
   event.preventDefault();
-  byId("chosen").setAttribute("aria-live", "polite"); // read out only what somebody asks for
+  byId("chosen").setAttribute("aria-live", "polite"); // read out only what the user selects
   const shown = memory.epochs.slice(-BARS);
   const at = shown.findIndex((epoch) => epoch.number === memory.chosen);
   const next = shown[Math.max(0, Math.min(shown.length - 1, at < 0 ? shown.length - 1 : at + step))];
@@ -450,7 +450,7 @@ async function browse(path, isMore = false) {
     const rows = (entries || [one]).map(({ key, value, ...besides }) =>
       element("tr", {}, cell(asText(key)), cell(asText(value)), cell(Object.keys(besides).length ? asText(besides) : "")));
     if (isMore) byId("entries").append(...rows);
-    else fill("entries", rows, "nothing is there");
+    else fill("entries", rows, "no entries");
     browsing.cursor = one.cursor;
     say("browsed-epoch", `as of epoch ${exact(epoch)}`);
     say("browser-says", "");
@@ -466,7 +466,7 @@ async function browse(path, isMore = false) {
 
 function sayWhyNot(error) {
   const isAbsent = error instanceof Refused && [404, 405, 501].includes(error.status);
-  say("browser-says", isAbsent ? `This application does not answer that: ${error.message}.` : `That could not be asked: ${error.message}.`);
+  say("browser-says", isAbsent ? `The application does not support this query: ${error.message}` : `The query failed: ${error.message}`);
 }
 
 const fromTheStart = () => browse(`range?limit=${PAGE}`);

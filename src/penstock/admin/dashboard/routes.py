@@ -1,4 +1,4 @@
-"""`/`: the dashboard, and what it is made of."""
+"""`/`: the dashboard, its files and its data."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _FILES = {
 _DRAWING = "/dashboard/drawing.css"
 
 PUBLIC = frozenset({*_FILES, _DRAWING})
-"""Without a token: a browser that opens a page has none. They tell nothing about the application, and the page asks for it."""
+"""No token needed: a browser that opens a page has none. These files hold nothing about the application."""
 
 
 def routes(running: Running) -> list[Route]:
     """The routes of this package."""
 
-    @cache  # a topology stays what it is
+    @cache  # a topology never changes
     def drawing() -> str:
         return svg(layout(running.topology), style="")
 
     def told(request: Request) -> Response:
         after = request.query_params.get("after", "")
         if after and not (after.isascii() and after.isdigit() and len(after) < 20):
-            return Json({"error": "after is the number of an epoch"}, HTTPStatus.BAD_REQUEST)
+            return Json({"error": f"Invalid after {after[:50]!r}: expected an epoch's number."}, HTTPStatus.BAD_REQUEST)
         return Json(snapshot(running, int(after or -1)))
 
     def drawn(_: Request) -> Response:

@@ -1,6 +1,6 @@
-"""All that the dashboard shows of an application at one moment, as one value that JSON can carry.
+"""Everything that the dashboard shows of an application at one moment, as one JSON value.
 
-Rates are those of the last seconds, and come from what epochs have reported: whoever asks for the first time sees them too.
+Rates are over the last seconds and come from the reports of epochs, so the first request gets them, too.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from penstock.running.running import Running
 
 RATE_OVER_MS = 10_000
-"""Rates are means of about so long."""
+"""Rates are means over about this long."""
 
 
 def snapshot(running: Running, after: int = -1) -> dict[str, Any]:
-    """What is known now; of the recent epochs, those after one that is known already."""
+    """Return what is known now, with those recent epochs that follow epoch `after`."""
     recorder, now_ms = running.recorder, int(time.time() * 1000)
     recent, totals = recorder.recent, recorder.totals
     lately = Span.of(recent, now_ms, is_busy=recorder.current is not None)
@@ -57,14 +57,16 @@ def snapshot(running: Running, after: int = -1) -> dict[str, Any]:
 
 
 class Span(NamedTuple):
-    """The last epochs, and how many seconds they stand for."""
+    """The last epochs, and how many seconds they cover."""
 
     reports: Sequence[EpochReport]
     seconds: float
 
     @classmethod
     def of(cls, recent: Sequence[EpochReport], now_ms: int, *, is_busy: bool) -> Span:
-        """Those of the last seconds. While an epoch is in hand nobody knows yet what it brings: time ends with the last one."""
+        """Return the epochs of the last seconds. The current epoch's records are not known yet: if there is one, the span ends
+        with the last committed epoch.
+        """
         if not recent:
             return cls((), 0.0)
         until = _committed_ms(recent[-1]) if is_busy else now_ms
@@ -75,16 +77,16 @@ class Span(NamedTuple):
 
     @property
     def records_per_s(self) -> float | None:
-        """Records that were read; None before the first epoch."""
+        """Records read per second; None before the first epoch."""
         return sum(report.records for report in self.reports) / self.seconds if self.seconds else None
 
     def sent_per_s(self, topics: Iterable[str]) -> list[tuple[str, float]]:
-        """Rows for each topic."""
+        """Return rows sent per second, by topic."""
         seconds = self.seconds or 1.0
         return [(topic, sum(report.sent.get(topic, 0) for report in self.reports) / seconds) for topic in sorted(topics)]
 
     def lanes(self) -> list[dict[str, Any]]:
-        """What each lane had to do in each stage: records per second, and the part of the time that it was busy."""
+        """Return the load of each lane by stage: records per second, and the share of the time that it was busy."""
         sums: dict[tuple[int, int], tuple[int, float]] = {}
         for report in self.reports:
             for lane in report.lanes:
@@ -101,7 +103,7 @@ def _committed_ms(report: EpochReport) -> int:
 
 
 def _nodes(recent: Sequence[EpochReport], per_s: float | None) -> dict[str, dict[str, float | None]]:
-    """Estimated from the recent epochs in which nodes were watched: records per second, and the share of all nodes' time."""
+    """Estimate each node's records per second and share of all nodes' time, from the recent sampled epochs."""
     sampled = [report for report in recent if report.is_sampled]
     read = sum(report.records for report in sampled)
     sums: dict[str, tuple[int, float]] = {}
@@ -162,7 +164,7 @@ def _partitions(topology: Topology, partitions: Mapping[tuple[str, int], Partiti
 
 
 def _drawn_as(topic: str, sources: Sequence[SourceNode]) -> str:
-    """The name under which a topic is in the picture: its own, or the pattern that matches it."""
+    """Return the name under which a topic is drawn: its own, or the pattern that matches it."""
     return next((drawable(topics_of(node)[0]) for node in sources if node.pattern is not None and node.reads(topic)), topic)
 
 

@@ -1,4 +1,4 @@
-"""Calls to other systems, many at once: how they are asked for, and the event loop and threads of a process that make them."""
+"""Concurrent calls to other systems: their settings, and the event loop and threads of a process that make them."""
 
 from penstock.calls.call import Call, CircuitBreaker, Request, ResultCache, is_async
 from penstock.calls.caller import Caller, Callers

@@ -1,4 +1,4 @@
-"""What a call to another system is, as values: the function with its limits, the breaker, the cache, one request."""
+"""A call to another system, as values: the function with its limits, the circuit breaker, the cache, one request."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from penstock.timing import Duration, duration_ms
 
 @dataclass(frozen=True, slots=True)
 class CircuitBreaker:
-    """Leaves a system alone that does not answer.
+    """Stops calling a system that does not answer.
 
-    After so many failed calls in a row none is made for the length of `pause`: records fail at once, with a `CircuitOpenError`.
-    Then a single call is tried. If it succeeds, calls are made again; if not, the pause begins anew.
+    After `failures` failed calls in a row, no call is made for the length of `pause`: records fail at once with a
+    `CircuitOpenError`. Then a single call is tried. If it succeeds, calls are made again; if not, another pause begins.
 
     Example:
         >>> CircuitBreaker(failures=10, pause="1m").pause_ms
@@ -31,21 +31,21 @@ class CircuitBreaker:
     def __post_init__(self) -> None:
         if self.failures < 1 or self.pause_ms < 1:
             raise TopologyError(
-                f"a circuit breaker opens after 1 failure or more, for 1 ms or longer: not {self.failures}, {self.pause}"
+                f"Invalid circuit breaker: failures={self.failures!r} must be at least 1, pause={self.pause!r} at least 1 ms."
             )
 
     @property
     def pause_ms(self) -> int:
-        """How long it stays open."""
+        """How long the circuit stays open."""
         return duration_ms(self.pause, "pause")
 
 
 @dataclass(frozen=True, slots=True)
 class ResultCache:
-    """Keeps answers for a while, so that the same question is not asked again.
+    """Keeps answers for a while, so that the same call is not made twice.
 
-    `by(key, value)` says what the question is: records for which it gives the same share an answer for the length of `ttl`. At
-    most `size` answers are kept, those used last. Every process has a cache of its own, in memory; failures are not kept.
+    `by(key, value)` identifies the call: records for which it returns the same share an answer for the length of `ttl`. At most
+    `size` answers are kept, those used last. Every process has its own cache, in memory; failures are not kept.
 
     Example:
         >>> ResultCache("10m", by=lambda key, order: order["customer"]).size
@@ -58,7 +58,7 @@ class ResultCache:
 
     def __post_init__(self) -> None:
         if self.size < 1 or self.ttl_ms < 1:
-            raise TopologyError(f"a result cache keeps 1 answer or more, for 1 ms or longer: not {self.size}, {self.ttl}")
+            raise TopologyError(f"Invalid result cache: size={self.size!r} must be at least 1, ttl={self.ttl!r} at least 1 ms.")
 
     @property
     def ttl_ms(self) -> int:
@@ -72,9 +72,9 @@ def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How a node asks another system. Picklable; `function` is the user's own, and `adapt` gives it what else it needs.
+    """How a node calls another system. Picklable; `function` is the user's, and `adapt` wraps it with what else it needs.
 
-    `waits_ms` are the waits before each further attempt. With `batch`, the function is given that many requests at once.
+    `waits_ms` are the waits before each retry. With `batch`, the function gets that many requests at once.
     """
 
     function: Callable[..., Any]
@@ -90,7 +90,7 @@ class Call:
 
 
 class Request(NamedTuple):
-    """A record to ask about: `arguments` are those of the function, `question` is what the cache knows it by."""
+    """The call for one record: `arguments` are the function's, `question` is the key in the cache."""
 
     key: Any
     value: Any
@@ -101,7 +101,7 @@ class Request(NamedTuple):
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling the function gives something to await; if not, it blocks until it has its answer."""
+    """Whether calling the function returns an awaitable; if not, it blocks until it has its answer."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

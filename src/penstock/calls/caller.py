@@ -1,4 +1,4 @@
-"""Makes the calls of nodes, epoch after epoch: limits, further attempts, the breaker, the cache, batches."""
+"""Makes the calls of nodes, epoch after epoch: limits, retries, the circuit breaker, the cache, batches."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from penstock.calls.loop import OF_THIS_PROCESS, LoopThread
 from penstock.calls.memory import MISSING, Answers, Circuit
 from penstock.calls.work import Failed, Work
 
-_chance = random.Random()  # noqa: S311 - spreads attempts over time, guards nothing
+_chance = random.Random()  # noqa: S311 - only spreads retries over time
 
 
 class Caller:
-    """Makes the calls of one node in this process. What it remembers between epochs is a help and no more."""
+    """Makes the calls of one node in this process. What it remembers between epochs may be lost at any time."""
 
     def __init__(self, call: Call, thread: LoopThread) -> None:
         self._call = call
         self._function = call.adapt(call.function)
         self._is_blocking = not is_async(call.function)
         self._thread = thread
-        self._turn = threading.Lock()  # the limits hold for the process: its lanes take turns
+        self._turn = threading.Lock()  # the limits are per process, so its lanes call one after another
         self._circuit = None if call.breaker is None else Circuit(call.breaker)
         self._cache = None if call.cache is None else Answers(call.cache)
         self._open: _Open | None = None
 
     def answers(self, requests: Sequence[Request]) -> Generator[Any, None, None]:
-        """An answer or a `Failed` for each request, in their order.
+        """Yield an answer or a `Failed` for each request, in their order.
 
-        Nothing is under way any more when the iterator is exhausted or closed.
+        When the iterator is exhausted or closed, no call is pending any more.
         """
         with self._turn, self._thread.waiting():
             opened = self._opened()
@@ -52,7 +52,7 @@ class Caller:
                 concurrent.futures.wait(blocking)  # a thread cannot be cancelled
 
     def close(self) -> None:
-        """Let go of the client and of threads."""
+        """Close the client and the threads."""
         opened, self._open = self._open, None
         if opened is not None:
             opened.close()
@@ -65,7 +65,7 @@ class Caller:
         return self._open
 
     async def _ask(self, opened: _Open, requests: Sequence[Request], blocking: set[Future[Any]]) -> list[Any]:
-        """Answers from the cache, and for the others one call, made as often as it may be."""
+        """Return answers from the cache, and from one call, with retries, for those that are missing."""
         cache, time = self._cache, opened.loop.time
         if cache is None:
             return await self._answered(opened, requests, blocking)
@@ -89,7 +89,7 @@ class Caller:
             return [Failed(error)] * len(requests)
 
     async def _attempted(self, opened: _Open, arguments: tuple[Any, ...], blocking: set[Future[Any]]) -> Any:
-        """What the function gives, now or after one of the waits."""
+        """Return the function's result, from the first attempt or a retry."""
         circuit, time = self._circuit, opened.loop.time
         latest: Exception | None = None
         for wait_ms in (*self._call.waits_ms, None):
@@ -147,12 +147,12 @@ class Caller:
         if inspect.isawaitable(result):
             if inspect.iscoroutine(result):
                 result.close()
-            raise TypeError("the function gave something to await: write it with async def, so that it is run on the event loop")
+            raise TypeError("The function returned an awaitable: define it with async def, so that it runs on the event loop.")
         return result
 
 
 class _Deadline:
-    """Cancels the task in hand when its time is over, without a second task for each call as `asyncio.wait_for` has it."""
+    """Cancels the current task after a timeout, without a second task for each call like `asyncio.wait_for`."""
 
     __slots__ = ("_handle", "_task", "is_over")
 
@@ -162,7 +162,7 @@ class _Deadline:
         self._handle = loop.call_later(timeout_ms / 1000, self._expire)
 
     def lift(self) -> None:
-        """Let the task go on; a newer Python counts how often it was cancelled, and scopes in the user's code go by that."""
+        """Let the task continue. Since Python 3.11, tasks count cancellations, and timeouts in the user's code rely on it."""
         self._handle.cancel()
         uncancel = getattr(self._task, "uncancel", None)
         if self.is_over and uncancel is not None:
@@ -175,15 +175,15 @@ class _Deadline:
 
 
 def _results(results: Any, count: int) -> list[Any]:
-    """The results of a batch; one that is an exception stands for the failure of its record alone."""
+    """Return the results of a batch; a result that is an exception fails only its own record."""
     found = list(results)
     if len(found) != count:
-        raise ValueError(f"the function was given {count} requests and gave {len(found)} results; it must give one for each")
+        raise ValueError(f"The function returned {len(found)} results for {count} requests: it must return one for each.")
     return [Failed(result) if isinstance(result, Exception) else result for result in found]
 
 
 class _Open:
-    """What a caller needs of this process: the client, and threads if its function blocks."""
+    """What a caller opens in this process: the client, and threads if its function blocks."""
 
     def __init__(self, call: Call, thread: LoopThread, loop: asyncio.AbstractEventLoop, is_blocking: bool) -> None:
         self.loop = loop
@@ -192,7 +192,7 @@ class _Open:
         self.executor = ThreadPoolExecutor(call.concurrency, "penstock-call") if is_blocking else None
 
     def close(self) -> None:
-        """Let go of both."""
+        """Close both."""
         if self.executor is not None:
             self.executor.shutdown(wait=False)
         if self._client is not None:
@@ -202,7 +202,7 @@ class _Open:
 class Callers:
     """The callers of an application in this process, by node; they outlive its epochs.
 
-    `fakes` stand in for functions of the topology, by the function.
+    `fakes` replace functions of the topology, by function.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class Callers:
         self._callers: dict[str, Caller] = {}
 
     def of(self, node: str, call: Call) -> Caller:
-        """What makes a node's calls."""
+        """Return the caller of a node; create it at the first call."""
         caller = self._callers.get(node)
         if caller is None:
             function = self._fakes.get(call.function, call.function)
@@ -222,6 +222,6 @@ class Callers:
         return caller
 
     def close(self) -> None:
-        """Let go of clients and threads; the next call opens them anew."""
+        """Close clients and threads; the next call opens them again."""
         for caller in self._callers.values():
             caller.close()

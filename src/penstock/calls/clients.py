@@ -1,4 +1,4 @@
-"""The client that a `setup=` function opens: once per process, entered and left by the same task."""
+"""The client that a `setup=` function opens: once per process, entered and exited by the same task."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from penstock.calls.loop import STOP_SECONDS, LoopThread
 
 
 class Client:
-    """What `setup` gave, open until it is closed.
+    """What `setup` returned, open until it is closed.
 
-    `setup()` may be a plain function or a coroutine function. If what it gives is a context manager, an asynchronous or a plain
-    one, the client is what entering that gives, and closing leaves it.
+    `setup()` may be a plain or a coroutine function. If it returns a context manager, asynchronous or plain, the client is what
+    entering it returns, and `close` exits it.
     """
 
     def __init__(self, thread: LoopThread, setup: Callable[[], Any]) -> None:
@@ -34,7 +34,7 @@ class Client:
             raise RuntimeError(f"setup={name} failed: {type(error).__name__}: {error}") from error
 
     def close(self) -> None:
-        """Leave what was entered; does not wait for ever."""
+        """Exit the context manager; waits at most `STOP_SECONDS`."""
         if not self._running.ended.is_set() and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._let_go)
             if not self._thread.is_current():

@@ -1,4 +1,4 @@
-"""The event loop of a process: on a thread of its own, started when it is first needed, and anew in a process that was forked."""
+"""The event loop of a process: on its own thread, started when it is first needed, and again after a fork."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from typing import Any
 
 STOP_SECONDS = 5
-"""How long a loop, or a client that is closed, may take to come to its end."""
+"""How long a loop may take to stop, or a client to close."""
 
 _left_behind: list[asyncio.AbstractEventLoop] = []
-"""Loops of the process that this one was forked from. They run there; nothing here may close them."""
+"""Loops of the parent process that this one was forked from. They run there, so this process must not close them."""
 
 
 class LoopThread:
-    """An event loop that other threads have work done on.
+    """An event loop on a thread, to which other threads submit work.
 
-    `make` makes the loop; it is told of this thread, because a loop under test lets time pass only while somebody waits for it.
+    `make` makes the loop. It gets this object, because a test's loop lets time pass only while a thread waits for it.
     """
 
     def __init__(self, make: Callable[[LoopThread], asyncio.AbstractEventLoop] | None = None) -> None:
@@ -31,10 +31,10 @@ class LoopThread:
         self._process = os.getpid()
         self._waiting = 0
         self.blocking: set[Future[Any]] = set()
-        """Calls of blocking functions that are under way."""
+        """Pending calls of blocking functions."""
 
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, running."""
+        """Return the running loop; start it if necessary."""
         if self._process != os.getpid():
             self._forget()
         with self._lock:
@@ -46,12 +46,12 @@ class LoopThread:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether a thread waits for what the loop does."""
+        """Whether a thread waits for the loop."""
         return self._waiting > 0
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """While this thread waits."""
+        """Mark this thread as waiting for the loop."""
         with self._lock:
             self._waiting += 1
         try:
@@ -61,7 +61,7 @@ class LoopThread:
                 self._waiting -= 1
 
     def begin(self, main: Callable[[], Coroutine[Any, Any, None]], on_end: Callable[[], object] | None = None) -> Running:
-        """Have `main()` run on the loop; `on_end` is called there when it is over."""
+        """Run `main()` on the loop; `on_end` is called there when it has ended."""
         return Running(self.loop(), main, on_end)
 
     def is_current(self) -> bool:
@@ -78,7 +78,7 @@ class LoopThread:
         thread.join(STOP_SECONDS)
 
     def _forget(self) -> None:
-        """A forked process has the loop's memory, but not its thread."""
+        """Forget the loop after a fork: the child has its memory, but not its thread."""
         if self._loop is not None:
             _left_behind.append(self._loop)
         self._lock = threading.Lock()
@@ -89,7 +89,7 @@ class LoopThread:
 
 
 class Running:
-    """Something that runs on a loop, as another thread sees it."""
+    """A coroutine that runs on a loop, as another thread sees it."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, main: Callable[[], Coroutine[Any, Any, None]], on_end: Callable[[], object] | None
@@ -102,7 +102,7 @@ class Running:
         loop.call_soon_threadsafe(self._start, main)
 
     def cancel(self) -> None:
-        """Cancel it unless it is over, and wait for its end."""
+        """Cancel it unless it has ended, and wait for its end."""
         if not self.ended.is_set():
             self._loop.call_soon_threadsafe(self._cancel)
             self.ended.wait()
@@ -112,7 +112,7 @@ class Running:
         self._task.add_done_callback(self._end)
 
     def _cancel(self) -> None:
-        assert self._task is not None  # what a thread asks a loop for is done in that order
+        assert self._task is not None  # a loop runs what a thread submits in order, so `_start` has run
         self._task.cancel()
 
     def _end(self, task: asyncio.Task[None]) -> None:

@@ -1,4 +1,4 @@
-"""What a process remembers of earlier calls: failures in a row, and answers; never more than a help, so it may be lost."""
+"""What a process remembers of earlier calls: failures in a row, and answers. Results do not depend on it, so it may be lost."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from penstock.calls.call import CircuitBreaker, ResultCache
 from penstock.errors import CircuitOpenError
 
 MISSING: Any = object()
-"""In place of an answer that is not remembered."""
+"""Stands for an answer that is not in the cache."""
 
 
 class Circuit:
-    """A breaker at work; times are those of the loop, in seconds."""
+    """The state of a circuit breaker; times are the loop's, in seconds."""
 
     __slots__ = ("_breaker", "_failures", "_is_trying", "_open_until")
 
@@ -25,35 +25,36 @@ class Circuit:
         self._is_trying = False
 
     def admit(self, now: float) -> None:
-        """Let a call be made, or raise."""
+        """Allow a call, or raise `CircuitOpenError`."""
         if self._open_until is None:
             return
         if now < self._open_until or self._is_trying:
             raise CircuitOpenError(
-                f"not called: {self._failures} calls in a row have failed; one is tried {self._breaker.pause_ms} ms after that"
+                f"Not called: the circuit breaker is open after {self._failures} failed calls in a row. "
+                f"A call is tried {self._breaker.pause_ms} ms after the last failure."
             )
         self._is_trying = True
 
     def succeeded(self) -> None:
-        """A call has been answered."""
+        """Note that a call was answered."""
         self._failures = 0
         self._open_until = None
         self._is_trying = False
 
     def failed(self, now: float) -> None:
-        """A call has not."""
+        """Note that a call failed."""
         self._failures += 1
         self._is_trying = False
         if self._failures >= self._breaker.failures:
             self._open_until = now + self._breaker.pause_ms / 1000
 
     def gave_up(self) -> None:
-        """A call was cancelled, which says nothing about the other side."""
+        """Note that a call was cancelled, which says nothing about the other system."""
         self._is_trying = False
 
 
 class Answers:
-    """A cache at work; times are those of the loop, in seconds."""
+    """The content of a result cache; times are the loop's, in seconds."""
 
     __slots__ = ("_cache", "_kept")
 
@@ -65,7 +66,7 @@ class Answers:
         return len(self._kept)
 
     def get(self, question: Hashable, now: float) -> Any:
-        """What was answered, `MISSING` if that is not known any more."""
+        """Return the answer, `MISSING` if it is not in the cache or has expired."""
         kept = self._kept.get(question)
         if kept is None:
             return MISSING
@@ -77,7 +78,7 @@ class Answers:
         return answer
 
     def put(self, question: Hashable, answer: Any, now: float) -> None:
-        """Remember an answer, and forget the one that was not used for longest if there are too many."""
+        """Keep an answer; drop the least recently used one if there are too many."""
         self._kept[question] = (now + self._cache.ttl_ms / 1000, answer)
         self._kept.move_to_end(question)
         if len(self._kept) > self._cache.size:

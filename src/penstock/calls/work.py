@@ -1,4 +1,4 @@
-"""The calls of an epoch, under way: so many at once, one after another where order matters, answered in the order of requests."""
+"""The pending calls of an epoch: a limited number at once, in order where order matters, answered in the order of requests."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from penstock.calls.call import Call, Request
 from penstock.calls.loop import Running
 
 PENDING: Any = object()
-"""In place of an answer that is not there yet."""
+"""Stands for an answer that has not arrived yet."""
 
 
 class Failed:
-    """In place of an answer that there will not be."""
+    """Stands for the answer of a call that failed."""
 
     __slots__ = ("error",)
 
@@ -25,15 +25,15 @@ class Failed:
 
 
 Ask = Callable[[Sequence[Request]], Awaitable[list[Any]]]
-"""`await ask(requests)`: an answer or a `Failed` for each; never raises but when it is cancelled."""
+"""`await ask(requests)` returns an answer or a `Failed` for each; it raises only when it is cancelled."""
 
 
 class Work:
-    """Requests, in units that are asked together, and how far they have come.
+    """The requests of an epoch, in units of one call each, and their progress.
 
-    Workers take units that are ready; there are never more of them than calls may be under way. A unit is ready when those
-    before it are done that concern the same key (if the call is ordered) or the same question (if it has a cache, which then
-    answers).
+    Workers take units that are ready; there are at most as many workers as calls are allowed at once. A unit is ready when the
+    earlier units with the same key (if the call is ordered) or the same question (if it has a cache, which then answers) are
+    done.
     """
 
     def __init__(self, call: Call, requests: Sequence[Request], ask: Ask) -> None:
@@ -57,10 +57,10 @@ class Work:
     # ---- for the thread that waits --------------------------------------------------------------------------------
 
     def answers(self, running: Running) -> Iterator[Any]:
-        """The answers, in the order of the requests.
+        """Yield the answers, in the order of the requests.
 
-        All of them come at the end, so that two threads do not share a core for nothing; but from the first failure on as
-        soon as they are there, because it may be the last that anybody wants to know.
+        The thread normally wakes up once, at the end, so that it does not compete with the loop for a core. After the first
+        failure it wakes up for each answer, because a failure may end the epoch.
         """
         position, answers = 0, self._answers
         while position < len(answers):
@@ -71,16 +71,16 @@ class Work:
                 yield answers[position]
                 position += 1
             if has_ended and position < len(answers):
-                raise RuntimeError("the calls of an epoch ended before all were answered") from running.error
+                raise RuntimeError(f"Calls ended with {position} of {len(answers)} requests answered.") from running.error
 
     def wake(self) -> None:
-        """Let the thread that waits have a look."""
+        """Wake up the waiting thread."""
         self._progress.set()
 
     # ---- on the loop ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Make all calls; nothing is under way any more when this is over, however it ends."""
+        """Make all calls. However this ends, no call is pending afterwards."""
         self._done = asyncio.get_running_loop().create_future()
         self._employ()
         try:
@@ -92,14 +92,14 @@ class Work:
             await asyncio.gather(*self._workers, return_exceptions=True)
 
     def _employ(self) -> None:
-        """As many workers as there is work for, within the limit."""
+        """Start workers for the ready units, up to the limit."""
         for _ in range(min(self._concurrency - len(self._workers), len(self._ready))):
             worker = asyncio.get_running_loop().create_task(self._work())
             self._workers.add(worker)
             worker.add_done_callback(self._leave)
 
     async def _work(self) -> None:
-        while self._ready and not self._is_over:  # a function may have kept being cancelled to itself
+        while self._ready and not self._is_over:  # the function may have swallowed the cancellation
             number = self._ready.popleft()
             unit = self._units[number]
             try:
@@ -107,7 +107,7 @@ class Work:
             except asyncio.CancelledError:
                 if self._is_over:
                     return
-                answers = [Failed(RuntimeError("the function let itself be cancelled"))] * len(unit)
+                answers = [Failed(RuntimeError("The function raised CancelledError."))] * len(unit)
             self._settle(number, answers)
 
     def _leave(self, worker: asyncio.Task[None]) -> None:
@@ -134,7 +134,7 @@ class Work:
     # ---- order ----------------------------------------------------------------------------------------------------
 
     def _chain(self, call: Call) -> None:
-        """Which units have to wait for which: each for the last before it that is about the same."""
+        """Make each unit wait for the last one before it with the same key or question."""
         if not call.ordered and call.cache is None:
             return
         last: dict[Hashable, int] = {}
@@ -158,7 +158,7 @@ def _subjects(call: Call, unit: Sequence[Request]) -> set[Hashable]:
 
 
 def _hashable(key: object) -> Hashable:
-    """A key to compare by; that of an unhashable one is its text, which is the same where its bytes are."""
+    """Return a hashable form of a key: an unhashable key's text, which is equal if its bytes are."""
     try:
         hash(key)
     except TypeError:

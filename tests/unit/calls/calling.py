@@ -1,4 +1,4 @@
-"""Makes calls without a lane; what the tests of calls share."""
+"""Shared by the tests of calls: makes calls without a lane."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.testing.virtual_time import VirtualTimeLoop
 
 
 class VirtualThread(LoopThread):
-    """A loop whose time is put forward by hand, and by what waits on it."""
+    """A loop whose time is advanced by hand, and by what waits on it."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -30,7 +30,7 @@ def virtual() -> Iterator[VirtualThread]:
 
 
 def call_to(function: Callable[..., Any], **options: Any) -> Call:
-    """A call with the limits that a verb has if nothing is said, but for the order."""
+    """Return a call with the DSL's default limits, but unordered."""
     retries, backoff = options.pop("retries", 0), options.pop("backoff_ms", 100)
     defaults = {"concurrency": 64, "timeout_ms": 30_000, "waits_ms": tuple(waits_ms(retries, backoff)), "ordered": False}
     return Call(function, **{**defaults, **options})
@@ -41,10 +41,10 @@ def requests(*pairs: tuple[Any, Any], question: Callable[[Any, Any], Any] | None
 
 
 def answered(caller: Caller, asked: Iterable[Request]) -> list[Any]:
-    """Answers, and errors in the place of those that there are not."""
+    """Return the answers, with the error in place of each that failed."""
     return [answer.error if isinstance(answer, Failed) else answer for answer in caller.answers(list(asked))]
 
 
 def tasks_of(thread: LoopThread) -> set[asyncio.Task[Any]]:
-    """What is under way on a loop."""
+    """Return the pending tasks of a loop."""
     return {task for task in asyncio.all_tasks(thread.loop()) if not task.done()}

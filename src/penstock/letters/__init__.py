@@ -1,6 +1,6 @@
-"""Dead letters: what they carry, as it is written and as it is read, and which of them can be replayed.
+"""Dead letters: what their headers hold, how these are written and read, and which letters can be replayed.
 
-Neither lanes nor Kafka are known here: lanes write letters, the kafka room reads and replays them.
+This room knows neither lanes nor Kafka: lanes write letters, the kafka room reads and replays them.
 """
 
 from penstock.letters.choosing import Choice, Group, Span, grouped

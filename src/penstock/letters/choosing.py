@@ -1,4 +1,4 @@
-"""Which letters somebody means, and how many of which kind there are."""
+"""Selects dead letters, and counts them by kind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SPAN = re.compile(r"(\d{1,9}):(\d{1,18})(?:-(\d{1,18}))?")
 
 
 class Span(NamedTuple):
-    """Offsets of one partition of the dead-letter topic, both ends included."""
+    """Offsets of one partition of the dead-letter topic, both ends inclusive."""
 
     partition: int
     first: int
@@ -22,7 +22,7 @@ class Span(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Span:
-        """`partition:offset` or `partition:first-last`."""
+        """Parse `partition:offset` or `partition:first-last`."""
         found = _SPAN.fullmatch(text)
         if found is None:
             raise ConfigError(f"--offset: expected partition:offset or partition:first-last, such as 0:17-42, got {text!r}")
@@ -32,7 +32,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The letters for which all that is given holds. An error may be named without its module."""
+    """A filter of letters: all given conditions must hold. An error may be named without its module."""
 
     node: str | None = None
     error: str | None = None
@@ -42,7 +42,7 @@ class Choice:
     spans: tuple[Span, ...] = ()
 
     def takes(self, letter: Letter) -> bool:
-        """Whether a letter is meant."""
+        """Whether a letter matches."""
         source = letter.source
         return (
             (self.node is None or letter.node == self.node)
@@ -59,7 +59,7 @@ def _holds(span: Span, letter: Letter) -> bool:
 
 
 class Group(NamedTuple):
-    """Letters that have failed in the same way, and when the first and the last of them did."""
+    """Letters that failed in the same way, with the times of the first and the last."""
 
     application: str
     node: str
@@ -71,7 +71,7 @@ class Group(NamedTuple):
 
 
 def grouped(letters: Iterable[Letter]) -> list[Group]:
-    """How many letters there are by application, node, error and source topic; the most first."""
+    """Count letters by application, node, error and source topic; the largest group first."""
     found: dict[tuple[str, str, str, str], Group] = {}
     for letter in letters:
         source, time = letter.source, letter.time_ms

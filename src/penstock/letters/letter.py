@@ -1,7 +1,7 @@
-"""A dead letter's headers, written by a lane and read by whoever looks at letters: both sides, so that they stay the same.
+"""A dead letter's headers: how lanes write them and how letters are read, in one place so that both agree.
 
-Names that begin with `__streams.errors.` are Kafka Streams' own. A record that is replayed carries no `errors.` headers any more,
-but those that begin with `__penstock.replay.`.
+Names that start with `__streams.errors.` are Kafka Streams' own. A replayed record has no `errors.` headers any more, but has
+headers that start with `__penstock.replay.`.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ EPOCH = "__penstock.errors.epoch"
 TIME = "__penstock.errors.time"
 READ_FROM = "__penstock.errors.read-from"
 SIZE_HEADER = "__penstock.errors.size"
-"""On a dead letter that had to leave its value behind: how large the record was."""
+"""On a dead letter without its value, because the record was too large: the size of the record."""
 
 REPLAY_LETTER = "__penstock.replay.letter"
 REPLAY_ATTEMPT = "__penstock.replay.attempt"
 REPLAY_NODE = "__penstock.replay.node"
-"""The node that a record is to enter, and no other that it could come to from its source."""
+"""The only node that a replayed record enters; its source's other nodes skip it."""
 
 _OURS = ("__streams.errors.", "__penstock.errors.", "__penstock.replay.")
 
 LONGEST_MESSAGE = 4_096
 LONGEST_TRACE = 16_384
-"""Bounds on what an error may add to a record, which has to fit into its topic with it."""
+"""Limits on what an error adds to a record, so that the letter still fits into its topic."""
 
 
 def failure_headers(failure: Failure, fatal: Exception, application_id: str, epoch: int, now_ms: int) -> Headers:
-    """What is added to a record that failed; `fatal` is the error that names node, line and record."""
+    """Return the headers that are added to a failed record; `fatal` is the error that names node, line and record."""
     error = failure.error
     topic, partition, offset = failure.metadata or (None, -1, -1)
     trace = "".join(format_exception(type(fatal), fatal, fatal.__traceback__))
@@ -62,10 +62,10 @@ def failure_headers(failure: Failure, fatal: Exception, application_id: str, epo
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter: the record that lies in the dead-letter topic, and what its headers say.
+    """A dead letter: the record in the dead-letter topic, and what its headers say.
 
-    `place` is where the letter itself lies. `source` is where the record came from, None if it followed from no single record.
-    `attempt` is how many replays have led to this letter. What a foreign writer has left out is empty, or -1.
+    `place` is where the letter itself is. `source` is where the record came from, None if it does not come from a single record.
+    `attempt` is how many replays led to this letter. What another writer left out is empty, or -1.
     """
 
     place: RecordMetadata
@@ -81,12 +81,12 @@ class Letter:
 
     @property
     def message(self) -> str:
-        """What the error said."""
+        """The error's message."""
         return self._text(MESSAGE)
 
     @property
     def stack(self) -> str:
-        """Where it was raised."""
+        """The stack trace of the error."""
         return self._text(STACKTRACE)
 
     @property
@@ -96,22 +96,22 @@ class Letter:
 
     @property
     def application(self) -> str:
-        """The application that could not go on with the record."""
+        """The application that failed on the record."""
         return self._text(APPLICATION)
 
     @property
     def kind(self) -> str:
-        """What could not be done with it: a value of `FailureKind`."""
+        """The kind of failure: a value of `FailureKind`."""
         return self._text(KIND)
 
     @property
     def epoch(self) -> int:
-        """In which epoch."""
+        """The epoch in which it failed."""
         return self._number(EPOCH)
 
     @property
     def time_ms(self) -> int:
-        """When it failed, by the wall clock; the record's own time where the letter does not say."""
+        """When it failed, by the wall clock; the record's timestamp if the letter does not say."""
         found = self._number(TIME)
         return self.timestamp if found < 0 else found
 
@@ -125,19 +125,19 @@ class Letter:
     def is_whole(self) -> bool:
         """Whether key, value and headers are those of the record in its source topic.
 
-        Behind an exchange they are what came through it, and a record that was held back or was too large has none.
+        After an exchange they are those that the exchange carried, and a record that was held back or too large has none.
         """
         source = self.source
         return source is not None and self._text(READ_FROM) == source.topic and not self._text(SIZE_HEADER)
 
     @property
     def attempt(self) -> int:
-        """How many replays out of this topic have led to it."""
+        """How many replays from this topic led to it."""
         return attempts(self.headers, self.place.topic)
 
     @property
     def record_headers(self) -> Headers:
-        """The headers of the record itself."""
+        """The record's own headers."""
         return _own(self.headers)
 
     def _text(self, name: str) -> str:
@@ -148,13 +148,13 @@ class Letter:
 
 
 def attempts(headers: Headers, topic: str) -> int:
-    """How many replays out of a dead-letter topic a record has behind it; those out of other topics do not count."""
+    """Return how often a record was replayed from a dead-letter topic; replays from other topics do not count."""
     replayed = _text(headers, REPLAY_LETTER).rsplit("-", 2)[0]
     return max(0, _number(headers, REPLAY_ATTEMPT)) if replayed == topic else 0
 
 
 def replay_headers(letter: Letter, record: Headers, node: str | None) -> Headers:
-    """The headers that a letter's record is replayed with; `record` are those it has itself."""
+    """Return the headers of a replayed record; `record` are the record's own."""
     told = (
         (REPLAY_LETTER, "{}-{}-{}".format(*letter.place).encode()),
         (REPLAY_ATTEMPT, str(max(letter.attempt, attempts(record, letter.place.topic)) + 1).encode()),
@@ -163,13 +163,13 @@ def replay_headers(letter: Letter, record: Headers, node: str | None) -> Headers
 
 
 def replayed_into(headers: Headers) -> str | None:
-    """The node that a record is to enter and no other, None for any ordinary record."""
+    """Return the only node that a record enters; None for an ordinary record."""
     found = next((value or b"" for name, value in headers if name == REPLAY_NODE), None)
     return None if found is None else found.decode("utf-8", "backslashreplace")
 
 
 def without_replay_node(headers: Headers) -> Headers:
-    """The headers once the record has come to its node: from there on it is like any other."""
+    """Return the headers without the node: once the record has reached it, it is like any other."""
     return tuple(header for header in headers if header[0] != REPLAY_NODE)
 
 
@@ -178,7 +178,7 @@ def _own(headers: Headers) -> Headers:
 
 
 def _last(headers: Headers, name: str) -> bytes:
-    """The last header of that name: what was added to a record stands behind what it had."""
+    """Return the last header of that name: headers that were added come after the record's own."""
     return next((value or b"" for known, value in reversed(headers) if known == name), b"")
 
 

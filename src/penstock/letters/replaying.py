@@ -1,7 +1,7 @@
-"""Which letters may be replayed: what the ledger of earlier replays says, and what would make no sense.
+"""Decides which letters may be replayed, from the ledger of earlier replays and the letters themselves.
 
-A letter's record is replayed once. Of several letters of one record, for several nodes may have failed on it, one replay through
-the source is for all of them; replays into nodes are one for each.
+A letter's record is replayed once. A record has several letters if several nodes failed on it: one replay through the source
+covers them all; a replay into a node covers only that node's letter.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from penstock.letters.letter import Letter
 from penstock.records import RecordMetadata
 
 OWN_TOPICS = ("-changelog", "-replayed")
-"""How the names of an application's own topics end."""
+"""The suffixes of an application's own topics."""
 
-TOO_OFTEN = "it has failed again after as many replays as --max-attempts allows"
+TOO_OFTEN = "it failed again after as many replays as --max-attempts allows"
 
 
 class Target(Enum):
-    """Where a letter's record is replayed to: its source topic for all nodes there, or for the node that failed only."""
+    """Where a letter's record is replayed to: its source topic, for all nodes there or only for the node that failed."""
 
     SOURCE = "source"
     NODE = "node"
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What the ledger keeps of a replay: from which topic (by its id), of which record, into which node, the how manieth."""
+    """The ledger's entry for a replay: the dead-letter topic's id, the record, the node, and the number of the attempt."""
 
     topic_id: str
     source: str
@@ -44,10 +44,10 @@ _decode = msgspec.json.Decoder(Done).decode
 
 @dataclass(slots=True)
 class Ledger:
-    """What has been replayed out of one dead-letter topic.
+    """The replays from one dead-letter topic.
 
-    A topic that was deleted and made again has another id and new letters at old offsets: what is known of the old ones is not
-    about them.
+    A topic that was deleted and created again has another id, and new letters at the old offsets; entries with the old id are
+    ignored.
     """
 
     topic_id: str
@@ -55,27 +55,27 @@ class Ledger:
     _nodes: dict[str, set[str | None]] = field(default_factory=dict)
 
     def take(self, key: bytes, value: bytes | None) -> None:
-        """A row of the ledger's topic."""
+        """Take in a row of the ledger's topic."""
         done = None if value is None else _decode(value)
         if done is not None and done.topic_id == self.topic_id:
             self._letters.add(key)
             self._nodes.setdefault(done.source, set()).add(done.node)
 
     def note(self, replay: Replay) -> None:
-        """A replay, from now on known."""
+        """Add a replay."""
         self.take(*self.row(replay))
 
     def row(self, replay: Replay) -> tuple[bytes, bytes]:
-        """The key and the value by which the topic keeps a replay."""
+        """Return a replay as a row of the ledger's topic: key and value."""
         done = Done(self.topic_id, _place(replay.source), replay.node, replay.letter.attempt + 1)
         return _place(replay.letter.place).encode(), _encode(done)
 
     def has(self, letter: Letter) -> bool:
-        """Whether the letter was replayed."""
+        """Whether the letter was already replayed."""
         return _place(letter.place).encode() in self._letters
 
     def nodes(self, source: RecordMetadata) -> set[str | None]:
-        """Into which nodes a record was replayed; None among them stands for all."""
+        """Return the nodes that a record was replayed into; None among them means all."""
         return self._nodes.get(_place(source), set())
 
     def __len__(self) -> int:
@@ -101,10 +101,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What a replay goes by.
+    """The rules of a replay.
 
-    `partitions` tells how many partitions a topic has, None if there is none of that name. `obstacle` says what is in the way of
-    a record from a topic to a node, None if nothing is; it is asked for replays into nodes only.
+    `partitions` returns a topic's number of partitions, None if the topic does not exist. `obstacle` returns what keeps a record
+    of a topic from a node, None if nothing does; it is called only for replays into nodes.
     """
 
     application: str
@@ -115,18 +115,18 @@ class Rules:
 
 
 def judged(letter: Letter, ledger: Ledger, rules: Rules) -> Replay | Refused:
-    """Whether a letter is replayed."""
+    """Decide whether a letter is replayed."""
     source = letter.source
     if not letter.application:
-        return Refused(letter, "it does not say which application it is of")
+        return Refused(letter, "it does not say which application it belongs to")
     if letter.application != rules.application:
-        return Refused(letter, f"of application {letter.application!r}: name it to replay its letters")
+        return Refused(letter, f"it belongs to application {letter.application!r}: replay it with --application-id")
     if ledger.has(letter):
         return Refused(letter, "already replayed")
     if letter.kind == FailureKind.LATE.value:
-        return Refused(letter, "a late record stays late: its time is behind the watermark for good")
+        return Refused(letter, "a late record stays late: the watermark never goes back")
     if source is None:
-        return Refused(letter, "it follows from a timer or a cache, and from no single record that could be sent again")
+        return Refused(letter, "it comes from a timer or a cache, not from a single record that could be replayed")
     if letter.attempt >= rules.max_attempts:
         return Refused(letter, TOO_OFTEN)
     why = _unfit(source, rules) or _covered(letter, source, ledger, rules.target)
@@ -138,10 +138,12 @@ def judged(letter: Letter, ledger: Ledger, rules: Rules) -> Replay | Refused:
 
 
 def _unfit(source: RecordMetadata, rules: Rules) -> str | None:
-    """Why nothing can be sent to where the record came from. Whoever can write letters must not write other topics by them."""
+    """Return why nothing can be sent to the source topic. Someone who can write letters must not be able to use them to write to
+    other topics.
+    """
     own = source.topic.startswith(f"{rules.application}-") and source.topic.endswith(OWN_TOPICS)
     if own or source.topic.startswith("__"):
-        return f"it names {source.topic!r} as its source, which is nobody's source"
+        return f"its source topic {source.topic!r} is internal"
     count = rules.partitions(source.topic)
     if count is None:
         return f"its source topic {source.topic!r} does not exist"
@@ -151,12 +153,12 @@ def _unfit(source: RecordMetadata, rules: Rules) -> str | None:
 
 
 def _covered(letter: Letter, source: RecordMetadata, ledger: Ledger, target: Target) -> str | None:
-    """Why another replay of the same record would be one too many."""
+    """Return why another replay would process the same record twice."""
     nodes = ledger.nodes(source)
     if None in nodes or (target is Target.NODE and letter.node in nodes):
-        return "its record was replayed already, for another letter about it"
+        return "its record was already replayed, for another letter of the same record"
     if nodes and target is Target.SOURCE:
-        return "its record was replayed into another node that had failed on it: replay it --to node, too"
+        return "its record was already replayed into another node that failed on it: use --to node for this letter, too"
     return None
 
 

@@ -179,7 +179,7 @@ class TestReplay:
         assert told.stdout.splitlines() == [
             "1 of 2 letters would be replayed.",
             "  1 to in",
-            "  1 not: a late record stays late: its time is behind the watermark for good (the first is dead-0 at offset 1)",
+            "  1 not: a late record stays late: the watermark never goes back (the first is dead-0 at offset 1)",
             "Nothing was sent. Add --yes to do it.",
         ]
         [replayer] = FakeReplayer.made
@@ -229,8 +229,8 @@ class TestReplay:
 
     def test_letters_of_other_applications_are_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         written(monkeypatch, letter(0), letter(1, application="other"))
-        assert "1 not: of application 'other'" in run("replay", "dead").stdout
-        assert "1 not: of application 'app'" in run("replay", "dead", "--application-id", "other").stdout
+        assert "1 not: it belongs to application 'other'" in run("replay", "dead").stdout
+        assert "1 not: it belongs to application 'app'" in run("replay", "dead", "--application-id", "other").stdout
 
 
 APP = """

@@ -1,4 +1,4 @@
-"""Letters as a lane would have written them."""
+"""Letters as a lane would write them."""
 
 from __future__ import annotations
 

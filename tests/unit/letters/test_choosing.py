@@ -1,4 +1,4 @@
-"""Which letters are meant, and how they are counted."""
+"""Selecting and counting letters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.unit.letters.letters import letter
         (Choice(node="map", error="KeyError"), False),
     ],
 )
-def test_all_that_is_given_must_hold(choice: Choice, is_meant: bool) -> None:
+def test_all_given_conditions_must_hold(choice: Choice, is_meant: bool) -> None:
     assert choice.takes(letter(5)) is is_meant
 
 
@@ -41,18 +41,18 @@ def test_an_error_may_be_named_with_its_module_or_without() -> None:
     assert Choice(error="penstock.errors.exceptions.SerializationError").takes(found)
 
 
-def test_one_without_a_source_is_of_no_topic() -> None:
+def test_a_letter_without_a_source_matches_no_source_topic() -> None:
     assert not Choice(source_topic="in").takes(letter(source=None))
 
 
-def test_spans_are_read() -> None:
+def test_spans_are_parsed() -> None:
     assert Span.read("3:17") == Span(3, 17, 17)
     assert Span.read("0:1-20") == Span(0, 1, 20)
     with pytest.raises(ConfigError, match="--offset: expected partition:offset"):
         Span.read("17")
 
 
-def test_groups_have_counts_and_times_the_most_first() -> None:
+def test_groups_have_counts_and_times_largest_first() -> None:
     some = [letter(0, time_ms=5), letter(1, node="other"), letter(2, time_ms=3), letter(3, source=None, time_ms=8)]
     assert grouped(some) == [
         Group("app", "map", "ValueError", "in", 2, 3, 5),

@@ -1,4 +1,4 @@
-"""Which letters may be replayed, and what the ledger makes of it."""
+"""Which letters may be replayed, and how the ledger decides it."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def test_a_letter_is_replayed_to_where_its_record_came_from() -> None:
     [
         (letter(kind=FailureKind.LATE), "a late record stays late"),
         (letter(source=None), "a timer or a cache"),
-        (letter(application="other"), "of application 'other'"),
+        (letter(application="other"), "it belongs to application 'other'"),
         (letter(application=""), "does not say which application"),
         (letter(source=RecordMetadata("gone", 0, 1)), "'gone' does not exist"),
         (letter(source=RecordMetadata("in", 3, 1)), "'in' has no partition 3"),
-        (letter(source=RecordMetadata("app-s-changelog", 0, 1)), "nobody's source"),
-        (letter(source=RecordMetadata("__consumer_offsets", 0, 1)), "nobody's source"),
+        (letter(source=RecordMetadata("app-s-changelog", 0, 1)), "is internal"),
+        (letter(source=RecordMetadata("__consumer_offsets", 0, 1)), "is internal"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_the_reason(found: Letter, why: str) -> None:
+def test_a_letter_that_cannot_be_replayed_is_refused_with_the_reason(found: Letter, why: str) -> None:
     assert why in refusal(found)
 
 
-def test_a_letter_that_came_back_too_often_is_left_alone() -> None:
+def test_a_letter_that_failed_too_often_is_not_replayed() -> None:
     found = letter()
     for attempt in range(3):
         assert found.attempt == attempt
@@ -59,7 +59,7 @@ def test_a_letter_that_came_back_too_often_is_left_alone() -> None:
     assert refusal(found) == TOO_OFTEN
 
 
-def test_a_letter_is_replayed_once_also_by_the_next_start() -> None:
+def test_a_letter_is_replayed_once_even_after_a_restart() -> None:
     first = Ledger("id")
     row = first.row(replayed(letter(5), first))
     assert row[0] == b"dead-0-5"
@@ -71,8 +71,8 @@ def test_a_letter_is_replayed_once_also_by_the_next_start() -> None:
     replayed(letter(6, source=RecordMetadata("in", 0, 1)), second)
 
 
-def test_what_was_replayed_out_of_a_topic_that_is_no_more_does_not_count() -> None:
-    first, second = Ledger("id"), Ledger("of the topic made again")
+def test_replays_from_a_deleted_topic_do_not_count() -> None:
+    first, second = Ledger("id"), Ledger("of the topic created again")
     second.take(*first.row(replayed(letter(5), first)))
     second.take(b"dead-0-6", None)
     assert len(second) == 0
@@ -82,18 +82,18 @@ def test_what_was_replayed_out_of_a_topic_that_is_no_more_does_not_count() -> No
 def test_two_letters_of_one_record_are_one_replay_through_the_source() -> None:
     ledger = Ledger("id")
     replayed(letter(5, node="one"), ledger)
-    assert "for another letter about it" in refusal(letter(6, node="two"), ledger)
-    assert "for another letter about it" in refusal(letter(6, node="two"), ledger, INTO_NODES)
+    assert "for another letter of the same record" in refusal(letter(6, node="two"), ledger)
+    assert "for another letter of the same record" in refusal(letter(6, node="two"), ledger, INTO_NODES)
 
 
 def test_two_letters_of_one_record_are_two_replays_into_nodes() -> None:
     ledger = Ledger("id")
     replayed(letter(5, node="one"), ledger, INTO_NODES)
-    assert "--to node, too" in refusal(letter(6, node="two"), ledger)
+    assert "use --to node for this letter" in refusal(letter(6, node="two"), ledger)
     replayed(letter(6, node="two"), ledger, INTO_NODES)
-    assert "for another letter about it" in refusal(letter(7, node="two"), ledger, INTO_NODES)
+    assert "for another letter of the same record" in refusal(letter(7, node="two"), ledger, INTO_NODES)
 
 
-def test_what_is_in_the_way_to_a_node_is_said() -> None:
+def test_an_obstacle_on_the_way_to_a_node_is_reported() -> None:
     rules = replace(INTO_NODES, obstacle=lambda topic, node: f"no way from {topic} to {node}")
     assert refusal(letter(), rules=rules) == "no way from in to map"

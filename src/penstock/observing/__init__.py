@@ -1,4 +1,4 @@
-"""What a running application knows about itself: reports as frozen values, the recorder that keeps them, and its health."""
+"""What a running application knows about itself: reports as frozen values, the recorder that holds them, and its health."""
 
 from penstock.observing.health import Health, Indicator, Problem
 from penstock.observing.recorder import Recorder

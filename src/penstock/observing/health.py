@@ -1,4 +1,4 @@
-"""Whether an application lives, and whether it is ready: what a probe asks, with reasons in words."""
+"""Whether an application is live and ready, for probes, with the reasons in words."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 from penstock.observing.recorder import Recorder
 
 Indicator = Callable[[], str | None]
-"""A user's own check: None if all is well, otherwise what is not."""
+"""A user's check: returns None if all is well, otherwise the problem."""
 
 
 class Problem(NamedTuple):
-    """What is wrong: a short name for machines, and a sentence with the facts for people."""
+    """A problem: a short name for machines, and a sentence with the facts for people."""
 
     what: str
     why: str
@@ -21,10 +21,10 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class Health:
-    """The judge of one application.
+    """The health of one application.
 
-    `state` gives the application's state by its name; an epoch may last `epoch_timeout_s`. Without progress for `stuck_after_s`
-    although there are records to read, the application is not ready.
+    `state` returns the name of the application's state; an epoch may take `epoch_timeout_s`. An application that has records to
+    read but commits nothing for `stuck_after_s` is not ready.
     """
 
     recorder: Recorder
@@ -34,7 +34,7 @@ class Health:
     indicators: dict[str, Indicator] = field(default_factory=dict)
 
     def live(self) -> tuple[Problem, ...]:
-        """Why the process should be started anew; nothing if it is well, also while it restores."""
+        """Return why the process should be restarted; nothing if it is well, or restores."""
         problems = []
         if self.state() in {"error", "pending_error"}:
             problems.append(Problem("failed", self._failure()))
@@ -44,7 +44,7 @@ class Health:
         return tuple(problems)
 
     def ready(self) -> tuple[Problem, ...]:
-        """Why nobody should count on the application now; nothing if it keeps up its work."""
+        """Return why the application is not ready; nothing if it makes progress."""
         state = self.state()
         if state in {"rebalancing", "created"}:
             return (self._starting(),)
@@ -54,7 +54,7 @@ class Health:
         lag = sum(place.lag for place in self.recorder.partitions.values() if place.lag > 0)
         idle = self.recorder.idle_for()
         if lag and idle > self.stuck_after_s:
-            problems.append(Problem("no progress", f"nothing was committed for {idle:.0f} s, and {lag} records are waiting"))
+            problems.append(Problem("no progress", f"no commit for {idle:.0f} s, and {lag} records to read"))
         for name, indicator in list(self.indicators.items()):
             problems.extend(_asked(name, indicator))
         return tuple(problems)
@@ -62,19 +62,19 @@ class Health:
     def _starting(self) -> Problem:
         restore = self.recorder.restore
         if restore is None or restore.is_done:
-            return Problem("starting", "topics, offsets and lanes are being looked at")
+            return Problem("starting", "checking topics, offsets and lanes")
         left, total = sum(restore.left.values()), sum(restore.total.values())
         done = f"{total - left} of {total} records ({restore.fraction:.0%})"
         return Problem("restoring", f"{done} read in {restore.seconds:.0f} s, over {len(restore.total)} lanes")
 
     def _failure(self) -> str:
         failure = self.recorder.failure
-        return "it has failed" if failure is None else f"{type(failure).__name__}: see the log"
+        return "the application failed: see the log" if failure is None else f"{type(failure).__name__}: see the log"
 
 
 def _asked(name: str, indicator: Indicator) -> list[Problem]:
     try:
         found = indicator()
-    except Exception as error:  # noqa: BLE001 - a check that fails is a check that is not passed
-        found = f"the check itself failed: {type(error).__name__}"
+    except Exception as error:  # noqa: BLE001 - a check that raises counts as failed
+        found = f"the check raised {type(error).__name__}"
     return [] if found is None else [Problem(name, found)]

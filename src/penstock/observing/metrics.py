@@ -1,7 +1,7 @@
-"""`Metrics`: what Prometheus reads, made when it is asked for from what the recorder knows.
+"""`Metrics`: the metrics for Prometheus, computed at each scrape from what the recorder knows.
 
-Nothing is done here per record, and once per epoch only what a scrape could not find out later: histograms and estimates. Label
-values are names of the topology and of topics, numbers of lanes, stages and partitions; never anything that records bring along.
+Nothing is done per record; per epoch, only what a scrape could not compute later: histograms and estimates. Label values are
+names of the topology and of topics, and numbers of lanes, stages and partitions; never data from records.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from penstock.spark.memory import JvmReport
 
 STATES = ("created", "rebalancing", "running", "pending_shutdown", "pending_error", "not_running", "error")
-"""The states of an application, of which it is in one."""
+"""The states of an application; it is always in exactly one."""
 
 BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""The buckets of durations: an epoch takes tenths of a second, one that catches up seconds, and a stalled one minutes."""
+"""The buckets of durations: an epoch takes tenths of a second, seconds while catching up, and minutes when it stalls."""
 
 _BOUND_NAMES = (*map(str, BOUNDS), "+Inf")
 _CODES = tuple(
@@ -44,26 +44,26 @@ _CODES = tuple(
 
 
 class Durations(NamedTuple):
-    """A histogram of seconds: how many fell into each bucket, and their sum."""
+    """A histogram of durations: the count of each bucket, and the sum in seconds."""
 
     counts: tuple[int, ...] = (0,) * (len(BOUNDS) + 1)
     sum: float = 0.0
 
     def with_one(self, seconds: float) -> Durations:
-        """The same and one more."""
+        """Return a copy with one more duration."""
         bucket = bisect_left(BOUNDS, seconds)
         return Durations((*self.counts[:bucket], self.counts[bucket] + 1, *self.counts[bucket + 1 :]), self.sum + seconds)
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Buckets as Prometheus has them: each holds what is in those before it."""
+        """Return cumulative buckets, as Prometheus expects them."""
         return list(zip(_BOUND_NAMES, accumulate(self.counts), strict=True))
 
 
 class Metrics(Collector):
     """The metrics of one start of an application.
 
-    `state` gives the application's state by its name; `jvm` tells about the driver's JVM, or None, and must not keep a scrape
-    waiting for long (`penstock.spark.memory.JvmMemory`).
+    `state` returns the name of the application's state; `jvm` returns a report of the driver's JVM, or None, and must not block a
+    scrape for long (`penstock.spark.memory.JvmMemory`).
     """
 
     def __init__(
@@ -83,18 +83,18 @@ class Metrics(Collector):
         self._epochs = Durations()
         self._phases: Mapping[str, Durations] = {}
         self._nodes: Mapping[str, tuple[float, float]] = {}
-        self._unsampled = 0  # records since the last epoch that was sampled and had any
+        self._unsampled = 0  # records since the last sampled epoch that had records
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
         recorder.listen(self._heed)
 
     def exposition(self) -> tuple[bytes, str]:
-        """All metrics as they are now, and the content type to send them with."""
+        """Return all current metrics, and their content type."""
         return generate_latest(self._registry), CONTENT_TYPE_PLAIN_0_0_4
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics but those of the process."""
+        """Yield all metrics except those of the process."""
         yield from self._application()
         yield from self._progress()
         yield from self._epoch()
@@ -107,7 +107,7 @@ class Metrics(Collector):
     # ---- per epoch ----------------------------------------------------------------------------------------------------
 
     def _heed(self, report: EpochReport) -> None:
-        """Take an epoch into the histograms and estimates; each is replaced as a whole, since a scrape may be reading it."""
+        """Add an epoch to the histograms and estimates. Each is replaced as a whole, because a scrape may be reading it."""
         self._epochs = self._epochs.with_one(report.seconds)
         phases = dict(self._phases)
         for phase, seconds in report.phases.items():
@@ -118,10 +118,10 @@ class Metrics(Collector):
             self._nodes = self._estimated(report)
 
     def _estimated(self, report: EpochReport) -> Mapping[str, tuple[float, float]]:
-        """What nodes had to do: what was seen in an epoch stands for all records since the one that was sampled before.
+        """Estimate the load of nodes: a sampled epoch stands for all records since the previous sampled epoch.
 
-        Sums grow that way only. A share of all records, taken anew each time, would sometimes fall, which to Prometheus is a
-        restart.
+        This way, sums never fall. A share of all records, recomputed each time, would fall at times, and Prometheus would take
+        that for a restart.
         """
         weight = 1.0
         if report.records:
@@ -172,22 +172,20 @@ class Metrics(Collector):
         for phase, durations in self._phases.items():
             phases.add_metric([phase], durations.buckets(), durations.sum)
         yield phases
-        yield _gauge("penstock_open_epoch_seconds", "For how long the epoch in hand has been going on.", recorder.lasted())
+        yield _gauge("penstock_open_epoch_seconds", "How long the current epoch has taken so far.", recorder.lasted())
         yield _gauge("penstock_epoch_timeout_seconds", "How long an epoch may take (epoch_timeout).", self._epoch_timeout_s)
         yield _counter(
             "penstock_commits", "Epochs committed; exactly once, each is one Kafka transaction.", recorder.totals.epochs
         )
         yield _counter(
             "penstock_commit_retries",
-            "How often a broker was asked again whether an epoch is committed.",
+            "Retries of the check with a broker whether an epoch is committed.",
             recorder.commit_retries,
         )
 
     def _records(self) -> Iterator[Metric]:
         totals = self._recorder.totals
-        yield _counter(
-            "penstock_records", "Offsets of source topics that committed epochs moved on (markers count).", totals.records
-        )
+        yield _counter("penstock_records", "Offsets of source topics read by committed epochs (markers count).", totals.records)
         sent = CounterMetricFamily("penstock_sent_records", "Rows sent to topics, changelogs too.", labels=["topic"])
         for topic, count in totals.sent.items():
             if topic != DEAD_LETTERS:
@@ -196,7 +194,7 @@ class Metrics(Collector):
         yield _counter("penstock_dead_letters", "Records sent to dead-letter topics.", totals.sent.get(DEAD_LETTERS, 0))
         dropped = CounterMetricFamily(
             "penstock_dropped_records",
-            "Records that nodes left out, and why (late, null key, dead letter, ...).",
+            "Records that nodes dropped, and why (late, null key, dead letter, ...).",
             labels=["node", "reason"],
         )
         for place, count in totals.dropped.items():
@@ -206,18 +204,18 @@ class Metrics(Collector):
     def _work(self) -> Iterator[Metric]:
         lanes = self._recorder.totals.lanes
         by_lane = ["lane", "stage"]
-        records = CounterMetricFamily("penstock_lane_records", "Records that lanes took in, by stage.", labels=by_lane)
+        records = CounterMetricFamily("penstock_lane_records", "Records that lanes received, by stage.", labels=by_lane)
         seconds = CounterMetricFamily("penstock_lane_seconds", "Seconds that lanes worked, by stage.", labels=by_lane)
         for (lane, stage), (count, spent) in lanes.items():
             records.add_metric([str(lane), str(stage)], count)
             seconds.add_metric([str(lane), str(stage)], spent)
         yield from (records, seconds)
         records = CounterMetricFamily(
-            "penstock_node_records", "Records that nodes were given, estimated from sampled epochs.", labels=["node"]
+            "penstock_node_records", "Records that nodes received, estimated from sampled epochs.", labels=["node"]
         )
         seconds = CounterMetricFamily(
             "penstock_node_seconds",
-            "Seconds that nodes worked, without those below them, estimated from sampled epochs.",
+            "Seconds that nodes worked, without their child nodes, estimated from sampled epochs.",
             labels=["node"],
         )
         for node, (estimate, spent) in self._nodes.items():
@@ -265,16 +263,16 @@ class Metrics(Collector):
     def _restore(restore: RestoreReport | None) -> Iterator[Metric]:
         known = restore or RestoreReport({}, {}, 0.0, is_done=False)
         yield _gauge("penstock_restore_done", "1 once all lanes are at the committed epoch.", known.is_done)
-        yield _gauge("penstock_restore_seconds", "How long the restore took, or takes so far.", known.seconds)
+        yield _gauge("penstock_restore_seconds", "How long the restore took, or has taken so far.", known.seconds)
         by_lane = {str(lane): offsets for lane, offsets in known.total.items()}
         yield _gauges("penstock_restore_offsets", "Offsets of changelogs that a lane reads to restore.", "lane", by_lane)
         by_lane = {str(lane): offsets for lane, offsets in known.left.items()}
-        yield _gauges("penstock_restore_offsets_left", "Offsets of changelogs that a lane has still to read.", "lane", by_lane)
+        yield _gauges("penstock_restore_offsets_left", "Offsets of changelogs that a lane still has to read.", "lane", by_lane)
 
     def _memory(self) -> Iterator[Metric]:
         workers = self._recorder.memory.values()
-        yield _gauge("penstock_workers", "Python workers that had a part in the last sampled epoch.", len(workers))
-        about = "Resident memory of those workers together; what they share is counted for each."
+        yield _gauge("penstock_workers", "Python workers that took part in the last sampled epoch.", len(workers))
+        about = "Resident memory of all those workers; shared memory is counted for each."
         yield _gauge("penstock_workers_resident_memory_bytes", about, sum(workers))
         report = self._jvm()
         if report is None:

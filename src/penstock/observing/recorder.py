@@ -1,6 +1,6 @@
-"""`Recorder`: is told what happens in an application while it happens, and can be asked about it from any thread.
+"""`Recorder`: records what happens in an application, readable from any thread.
 
-It is told between records, never per record. Whoever asks gets frozen values; nothing here waits for anything.
+It is called between records, never per record. Readers get frozen values; nothing here blocks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.observing.reports import CommittedStores, EpochReport, OpenEpoch, 
 _log = logging.getLogger(__name__)
 
 RECENT = 200
-"""How many epochs are remembered."""
+"""How many epochs are kept."""
 
 Name = TypeVar("Name")
 Amount = TypeVar("Amount", int, float)
@@ -31,14 +31,14 @@ RestoreListener = Callable[[RestoreReport], None]
 
 
 class NodeSample(NamedTuple):
-    """What sampled epochs have shown about a node: records it was given, and seconds it had for them, without those below."""
+    """What sampled epochs have measured of a node: records received, and seconds of its own, without its child nodes."""
 
     records: int
     seconds: float
 
 
 class Totals(NamedTuple):
-    """Sums since the start of the process; replaced as a whole, so that they belong together."""
+    """Sums since the start of the process; replaced as a whole, so that they are consistent."""
 
     epochs: int = 0
     records: int = 0
@@ -70,55 +70,55 @@ class Recorder:
         self._restore_listeners: list[RestoreListener] = []
         self.started_at = clock()
         self.committed_at = clock()
-        """When the last commit was, or the start."""
+        """The time of the last commit, or of the start."""
         self.started_ms = self.committed_ms = int(time.time() * 1000)
-        """The same two by the wall clock."""
+        """The same two times, by the wall clock."""
         self.restore: RestoreReport | None = None
         self.watermark = -1
         self.totals = Totals()
         self.stores = CommittedStores({}, {})
         self.memory: Mapping[int, int] = {}
-        """Bytes that Python workers have, by process id, as of the last epoch that was sampled."""
+        """Bytes of memory of the Python workers, by process id, as of the last sampled epoch."""
         self.commit_retries = 0
-        """How often a broker had to be asked again whether an epoch is committed."""
+        """Retries of the check with a broker whether an epoch is committed."""
         self.lost: Mapping[Partition, int] = {}
-        """How many offsets of source partitions were skipped because their records were gone."""
+        """Offsets skipped because their records were gone, by source partition."""
         self.failure: BaseException | None = None
 
-    # ---- asked --------------------------------------------------------------------------------------------------------
+    # ---- for readers --------------------------------------------------------------------------------------------------
 
     @property
     def current(self) -> OpenEpoch | None:
-        """The epoch in hand, if there is one."""
+        """The current epoch, if there is one."""
         return self._open
 
     @property
     def recent(self) -> Sequence[EpochReport]:
-        """The last epochs, the newest last."""
+        """The last committed epochs, newest last."""
         return tuple(self._recent)
 
     @property
     def partitions(self) -> Mapping[Partition, PartitionReport]:
-        """The source partitions: where they are as of the last barrier, and where they end as of a moment ago.
+        """The source partitions: positions as of the last barrier, and ends as last seen.
 
-        One thread tells the former and another the latter, so they are put together here and not where they are told.
+        Two threads report the two, so they are combined here, when they are read.
         """
         ends = self._ends
         return {place: replace(known, end=ends.get(place, -1)) for place, known in self._places.items()}
 
     def lasted(self) -> float:
-        """For how many seconds the epoch in hand has been going on; 0 if there is none."""
+        """Return the seconds since the current epoch began; 0 if there is none."""
         current = self._open
         return 0.0 if current is None else self._clock() - current.began
 
     def idle_for(self) -> float:
-        """Seconds since the last commit, or since the start."""
+        """Return the seconds since the last commit, or since the start."""
         return self._clock() - self.committed_at
 
-    # ---- told: restore ------------------------------------------------------------------------------------------------
+    # ---- restore ------------------------------------------------------------------------------------------------------
 
     def restoring(self, left: Mapping[int, int], lanes: int = 1) -> None:
-        """How many offsets each lane that has reported still has to read, of so many lanes in all."""
+        """Record how many offsets each lane that has reported still has to read; `lanes` is how many there are."""
         if self.restore is None:
             self._restore_began = self._clock()
         before = self.restore or RestoreReport({}, {}, 0.0, is_done=False)
@@ -127,7 +127,7 @@ class Recorder:
         self._restore_is_at(RestoreReport(dict(left), total, seconds, is_done=False, lanes=lanes, reached=before.fraction))
 
     def restored(self) -> None:
-        """All lanes are at the committed epoch."""
+        """Record that all lanes are at the committed epoch."""
         if self.restore is None:
             self._restore_is_at(RestoreReport({}, {}, 0.0, is_done=True))
             return
@@ -136,7 +136,7 @@ class Recorder:
         self._restore_is_at(replace(self.restore, left=none_left, seconds=seconds, is_done=True))
 
     def listen_to_restore(self, listener: RestoreListener) -> None:
-        """Have the progress of a restore told to somebody, in the thread that hears of it."""
+        """Notify a listener of the progress of a restore, in the thread that reports it."""
         self._restore_listeners.append(listener)
 
     def _restore_is_at(self, report: RestoreReport) -> None:
@@ -144,17 +144,17 @@ class Recorder:
         for listener in self._restore_listeners:
             listener(report)
 
-    # ---- told: epochs -------------------------------------------------------------------------------------------------
+    # ---- epochs -------------------------------------------------------------------------------------------------------
 
     def listen(self, listener: EpochListener) -> None:
-        """Have every committed epoch told to somebody, in the thread that committed it.
+        """Notify a listener of every committed epoch, in the thread that committed it.
 
-        A listener that fails is logged and changes nothing: the epoch is committed all the same.
+        If a listener raises, the error is logged; the epoch stays committed.
         """
         self._listeners.append(listener)
 
     def epoch_begins(self, number: int, phase: str) -> None:
-        """An epoch is taken in hand, in this thread: what it logs from now on is about it."""
+        """Record that an epoch begins in this thread; the thread's log lines name it from now on."""
         now = self._clock()
         bind_contextvars(epoch=number, phase=phase)
         self._phases = {}
@@ -162,7 +162,7 @@ class Recorder:
         self._open = OpenEpoch(number, phase, now, now)
 
     def phase_begins(self, phase: str) -> None:
-        """The epoch in hand goes on to another phase."""
+        """Record that the current epoch enters another phase."""
         current = self._open
         if current is None:
             return
@@ -179,7 +179,7 @@ class Recorder:
         lanes: Sequence[LaneReport],
         is_sampled: bool,
     ) -> None:
-        """The epoch in hand is committed."""
+        """Record that the current epoch is committed."""
         current = self._open
         assert current is not None
         self.phase_begins("done")
@@ -200,31 +200,31 @@ class Recorder:
         self._recent.append(report)
         self.totals = _added(self.totals, report)
         if is_sampled:
-            # Every lane tells about its stores after each of its stages: the last word counts.
+            # Every lane reports its stores after each of its stages: the last report counts.
             self._sizes.update({(lane.lane, store): sizes for lane in lanes for store, sizes in lane.stores.items()})
             self.stores = _stores(self._sizes)
             self.memory = {lane.worker: lane.memory for lane in lanes if lane.memory}
         for listener in self._listeners:
             try:
                 listener(report)
-            except Exception:  # noqa: BLE001 - whoever looks on must not end what is looked at
-                _log.exception("a listener failed on epoch %d", report.number)
+            except Exception:  # noqa: BLE001 - an observer must not end the application
+                _log.exception("a listener raised on epoch %d; the epoch stays committed", report.number)
 
     def commit_retried(self) -> None:
-        """No broker has said yet whether the epoch in hand is committed: it is asked again."""
+        """Count a retry: no broker has said yet whether the current epoch is committed."""
         self.commit_retries += 1
 
     def moved(self, partitions: Mapping[Partition, PartitionReport], watermark: int) -> None:
-        """Where the source partitions are as of the last barrier, and the application's watermark."""
+        """Record the positions of the source partitions as of the last barrier, and the application's watermark."""
         self._places = partitions
         self.watermark = watermark
 
     def lost_input(self, place: Partition, offsets: int) -> None:
-        """Records of a source partition were gone before they were read, and are skipped."""
+        """Record that offsets of a source partition are skipped, because their records were gone before they were read."""
         self.lost = _sums(self.lost, [(place, offsets)])
 
     def saw_ends(self, ends: Mapping[Partition, int]) -> None:
-        """Where the source partitions end now."""
+        """Record the current ends of the source partitions."""
         self._ends = ends
 
 

@@ -1,4 +1,4 @@
-"""What is known about a running application at one moment, as frozen values: an epoch, a partition, a restore, the stores."""
+"""Reports on a running application as frozen values: an epoch, a partition, a restore, the stores."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Partition = tuple[str, int]
 
 CHOSEN = "(chosen per record)"
 DEAD_LETTERS = "(dead letters)"
-"""What stands for topics in `EpochReport.sent` where records name them: names from data would be without bound."""
+"""Stand for topics in `EpochReport.sent` that records choose: the number of names from data has no bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenEpoch:
-    """The epoch in hand: the phase it is in, and since when (`time.monotonic`) it and its phase have lasted."""
+    """The current epoch: its phase, and when (`time.monotonic`) it and the phase began."""
 
     number: int
     phase: str
@@ -26,12 +26,12 @@ class OpenEpoch:
 
 @dataclass(frozen=True, slots=True)
 class EpochReport:
-    """An epoch that is committed.
+    """A committed epoch.
 
-    `records` counts the offsets it has moved on (transaction markers have offsets too). `phases` are seconds by phase, in order:
-    what comes before the job, the job, and the steps of the commit. `sent` counts the rows for each topic, changelogs too;
-    those whose topic is chosen record by record, and dead letters, are each counted as one.
-    `is_sampled` says that the lanes' reports tell about nodes and stores.
+    `records` counts the offsets it read (transaction markers have offsets, too). `phases` are seconds by phase, in order: what
+    comes before the job, the job, and the steps of the commit. `sent` counts the rows by topic, changelogs included; rows whose
+    topic is chosen per record are counted as one topic, and so are dead letters. If `is_sampled`, the lanes' reports include
+    nodes and stores.
     """
 
     number: int
@@ -47,7 +47,7 @@ class EpochReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """A source partition as of the last barrier; -1 stands for what is not known or not there."""
+    """A source partition as of the last barrier; -1 means unknown or absent."""
 
     topic: str
     partition: int
@@ -59,7 +59,7 @@ class PartitionReport:
 
     @property
     def lag(self) -> int:
-        """How many offsets are still to be read, -1 if nobody knows yet."""
+        """The number of offsets still to be read, -1 if unknown."""
         return -1 if self.end < 0 else max(0, self.end - self.offset)
 
 
@@ -90,7 +90,7 @@ class RestoreReport:
 
 @dataclass(frozen=True, slots=True)
 class CommittedStores:
-    """The stores over all lanes, as of the last epoch that was sampled: entries and bytes by name."""
+    """The stores over all lanes, as of the last sampled epoch: entries and bytes by name."""
 
     entries: Mapping[str, int]
     size_bytes: Mapping[str, int]

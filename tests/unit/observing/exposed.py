@@ -1,4 +1,4 @@
-"""Metrics of an application that has something to tell about everything."""
+"""Metrics of an application that has a value for every metric."""
 
 from __future__ import annotations
 

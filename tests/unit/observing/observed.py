@@ -1,4 +1,4 @@
-"""A recorder that has been told of everything there is to tell, and a clock that is moved by hand."""
+"""A recorder that has recorded every kind of event, and a clock that is moved by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Clock:
 
 
 def an_epoch(recorder: Recorder, clock: Clock, number: int = 0, *, records: int = 10, is_sampled: bool = True) -> None:
-    """An epoch over two lanes and two stages, with a phase of 0.2 s and one of 0.3 s."""
+    """Record an epoch of two lanes and two stages, with a phase of 0.2 s and one of 0.3 s."""
     recorder.epoch_begins(number, "job")
     clock.now += 0.2
     recorder.phase_begins("committing")
@@ -37,7 +37,7 @@ def a_lane(lane: int, stage: int, is_sampled: bool = True) -> LaneReport:
 
 
 def fed(recorder: Recorder, clock: Clock) -> None:
-    """All of it: a restore, epochs, places, ends, losses."""
+    """Record one of each: a restore, an epoch, positions, ends, lost input."""
     recorder.restoring({0: 500, 1: 300})
     clock.now += 2
     recorder.restoring({0: 100, 1: 0})

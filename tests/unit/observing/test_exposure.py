@@ -1,4 +1,4 @@
-"""Nothing that records bring along gets into the metrics, whatever they make an application do; so their number has a bound."""
+"""No data from records gets into the metrics, whatever the application does with it; so the number of series is bounded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LANES = 2
 
 
 def careless() -> Topology:
-    """An application that lets its data into everything it may name: topics, headers, errors."""
+    """An application that uses its data in all names it can choose: topics, headers, errors."""
     builder = StreamsBuilder()
     lines = builder.stream("in", value=str, watermark=bounded_disorder("1s"), late=log_and_continue())
     words = lines.map_values(_strict)
@@ -48,7 +48,7 @@ def _named_by_data(failure: Failure) -> DeadLetter:
 
 
 class InProcess:
-    """Jobs of an epoch in this process, and a publisher that takes everything."""
+    """Jobs of an epoch in this process, and a publisher that accepts everything."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -133,4 +133,4 @@ def test_metrics_hold_nothing_from_data_and_do_not_grow_with_it(tmp_path: Path, 
     assert totals.sent["(dead letters)"] > 50, "nothing failed"
     assert {reason for _, reason in totals.dropped} == {"late", "dead letter", "null key or value"}
     assert totals.nodes
-    assert found[1] == found[2], "after the first epoch, which moved the watermark, there is nothing new to tell about"
+    assert found[1] == found[2], "after the first epoch, which moved the watermark, there must be no new series"

@@ -1,4 +1,4 @@
-"""An application lives unless it has failed or an epoch stalls; it is ready when it keeps up its work."""
+"""An application is live unless it has failed or an epoch stalls; it is ready when it makes progress."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ def observed() -> Observed:
     return Observed()
 
 
-def test_one_that_runs_is_well(observed: Observed) -> None:
+def test_a_running_application_is_live_and_ready(observed: Observed) -> None:
     assert (observed.health.live(), observed.health.ready()) == ((), ())
 
 
 @pytest.mark.security(11)
 class TestLive:
     @pytest.mark.parametrize("state", ["created", "rebalancing", "pending_shutdown", "not_running"])
-    def test_one_that_starts_or_stops_is_not_to_be_started_anew(self, observed: Observed, state: str) -> None:
+    def test_an_application_that_starts_or_stops_is_live(self, observed: Observed, state: str) -> None:
         observed.state = state
         observed.recorder.restoring({0: 100})
         observed.clock.now += 9_999
         assert observed.health.live() == ()
 
     @pytest.mark.parametrize("state", ["pending_error", "error"])
-    def test_one_that_has_failed_is_not_alive_and_says_why_without_its_secrets(self, observed: Observed, state: str) -> None:
+    def test_a_failed_application_is_not_live_and_says_why_without_secrets(self, observed: Observed, state: str) -> None:
         observed.state = state
-        assert observed.health.live() == (Problem("failed", "it has failed"),)
+        assert observed.health.live() == (Problem("failed", "the application failed: see the log"),)
         observed.recorder.failure = BrokerError("sasl.password=hunter2 was refused")
         assert observed.health.live() == (Problem("failed", "BrokerError: see the log"),)
 
-    def test_an_epoch_may_take_its_time_and_no_more(self, observed: Observed) -> None:
+    def test_an_epoch_that_exceeds_its_timeout_is_not_live(self, observed: Observed) -> None:
         observed.recorder.epoch_begins(7, "before")
         observed.clock.now += 50
         observed.recorder.phase_begins("job")
@@ -62,12 +62,12 @@ class TestLive:
 
 @pytest.mark.security(11)
 class TestReady:
-    def test_one_that_starts_is_not(self, observed: Observed) -> None:
+    def test_a_starting_application_is_not_ready(self, observed: Observed) -> None:
         for state in ("created", "rebalancing"):
             observed.state = state
-            assert observed.health.ready() == (Problem("starting", "topics, offsets and lanes are being looked at"),)
+            assert observed.health.ready() == (Problem("starting", "checking topics, offsets and lanes"),)
 
-    def test_one_that_restores_says_how_far_it_is(self, observed: Observed) -> None:
+    def test_a_restoring_application_reports_its_progress(self, observed: Observed) -> None:
         observed.state = "rebalancing"
         observed.recorder.restoring({0: 100, 1: 300})
         observed.clock.now += 5
@@ -77,44 +77,44 @@ class TestReady:
         observed.recorder.restored()
         assert [problem.what for problem in observed.health.ready()] == ["starting"]
 
-    def test_one_that_ends_is_not(self, observed: Observed) -> None:
+    def test_an_ending_application_is_not_ready(self, observed: Observed) -> None:
         observed.state = "pending_shutdown"
         assert observed.health.ready() == (Problem("pending_shutdown", "the application is pending_shutdown"),)
         observed.state = "error"
         observed.recorder.failure = BrokerError("gone")
         assert observed.health.ready() == (Problem("error", "BrokerError: see the log"),)
 
-    def test_one_that_makes_no_progress_although_there_is_work_is_not(self, observed: Observed) -> None:
+    def test_an_application_with_lag_but_without_commits_is_not_ready(self, observed: Observed) -> None:
         observed.lags(25)
         observed.clock.now += 30
         assert observed.health.ready() == ()
         observed.clock.now += 1
-        assert observed.health.ready() == (Problem("no progress", "nothing was committed for 31 s, and 25 records are waiting"),)
+        assert observed.health.ready() == (Problem("no progress", "no commit for 31 s, and 25 records to read"),)
         an_epoch(observed.recorder, observed.clock)
         assert observed.health.ready() == ()
 
-    def test_one_that_has_nothing_to_do_is(self, observed: Observed) -> None:
+    def test_an_idle_application_is_ready(self, observed: Observed) -> None:
         observed.lags(0)
         observed.clock.now += 9_999
         assert observed.health.ready() == ()
 
-    def test_a_lag_that_nobody_knows_is_no_reason(self, observed: Observed) -> None:
+    def test_an_unknown_lag_is_not_a_problem(self, observed: Observed) -> None:
         observed.recorder.moved({("lines", 0): PartitionReport("lines", 0, 40, -1, -1, -1)}, -1)
         observed.clock.now += 9_999
         assert observed.health.ready() == ()
 
-    def test_the_users_own_checks_are_asked(self, observed: Observed) -> None:
+    def test_user_checks_are_called(self, observed: Observed) -> None:
         observed.indicators["database"] = lambda: None
         assert observed.health.ready() == ()
         observed.indicators["model"] = lambda: "it is three days old"
         assert observed.health.ready() == (Problem("model", "it is three days old"),)
 
-    def test_a_check_that_fails_is_not_passed_and_keeps_its_words_to_itself(self, observed: Observed) -> None:
+    def test_a_check_that_raises_is_a_problem_without_its_message(self, observed: Observed) -> None:
         def broken() -> str | None:
             raise ConnectionError("postgres://user:hunter2@db")
 
         observed.indicators["database"] = broken
-        assert observed.health.ready() == (Problem("database", "the check itself failed: ConnectionError"),)
+        assert observed.health.ready() == (Problem("database", "the check raised ConnectionError"),)
 
-    def test_one_without_checks_needs_none(self) -> None:
+    def test_no_checks_are_needed(self) -> None:
         assert Health(Recorder(Clock()), lambda: "running", epoch_timeout_s=60).ready() == ()

@@ -1,4 +1,4 @@
-"""What Prometheus reads: everything that the recorder knows, by Prometheus' conventions."""
+"""The metrics for Prometheus: everything that the recorder knows, by Prometheus' conventions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def names(metrics: Metrics) -> set[str]:
     return {name for name, _ in samples(metrics)}
 
 
-def test_it_is_plain_text_as_every_prometheus_reads_it(metrics: Metrics) -> None:
+def test_the_format_is_plain_text_that_every_prometheus_can_read(metrics: Metrics) -> None:
     payload, content_type = metrics.exposition()
     assert content_type == "text/plain; version=0.0.4; charset=utf-8"
     assert b'penstock_application_info{application="word-count",version="' in payload
@@ -67,14 +67,14 @@ def test_names_follow_the_conventions() -> None:
 
 
 class TestApplication:
-    def test_it_is_in_one_of_its_states(self, recorder: Recorder) -> None:
+    def test_it_is_in_exactly_one_state(self, recorder: Recorder) -> None:
         assert set(STATES) == {state.value for state in State}
         for now in STATES:
             metrics = Metrics("a", recorder, partial(str, now), epoch_timeout_s=60)
             states = {state: value(metrics, "penstock_application_state", state=state) for state in STATES}
             assert states == {state: float(state == now) for state in STATES}
 
-    def test_what_ended_it_is_counted_by_its_code(self, metrics: Metrics, recorder: Recorder) -> None:
+    def test_the_error_that_ended_it_is_counted_by_its_code(self, metrics: Metrics, recorder: Recorder) -> None:
         assert value(metrics, "penstock_errors_total", code="broker") == 0
         recorder.failure = errors.BrokerError("gone")
         failed = {
@@ -89,12 +89,12 @@ class TestApplication:
         an_epoch(recorder, clock)
         assert value(metrics, "penstock_last_commit_timestamp_seconds") == recorder.committed_ms / 1000
 
-    def test_the_process_tells_about_itself(self, metrics: Metrics) -> None:
+    def test_the_process_has_metrics(self, metrics: Metrics) -> None:
         assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "process_start_time_seconds"} < names(metrics)
 
 
 class TestEpochs:
-    def test_buckets_hold_what_is_in_those_before_them(self) -> None:
+    def test_buckets_are_cumulative(self) -> None:
         durations = Durations()
         for seconds in (0.005, 0.01, 0.2, 400.0):
             durations = durations.with_one(seconds)
@@ -103,7 +103,7 @@ class TestEpochs:
         assert list(buckets) == [*map(str, BOUNDS), "+Inf"]
         assert durations.sum == pytest.approx(400.215)
 
-    def test_how_long_they_and_their_phases_took(self, metrics: Metrics, recorder: Recorder, clock: Clock) -> None:
+    def test_durations_of_epochs_and_phases_are_counted(self, metrics: Metrics, recorder: Recorder, clock: Clock) -> None:
         for number in range(3):
             an_epoch(recorder, clock, number)
         assert value(metrics, "penstock_epoch_seconds_count") == 3
@@ -112,27 +112,27 @@ class TestEpochs:
         assert value(metrics, "penstock_epoch_phase_seconds_bucket", phase="committing", le="0.25") == 0
         assert value(metrics, "penstock_commits_total") == 3
 
-    def test_the_one_in_hand_shows_before_it_is_committed(self, metrics: Metrics, recorder: Recorder, clock: Clock) -> None:
+    def test_the_current_epoch_is_shown_before_it_is_committed(self, metrics: Metrics, recorder: Recorder, clock: Clock) -> None:
         assert value(metrics, "penstock_open_epoch_seconds") == 0
         recorder.epoch_begins(0, "job")
         clock.now += 45
         assert value(metrics, "penstock_open_epoch_seconds") == 45
         assert value(metrics, "penstock_epoch_timeout_seconds") == 60
 
-    def test_commits_that_had_to_be_asked_for_again(self, metrics: Metrics, recorder: Recorder) -> None:
+    def test_commit_retries_are_counted(self, metrics: Metrics, recorder: Recorder) -> None:
         recorder.commit_retried()
         assert value(metrics, "penstock_commit_retries_total") == 1
 
 
 class TestRecords:
-    def test_input_that_was_gone_is_counted_by_partition(self, metrics: Metrics, recorder: Recorder) -> None:
+    def test_lost_input_is_counted_by_partition(self, metrics: Metrics, recorder: Recorder) -> None:
         recorder.lost_input(("lines", 0), 5)
         recorder.lost_input(("lines", 0), 7)
         recorder.lost_input(("lines", 1), 1)
         assert value(metrics, "penstock_source_lost_offsets_total", topic="lines", partition="0") == 12
         assert value(metrics, "penstock_source_lost_offsets_total", topic="lines", partition="1") == 1
 
-    def test_what_came_in_and_went_out(self, metrics: Metrics, recorder: Recorder, clock: Clock) -> None:
+    def test_read_sent_and_dropped_records_are_counted(self, metrics: Metrics, recorder: Recorder, clock: Clock) -> None:
         an_epoch(recorder, clock)
         assert value(metrics, "penstock_records_total") == 10
         assert value(metrics, "penstock_sent_records_total", topic="counts") == 4
@@ -147,32 +147,32 @@ class TestRecords:
         assert value(metrics, "penstock_dead_letters_total") == 1
         assert not any(("topic", "(dead letters)") in labels for _, labels in samples(metrics))
 
-    def test_lanes_tell_by_stage(self, metrics: Metrics, recorder: Recorder, clock: Clock) -> None:
+    def test_lanes_are_counted_by_stage(self, metrics: Metrics, recorder: Recorder, clock: Clock) -> None:
         an_epoch(recorder, clock)
         assert value(metrics, "penstock_lane_records_total", lane="1", stage="0") == 5
         assert value(metrics, "penstock_lane_seconds_total", lane="1", stage="1") == 0.1
 
 
 class TestNodes:
-    def test_a_sampled_epoch_stands_for_those_since_the_one_before(
+    def test_a_sampled_epoch_stands_for_all_since_the_previous_sample(
         self, metrics: Metrics, recorder: Recorder, clock: Clock
     ) -> None:
         an_epoch(recorder, clock, 0, records=10)
         an_epoch(recorder, clock, 1, records=70, is_sampled=False)
         an_epoch(recorder, clock, 2, records=20)
-        # 10 records were seen of the first epoch's 10, and as many of the third's 20, which stands for 90
+        # 10 of the first epoch's 10 records were sampled, and 10 of the third's 20, which stands for 90
         assert value(metrics, "penstock_node_records_total", node="KSTREAM-SOURCE-0000000000") == 10 + 10 * 90 / 20
         assert value(metrics, "penstock_node_seconds_total", node="KSTREAM-SOURCE-0000000000") == pytest.approx(0.02 + 0.02 * 4.5)
 
-    def test_one_without_records_stands_for_itself(self, metrics: Metrics, recorder: Recorder, clock: Clock) -> None:
+    def test_a_sampled_epoch_without_records_stands_for_itself(self, metrics: Metrics, recorder: Recorder, clock: Clock) -> None:
         an_epoch(recorder, clock, 0, records=70, is_sampled=False)
         an_epoch(recorder, clock, 1, records=0)
         assert value(metrics, "penstock_node_records_total", node="KSTREAM-AGGREGATE-0000000003") == 6
         an_epoch(recorder, clock, 2, records=10)
         assert value(metrics, "penstock_node_records_total", node="KSTREAM-AGGREGATE-0000000003") == 6 + 6 * 80 / 10
 
-    def test_they_never_fall(self, metrics: Metrics, recorder: Recorder) -> None:
-        """A share of all records would: here the node has all of the first epoch's, and none of the second's."""
+    def test_estimates_never_fall(self, metrics: Metrics, recorder: Recorder) -> None:
+        """A share of all records would: the node gets all records of the first epoch, and none of the second."""
         before = 0.0
         for number, seen in enumerate((100, 0, 1, 0, 50)):
             recorder.epoch_begins(number, "job")
@@ -208,7 +208,7 @@ class TestPlaces:
         }
         assert value(metrics, "penstock_watermark_timestamp_seconds") == 4
 
-    def test_what_is_not_known_is_not_there(self, metrics: Metrics, recorder: Recorder) -> None:
+    def test_unknown_values_are_absent(self, metrics: Metrics, recorder: Recorder) -> None:
         recorder.moved({("lines", 0): PartitionReport("lines", 0, 40, -1, -1, -1)}, -1)
         found = {name for name in names(metrics) if name.startswith(("penstock_source_", "penstock_watermark"))}
         assert found == {"penstock_source_offset", "penstock_source_idle"}
@@ -226,11 +226,11 @@ class TestPlaces:
 
 
 class TestMemory:
-    def test_of_the_workers_together(self, metrics: Metrics, recorder: Recorder, clock: Clock) -> None:
+    def test_memory_of_workers_is_summed(self, metrics: Metrics, recorder: Recorder, clock: Clock) -> None:
         an_epoch(recorder, clock)
         assert (value(metrics, "penstock_workers"), value(metrics, "penstock_workers_resident_memory_bytes")) == (2, 100_000_000)
 
-    def test_of_the_jvm(self, recorder: Recorder) -> None:
+    def test_memory_of_the_jvm_is_reported(self, recorder: Recorder) -> None:
         metrics = Metrics("a", recorder, lambda: "running", epoch_timeout_s=60, jvm=lambda: JVM)
         assert value(metrics, "jvm_memory_used_bytes", area="heap") == 64_000_000
         assert value(metrics, "jvm_memory_used_bytes", area="nonheap") == 32_000_000
@@ -239,16 +239,16 @@ class TestMemory:
         assert value(metrics, "jvm_gc_collection_seconds_count", gc="PS Scavenge") == 7
         assert value(metrics, "jvm_gc_collection_seconds_sum", gc="PS Scavenge") == 0.25
 
-    def test_without_an_answer_the_rest_is_told(self, metrics: Metrics) -> None:
+    def test_without_a_jvm_report_there_are_no_jvm_metrics(self, metrics: Metrics) -> None:
         assert not any(name.startswith("jvm_") for name in names(metrics))
 
-    def test_a_heap_without_a_limit_has_none(self, recorder: Recorder) -> None:
+    def test_a_heap_without_a_limit_has_no_maximum(self, recorder: Recorder) -> None:
         report = JVM._replace(heap_max_bytes=-1)
         metrics = Metrics("a", recorder, lambda: "running", epoch_timeout_s=60, jvm=lambda: report)
         assert "jvm_memory_max_bytes" not in names(metrics)
 
 
-def test_a_scrape_may_come_in_the_middle_of_an_epoch(metrics: Metrics, recorder: Recorder, clock: Clock) -> None:
+def test_a_scrape_may_happen_during_an_epoch(metrics: Metrics, recorder: Recorder, clock: Clock) -> None:
     ended = threading.Event()
     failed: list[RuntimeError] = []
 
@@ -256,7 +256,7 @@ def test_a_scrape_may_come_in_the_middle_of_an_epoch(metrics: Metrics, recorder:
         while not ended.is_set():
             try:
                 metrics.exposition()
-            except RuntimeError as error:  # what is iterated over has changed
+            except RuntimeError as error:  # a dictionary changed during iteration
                 failed.append(error)
 
     scraping = threading.Thread(target=scrape)
@@ -270,7 +270,7 @@ def test_a_scrape_may_come_in_the_middle_of_an_epoch(metrics: Metrics, recorder:
     assert not failed
 
 
-def test_two_applications_of_a_process_do_not_meet(recorder: Recorder, clock: Clock) -> None:
+def test_two_applications_of_a_process_have_separate_metrics(recorder: Recorder, clock: Clock) -> None:
     one, other = (
         Metrics(name, known, lambda: "running", epoch_timeout_s=60) for name, known in (("a", recorder), ("b", Recorder(clock)))
     )

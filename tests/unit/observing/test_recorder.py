@@ -1,4 +1,4 @@
-"""The recorder is told what happens and gives frozen answers; sums belong together, and nothing that looks on can do harm."""
+"""The recorder records events and returns frozen values; sums are consistent, and observers can do no harm."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class TestBefore:
         clock.now += 7
         assert (recorder.lasted(), recorder.idle_for()) == (0.0, 7.0)
 
-    def test_a_phase_without_an_epoch_is_nothing(self, recorder: Recorder) -> None:
+    def test_a_phase_without_an_epoch_is_ignored(self, recorder: Recorder) -> None:
         recorder.phase_begins("job")
         assert recorder.current is None
 
 
 class TestEpochs:
-    def test_the_one_in_hand_says_in_which_phase_it_is_and_since_when(self, recorder: Recorder, clock: Clock) -> None:
+    def test_the_current_epoch_has_its_phase_and_start_times(self, recorder: Recorder, clock: Clock) -> None:
         recorder.epoch_begins(7, "before")
         clock.now += 1
         recorder.phase_begins("job")
@@ -50,13 +50,13 @@ class TestEpochs:
         assert recorder.current == OpenEpoch(7, "job", began=1_000.0, phase_began=1_001.0)
         assert recorder.lasted() == 3.0
 
-    def test_a_committed_one_is_reported_with_what_its_phases_took(self, recorder: Recorder, clock: Clock) -> None:
+    def test_a_committed_epoch_is_reported_with_the_durations_of_its_phases(self, recorder: Recorder, clock: Clock) -> None:
         began = recorder.started_ms
         recorder.epoch_begins(7, "before")
         clock.now += 1
         recorder.phase_begins("job")
         clock.now += 2
-        recorder.phase_begins("before")  # twice the same phase is its sum
+        recorder.phase_begins("before")  # the same phase twice is summed
         clock.now += 4
         recorder.epoch_committed(50, {"out": 3}, [("filter", "late", 2)], [a_lane(0, 0)], is_sampled=False)
         [report] = recorder.recent
@@ -67,13 +67,13 @@ class TestEpochs:
         assert began <= report.began_ms <= recorder.committed_ms
         assert (recorder.current, recorder.lasted(), recorder.idle_for()) == (None, 0.0, 0.0)
 
-    def test_only_so_many_are_remembered(self, recorder: Recorder, clock: Clock) -> None:
+    def test_only_the_last_epochs_are_kept(self, recorder: Recorder, clock: Clock) -> None:
         for number in range(RECENT + 5):
             an_epoch(recorder, clock, number)
         assert [report.number for report in recorder.recent] == list(range(5, RECENT + 5))
         assert recorder.totals.epochs == RECENT + 5
 
-    def test_one_that_begins_anew_forgets_the_phases_of_the_one_that_failed(self, recorder: Recorder, clock: Clock) -> None:
+    def test_a_retried_epoch_forgets_the_phases_of_the_failed_attempt(self, recorder: Recorder, clock: Clock) -> None:
         recorder.epoch_begins(7, "job")
         clock.now += 9
         recorder.phase_begins("begun")
@@ -82,14 +82,14 @@ class TestEpochs:
         recorder.epoch_committed(0, {}, [], [], is_sampled=False)
         assert recorder.recent[0].phases == {"job": 1.0}
 
-    def test_listeners_are_told_when_all_else_is_known(self, recorder: Recorder, clock: Clock) -> None:
+    def test_listeners_are_notified_after_the_totals_are_updated(self, recorder: Recorder, clock: Clock) -> None:
         heard: list[tuple[int, int]] = []
         recorder.listen(lambda report: heard.append((report.number, recorder.totals.epochs)))
         an_epoch(recorder, clock, 4)
         an_epoch(recorder, clock, 5)
         assert heard == [(4, 1), (5, 2)]
 
-    def test_a_listener_that_fails_is_logged_and_the_others_are_told(
+    def test_a_listener_that_raises_is_logged_and_the_others_are_notified(
         self, recorder: Recorder, clock: Clock, caplog: pytest.LogCaptureFixture
     ) -> None:
         heard: list[int] = []
@@ -101,9 +101,9 @@ class TestEpochs:
         recorder.listen(lambda report: heard.append(report.number))
         an_epoch(recorder, clock, 4)
         assert heard == [4]
-        assert "a listener failed on epoch 4" in caplog.text
+        assert "a listener raised on epoch 4" in caplog.text
 
-    def test_a_commit_that_had_to_be_asked_for_again_is_counted(self, recorder: Recorder) -> None:
+    def test_commit_retries_are_counted(self, recorder: Recorder) -> None:
         recorder.commit_retried()
         recorder.commit_retried()
         assert recorder.commit_retries == 2
@@ -125,7 +125,7 @@ class TestTotals:
             "KSTREAM-AGGREGATE-0000000003": NodeSample(6, 0.04),
         }
 
-    def test_whoever_holds_them_holds_what_they_were(self, recorder: Recorder, clock: Clock) -> None:
+    def test_totals_that_were_read_do_not_change(self, recorder: Recorder, clock: Clock) -> None:
         an_epoch(recorder, clock, 0)
         before = recorder.totals
         copied = (before.epochs, dict(before.sent), dict(before.lanes), dict(before.nodes))
@@ -140,18 +140,18 @@ class TestSamples:
         assert recorder.stores == CommittedStores({"words": 201}, {"words": 16_000})
         assert recorder.memory == {4_000: 50_000_000, 4_001: 50_000_000}
 
-    def test_of_a_lane_that_tells_twice_the_last_word_counts(self, recorder: Recorder) -> None:
+    def test_the_last_report_of_a_lane_counts(self, recorder: Recorder) -> None:
         self.sampled(
             recorder, LaneReport(0, 0, 1, 0.1, stores={"words": (9, 90)}), LaneReport(0, 1, 1, 0.1, stores={"words": (8, 80)})
         )
         assert recorder.stores == CommittedStores({"words": 8}, {"words": 80})
 
-    def test_a_lane_that_says_nothing_has_what_it_had(self, recorder: Recorder) -> None:
+    def test_a_lane_without_a_report_keeps_its_last_sizes(self, recorder: Recorder) -> None:
         self.sampled(recorder, *(LaneReport(lane, 0, 1, 0.1, stores={"words": (10, 100)}) for lane in (0, 1)))
         self.sampled(recorder, LaneReport(1, 0, 1, 0.1, stores={"words": (30, 300)}))
         assert recorder.stores == CommittedStores({"words": 40}, {"words": 400})
 
-    def test_where_the_system_does_not_tell_there_is_no_memory(self, recorder: Recorder) -> None:
+    def test_an_unknown_memory_is_left_out(self, recorder: Recorder) -> None:
         self.sampled(recorder, LaneReport(0, 0, 1, 0.1, worker=77, memory=0))
         assert recorder.memory == {}
 
@@ -162,7 +162,7 @@ class TestSamples:
 
 
 class TestPartitions:
-    def test_a_place_and_its_end_are_told_by_two_and_put_together(self, recorder: Recorder) -> None:
+    def test_positions_and_ends_are_recorded_separately_and_combined(self, recorder: Recorder) -> None:
         recorder.saw_ends({LINES: 50})
         recorder.moved({LINES: place(40)}, 4_000)
         assert recorder.partitions == {LINES: place(40, end=50)}
@@ -172,13 +172,13 @@ class TestPartitions:
         recorder.moved({LINES: place(60)}, 5_000)
         assert recorder.partitions[LINES].lag == 0
 
-    def test_an_end_that_nobody_has_told_is_not_known(self, recorder: Recorder) -> None:
+    def test_an_end_that_was_not_recorded_is_unknown(self, recorder: Recorder) -> None:
         recorder.moved({LINES: place(40)}, -1)
         recorder.saw_ends({("other", 0): 9})
         assert recorder.partitions[LINES].lag == -1
 
-    def test_whoever_tells_the_ends_takes_back_no_offset(self, recorder: Recorder) -> None:
-        """An application without further input would be taken for one that lags, and for stuck, for as long as that lasts."""
+    def test_recording_the_ends_does_not_revert_an_offset(self, recorder: Recorder) -> None:
+        """Otherwise an application without new input would seem to lag, and to be stuck, until there is input again."""
         last = 5_000
         followed = threading.Event()
 
@@ -197,7 +197,7 @@ class TestPartitions:
 
 
 class TestRestore:
-    def test_how_far_it_is_is_told_by_lane(self, recorder: Recorder, clock: Clock) -> None:
+    def test_progress_is_reported_by_lane(self, recorder: Recorder, clock: Clock) -> None:
         recorder.restoring({0: 100, 1: 300})
         clock.now += 2
         recorder.restoring({0: 100, 1: 100})
@@ -206,17 +206,17 @@ class TestRestore:
         recorder.restored()
         assert recorder.restore == RestoreReport({0: 0, 1: 0}, {0: 100, 1: 300}, 3.0, is_done=True)
 
-    def test_a_lane_that_finds_more_to_read_has_more_in_all(self, recorder: Recorder) -> None:
+    def test_a_lane_that_finds_more_to_read_has_a_higher_total(self, recorder: Recorder) -> None:
         recorder.restoring({0: 100})
         recorder.restoring({0: 150, 1: 50})
         assert recorder.restore is not None
         assert recorder.restore.total == {0: 150, 1: 50}
 
-    def test_without_anything_to_restore_it_is_done_at_once(self, recorder: Recorder) -> None:
+    def test_a_restore_without_changelogs_is_done_at_once(self, recorder: Recorder) -> None:
         recorder.restored()
         assert recorder.restore == RestoreReport({}, {}, 0.0, is_done=True)
 
-    def test_a_report_does_not_change_with_what_it_was_made_of(self, recorder: Recorder) -> None:
+    def test_a_report_does_not_change_with_its_input(self, recorder: Recorder) -> None:
         left = {0: 100}
         recorder.restoring(left)
         left[0] = 1
@@ -224,7 +224,7 @@ class TestRestore:
         assert recorder.restore.left == {0: 100}
 
 
-def test_whoever_asks_while_it_is_told_gets_whole_answers(recorder: Recorder, clock: Clock) -> None:
+def test_concurrent_readers_get_consistent_totals(recorder: Recorder, clock: Clock) -> None:
     fed(recorder, clock)
     ended = threading.Event()
     torn: list[Totals] = []

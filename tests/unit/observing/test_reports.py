@@ -1,4 +1,4 @@
-"""What follows from reports: a partition's lag, and how far a restore has come."""
+"""Values derived from reports: a partition's lag, and the progress of a restore."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.observing import PartitionReport, Recorder, RestoreReport
 @pytest.mark.parametrize(
     ("offset", "end", "lag"),
     [(40, 50, 10), (50, 50, 0), (60, 50, 0), (0, 0, 0), (40, -1, -1)],
-    ids=["behind", "at the end", "the end was seen earlier", "an empty partition", "nobody knows"],
+    ids=["behind", "at the end", "the end was seen earlier", "an empty partition", "unknown"],
 )
 def test_lag(offset: int, end: int, lag: int) -> None:
     assert PartitionReport("lines", 0, offset, end, -1, -1).lag == lag

@@ -1,1 +1,1 @@
-"""What an application tells the outside while it runs: logs and traces."""
+"""What an application reports while it runs: logs and traces."""

@@ -1,6 +1,6 @@
 """Logs: one line per event, JSON for machines or text for people, the same for this process, Spark's workers and its JVM.
 
-All modules log by Python's own `logging`; here is only how it looks, and how what other processes log comes in.
+All modules use Python's `logging`. This module only formats log records, and passes on those of other processes.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from penstock.config import Config, is_secret
 from penstock.telemetry.redaction import HIDDEN, Redactor, escaped
 
 CONTEXT = ("application", "topology", "incarnation", "lane", "epoch", "phase")
-"""What a line says about where it comes from, as far as that is known there."""
+"""Where a line comes from, as far as its process knows."""
 
 _FIRST = ("timestamp", "level", "logger", "event", *CONTEXT)
 _INDENT = "\n    "
 _RECORD = frozenset({*logging.makeLogRecord({}).__dict__, "message", "asctime"})
 
 _output = logging.getLogger("penstock.output")
-"""What workers and the JVM have written that is no log line: `print` in a function, a crash."""
+"""For output of workers and the JVM that is not a log line: `print` in a function, a crash."""
 
 
 class Formatter(ProcessorFormatter):
-    """Log records as lines. `labels` are on every line that does not say otherwise."""
+    """Formats log records as lines. `labels` are added to every line that does not set them itself."""
 
     def __init__(self, *, is_json: bool, colors: bool = False, labels: Mapping[str, str], redact: Redactor) -> None:
         self._is_json = is_json
@@ -57,7 +57,7 @@ class Formatter(ProcessorFormatter):
         return {escaped(name): self._shown(name, found[name]) for name in names if not name.startswith("_")}
 
     def _shown(self, name: str, value: object) -> object:
-        """A value as a line may hold it: no secrets, nothing that passes itself off for a line of its own."""
+        """Return a value that is safe in a line: without secrets, and without text that looks like another line."""
         if value is None or isinstance(value, (bool, int, float)):
             return value
         if is_secret(name):
@@ -67,9 +67,9 @@ class Formatter(ProcessorFormatter):
 
 
 def set_up(application_id: str, config: Config | None = None) -> None:
-    """Have this process log to standard error, unless somebody has set up logging already: then that is left alone.
+    """Make this process log to standard error, unless logging is already set up.
 
-    Without a configuration, in the form that is the default: what is wrong with the configuration has to be said, too.
+    Without a configuration, use the default format, so that errors in the configuration can be logged, too.
     """
     if _is_set_up_by_others():
         return
@@ -82,9 +82,9 @@ def set_up(application_id: str, config: Config | None = None) -> None:
 
 
 def worker_set_up(config: Config, labels: Mapping[str, str]) -> Callable[[], None]:
-    """What a Python worker of Spark's calls once to log as this process does; it is sent there, and so knows no secrets.
+    """Return a function that a Python worker of Spark calls once to log like this process.
 
-    Workers always write JSON: `pass_on` reads it again.
+    It is sent to the worker, so it holds no secrets. Workers always write JSON, which `pass_on` parses.
     """
     return partial(_set_up_worker, config.log_level, dict(labels))
 
@@ -92,7 +92,7 @@ def worker_set_up(config: Config, labels: Mapping[str, str]) -> Callable[[], Non
 def _set_up_worker(level: str, labels: Mapping[str, str]) -> None:
     if not _is_set_up_by_others():
         _install(Formatter(is_json=True, labels=labels, redact=Redactor()), level)
-    # Both go to the JVM's standard error, each by a thread of its own: what is printed could come in the middle of a line.
+    # Two threads copy the two to the JVM's standard error, so printed text could end up in the middle of a log line.
     sys.stdout = sys.stderr
 
 
@@ -104,14 +104,14 @@ def _install(formatter: Formatter, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     root = logging.getLogger()
-    root.handlers = [handler]  # in place of that of an earlier application, which has other labels
+    root.handlers = [handler]  # replaces the handler of an earlier application, which has other labels
     root.setLevel(level)
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells about every call
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs every call
     logging.captureWarnings(True)
 
 
 def pass_on(line: str) -> None:
-    """Let a line that a worker or the JVM has written be a log record of this process; what is none of ours goes out as it is."""
+    """Log a line that a worker or the JVM wrote as a record of this process; a line in another format becomes a message."""
     found = _parsed(line)
     if found is not None:
         record = _record(found)
@@ -121,7 +121,7 @@ def pass_on(line: str) -> None:
     elif any(isinstance(handler.formatter, Formatter) for handler in logging.getLogger().handlers):
         _output.info("%s", line)
     else:
-        with suppress(OSError, ValueError):  # nobody is there to read it
+        with suppress(OSError, ValueError):  # standard error is closed
             sys.stderr.write(f"{line}\n")
 
 
@@ -143,13 +143,13 @@ def _record(found: dict[str, Any]) -> logging.LogRecord:
     with suppress(ValueError):
         record.created = datetime.fromisoformat(found.pop("timestamp").replace("Z", "+00:00")).timestamp()
     if isinstance(exception := found.get("exception"), str):
-        record.exc_text = exception  # where another formatter looks for it
+        record.exc_text = exception  # where other formatters look for it
     record.__dict__.update({name: value for name, value in found.items() if name not in _RECORD})
     return record
 
 
 def _logger(name: str) -> logging.Logger:
-    """The logger of that name, if this process has it: loggers are never forgotten, so none is made by what others write."""
+    """Return the logger of that name if this process has it: loggers are never removed, so a line must not create one."""
     logger = logging.root.manager.loggerDict.get(name)
     return logger if isinstance(logger, logging.Logger) else logging.getLogger()
 

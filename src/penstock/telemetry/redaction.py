@@ -1,4 +1,4 @@
-"""What must not be shown in a log, and what must not be done to whoever reads one: secrets are hidden, odd characters escaped."""
+"""Makes text safe for logs: hides secrets, and escapes characters that could deceive a reader or a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.config import Config, Secret, is_secret
 HIDDEN = "[hidden]"
 
 _SHORTEST = 4
-"""Shorter secrets are not looked for: half of all lines would contain them."""
+"""Shorter secrets are not searched for: too many lines would contain them by chance."""
 
 _SETTING = re.compile(
     r"""(?P<name>[A-Za-z][\w.-]*)(?P<sign>["']?\s*[=:]\s*)(?P<value>\[hidden\]|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^\s,;}\])]+)"""
@@ -22,14 +22,14 @@ _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 
 _ODD = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, and with them what moves a terminal's cursor; not tab and newline
-    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what turns the direction of text around
-    r"\u2028\u2029\ud800-\udfff]"  # further ends of lines, and halves of characters, which no encoding takes
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, which could move a terminal's cursor; not tab and newline
+    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # characters that change the direction of text
+    r"\u2028\u2029\ud800-\udfff]"  # other line ends, and surrogates, which cannot be encoded
 )
 
 
 class Redactor:
-    """Hides secrets in text: the values it is given, and whatever follows a name that sounds like one.
+    """Hides secrets in text: the given values, and whatever follows a name that sounds like a secret's.
 
     Example:
         >>> Redactor(["hunter2"])("refused: hunter2, sasl.password=other")
@@ -43,13 +43,13 @@ class Redactor:
 
     @classmethod
     def of(cls, config: Config) -> Redactor:
-        """A redactor that knows the secrets of a configuration."""
+        """Return a redactor that knows the secrets of a configuration."""
         own = [config.admin_token, config.admin_read_token]
         values = [*config.kafka.values(), *config.spark.values(), *own]
         return cls(value for value in values if isinstance(value, Secret))
 
     def __call__(self, text: str) -> str:
-        """The text without secrets."""
+        """Return the text without secrets."""
         if self._values is not None:
             text = self._values.sub(HIDDEN, text)
         if "PRIVATE KEY" in text:
@@ -62,7 +62,7 @@ class Redactor:
 
 
 def escaped(text: str) -> str:
-    r"""The text with characters that could deceive a reader or a terminal written as `\x1b`; tabs and newlines are left.
+    r"""Escape characters that could deceive a reader or a terminal, as `\x1b`; tabs and newlines are kept.
 
     Example:
         >>> escaped("\x1b[2Kall is well")
@@ -72,7 +72,7 @@ def escaped(text: str) -> str:
 
 
 def _forms(secret: str) -> set[str]:
-    """A secret as it may stand in a text: plain, within quotes, in an address."""
+    """Return the forms that a secret can have in text: plain, quoted, in a URL."""
     return {secret, json.dumps(secret)[1:-1], repr(str(secret))[1:-1], quote(secret, safe="")}
 
 

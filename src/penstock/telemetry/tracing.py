@@ -1,6 +1,6 @@
-"""Spans of epochs and their phases, and of what is sent because of traced records; by OpenTelemetry's API alone.
+"""Spans of epochs and their phases, and of rows that follow from traced records; uses only OpenTelemetry's API.
 
-Where they go is the business of whoever sets up an SDK. Without one they are nothing, and traces of records are passed on.
+The application sets up an SDK to export them. Without one there are no spans, and the contexts of records are passed on.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from penstock.lanes.tracing import LINKS, TRACEPARENT, contexts_of
 from penstock.observing import EpochReport
 
 MOST_SPANS = 1_000
-"""How many spans one epoch makes for what it sends; beyond that, contexts are passed on as they came."""
+"""The most spans per epoch for sent rows; beyond that, contexts are passed on unchanged."""
 
 _MS = 1_000_000
 _S = 1_000_000_000
 
 
 class Tracing:
-    """The spans of one start. `labels` are attributes of epochs, `topics` what rows refer to by index."""
+    """The spans of one start. `labels` are attributes of all spans of epochs and rows; rows refer to `topics` by index."""
 
     def __init__(self, labels: Mapping[str, str], topics: Sequence[str]) -> None:
         self._tracer = trace.get_tracer("penstock")
@@ -32,7 +32,7 @@ class Tracing:
         self._sent: list[Span] = []
 
     def on_epoch(self, report: EpochReport) -> None:
-        """Make the spans of a committed epoch, from its report; what it has sent is sent now."""
+        """Make the spans of a committed epoch from its report, and end the spans of its sent rows."""
         began = report.began_ms * _MS
         attributes: dict[str, str | int] = {
             **self._labels,
@@ -55,7 +55,7 @@ class Tracing:
         epoch.end(max(began, report.began_ms * _MS + int(report.seconds * _S)))
 
     def continued(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of an epoch; those that follow from traced records have contexts of spans of ours now."""
+        """Return the rows of an epoch; those that follow from traced records get the contexts of our spans."""
         headers = rows.column("headers")
         if headers.null_count == len(headers):
             return rows
@@ -75,7 +75,7 @@ class Tracing:
         return self._topics[code] if code >= 0 else str(rows.column("topic")[row].as_py())
 
     def _continued(self, pairs: list[dict[str, Any]], contexts: list[bytes], topic: str) -> list[dict[str, Any]]:
-        """A row's headers with the context of a span that follows from the last of `contexts`, and from the others too."""
+        """Return a row's headers with the context of a new span: a child of the last of `contexts`, linked with the others."""
         *others, last = map(_context, contexts)
         sent = self._span(topic, last, others) if len(self._sent) < MOST_SPANS else last
         stamp = {"name": TRACEPARENT, "value": _traceparent(sent)}
@@ -87,7 +87,7 @@ class Tracing:
         ]
 
     def _span(self, topic: str, parent: SpanContext, others: Sequence[SpanContext]) -> SpanContext:
-        """The context of a new span, which ends when the epoch is committed; if it never is, there never was such a span."""
+        """Return the context of a new span, which ends when the epoch is committed. Without a commit it is never exported."""
         span = self._tracer.start_span(
             f"send {topic}",
             trace.set_span_in_context(NonRecordingSpan(parent)),

@@ -1,4 +1,4 @@
-"""How log records become lines, who sets that up, and how what other processes write comes in."""
+"""The format of log lines, the setup of logging, and the output of other processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Logging as in a new process; afterwards as it was."""
+    """Logging as in a new process; restored afterwards."""
     root, py4j = logging.getLogger(), logging.getLogger("py4j")
     monkeypatch.setattr(root, "handlers", [])
     monkeypatch.setattr(sys, "stdout", sys.stdout)
@@ -43,7 +43,7 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Written:
-    """What was written to standard error so far."""
+    """The text written to standard error so far."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
@@ -60,7 +60,7 @@ def stderr(capsys: pytest.CaptureFixture[str]) -> Written:
 
 
 def alone() -> None:
-    """Take away the handlers that pytest adds when a test begins."""
+    """Remove the handlers that pytest adds when a test begins."""
     root = logging.getLogger()
     root.handlers = [handler for handler in root.handlers if not type(handler).__module__.startswith("_pytest")]
 
@@ -79,7 +79,7 @@ def lines(stream: Written) -> list[dict[str, Any]]:
 
 
 class TestJson:
-    def test_a_line_begins_with_when_what_and_where(self, stderr: Written) -> None:
+    def test_a_line_starts_with_time_level_event_and_context(self, stderr: Written) -> None:
         set_up("words", config())
         with bound_contextvars(phase="job", epoch=7, lane=1, topology="f00d", incarnation="1"):
             logging.getLogger("penstock.some").warning("%d records", 3)
@@ -99,7 +99,7 @@ class TestJson:
         assert "ValueError: bad\nvalue [hidden]" in line["exception"]
         assert line["event"] == "it failed"
 
-    def test_what_users_add_is_there_without_secrets(self, stderr: Written) -> None:
+    def test_fields_that_users_add_are_logged_without_secrets(self, stderr: Written) -> None:
         set_up("words", config())
         extra = {"customer": 7, "api_token": "x", "place": ("in", "\x1b[2K"), "note": "hunter2-c4n4ry", "none": None}
         logging.getLogger("a").info("event", extra=extra)
@@ -112,7 +112,7 @@ class TestJson:
             "none": None,
         }
 
-    def test_whatever_the_text_is_it_is_one_line_of_json(self, stderr: Written) -> None:
+    def test_any_text_becomes_one_line_of_json(self, stderr: Written) -> None:
         set_up("words", config())
         logging.getLogger("a").info("%s", 'x\n{"level":"error"}\u2028\u202e\x1b[31m \ud800')
         [line] = lines(stderr)
@@ -123,7 +123,7 @@ class TestJson:
         logging.getLogger("py.warnings").warning("old")  # what `captureWarnings` turns a warning into
         assert lines(stderr)[0]["logger"] == "py.warnings"
 
-    def test_structlogs_own_events_come_out_in_the_same_form(self, stderr: Written) -> None:
+    def test_events_of_structlog_have_the_same_format(self, stderr: Written) -> None:
         set_up("words", config())
         wrapped = structlog.stdlib.ProcessorFormatter.wrap_for_formatter
         own = structlog.wrap_logger(logging.getLogger("own"), processors=[wrapped])
@@ -141,7 +141,7 @@ class TestText:
         assert "\x1b[" in stream.getvalue()
         assert "all is well" in stream.getvalue()
 
-    def test_no_value_can_look_like_a_line_of_its_own(self, stderr: Written) -> None:
+    def test_no_value_can_look_like_a_separate_line(self, stderr: Written) -> None:
         set_up("words", config(log_format="text"))
         forged = "x\n2026-01-01T00:00:00+00:00 [error] all is lost\x1b[2K"
         try:
@@ -154,20 +154,20 @@ class TestText:
         assert all(line.startswith(("    ", "Traceback")) for line in others if line), others
 
     @pytest.mark.parametrize(("form", "is_json"), [("json", True), ("text", False), ("auto", True)])
-    def test_the_form_can_be_chosen(self, stderr: Written, form: str, is_json: bool) -> None:
+    def test_the_format_can_be_chosen(self, stderr: Written, form: str, is_json: bool) -> None:
         set_up("words", config(log_format=form))
         logging.getLogger("a").info("hello")
         assert stderr.getvalue().startswith("{") == is_json
 
 
 class TestSettingUp:
-    def test_the_level_is_the_settings(self, stderr: Written) -> None:
+    def test_the_level_is_taken_from_the_settings(self, stderr: Written) -> None:
         set_up("words", config(log_level="WARNING"))
         logging.getLogger("a").info("quiet")
         logging.getLogger("a").warning("loud")
         assert [line["event"] for line in lines(stderr)] == ["loud"]
 
-    def test_what_others_have_set_up_is_left_alone(self, stderr: Written) -> None:
+    def test_logging_that_is_already_set_up_is_not_changed(self, stderr: Written) -> None:
         alone()
         own = logging.StreamHandler(io.StringIO())
         logging.getLogger().addHandler(own)
@@ -183,7 +183,7 @@ class TestSettingUp:
             logging.getLogger("a").info("hello")
         assert [line["application"] for line in lines(stderr)] == ["first", "second"]
 
-    def test_a_worker_is_told_how_and_no_secret(self, stderr: Written) -> None:
+    def test_a_worker_is_set_up_without_secrets(self, stderr: Written) -> None:
         packed = pickle.dumps(logs.worker_set_up(config(log_level="INFO"), {"application": "words", "incarnation": "1"}))
         assert b"c4n4ry" not in packed
         alone()
@@ -193,7 +193,7 @@ class TestSettingUp:
         [line] = lines(stderr)
         assert (line["application"], line["incarnation"], line["lane"], line["epoch"]) == ("words", "1", 1, 3)
 
-    def test_what_a_worker_prints_goes_the_same_way(self, stderr: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_a_worker_prints_goes_to_standard_error(self, stderr: Written, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stdout", sys.stdout)
         logs.worker_set_up(config(), {})()
         sys.stdout.write("printed\n")
@@ -210,7 +210,7 @@ class Kept(logging.Handler):
 
 
 class TestPassingOn:
-    def test_a_workers_line_comes_out_as_it_went_in_but_for_secrets(self, stderr: Written) -> None:
+    def test_a_workers_line_is_unchanged_except_for_secrets(self, stderr: Written) -> None:
         worker = logs.Formatter(is_json=True, labels={"application": "words", "incarnation": "1"}, redact=Redactor())
         record = logging.LogRecord("penstock.lanes", logging.WARNING, "", 0, "%s failed: %s", ("node", "hunter2-c4n4ry"), None)
         record.customer = 7
@@ -222,7 +222,7 @@ class TestPassingOn:
         expected["event"] = "node failed: [hidden]"
         assert lines(stderr) == [expected]
 
-    def test_the_jvms_lines_are_joined(self, stderr: Written) -> None:
+    def test_the_jvms_lines_are_logged(self, stderr: Written) -> None:
         set_up("words", config())
         jvm = {"timestamp": "2026-01-02T03:04:05.678Z", "level": "WARN", "logger": "org.apache.spark.X", "event": "slow"}
         logs.pass_on(json.dumps({**jvm, "exception": "java.lang.X\n\tat y"}))
@@ -239,13 +239,13 @@ class TestPassingOn:
     @pytest.mark.parametrize(
         "line", ["printed", "{not json", '{"a": 1}', "[1]", '{"timestamp":1,"level":"","logger":"","event":""}']
     )
-    def test_what_is_no_log_line_is_the_event_of_one(self, stderr: Written, line: str) -> None:
+    def test_other_output_becomes_the_event_of_a_line(self, stderr: Written, line: str) -> None:
         set_up("words", config())
         logs.pass_on(line)
         [found] = lines(stderr)
         assert (found["event"], found["logger"], found["level"]) == (line, "penstock.output", "info")
 
-    def test_where_others_have_set_up_logging_they_get_the_records(self, stderr: Written) -> None:
+    def test_handlers_that_are_already_set_up_get_the_records(self, stderr: Written) -> None:
         alone()
         kept = Kept()
         logging.getLogger().addHandler(kept)
@@ -258,12 +258,12 @@ class TestPassingOn:
         assert (vars(record)["lane"], record.exc_text) == (2, "Traceback")
         assert "some.worker" not in logging.root.manager.loggerDict
 
-    def test_where_nobody_has_what_is_printed_is_printed(self, stderr: Written) -> None:
+    def test_without_any_handler_output_is_printed(self, stderr: Written) -> None:
         alone()
         logs.pass_on("printed by a function")
         assert stderr.getvalue() == "printed by a function\n"
 
-    def test_a_level_of_one_logger_counts(self, stderr: Written) -> None:
+    def test_the_level_of_a_logger_is_respected(self, stderr: Written) -> None:
         set_up("words", config())
         name = "tests.telemetry.quiet"
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -272,7 +272,7 @@ class TestPassingOn:
         assert [line["event"] for line in lines(stderr)] == ["y"]
 
 
-def test_the_thread_that_runs_an_epoch_says_which_and_in_what_phase(stderr: Written) -> None:
+def test_the_thread_that_runs_an_epoch_logs_its_number_and_phase(stderr: Written) -> None:
     set_up("words", config())
     log, recorder = logging.getLogger("a"), Recorder()
     bind_contextvars(incarnation="1")

@@ -1,4 +1,4 @@
-"""Secrets do not get into logs, and values cannot pass themselves off for lines or move a terminal's cursor."""
+"""Secrets do not get into logs, and values cannot look like lines or move a terminal's cursor."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_what_sounds_like_a_secret_is_hidden(text: str) -> None:
         "a basic rule",
     ],
 )
-def test_what_does_not_is_left_alone(text: str) -> None:
+def test_other_text_is_not_changed(text: str) -> None:
     assert Redactor()(text) == text
 
 
 @given(st.text(min_size=4, max_size=30), st.text(max_size=20), st.text(max_size=20))
-def test_a_known_secret_is_hidden_wherever_it_stands(secret: str, before: str, after: str) -> None:
+def test_a_known_secret_is_hidden_anywhere_in_a_text(secret: str, before: str, after: str) -> None:
     redact = Redactor([secret])
     for form in (secret, json.dumps(secret), repr(secret)):
         assert secret not in redact(before + form + after).replace(HIDDEN, "")
@@ -68,11 +68,11 @@ def test_the_secrets_of_a_configuration_are_known() -> None:
     assert Redactor.of(config)(text) == " ".join([HIDDEN] * 5 + ["b:1"])
 
 
-def test_a_secret_within_another_does_not_leave_the_rest() -> None:
+def test_a_secret_that_contains_another_is_hidden_completely() -> None:
     assert Redactor(["pass", "password-1"])("x password-1 y") == f"x {HIDDEN} y"
 
 
-def test_very_short_secrets_are_not_looked_for() -> None:
+def test_very_short_secrets_are_not_searched_for() -> None:
     assert Redactor(["a"])("a banana") == "a banana"
 
 
@@ -87,5 +87,5 @@ def test_very_short_secrets_are_not_looked_for() -> None:
         ("half \ud800", "half \\ud800"),
     ],
 )
-def test_characters_that_deceive_are_written_out(text: str, shown: str | None) -> None:
+def test_deceptive_characters_are_escaped(text: str, shown: str | None) -> None:
     assert escaped(text) == (text if shown is None else shown)

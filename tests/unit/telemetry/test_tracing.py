@@ -1,4 +1,4 @@
-"""Spans of epochs, and traces of records through a real epoch of real lanes: what is sent continues them and links the others."""
+"""Spans of epochs, and traces of records through a real epoch of real lanes: sent rows continue one trace and link the others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REPORT = EpochReport(
 
 @pytest.fixture
 def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    """An SDK that keeps what it is given."""
+    """An SDK that keeps all exported spans."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
@@ -53,7 +53,7 @@ def trace_of(span: ReadableSpan) -> int:
 
 
 class TestEpochs:
-    def test_an_epoch_is_a_span_and_its_phases_are_its_children_one_after_the_other(self, exported: InMemorySpanExporter) -> None:
+    def test_an_epoch_is_a_span_and_its_phases_are_its_children_in_order(self, exported: InMemorySpanExporter) -> None:
         Tracing({"application": "words"}, ()).on_epoch(REPORT)
         *phases, epoch = exported.get_finished_spans()
         assert (epoch.name, epoch.start_time, epoch.end_time) == ("epoch", 1_000_000_000_000, 1_000_500_000_000)
@@ -68,12 +68,12 @@ class TestEpochs:
         assert [phase.start_time for phase in phases] == [1_000_000_000_000, 1_000_100_000_000, 1_000_400_000_000]
         assert phases[-1].end_time == epoch.end_time
 
-    def test_without_an_sdk_there_is_nothing_to_see(self) -> None:
+    def test_without_an_sdk_nothing_happens(self) -> None:
         Tracing({"application": "words"}, ()).on_epoch(REPORT)
 
 
 class Traced:
-    """One epoch of a topology, and what tracing makes of its rows."""
+    """One epoch of a topology, and its rows after tracing."""
 
     def __init__(self, directory: Path, make: Callable[[], Topology], handlers: ErrorHandlers | None = None) -> None:
         app = Application(directory, make, handlers=handlers)
@@ -82,7 +82,7 @@ class Traced:
         self.tracing = Tracing({"application": "app"}, self.program.topics)
 
     def run(self, records: Sequence[tuple[str, str, str, tuple[bytes, ...]]]) -> list[tuple[bytes, list[tuple[str, bytes]]]]:
-        """Records as source topic, key, value and contexts; gives the sent rows as key and headers."""
+        """Run records (source topic, key, value, contexts); return the sent rows as key and headers."""
         topics = sorted({record[0] for record in records})
         nodes = (self.program.nodes[name] for name in self.program.sources)
         sources = {topic: code for code, node in enumerate(nodes) for topic in getattr(node, "topics", ())}
@@ -158,12 +158,12 @@ def spans(exported: InMemorySpanExporter) -> list[ReadableSpan]:
 
 
 def links(span: ReadableSpan) -> list[int]:
-    """The traces a span is linked with, but for that of the epoch, which is the last."""
+    """Return the traces a span is linked with, without the epoch's, which is the last."""
     return [link.context.trace_id for link in span.links[:-1]]
 
 
 class TestRecords:
-    def test_what_is_sent_continues_the_trace_of_its_record(self, exported: InMemorySpanExporter, tmp_path: Path) -> None:
+    def test_a_sent_row_continues_the_trace_of_its_record(self, exported: InMemorySpanExporter, tmp_path: Path) -> None:
         sent = Traced(tmp_path, plain).run([("in", "a", "x", (context(1),)), ("in", "b", "y", ())])
         [span] = spans(exported)
         assert span.context is not None
@@ -180,7 +180,9 @@ class TestRecords:
         assert [link.context for link in span.links] == [epoch.context]
 
     @pytest.mark.parametrize("header", [context(1, "00"), b"junk", b"", context(0), b"ff" + context(1)[2:]])
-    def test_what_is_not_traced_is_left_as_it_is(self, exported: InMemorySpanExporter, tmp_path: Path, header: bytes) -> None:
+    def test_a_record_without_a_valid_context_is_not_changed(
+        self, exported: InMemorySpanExporter, tmp_path: Path, header: bytes
+    ) -> None:
         sent = Traced(tmp_path, plain).run([("in", "a", "x", (header,))])
         assert sent == [(b"a", [(TRACEPARENT, header)])]
         assert spans(exported) == []
@@ -233,7 +235,7 @@ class TestRecords:
         assert span.context is not None
         assert dict(headers)[TRACEPARENT] == f"00-{1:032x}-{span.context.span_id:016x}-01".encode()
 
-    def test_beyond_so_many_spans_contexts_are_passed_on(
+    def test_beyond_the_limit_of_spans_contexts_are_passed_on(
         self, exported: InMemorySpanExporter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(tracing_module, "MOST_SPANS", 1)
@@ -263,6 +265,6 @@ class TestContexts:
         headers = with_links((), contexts)
         assert contexts_of(headers) == contexts[-MOST:]
 
-    def test_headers_that_tell_all_of_it_are_left_alone(self) -> None:
+    def test_headers_that_are_already_complete_are_not_changed(self) -> None:
         headers = ((TRACEPARENT, context(1)),)
         assert with_links(headers, [context(1)]) is headers

@@ -1,4 +1,4 @@
-"""Reads changelogs from given positions to given ends, in large pieces, committed records only."""
+"""Reads committed changelog records from given positions to given ends, in large pieces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POLL_S = 0.2
 
 
 class ChangelogRows(NamedTuple):
-    """Rows of one partition, in order: a key's value, or None where it was deleted."""
+    """Rows of one partition, in order: a key's value, or None if the key was deleted."""
 
     topic: str
     partition: int
@@ -33,10 +33,10 @@ def read(
     timeout_ms: int,
     piece: int = PIECE,
 ) -> Iterator[ChangelogRows]:
-    """All rows from `positions` up to `ends`, which are offsets as the broker tells them.
+    """Yield all rows from `positions` up to `ends`, which are offsets as the broker reports them.
 
-    The last record of a partition is not at its end: control records and aborted ones have offsets, too. So a partition is done
-    when a record at or past its end turns up, or when the client reports that it has come to that offset and found nothing.
+    The last offset before an end may belong to a control record or an aborted one. So a partition is done when a record at or
+    past its end arrives, or when the client reports the end of the partition at or past that offset.
     """
     left = {partition: end for partition, end in ends.items() if positions.get(partition, 0) < end}
     if not left:
@@ -55,17 +55,17 @@ def _read(consumer: Consumer, left: dict[Partition, int], timeout_s: float, piec
         try:
             messages = consumer.consume(piece, _POLL_S)
         except KafkaException as error:
-            raise translated(error, "changelogs could not be read") from error
+            raise translated(error, "Cannot read changelogs") from error
         if messages:
             heard = time.monotonic()
         elif time.monotonic() - heard > timeout_s:
             waiting = ", ".join(f"{topic}-{number}" for topic, number in sorted(left)[:5])
-            raise BrokerError(f"nothing was heard of {waiting} for {timeout_s:g} s")
+            raise BrokerError(f"Received nothing from {waiting} for {timeout_s:g} s. Check that the brokers are up.")
         yield from _rows(messages, left)
 
 
 def _rows(messages: list[Message], left: dict[Partition, int]) -> Iterator[ChangelogRows]:
-    """The messages as rows by partition; takes partitions off `left` that have come to their end."""
+    """Group the messages into rows by partition; remove partitions from `left` once they are read to their end."""
     found: dict[Partition, ChangelogRows] = {}
     for message in messages:
         topic, number, offset = message.topic(), message.partition(), message.offset()
@@ -84,7 +84,7 @@ def _rows(messages: list[Message], left: dict[Partition, int]) -> Iterator[Chang
             key = message.key()
             if key is None:
                 raise StateError(
-                    f"{topic}-{number} at offset {offset}: a changelog row without a key; somebody else writes there"
+                    f"{topic}-{number} at offset {offset}: changelog record without a key. Another program writes to this topic."
                 )
             rows.keys.append(key)
             rows.values.append(message.value())
@@ -97,10 +97,10 @@ def _rows(messages: list[Message], left: dict[Partition, int]) -> Iterator[Chang
 
 
 def _refuse(error: KafkaError | None, what: str) -> None:
-    """A position that the log no longer has is not caught up from: the store would miss what was in between."""
+    """Raise an error that cannot be retried. A position that the log no longer has is one: the store would have a gap."""
     if error is None:
         return
     if error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
-        raise StateError(f"{what}: the changelog no longer has the offset to go on from; rebuild the store from its beginning")
+        raise StateError(f"{what}: the changelog no longer has the offset to continue from. Rebuild the store from its start.")
     if not error.retriable():
-        raise failure(error, f"{what} could not be read")
+        raise failure(error, f"Cannot read {what}")

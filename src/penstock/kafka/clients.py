@@ -1,4 +1,4 @@
-"""From `Config` to each client's settings: librdkafka's producer, consumer and admin, and the Java client of Spark's source."""
+"""Each client's settings, from `Config`: librdkafka's producer, consumer and admin, and the Java client of Spark's source."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from penstock.errors import ConfigError
 from penstock.kafka.failures import configured_wrongly, failure, translated
 
 logger = logging.getLogger("penstock.kafka")
-"""Where the clients' own log goes."""
+"""Receives the clients' own log."""
 
 LARGEST_BATCH = 1_000_000
 DEFAULT_MESSAGE_BYTES = 1_000_000
-"""librdkafka's defaults: what one request takes of a partition's records, and the size of one record."""
+"""librdkafka's defaults: the largest batch and the largest record."""
 LARGEST_MESSAGE_BYTES = 1_000_000_000
-"""More cannot be set for one record."""
+"""The most that librdkafka accepts as `message.max.bytes`."""
 
 _PRODUCER: dict[str, Any] = {
     "acks": "all",
     "enable.idempotence": "true",
-    "partitioner": "murmur2_random",  # a key's partition is the one Java's producer would choose
+    "partitioner": "murmur2_random",  # a key gets the same partition as from Java's producer
     "compression.type": "lz4",
     "linger.ms": "5",
     "batch.num.messages": "100000",
     "queue.buffering.max.messages": "2000000",
-    "queue.buffering.max.kbytes": "131072",  # an epoch's rows wait in the driver's memory already
+    "queue.buffering.max.kbytes": "131072",  # the driver's memory already holds an epoch's rows
     "delivery.report.only.error": True,
 }
 _CONSUMER = {
     "enable.auto.commit": "false",
-    "auto.offset.reset": "error",  # a position that is gone must be heard of
-    "enable.partition.eof": "true",  # the only way to learn that nothing but control records is left
+    "auto.offset.reset": "error",  # a position that no longer exists must raise
+    "enable.partition.eof": "true",  # the only sign that nothing but control records is left
     "isolation.level": "read_committed",
     "fetch.wait.max.ms": "100",
     "queued.max.messages.kbytes": "131072",
@@ -53,7 +53,7 @@ _OTHER_LOGIN_MODULES = (
     "com.sun.security.auth.module.Krb5LoginModule",
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
 )
-"""That a user may name himself; others (a JNDI one, say) fetch and run what they are told to."""
+"""Modules that a user may configure; others (the JNDI one, for example) can be made to load and run remote code."""
 _JAVA_NAMES = {
     "bootstrap.servers": "bootstrap.servers",
     "client.rack": "client.rack",
@@ -72,9 +72,9 @@ _PEM_FILES = {
 
 
 def producer_settings(config: Config, limits: Collection[int] = ()) -> dict[str, Any]:
-    """Settings of the producer; `limits` are the sizes that the topics it writes to take (`max.message.bytes`).
+    """Settings of the producer; `limits` are the `max.message.bytes` of the topics that it writes to.
 
-    librdkafka does not split a batch that a topic refuses for its size, so none may be larger than the smallest limit.
+    librdkafka does not split a batch that is too large for its topic, so no batch may exceed the smallest limit.
     """
     sizes = {
         "message.max.bytes": str(min(max(limits, default=DEFAULT_MESSAGE_BYTES), LARGEST_MESSAGE_BYTES)),
@@ -84,17 +84,17 @@ def producer_settings(config: Config, limits: Collection[int] = ()) -> dict[str,
 
 
 def largest_record(config: Config, limits: Collection[int] = ()) -> int:
-    """The size of the largest record that the producer of these settings sends."""
+    """The size of the largest record that a producer with these settings sends."""
     return int(producer_settings(config, limits)["message.max.bytes"])
 
 
 def consumer_settings(config: Config, group_id: str) -> dict[str, str]:
-    """Settings of a consumer: of changelogs to restore from, or of a group's committed offsets."""
+    """Settings of a consumer that reads changelogs, or a group's committed offsets."""
     return {**_CONSUMER, **_shared(config), **_only_for("restore.consumer.", config), "group.id": group_id}
 
 
 def spark_options(config: Config) -> Settings:
-    """Options of Spark's Kafka source: how the Java client connects, who it is, and what it may read."""
+    """Options of Spark's Kafka source: the Java client's connection, login and isolation level."""
     java = {_JAVA_NAMES[name]: value for name, value in config.kafka.items() if name in _JAVA_NAMES}
     java |= _java_security(config.kafka) | _only_for("main.consumer.", config)
     if config.guarantee is Guarantee.EXACTLY_ONCE:
@@ -105,13 +105,13 @@ def spark_options(config: Config) -> Settings:
 
 
 def oauth_endpoints(config: Config) -> list[str]:
-    """The addresses that the Java client may send its credentials to."""
+    """The URLs that the Java client may send its credentials to."""
     names = [f"{prefix}{name}" for prefix in ("", "main.consumer.") for name in OAUTH_ENDPOINTS]
     return sorted({config.kafka[name] for name in names if name in config.kafka})
 
 
 def open_consumer(settings: Mapping[str, str]) -> Consumer:
-    """A consumer of these settings."""
+    """Create a consumer with these settings."""
     try:
         return Consumer(revealed(settings), logger=logger)
     except KafkaException as error:
@@ -119,7 +119,7 @@ def open_consumer(settings: Mapping[str, str]) -> Consumer:
 
 
 def open_admin(config: Config, on_error: Callable[[KafkaError], None] | None = None) -> AdminClient:
-    """An admin client; `on_error` hears what goes wrong with connections."""
+    """Create an admin client; `on_error` receives connection errors."""
     settings = {**_shared(config)} if on_error is None else {**_shared(config), "error_cb": on_error}
     try:
         return AdminClient(revealed(settings), logger=logger)
@@ -128,7 +128,7 @@ def open_admin(config: Config, on_error: Callable[[KafkaError], None] | None = N
 
 
 def reach_brokers(config: Config) -> AdminClient:
-    """An admin client that a broker has answered. A refused login is heard of at once: it would be tried again in vain."""
+    """Create an admin client and wait until a broker answers. Raise a refused login at once: a retry would not help."""
     heard: dict[int, KafkaError] = {}
 
     def on_error(error: KafkaError) -> None:
@@ -141,11 +141,11 @@ def reach_brokers(config: Config) -> AdminClient:
             admin.list_topics(timeout=_PROBE_S)
         except KafkaException as error:
             admin.poll(0)
-            what = f"no broker at {config.kafka['bootstrap.servers']} could be used"
+            what = f"Cannot connect to a broker at {config.kafka['bootstrap.servers']}"
             if KafkaError._AUTHENTICATION in heard:
                 raise failure(heard[KafkaError._AUTHENTICATION], what) from None
             if time.monotonic() > deadline:
-                said = heard.get(KafkaError._SSL)  # which may pass, while a broker starts or ends
+                said = heard.get(KafkaError._SSL)  # may be temporary, while a broker starts or stops
                 raise translated(error, what) if said is None else failure(said, what) from error
         else:
             return admin
@@ -181,9 +181,9 @@ def _java_login(kafka: Mapping[str, str]) -> dict[str, str]:
         return {"sasl.mechanism": mechanism}
     module = _LOGIN_MODULES.get(mechanism.upper())
     if module is None:
-        raise ConfigError(f"kafka: for sasl.mechanism {mechanism!r}, give Spark's reader its main.consumer.sasl.jaas.config")
+        raise ConfigError(f"kafka: sasl.mechanism {mechanism!r} needs main.consumer.sasl.jaas.config, for Spark's Kafka reader.")
     if not {"sasl.username", "sasl.password"} <= kafka.keys():
-        raise ConfigError(f"kafka: sasl.mechanism {mechanism!r} needs sasl.username and sasl.password")
+        raise ConfigError(f"kafka: sasl.mechanism {mechanism!r} needs sasl.username and sasl.password.")
     who = f"username={_quoted(kafka['sasl.username'])} password={_quoted(kafka['sasl.password'])}"
     return {"sasl.mechanism": mechanism.upper(), "sasl.jaas.config": f"{module} required {who};"}
 
@@ -192,11 +192,11 @@ def _check_login_module(jaas: str) -> None:
     known = {*_LOGIN_MODULES.values(), *_OTHER_LOGIN_MODULES}
     module = next(iter(jaas.split(maxsplit=1)), "")
     if module not in known:
-        raise ConfigError(f"kafka: 'main.consumer.sasl.jaas.config' must begin with one of {', '.join(sorted(known))}")
+        raise ConfigError(f"kafka: 'main.consumer.sasl.jaas.config' must begin with one of {', '.join(sorted(known))}.")
 
 
 def _quoted(text: str) -> str:
-    """A string as JAAS reads it, whatever is in it."""
+    """Quote a string for JAAS, escaping what would end it."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'
 
@@ -205,4 +205,4 @@ def _pem(name: str, path: str) -> str:
     try:
         return Path(path).read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"kafka: {name}: {path} cannot be read as PEM: {type(error).__name__}") from None
+        raise ConfigError(f"kafka: {name}: cannot read {path!r} as PEM: {type(error).__name__}") from None

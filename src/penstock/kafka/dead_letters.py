@@ -1,7 +1,7 @@
-"""Dead letters as they lie in Kafka: reads a dead-letter topic, and replays letters, each exactly once.
+"""Dead letters in Kafka: reads a dead-letter topic, and replays letters, each exactly once.
 
-A transaction holds some of the letters' records and, for each, a row of the ledger: a topic that is read before anything is
-replayed. Whenever a replay dies, the next one finds in the ledger what was sent, and of two at once the first is fenced.
+A transaction holds replayed records and, for each, a row of the ledger: a topic that every replay reads first. So when a replay
+dies, the next one knows from the ledger what was sent. Of two replays at once, the second fences the first.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 LETTERS_PER_TRANSACTION = 500
 BYTES_PER_TRANSACTION = 8_000_000
 TRANSACTION_TIMEOUT_MS = 10_000
-"""A replay that was killed holds the readers of its source topics back for as long."""
+"""The open transaction of a killed replay blocks readers of its source topics for at most this long."""
 
 ONE_RECORD_BYTES = "65536"
-"""How much is fetched to look one record up; if it is larger, the broker sends it all the same."""
+"""How much to fetch to look up one record; the broker sends a larger record anyway."""
 
 BATCH_BYTES = 16_384
 LARGEST_RECORD = 100_000_000
-"""What a request takes of a partition's records, little enough for any topic; and of one record, for its topic to decide."""
+"""The largest batch, small enough for any topic; and the largest record, so large that only its topic limits it."""
 
 _ROWS = pa.schema(
     [
@@ -57,16 +57,16 @@ _ROWS = pa.schema(
 
 
 class DeadLetters:
-    """A dead-letter topic, to look into; a context manager, which lets go of its clients."""
+    """Reads a dead-letter topic; a context manager that closes its clients."""
 
     def __init__(self, config: Config, topic: str) -> None:
         self._config = config
-        self._admin = open_admin(config)  # to be held on to: what one that is gone was asked is never answered
+        self._admin = open_admin(config)  # keep it: requests of a client that was garbage-collected never return
         self._topics = Topics(self._admin, config.broker_timeout_ms)
         self._known: dict[str, Topic | None] = {}
         found = self.known(topic)
         if found is None:
-            raise TopicError(f"there is no topic {topic!r}")
+            raise TopicError(f"Dead-letter topic {topic!r} does not exist.")
         self.topic = found
         self._settings = consumer_settings(config, f"{topic}-letters")
         self._originals: RecordReader | None = None
@@ -81,18 +81,18 @@ class DeadLetters:
             self._originals.close()
 
     def known(self, topic: str) -> Topic | None:
-        """A topic as it is; None if there is none of that name."""
+        """The topic of that name; None if it does not exist."""
         if topic not in self._known:
             self._known[topic] = self._topics.describe([topic]).get(topic)
         return self._known[topic]
 
     def partitions(self, topic: str) -> int | None:
-        """How many partitions a topic has; None if there is none of that name."""
+        """How many partitions a topic has; None if it does not exist."""
         found = self.known(topic)
         return None if found is None else found.partitions
 
     def letters(self, choice: Choice) -> Iterator[Letter]:
-        """The letters that are meant, by partition in the order they were written."""
+        """Yield the chosen letters of each partition, in the order they were written."""
         name = self.topic.name
         places = [(name, number) for number in range(self.topic.partitions)]
         begins, ends = self._topics.begin_offsets(places), self._topics.end_offsets(places)
@@ -106,7 +106,7 @@ class DeadLetters:
                     yield letter
 
     def original(self, source: RecordMetadata) -> TopicRecord | None:
-        """A record in its source topic; None if it is not there any more."""
+        """Read a record from its source topic; None if it is no longer there."""
         place = (source.topic, source.partition)
         if place not in self._ends:
             self._begins |= self._topics.begin_offsets([place])
@@ -120,7 +120,7 @@ class DeadLetters:
         return found[0] if found else None
 
     def ledger(self, application_id: str) -> Ledger:
-        """What was replayed of an application's letters by now."""
+        """Read the ledger: which of an application's letters have been replayed."""
         ledger = Ledger(self.topic.topic_id)
         name = ledger_topic(application_id, self.topic.name)
         if not self._topics.describe([name]):
@@ -133,18 +133,18 @@ class DeadLetters:
         return ledger
 
     def ensure_ledger(self, application_id: str) -> None:
-        """Have the ledger's topic."""
+        """Create the ledger's topic if it does not exist."""
         wanted = InternalTopic(ledger_topic(application_id, self.topic.name), 1, {"cleanup.policy": "compact"})
         self._topics.ensure([wanted], self._config.replication_factor)
 
 
 def ledger_topic(application_id: str, topic: str) -> str:
-    """The topic that keeps what was replayed out of a dead-letter topic."""
+    """The name of the ledger's topic: it lists the letters that were replayed from a dead-letter topic."""
     return f"{application_id}-{topic}-replayed"
 
 
 class Sending(NamedTuple):
-    """A replay with the record that is sent for it."""
+    """A replay with the record to send for it."""
 
     replay: Replay
     record: TopicRecord
@@ -152,14 +152,14 @@ class Sending(NamedTuple):
 
     @property
     def size(self) -> int:
-        """At most so many bytes are sent."""
+        """An upper bound of the bytes to send."""
         rest = sum(len(name) + len(value or b"") + HEADER_OVERHEAD for name, value in self.headers)
         return len(self.record.key or b"") + len(self.record.value or b"") + rest + RECORD_OVERHEAD
 
 
 @dataclass(slots=True)
 class Tally:
-    """What has become of the letters so far: how many go where, and how many do not, by reason and with the first of them."""
+    """What has happened to the letters so far: counts by target, and of refused ones by reason, with the first of each."""
 
     chosen: int = 0
     replayed: int = 0
@@ -167,20 +167,20 @@ class Tally:
     refused: dict[str, tuple[int, RecordMetadata]] = field(default_factory=dict)
 
     def take(self, replay: Replay) -> None:
-        """One that is replayed, or would be."""
+        """Count a letter that is replayed, or would be in a dry run."""
         target = (replay.source.topic, replay.node)
         self.targets[target] = self.targets.get(target, 0) + 1
 
     def refuse(self, refused: Refused) -> None:
-        """One that is not."""
+        """Count a letter that is not replayed."""
         count, first = self.refused.get(refused.why, (0, refused.letter.place))
         self.refused[refused.why] = (count + 1, first)
 
 
 class Replayer:
-    """Replays the letters of one application; `rules` say which can be.
+    """Replays the letters of one application; `rules` say which can be replayed.
 
-    A dry run sends nothing, fences nobody and creates no topic.
+    A dry run sends nothing, fences no other replay and creates no topic.
     """
 
     def __init__(self, config: Config, letters: DeadLetters, rules: Rules, *, is_dry: bool) -> None:
@@ -200,7 +200,7 @@ class Replayer:
         is_ending: Callable[[], bool] = lambda: False,
         on_progress: Callable[[Tally], None] = lambda tally: None,
     ) -> Tally:
-        """Replay the letters that are meant, `limit` of them at most; once `is_ending`, what waits is the last transaction."""
+        """Replay the chosen letters, at most `limit`; once `is_ending`, commit the pending ones and return."""
         self._start()
         tally, waiting, size = Tally(), list[Sending](), 0
         for letter in self._letters.letters(choice):
@@ -225,12 +225,12 @@ class Replayer:
         return tally
 
     def close(self) -> None:
-        """Let go of the producer."""
+        """Close the producer."""
         if self._publisher is not None:
             self._publisher.close()
 
     def _start(self) -> None:
-        """Know what was replayed. For real, nobody else replays from then on."""
+        """Read the ledger; unless this is a dry run, fence other replays first."""
         application = self._rules.application
         if not self._is_dry:
             self._letters.ensure_ledger(application)
@@ -254,19 +254,19 @@ class Replayer:
         if not letter.is_whole:
             record = self._letters.original(source)
             if record is None:
-                return Refused(letter, "it is not as its source had it, and the record is not there any more")
+                return Refused(letter, "it lacks the record's original content, and the source topic no longer has the record")
         assert record is not None
         if attempts(record.headers, letter.place.topic) >= self._rules.max_attempts:
             return Refused(letter, TOO_OFTEN)
         sending = Sending(verdict, record, replay_headers(letter, record.headers, verdict.node))
         target = self._letters.known(source.topic)
         if target is not None and sending.size > target.max_message_bytes:
-            return Refused(letter, f"with the headers of a replay it is too large for {source.topic!r}")
+            return Refused(letter, f"with the headers of a replay, it is too large for topic {source.topic!r}")
         self._ledger.note(verdict)
         return sending
 
     def _send(self, sendings: Sequence[Sending], tally: Tally) -> None:
-        """One transaction: the records, and the ledger's rows."""
+        """Send the records and the ledger's rows in one transaction."""
         if self._is_dry or not sendings:
             return
         publisher = self._ready(sendings)
@@ -277,16 +277,14 @@ class Replayer:
             self._commit(publisher)
         except PenstockError as error:
             if isinstance(error, FencedError) or _is_fenced(publisher):
-                raise FencedError(
-                    "another replay of this topic has taken over, and goes on from what this one has done"
-                ) from error
+                raise FencedError("Another replay of this topic has taken over, and continues where this one stopped.") from error
             raise
         point("replay.after_commit")
         self._committed += len(sendings)
         tally.replayed += len(sendings)
 
     def _ready(self, sendings: Sequence[Sending]) -> TransactionalPublisher:
-        """A producer of which no earlier commit can arrive late. A new one must find the ledger as this replay has left it."""
+        """Return a producer with no commit that may arrive late. A new one must find the ledger as this replay left it."""
         publisher = self._publisher
         assert publisher is not None
         if publisher.is_suspect:
@@ -294,7 +292,7 @@ class Replayer:
             publisher = self._open()
             found = self._letters.ledger(self._rules.application)
             if len(found) != self._committed or any(found.has(sending.replay.letter) for sending in sendings):
-                raise FencedError("another replay of this topic has gone on meanwhile; start again")
+                raise FencedError("Another replay of this topic has committed in the meantime. Start the replay again.")
         return publisher
 
     def _commit(self, publisher: TransactionalPublisher) -> None:
@@ -302,7 +300,7 @@ class Replayer:
         deadline = time.monotonic() + patience
         while not publisher.commit():
             if time.monotonic() >= deadline:
-                raise BrokerError(f"no broker has said for {patience:g} s whether the replay is committed; start it again")
+                raise BrokerError(f"No broker has confirmed the commit within {patience:g} s. Start the replay again.")
 
     def _rows(self, sendings: Sequence[Sending]) -> pa.RecordBatch:
         rows: list[dict[str, Any]] = []
@@ -316,12 +314,12 @@ class Replayer:
 
 
 def _is_fenced(publisher: TransactionalPublisher) -> bool:
-    """Give a transaction up that has failed; whether that was because of another replay, which Kafka may say only now."""
+    """Abort a failed transaction; return whether another replay made it fail, which Kafka may report only now."""
     try:
         publisher.abort()
     except FencedError:
         return True
-    except PenstockError:  # it times out by itself, and the next replay does not wait for that
+    except PenstockError:  # the transaction will time out, and the next replay does not wait for that
         return False
     return False
 
@@ -344,7 +342,7 @@ def _row(
 def _narrowed(
     begins: Mapping[Partition, int], ends: Mapping[Partition, int], choice: Choice
 ) -> tuple[dict[Partition, int], dict[Partition, int]]:
-    """Only what the spans hold."""
+    """Limit begins and ends to the chosen spans."""
     low, high = dict[Partition, int](), dict[Partition, int]()
     for place in begins:
         spans = [span for span in choice.spans if span.partition == place[1]]

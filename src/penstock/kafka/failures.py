@@ -1,4 +1,4 @@
-"""What librdkafka's errors mean here: each becomes the one of ours that says what has happened and what to do."""
+"""Translates librdkafka's errors: each becomes the Penstock error that says what happened and what to do."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _REFUSED_RECORD = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LAR
 
 
 _WRONG_VALUE = re.compile(r'(?<=[Ii]nvalid value) ".*"(?= for )', re.DOTALL)
-"""What was given instead of a known value: it may be a password on the wrong line."""
+"""The invalid value in librdkafka's message. It is cut out, because it may be a password on the wrong line."""
 
 
 def kafka_error(raised: BaseException) -> KafkaError | None:
-    """What librdkafka said. A callback that runs while a fatal error is already on its way up hides it in a SystemError."""
+    """Return librdkafka's error. A callback that runs while a fatal error propagates hides it in a SystemError."""
     if isinstance(raised, SystemError) and raised.__cause__ is not None:
         raised = raised.__cause__
     found = raised.args[0] if isinstance(raised, KafkaException) and raised.args else None
@@ -60,13 +60,13 @@ def kafka_error(raised: BaseException) -> KafkaError | None:
 
 
 def is_retriable(raised: BaseException) -> bool:
-    """Whether the same call may simply be made again."""
+    """Whether the same call may be retried."""
     error = kafka_error(raised)
     return error is not None and error.retriable()
 
 
 def is_passing(raised: BaseException) -> bool:
-    """Whether the transaction has failed only because a coordinator was moving or not ready: another one will do better."""
+    """Whether the transaction failed only because a coordinator was moving or not ready, so that a new one may succeed."""
     error = kafka_error(raised)
     return error is not None and error.txn_requires_abort() and error.code() in _COORDINATOR_MOVES
 
@@ -78,15 +78,15 @@ def requires_abort(raised: BaseException) -> bool:
 
 
 def failure(error: KafkaError, what: str) -> PenstockError:
-    """Our error for one of librdkafka's; `what` names what was being done."""
+    """Return our error for one of librdkafka's; `what` says what failed."""
     code = error.code()
     text = f"{what}: {error.str()}"
     if code in _FENCED:
-        return FencedError(f"{what}: another instance of the application has taken over")
+        return FencedError(f"{what}: another instance of the application has taken over.")
     if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
-        return ConfigError("transaction_timeout: it is more than the brokers allow (their transaction.max.timeout.ms)")
+        return ConfigError("transaction_timeout: it exceeds the brokers' maximum (their transaction.max.timeout.ms). Reduce it.")
     if code in _NOT_ALLOWED:
-        return ConfigError(f"{text}; check the credentials, and what they are allowed to do")
+        return ConfigError(f"{text}. Check the credentials and their permissions.")
     if code in _NO_SUCH_TOPIC:
         return TopicError(text)
     if code in _REFUSED_RECORD:
@@ -97,12 +97,12 @@ def failure(error: KafkaError, what: str) -> PenstockError:
 
 
 def translated(raised: BaseException, what: str) -> PenstockError:
-    """Our error for what a client has raised."""
+    """Return our error for an exception that a client raised."""
     error = kafka_error(raised)
     return CommitError(f"{what}: {raised}") if error is None else failure(error, what)
 
 
 def configured_wrongly(raised: KafkaException) -> ConfigError:
-    """A client could not be made of its settings."""
+    """Return our error for settings that a client does not accept."""
     error = kafka_error(raised)
     return ConfigError(f"kafka: {_WRONG_VALUE.sub('', error.str() if error else str(raised))}")

@@ -1,4 +1,4 @@
-"""What brokers and topics allow: what the application cannot do without, asked at the start, and how large records may be."""
+"""What brokers and topics allow: checks at the start for what the application needs, and the size limits of records."""
 
 from __future__ import annotations
 
@@ -12,62 +12,62 @@ from penstock.kafka.topics import Topic, Topics
 logger = logging.getLogger(__name__)
 
 DEFAULT_TOPIC_BYTES = 1_048_588
-"""What a topic takes where neither it nor its broker says anything: Kafka's default."""
+"""Kafka's default for `max.message.bytes`, where neither the topic nor its broker reports a value."""
 
 SHORTEST_OFFSET_RETENTION_MINUTES = 24 * 60
-"""A group whose offsets are forgotten sooner may lose its place over a night."""
+"""A group whose offsets expire sooner may lose its position overnight."""
 
 
 def refusals(config: Config, broker: Mapping[str, str], written: Iterable[Topic]) -> Iterator[PenstockError]:
-    """Why the application could not run; `broker` has the settings of one, as far as it tells them."""
+    """Yield the reasons why the application cannot run; `broker` has the settings of one broker that the client may read."""
     longest = int(broker.get("transaction.max.timeout.ms", config.transaction_timeout_ms))
     if config.guarantee is Guarantee.EXACTLY_ONCE and config.transaction_timeout_ms > longest:
-        yield ConfigError(f"transaction_timeout: the brokers allow {longest} ms at most (their transaction.max.timeout.ms)")
+        yield ConfigError(f"transaction_timeout: the brokers allow at most {longest} ms (their transaction.max.timeout.ms).")
     for topic in written:
         least = int(topic.config.get("min.insync.replicas", "1"))
         if least > topic.replicas:
             yield TopicError(
-                f"topic {topic.name!r} has {topic.replicas} replicas and wants {least} for every write (min.insync.replicas): "
-                f"nothing can be written to it; give it more replicas, or ask for fewer"
+                f"Topic {topic.name!r} has {topic.replicas} replicas but needs {least} for every write (min.insync.replicas): "
+                f"nothing can be written to it. Add replicas, or lower min.insync.replicas."
             )
         for name in ("batch.size", "producer.batch.size"):
             size = config.kafka.get(name, "")
             if size.isdecimal() and int(size) > topic.max_message_bytes:
                 yield ConfigError(
-                    f"kafka: {name!r} is more than topic {topic.name!r} takes, which is {topic.max_message_bytes} "
-                    f"(max.message.bytes): a batch of that size would be refused; leave it out, or change the topic"
+                    f"kafka: {name!r} exceeds the {topic.max_message_bytes} bytes that topic {topic.name!r} accepts "
+                    f"(max.message.bytes), so the broker would refuse batches. Remove the setting, or raise the topic's limit."
                 )
 
 
 def warnings(broker: Mapping[str, str]) -> Iterator[str]:
-    """What may go wrong later."""
+    """Yield warnings of what may fail later."""
     minutes = int(broker.get("offsets.retention.minutes", SHORTEST_OFFSET_RETENTION_MINUTES))
     if minutes < SHORTEST_OFFSET_RETENTION_MINUTES:
         yield (
-            f"the brokers forget the offsets of a group that is down for {minutes} minutes (their offsets.retention.minutes): "
-            f"after that the application has to be reset"
+            f"the brokers delete the offsets of a group that is down for {minutes} minutes (their offsets.retention.minutes): "
+            f"after that, the application must be reset"
         )
 
 
 def default_size(broker: Mapping[str, str]) -> int:
-    """What topics take that do not say anything themselves, by the settings of a broker."""
+    """The record size limit of topics that set none themselves, from the settings of a broker."""
     return int(broker.get("message.max.bytes", DEFAULT_TOPIC_BYTES))
 
 
 def size_of(topics: Topics, topic: str) -> int | None:
-    """How large a record a topic takes; None if it does not exist, or does not tell everybody."""
+    """The record size limit of a topic; None if it does not exist, or if the client may not read its settings."""
     try:
         found = topics.describe([topic])
     except ConfigError as error:
-        logger.info("how large records may be in %s cannot be told: %s", topic, error)
+        logger.info("cannot read the record size limit of topic %s: %s", topic, error)
         return None
     return found[topic].max_message_bytes if topic in found else None
 
 
 class SizeLimits:
-    """How large a record may be, by its topic: what the topic takes, and what the producer sends at most.
+    """The size limit of records by topic: the topic's own limit, or the producer's if that is smaller.
 
-    `ask` is called for topics that are not `known`, which a record may choose; `default` is for those of which nobody knows.
+    `ask` is called for topics that are not `known`, which a record may choose; `default` applies where it returns None.
     """
 
     def __init__(self, known: Mapping[str, int], default: int, largest: int, ask: Callable[[str], int | None]) -> None:
@@ -77,11 +77,11 @@ class SizeLimits:
         self._ask = ask
 
     def of(self, topic: str) -> int:
-        """The size that a record for this topic may have."""
+        """The size limit of a record for this topic."""
         limit = self._known.get(topic)
         if limit is None:
             told = self._ask(topic)
-            if told is None:  # it may be created by what is sent there, so somebody may know next time
+            if told is None:  # the first record may create it: ask again next time
                 return self._default
             limit = self._known[topic] = min(told, self._largest)
         return limit

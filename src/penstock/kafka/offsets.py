@@ -1,4 +1,4 @@
-"""The offsets of the application's group: what Kafka says is committed, and nobody else's business."""
+"""The committed offsets of the application's group, which no other consumer may use."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from penstock.kafka.failures import failure, kafka_error, translated
 T = TypeVar("T")
 Partition = tuple[str, int]
 Committed = tuple[int, str]
-"""An offset and the text that was committed with it."""
+"""An offset and the metadata that was committed with it."""
 
 
 _UNREADABLE = (
-    "committed offsets could not be read (if the brokers are up, a transaction that never ended holds them: "
-    "kafka-transactions.sh find-hanging names it, and abort ends it)"
+    "Cannot read committed offsets (if the brokers are up, a hanging transaction blocks them: find it with "
+    "kafka-transactions.sh find-hanging, and abort it)"
 )
 _ATTEMPT_MS = 15_000
 _SLICE_S = 5.0
@@ -38,10 +38,10 @@ _LATER = {
 
 
 def committed(consumer: Consumer, partitions: Iterable[Partition], timeout_ms: int) -> dict[Partition, Committed | None]:
-    """What the consumer's group has committed of each partition, None for nothing.
+    """Return what the consumer's group has committed for each partition; None where it has committed nothing.
 
-    Waits for a transaction that is still deciding: a consumer that reads committed records asks for stable offsets. The admin
-    client is not asked: its `list_consumer_group_offsets` ends the process if the coordinator is not ready (librdkafka 2.16).
+    Waits for pending transactions: a consumer that reads committed records requests stable offsets. The admin client cannot be
+    used: its `list_consumer_group_offsets` crashes the process if the coordinator is not ready (librdkafka 2.16).
     """
     wanted = [TopicPartition(topic, partition) for topic, partition in partitions]
     if not wanted:
@@ -50,7 +50,7 @@ def committed(consumer: Consumer, partitions: Iterable[Partition], timeout_ms: i
     found: dict[Partition, Committed | None] = {}
     for entry in answer:
         if entry.error is not None:
-            raise failure(entry.error, f"the committed offset of {entry.topic}-{entry.partition} could not be read")
+            raise failure(entry.error, f"Cannot read the committed offset of {entry.topic}-{entry.partition}")
         found[entry.topic, entry.partition] = (entry.offset, entry.metadata or "") if entry.offset >= 0 else None
     return found
 
@@ -58,7 +58,7 @@ def committed(consumer: Consumer, partitions: Iterable[Partition], timeout_ms: i
 def read_committed(
     settings: Mapping[str, str], partitions: Sequence[Partition], timeout_ms: int
 ) -> dict[Partition, Committed | None]:
-    """As `committed`, with a new consumer for each attempt: one that saw its coordinator go away may never find another."""
+    """Like `committed`, with a new consumer for each attempt: one that lost its coordinator may never find another."""
     deadline = time.monotonic() + timeout_ms / 1_000
     while True:
         consumer = open_consumer(settings)
@@ -72,7 +72,7 @@ def read_committed(
 
 
 def asked(ask: Callable[[], T], timeout_ms: int, what: str) -> T:
-    """An answer of the group's coordinator, which may first have to be found, or to load the group."""
+    """Query the group's coordinator; retry while it is being found or is loading the group."""
     deadline = time.monotonic() + timeout_ms / 1_000
     while True:
         try:
@@ -85,14 +85,14 @@ def asked(ask: Callable[[], T], timeout_ms: int, what: str) -> T:
 
 
 def refuse_members(admin: AdminClient, group_id: str, timeout_ms: int) -> None:
-    """Refuse to share the group: a member's commits and ours would overwrite each other."""
+    """Raise if the group has members: their commits and ours would overwrite each other."""
 
     def ask() -> Any:
         return admin.describe_consumer_groups([group_id], request_timeout=_SLICE_S)[group_id].result()
 
-    described = asked(ask, timeout_ms, f"group {group_id!r} could not be described")
+    described = asked(ask, timeout_ms, f"Cannot describe group {group_id!r}")
     if described.members:
         names = ", ".join(sorted(f"{member.client_id} at {member.host}" for member in described.members))
         raise ConfigError(
-            f"group {group_id!r} has members ({names}): they use the application's id as their group; stop them, or rename it"
+            f"Group {group_id!r} has members ({names}): they use the application's id as their group. Stop them, or rename it."
         )

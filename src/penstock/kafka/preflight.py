@@ -1,6 +1,6 @@
-"""Finds rows that are too large for their topic before a transaction is begun, and does with each what has been decided.
+"""Finds rows that are too large for their topic before a transaction begins, and does what the error handler decides.
 
-A record that the broker refuses fails its whole transaction, and would again after every restart.
+A record that the broker refuses fails its whole transaction, and would do so again after every restart.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ SINK, CHANGELOG, DEAD_LETTER = 1, 2, 3
 
 RECORD_OVERHEAD = 100
 HEADER_OVERHEAD = 10
-"""Bounds on what Kafka's format adds to the bytes of a record that has a batch to itself, and to those of a header."""
+"""Upper bounds of what Kafka's format adds to a record that is alone in its batch, and to a header."""
 
 _NO_LIMIT = np.iinfo(np.int64).max
 
 
 class Preflight:
-    """Checks rows against the sizes that their topics take; `topics` are those that rows name by a number."""
+    """Checks rows against the size limits of their topics; `topics` are those that rows name by index."""
 
     def __init__(self, topics: Sequence[str], limits: SizeLimits, production: ErrorHandler) -> None:
         self._topics = list(topics)
         self._limits = limits
         self._production = production
-        # one more at the end, without a limit: rows whose name is -1 find it there
+        # The last entry has no limit: it is what rows find whose name is -1.
         self._limit_by_name = np.array([*map(limits.of, topics), _NO_LIMIT])
 
     def check(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that can be sent: the same ones, unless one is too large."""
+        """Return the rows to send: the same ones, unless one is too large."""
         sizes = _sizes(rows)
         too_large = np.flatnonzero(sizes > self._limits_of(rows))
         if not len(too_large):
@@ -67,14 +67,14 @@ class Preflight:
         return self._topics[row["name"]] if row["name"] >= 0 else str(row["topic"])
 
     def _instead(self, row: dict[str, Any], size: int) -> list[dict[str, Any]]:
-        """What is sent in place of a row that is too large."""
+        """Return the rows to send in place of one that is too large."""
         topic = self._topic(row)
-        key = f"the key {row['key'][:50]!r}" if row["key"] is not None else "no key"
+        key = f"key {row['key'][:50]!r}" if row["key"] is not None else "no key"
         error = ProductionError(
-            f"a record of {size} bytes with {key} is too large for {topic!r}, which takes {self._limits.of(topic)}"
+            f"A record of {size} bytes with {key} is too large for topic {topic!r}, which accepts {self._limits.of(topic)} bytes."
         )
         if row["kind"] == CHANGELOG:
-            raise ProductionError(f"{error}: the store of that changelog holds more under this key than Kafka takes")
+            raise ProductionError(f"{error} Store less under this key, or raise max.message.bytes of the changelog.")
         if row["kind"] == DEAD_LETTER:
             return [self._without_value(row, topic, size, error)]
         headers = tuple((header["name"], header["value"]) for header in row["headers"] or ())
@@ -83,15 +83,15 @@ class Preflight:
         )
         outcome = settle(self._production, failure)
         if isinstance(outcome, LogAndContinue):
-            logger.warning("%s; it is left out", error)
+            logger.warning("skipped a record: %s", error)
             return []
         if isinstance(outcome, DeadLetter):
-            logger.warning("%s; it is now a dead letter in %r, without its value", error, outcome.topic)
+            logger.warning("wrote a record to dead-letter topic %r, without its value: %s", outcome.topic, error)
             return [self._without_value({**row, "partition": None}, outcome.topic, size, error)]
         raise error
 
     def _without_value(self, row: dict[str, Any], topic: str, size: int, error: ProductionError) -> dict[str, Any]:
-        """A dead letter that says what it would have been. If even that does not fit, nobody is left to tell."""
+        """Return a dead letter with the error in its headers and without the value; raise if even that is too large."""
         told = [
             {"name": "__streams.errors.exception", "value": b"penstock.errors.ProductionError"},
             {"name": "__streams.errors.message", "value": str(error).encode("utf-8", "backslashreplace")},
@@ -100,7 +100,7 @@ class Preflight:
         letter = {**row, "kind": DEAD_LETTER, "name": -1, "topic": topic, "value": None, "headers": headers}
         rest = sum(len(header["name"]) + len(header["value"] or b"") + HEADER_OVERHEAD for header in headers)
         if len(row["key"] or b"") + rest + RECORD_OVERHEAD > self._limits.of(topic):
-            raise ProductionError(f"{error}, and its key and headers are too large for a dead letter in {topic!r}") from error
+            raise ProductionError(f"{error} Its key and headers alone are too large for dead-letter topic {topic!r}.") from error
         return letter
 
 

@@ -1,4 +1,4 @@
-"""What brokers tell about themselves and about what a client may do: facts for `penstock doctor`, not judged here."""
+"""What brokers report about themselves and about the client's permissions: facts, which `penstock doctor` judges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.kafka.failures import translated
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """The brokers, settings of one of them (none if they are not told), and what the client may do to the cluster."""
+    """The number of brokers, the settings of one (if the client may read them), and the client's permissions on the cluster."""
 
     brokers: int
     settings: dict[str, str]
@@ -23,7 +23,7 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """A topic's fewest replicas and in-sync replicas over its partitions, and what the client may do to it."""
+    """The fewest replicas and in-sync replicas of any partition of a topic, and the client's permissions on it."""
 
     replicas: int
     in_sync: int
@@ -31,16 +31,16 @@ class TopicFacts:
 
 
 def describe_cluster(admin: AdminClient, timeout_s: float) -> ClusterFacts:
-    """What the cluster says about itself."""
+    """Describe the cluster."""
     try:
         found = admin.describe_cluster(include_authorized_operations=True, request_timeout=timeout_s).result()
     except KafkaException as error:
-        raise translated(error, "the cluster could not be described") from error
+        raise translated(error, "Cannot describe the cluster") from error
     return ClusterFacts(len(found.nodes), _settings(admin, found.nodes[0].id, timeout_s), _names(found.authorized_operations))
 
 
 def describe_topics(admin: AdminClient, names: Collection[str], timeout_s: float) -> dict[str, TopicFacts]:
-    """What is told about those of the topics that are there."""
+    """Describe those of the topics that exist."""
     if not names:
         return {}
     asked = TopicCollection(sorted(names))
@@ -50,7 +50,7 @@ def describe_topics(admin: AdminClient, names: Collection[str], timeout_s: float
         try:
             found = future.result()
         except KafkaException:
-            continue  # that it is missing, or hidden, is somebody else's finding
+            continue  # another check reports missing and hidden topics
         told[name] = TopicFacts(
             min((len(partition.replicas) for partition in found.partitions), default=0),
             min((len(partition.isr) for partition in found.partitions), default=0),
@@ -60,16 +60,16 @@ def describe_topics(admin: AdminClient, names: Collection[str], timeout_s: float
 
 
 def group_rights(admin: AdminClient, group_id: str, timeout_s: float) -> frozenset[str] | None:
-    """What the client may do to a group; None if nobody says."""
+    """The client's permissions on a group; None if the broker does not report them."""
     futures = admin.describe_consumer_groups([group_id], include_authorized_operations=True, request_timeout=timeout_s)
     try:
         return _names(futures[group_id].result().authorized_operations)
     except KafkaException as error:
-        raise translated(error, f"group {group_id!r} could not be described") from error
+        raise translated(error, f"Cannot describe group {group_id!r}") from error
 
 
 def _settings(admin: AdminClient, broker: int, timeout_s: float) -> dict[str, str]:
-    """A broker's settings; none if it does not tell them, which takes a right of its own."""
+    """A broker's settings; none if the client may not read them, which needs a permission of its own."""
     resource = ConfigResource(ResourceType.BROKER, str(broker))
     try:
         entries = admin.describe_configs([resource], request_timeout=timeout_s)[resource].result()

@@ -1,4 +1,4 @@
-"""`RowProducer`: hands rows to librdkafka as fast as it takes them, and remembers what went wrong on the way.
+"""`RowProducer`: hands rows to librdkafka as fast as it takes them, and keeps the first delivery failure.
 
 It knows neither transactions nor offsets; the publishers do.
 """
@@ -25,14 +25,14 @@ from penstock.kafka.failures import configured_wrongly, failure, translated
 logger = logging.getLogger(__name__)
 
 BY_KEY = -1
-"""No partition: the partitioner finds one by the key."""
+"""No partition: the partitioner chooses one by the key."""
 
 EARLIEST_TIMESTAMP = 1
-"""librdkafka takes 0 for "now", so what happened in 1970's first millisecond is sent as of its second."""
+"""librdkafka takes 0 for "now", so a timestamp of 0 is sent as 1."""
 
 _CHUNK = 10_000
 _CHUNK_BYTES = 16 << 20
-"""So many rows, and about so many bytes of them, are Python objects at a time."""
+"""At most this many rows, and about this many bytes, are Python objects at a time."""
 _QUEUE_FULL_WAIT_S = 0.05
 _PROBE_S = 1.0
 
@@ -54,7 +54,7 @@ class RowProducer:
         self._failed = 0
         self._out_of_reach_since: float | None = None
         self.had_trouble = False
-        """Whether a connection has failed since this client was made."""
+        """Whether a connection has failed since this client was created."""
         callbacks = {"on_delivery": self._on_delivery, "error_cb": self._on_error}
         try:
             self.client = Producer({**revealed(settings), **callbacks}, logger=client_logger)
@@ -62,11 +62,11 @@ class RowProducer:
             raise configured_wrongly(error) from None
 
     def begin(self) -> None:
-        """Forget what earlier rows have met with."""
+        """Forget delivery failures of earlier rows."""
         self._failure, self._failed = None, 0
 
     def produce(self, rows: pa.RecordBatch) -> None:
-        """Hand the rows over; whether they were delivered is known after a flush."""
+        """Hand over the rows; whether they were delivered is known only after a flush."""
         produce = self.client.produce
         try:
             size = max(1, min(_CHUNK, _CHUNK_BYTES * rows.num_rows // max(rows.nbytes, 1)))
@@ -78,20 +78,20 @@ class RowProducer:
                         self._produce_when_there_is_room(row)
                 self.client.poll(0)
         except (KafkaException, SystemError) as error:
-            raise translated(error, "records could not be handed over") from error
+            raise translated(error, "Cannot send records") from error
 
     def delivery_failure(self, wait_s: float = 0.0) -> PenstockError | None:
-        """The first record that was not delivered, as an error that names its topic; it may have yet to be reported."""
+        """Return the first delivery failure as an error that names the topic; wait up to `wait_s` for its report."""
         if self._failure is None:
-            with suppress(KafkaException, SystemError):  # a fatal error, which whoever asks has met already
+            with suppress(KafkaException, SystemError):  # a fatal error, which the caller already has
                 self.client.poll(wait_s)
         if self._failure is None:
             return None
         topic, error = self._failure
-        return failure(error, f"topic {topic!r} ({self._failed} record(s) not delivered)")
+        return failure(error, f"Topic {topic!r} ({self._failed} record(s) not delivered)")
 
     def check(self) -> None:
-        """Serve callbacks while idle; raises once no broker has been in reach for as long as the application may wait."""
+        """Serve callbacks while idle; raise if no broker has been reachable for `broker_timeout`."""
         self.poll()
         since = self._out_of_reach_since
         if since is None:
@@ -100,29 +100,29 @@ class RowProducer:
             self.client.list_topics(timeout=_PROBE_S)
         except KafkaException:
             if self.is_out_of_reach_too_long:
-                raise BrokerError(f"no broker has been in reach for {self._clock() - since:.0f} s") from None
+                raise BrokerError(f"No broker has been reachable for {self._clock() - since:.0f} s.") from None
         else:
             self.is_in_reach()
 
     def poll(self) -> None:
-        """Serve callbacks that are due."""
+        """Serve pending callbacks."""
         try:
             self.client.poll(0)
         except (KafkaException, SystemError) as error:
-            raise translated(error, "the producer failed") from error
+            raise translated(error, "The producer failed") from error
 
     @property
     def is_out_of_reach_too_long(self) -> bool:
-        """Whether no broker has been in reach for as long as the application may wait."""
+        """Whether no broker has been reachable for `broker_timeout`."""
         since = self._out_of_reach_since
         return since is not None and self._clock() - since >= self._broker_timeout
 
     def is_in_reach(self) -> None:
-        """A broker has answered."""
+        """Note that a broker has answered."""
         self._out_of_reach_since = None
 
     def _arguments(self, rows: pa.RecordBatch) -> Iterable[tuple[Any, ...]]:
-        """The positional arguments of `produce` for each row: keywords would cost a third more."""
+        """The arguments of `produce` for each row, by position: keywords would take a third longer."""
         columns = [
             self._topic_of(rows),
             rows.column("value").to_pylist(),
@@ -150,7 +150,7 @@ class RowProducer:
     def _produce_when_there_is_room(self, row: tuple[Any, ...]) -> None:
         while True:
             if self.is_out_of_reach_too_long:
-                raise BrokerError("no broker has been in reach for too long; the rows of an epoch could not be handed over")
+                raise BrokerError("No broker has been reachable for too long: cannot send the rows of an epoch.")
             self.client.poll(_QUEUE_FULL_WAIT_S)
             try:
                 self.client.produce(*row)
@@ -168,13 +168,13 @@ class RowProducer:
         self.had_trouble = True
         if error.code() == KafkaError._ALL_BROKERS_DOWN and self._out_of_reach_since is None:
             self._out_of_reach_since = self._clock()
-            logger.warning("no broker is in reach: %s", error.str())
+            logger.warning("no broker is reachable: %s", error.str())
         else:
             logger.debug("%s: %s", error.name(), error.str())
 
 
 def _pairs(headers: Any) -> list[list[tuple[str, bytes | None]]]:
-    """The headers of each row, by column: a dictionary for each header would cost more than sending it."""
+    """The headers of each row, read by column: building a dictionary per header would take longer than sending it."""
     each = headers.flatten()
     pairs = list(zip(each.field("name").to_pylist(), each.field("value").to_pylist(), strict=True))
     ends = np.cumsum(pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)).tolist()

@@ -1,6 +1,6 @@
-"""The two ways to publish an epoch: in one Kafka transaction, or record by record and the offsets last.
+"""The two ways to publish an epoch: in one Kafka transaction, or record by record with the offsets last.
 
-Both are what the barrier calls a `Publisher`.
+Both implement the barrier's `Publisher`.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SLICE_S = 5.0
-"""How long one call waits before the next: an interrupted process must not hang for longer."""
+"""The timeout of one call to the client, so that an interrupted process does not hang for longer."""
 
 STUCK_S = 10.0
-"""After how long a client that does not come back with the offsets is given up."""
+"""After this long, a client that has not sent the offsets is replaced."""
 
 ABORT_S = 10.0
 
 REPORT_S = 0.2
-"""How long a transaction that has failed waits for the report that says which record it was."""
+"""How long to wait for the report that says which record made a transaction fail."""
 
 
 class TransactionalPublisher:
     """Publishes each epoch in one transaction.
 
-    Two producers with one `transactional_id` cannot both go on: `start` fences the other, and settles what it left open.
+    Of two producers with one `transactional_id`, only one can continue: `start` fences the other and ends its transaction.
 
     A producer that has lost a connection is replaced before the next transaction. Without KIP-890, which librdkafka does not
-    have, a commit that was lost and asked for again may arrive late and commit whatever is open by then; a new producer has a
-    new epoch, which fences the old one's requests.
+    implement, a commit request that was lost and sent again may arrive late and commit the transaction that is open by then. A
+    new producer fences requests of the old one.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class TransactionalPublisher:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether a commit of this producer may yet arrive late: another one should go on."""
+        """Whether a commit of this producer may still arrive late, so that a new producer should take over."""
         return self._is_in_doubt or self._producer.had_trouble
 
     def begin(self) -> None:
@@ -99,29 +99,29 @@ class TransactionalPublisher:
         self._begin()
 
     def produce(self, rows: pa.RecordBatch) -> None:
-        """Hand rows over to be sent in the transaction."""
+        """Hand over rows to send in the transaction."""
         self._rows.append(rows)
         self._producer.produce(rows)
 
     def send_offsets(self, offsets: Sequence[SourceOffset]) -> None:
-        """Make the offsets of the application's group part of the transaction.
+        """Add the offsets of the application's group to the transaction.
 
-        librdkafka may wait forever for a group coordinator that has moved or come back, whatever time it is given
-        (confluentinc/librdkafka#5456, #5511). Then the same transaction is begun again with a new producer.
+        librdkafka may wait forever for a group coordinator that has moved or restarted, whatever the timeout
+        (confluentinc/librdkafka#5456, #5511). In that case, repeat the transaction with a new producer.
         """
         self._sent = offsets
         deadline = self._clock() + self._patience
         while not self._send_offsets(_partitions(offsets)):
             if self._clock() >= deadline:
-                raise BrokerError(f"offsets could not be sent for {self._patience:g} s")
-            logger.warning("offsets could not be sent; beginning the transaction again")
+                raise BrokerError(f"The offsets could not be sent within {self._patience:g} s.")
+            logger.warning("offsets could not be sent; repeating the transaction with a new producer")
             self._renew()
             self._begin()
             for rows in self._rows:
                 self._producer.produce(rows)
 
     def commit(self) -> bool:
-        """Commit the transaction; False if nobody has said yet whether it is committed."""
+        """Commit the transaction; return False if the outcome is not known yet."""
         try:
             self._producer.client.commit_transaction(SLICE_S)
         except (KafkaException, SystemError) as error:
@@ -130,7 +130,7 @@ class TransactionalPublisher:
                 return False
             if requires_abort(error):
                 self._abort_quietly()
-            raise self._failed(error, "the transaction could not be committed") from error
+            raise self._failed(error, "Cannot commit the transaction") from error
         self._producer.is_in_reach()
         self._settle()
         self._rows = []
@@ -138,19 +138,19 @@ class TransactionalPublisher:
         return True
 
     def abort(self) -> None:
-        """Give the transaction up."""
+        """Abort the transaction."""
         try:
             self._producer.client.abort_transaction(ABORT_S)
         except (KafkaException, SystemError) as error:
-            raise self._failed(error, "the transaction could not be aborted") from error
+            raise self._failed(error, "Cannot abort the transaction") from error
         self._settle()
 
     def check(self) -> None:
-        """Serve the client while idle; raises when the brokers have been out of reach for too long."""
+        """Serve the client while idle; raise if no broker has been reachable for too long."""
         self._producer.check()
 
     def close(self) -> None:
-        """Let go of the client, unless a transaction is open: closing would abort it, and it may be committed by now."""
+        """Close the client, unless a transaction is open: closing would abort it, and it may already be committed."""
         if self._is_settled:
             self._producer.client.close()
 
@@ -163,7 +163,7 @@ class TransactionalPublisher:
                 self._producer.client.init_transactions(SLICE_S)
             except (KafkaException, SystemError) as error:
                 if not is_retriable(error) or self._clock() >= deadline:
-                    raise self._failed(error, "transactions could not be initialised") from error
+                    raise self._failed(error, "Cannot initialise transactions") from error
             else:
                 break
         self._producer.is_in_reach()
@@ -172,20 +172,20 @@ class TransactionalPublisher:
         self._settle()
 
     def _renew(self) -> None:
-        """Go on with a new producer.
+        """Continue with a new producer.
 
-        It fences another instance, too, that may have started meanwhile, so it only goes on if that one has committed nothing.
-        Before the first commit there is nothing to tell that by.
+        It also fences an instance that may have started in the meantime, so it continues only if that one has committed nothing.
+        Before the first commit, there is no way to know that.
         """
         if not self._committed:
-            raise CommitError("the connection was lost before the first commit; start again")
-        logger.warning("a connection was lost, or a commit was in doubt; going on with a new producer")
+            raise CommitError("The connection was lost before the first commit. Start again.")
+        logger.warning("a connection was lost, or the outcome of a commit was unknown; continuing with a new producer")
         self.close()
         self._init()
         settings, partitions = consumer_settings(self._config, self._group_id), [(o.topic, o.partition) for o in self._committed]
         found = read_committed(settings, partitions, self._config.broker_timeout_ms)
         if any(found[o.topic, o.partition] != (o.offset, o.metadata) for o in self._committed):
-            raise FencedError("another instance of the application has committed since; start again")
+            raise FencedError("Another instance of the application has committed in the meantime. Start again.")
         self._is_in_doubt = False
 
     def _begin(self) -> None:
@@ -193,15 +193,15 @@ class TransactionalPublisher:
         try:
             self._producer.client.begin_transaction()
         except (KafkaException, SystemError) as error:
-            raise self._failed(error, "a transaction could not be begun") from error
+            raise self._failed(error, "Cannot begin a transaction") from error
         self._is_settled, self._began = False, self._clock()
 
     def _settle(self) -> None:
-        """No transaction is open."""
+        """Note that no transaction is open."""
         self._is_settled, self._began = True, None
 
     def _send_offsets(self, partitions: list[TopicPartition]) -> bool:
-        """Whether the offsets were sent; False if another producer should try. In a thread, which may never come back."""
+        """Send the offsets in a thread, which may never return; return False if a new producer should retry."""
         producer, raised = self._producer, []
 
         def send() -> None:
@@ -216,7 +216,7 @@ class TransactionalPublisher:
         if sending.is_alive():
             return False
         if raised and not (is_retriable(raised[0]) or is_passing(raised[0])):
-            raise self._failed(raised[0], "offsets could not be sent") from raised[0]
+            raise self._failed(raised[0], "Cannot send offsets") from raised[0]
         return not raised
 
     def _abort_quietly(self) -> None:
@@ -226,21 +226,21 @@ class TransactionalPublisher:
             logger.warning("%s", error)
 
     def _failed(self, raised: BaseException, what: str) -> PenstockError:
-        """The error that says most: why a record was not delivered, or what became of the transaction."""
+        """Return the most specific error: why a record was not delivered, or why the transaction failed."""
         error = translated(raised, what)
         took = 0.0 if self._began is None else self._clock() - self._began
         if isinstance(error, FencedError) and took * 1_000 >= self._config.transaction_timeout_ms:
-            return CommitError(f"{what}: it was open for {took:.0f} s, and the broker aborts it after transaction_timeout")
+            return CommitError(f"{what}: open for {took:.0f} s, longer than transaction_timeout, so the broker aborted it.")
         undelivered = self._producer.delivery_failure(wait_s=REPORT_S)
         if isinstance(error, FencedError) or undelivered is None:
             undelivered = error
         if isinstance(undelivered, BrokerError) and self._began is not None and not self._producer.is_out_of_reach_too_long:
-            return CommitError(f"{undelivered}; nothing of it is visible")
+            return CommitError(f"{undelivered}. Nothing of the transaction is visible.")
         return undelivered
 
 
 class AtLeastOncePublisher:
-    """Publishes records as they come and commits the offsets when all are delivered; what fails in between comes again."""
+    """Publishes records immediately and commits the offsets once all are delivered; after a failure, records are repeated."""
 
     def __init__(
         self,
@@ -257,22 +257,22 @@ class AtLeastOncePublisher:
         self._sent: Sequence[SourceOffset] = ()
 
     def start(self) -> None:
-        """Nothing: there is no other instance to fence."""
+        """Do nothing: there is no other instance to fence."""
 
     def begin(self) -> None:
-        """Begin anew."""
+        """Begin an epoch."""
         self._producer.begin()
 
     def produce(self, rows: pa.RecordBatch) -> None:
-        """Hand rows over to be sent."""
+        """Hand over rows to send."""
         self._producer.produce(rows)
 
     def send_offsets(self, offsets: Sequence[SourceOffset]) -> None:
-        """Remember the offsets until all rows are delivered."""
+        """Keep the offsets until all rows are delivered."""
         self._sent = offsets
 
     def commit(self) -> bool:
-        """Wait until all rows are delivered, then commit the offsets; False if that takes longer."""
+        """Wait until all rows are delivered, then commit the offsets; return False if that is not done yet."""
         try:
             if self._producer.client.flush(SLICE_S):
                 return False
@@ -285,21 +285,21 @@ class AtLeastOncePublisher:
             found = kafka_error(error)
             if found is not None and (found.retriable() or found.code() in _ASK_AGAIN):
                 return False
-            raise translated(error, "offsets could not be committed") from error
+            raise translated(error, "Cannot commit offsets") from error
         self._producer.is_in_reach()
         return True
 
     def abort(self) -> None:
-        """Drop what has not been sent yet."""
+        """Drop the rows that have not been sent yet."""
         self._producer.client.purge()
 
     def check(self) -> None:
-        """Serve the clients while idle; raises when the brokers have been out of reach for too long."""
+        """Serve the clients while idle; raise if no broker has been reachable for too long."""
         self._consumer.poll(0)
         self._producer.check()
 
     def close(self) -> None:
-        """Let go of the clients."""
+        """Close the clients."""
         self._producer.client.close()
         self._consumer.close()
 

@@ -1,4 +1,4 @@
-"""Reads whole records of topics from given positions to given ends: global tables, dead letters, what Spark cannot read."""
+"""Reads complete records from given positions to given ends: for global tables, dead letters, and what Spark cannot read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POLL_S = 0.05
 
 
 class TopicRecord(NamedTuple):
-    """One record as it lies in a topic."""
+    """One record of a topic."""
 
     topic: str
     partition: int
@@ -30,7 +30,7 @@ class TopicRecord(NamedTuple):
 
 
 class RecordReader:
-    """A consumer that is kept open, to go on reading where it was; up to a `piece` at a time, for which it waits a moment."""
+    """A consumer that stays open between reads; it reads at most `piece` records at a time."""
 
     def __init__(self, settings: Mapping[str, str], timeout_ms: int, piece: int = 10_000) -> None:
         self._consumer = open_consumer(settings)
@@ -38,7 +38,7 @@ class RecordReader:
         self._piece = piece
 
     def read(self, positions: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Iterator[TopicRecord]:
-        """All committed records from `positions` up to `ends`, partition by partition in order."""
+        """Yield all committed records from `positions` up to `ends`, in order within each partition."""
         left = {partition: end for partition, end in ends.items() if positions[partition] < end}
         if not left:
             return
@@ -50,7 +50,7 @@ class RecordReader:
                 heard = time.monotonic()
             elif time.monotonic() - heard > self._timeout_s:
                 waiting = ", ".join(f"{topic}-{number}" for topic, number in sorted(left)[:5])
-                raise BrokerError(f"nothing was heard of {waiting} for {self._timeout_s:g} s")
+                raise BrokerError(f"Received nothing from {waiting} for {self._timeout_s:g} s. Check that the brokers are up.")
             for message in messages:
                 partition = (str(message.topic()), int(message.partition() or 0))
                 offset, error = int(message.offset() or 0), message.error()
@@ -63,19 +63,19 @@ class RecordReader:
                     yield TopicRecord(*partition, offset, key, value, timestamp, tuple(headers or ()) or NO_HEADERS)
                     offset += 1
                 elif error is not None and error.code() != KafkaError._PARTITION_EOF and not error.retriable():
-                    raise failure(error, f"{partition[0]}-{partition[1]} could not be read")
+                    raise failure(error, f"Cannot read {partition[0]}-{partition[1]}")
                 if offset >= left[partition]:
                     del left[partition]
 
     def close(self) -> None:
-        """Let go of the consumer."""
+        """Close the consumer."""
         self._consumer.close()
 
 
 def read_records(
     settings: Mapping[str, str], positions: Mapping[Partition, int], ends: Mapping[Partition, int], timeout_ms: int
 ) -> Iterator[TopicRecord]:
-    """All committed records from `positions` up to `ends`, with a client of its own."""
+    """Yield all committed records from `positions` up to `ends`, using a new consumer."""
     reader = RecordReader(settings, timeout_ms)
     try:
         yield from reader.read(positions, ends)

@@ -1,4 +1,4 @@
-"""What Kafka keeps of an application, and how it is deleted: its group's offsets and its internal topics."""
+"""Finds and deletes what Kafka stores for an application: its group's offsets and its internal topics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MARKER = b"reset"
 
 
 def group_offsets(admin: AdminClient, config: Config, group_id: str) -> dict[Partition, Committed]:
-    """All that a group has committed, of whatever topic there is."""
+    """Return everything that a group has committed, for any topic."""
     known = _topics(admin, config)
     every = [(name, number) for name, topic in known.items() if not name.startswith("__") for number in topic.partitions]
     consumer = open_consumer(consumer_settings(config, group_id))
@@ -38,7 +38,7 @@ def group_offsets(admin: AdminClient, config: Config, group_id: str) -> dict[Par
 
 
 def delete_group(admin: AdminClient, config: Config, group_id: str) -> None:
-    """Delete a group with all its offsets; returns when no offset is found any more."""
+    """Delete a group with all its offsets; return once they are gone."""
 
     def delete() -> None:
         try:
@@ -48,16 +48,16 @@ def delete_group(admin: AdminClient, config: Config, group_id: str) -> None:
             if said is None or said.code() != KafkaError.GROUP_ID_NOT_FOUND:
                 raise
 
-    asked(delete, config.broker_timeout_ms, f"the group {group_id!r} could not be deleted")
+    asked(delete, config.broker_timeout_ms, f"Cannot delete group {group_id!r}")
     deadline = time.monotonic() + config.broker_timeout_ms / 1_000
     while group_offsets(admin, config, group_id):
         if time.monotonic() > deadline:
-            raise BrokerError(f"the group {group_id!r} was deleted, and still has offsets")
+            raise BrokerError(f"Group {group_id!r} was deleted, but still has offsets. Check the brokers' logs.")
         time.sleep(_PAUSE_S)
 
 
 def delete_topics(admin: AdminClient, config: Config, names: Collection[str]) -> None:
-    """Delete topics; returns when no broker knows them any more. One that is not there is no error."""
+    """Delete topics; return once they are gone. A topic that does not exist is not an error."""
     timeout_s = config.broker_timeout_ms / 1_000
     futures = admin.delete_topics(sorted(names), request_timeout=timeout_s, operation_timeout=timeout_s) if names else {}
     for name, future in futures.items():
@@ -66,11 +66,11 @@ def delete_topics(admin: AdminClient, config: Config, names: Collection[str]) ->
         except KafkaException as error:
             said = kafka_error(error)
             if said is None or said.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise TopicError(f"topic {name!r} could not be deleted: {said.str() if said else error}") from error
+                raise TopicError(f"Cannot delete topic {name!r}: {said.str() if said else error}") from error
     deadline = time.monotonic() + timeout_s
     while _topics(admin, config).keys() & set(names):
         if time.monotonic() > deadline:
-            raise BrokerError(f"topics were deleted, and are still there: {', '.join(sorted(names))}")
+            raise BrokerError(f"Topics were deleted, but still exist: {', '.join(sorted(names))}. Check the brokers' logs.")
         time.sleep(_PAUSE_S)
 
 
@@ -78,14 +78,14 @@ def _topics(admin: AdminClient, config: Config) -> dict[str, Any]:
     try:
         return admin.list_topics(timeout=config.broker_timeout_ms / 1_000).topics
     except KafkaException as error:
-        raise translated(error, "topics could not be listed") from error
+        raise translated(error, "Cannot list topics") from error
 
 
 class Fence:
-    """Keeps instances of an application from committing, and tells whether one has started since.
+    """Keeps instances of an application from committing, and detects whether one has started since.
 
-    It takes the application's transactional id: an instance that runs ends at its next commit. One that starts afterwards takes
-    the id in turn, before it reads anything, and `prove` raises from then on.
+    It takes over the application's transactional id, so a running instance ends at its next commit. An instance that starts
+    later takes over the id in turn, before it reads anything; from then on, `prove` raises.
     """
 
     def __init__(self, config: Config, transactional_id: str, topic: str) -> None:
@@ -101,24 +101,24 @@ class Fence:
             raise configured_wrongly(error) from None
 
     def __enter__(self) -> Self:
-        self._insist(lambda: self._producer.init_transactions(_SLICE_S), "the application could not be fenced")
+        self._insist(lambda: self._producer.init_transactions(_SLICE_S), "Cannot fence the application")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        with suppress(KafkaException, SystemError):  # a fatal error, which whoever proved has met already
+        with suppress(KafkaException, SystemError):  # a fatal error, which `prove` has already raised
             self._producer.close()
 
     def prove(self) -> None:
         """Raise if an instance has started since.
 
-        A transaction is committed to tell, with a record that says nothing: so the topic is not empty, whatever it held.
+        It commits a transaction to find out, with an empty record: so the topic is not empty afterwards.
         """
         try:
             self._producer.begin_transaction()
             self._producer.produce(self._topic, key=_MARKER, value=None, partition=0)
         except (KafkaException, SystemError) as error:
             raise self._failed(error) from error
-        self._insist(lambda: self._producer.commit_transaction(_SLICE_S), "the fence could not be proved")
+        self._insist(lambda: self._producer.commit_transaction(_SLICE_S), "Cannot check for other instances")
 
     def _insist(self, act: Callable[[], None], what: str) -> None:
         deadline = time.monotonic() + self._timeout_s
@@ -131,8 +131,8 @@ class Fence:
             else:
                 return
 
-    def _failed(self, error: BaseException, what: str = "the fence could not be proved") -> PenstockError:
+    def _failed(self, error: BaseException, what: str = "Cannot check for other instances") -> PenstockError:
         found = translated(error, what)
         if isinstance(found, FencedError):
-            return FencedError("an instance of the application has started meanwhile: stop it, then reset again")
+            return FencedError("An instance of the application has started during the reset. Stop it, then reset again.")
         return found

@@ -1,4 +1,4 @@
-"""Topics as Kafka describes them, the application's own ones created and checked, and where partitions begin and end."""
+"""Describes topics, creates and checks the application's own, and finds where partitions begin and end."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 
 DAY_MS = 86_400_000
 TOMBSTONES_MS = 2 * MARK_LIFE_MS
-"""How long a changelog says that a key was deleted: a store catches up from a mark, and has to read all deletions since."""
+"""How long a changelog keeps tombstones: a store that catches up from a mark must read all deletions since."""
 _PAUSE_S = 0.1
 _COMMITTED = IsolationLevel.READ_COMMITTED
 _LEADER_MOVES = {
-    KafkaError._NOENT,  # no broker leads it at all
+    KafkaError._NOENT,  # it has no leader
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.FENCED_LEADER_EPOCH,
@@ -34,13 +34,13 @@ _LEADER_MOVES = {
     KafkaError.REPLICA_NOT_AVAILABLE,
     KafkaError.KAFKA_STORAGE_ERROR,
 }
-"""A partition is between two leaders, or its new one is not ready: it will be, so it is asked for again."""
+"""A partition is between two leaders, or its new leader is not ready yet: the request is retried."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as it is. Its id tells it from one that was deleted and created again under the same name."""
+    """A topic as Kafka describes it. Its id changes when it is deleted and created again under the same name."""
 
     name: str
     topic_id: str
@@ -50,18 +50,18 @@ class Topic:
 
     @property
     def max_message_bytes(self) -> int:
-        """The largest batch of records it takes."""
+        """The largest batch of records that it accepts."""
         return int(self.config["max.message.bytes"])
 
     @property
     def tombstones_ms(self) -> int | None:
-        """How long it says at least that a key was deleted, before it forgets the key altogether; None if it is not compacted."""
+        """How long it keeps tombstones at least; None if it is not compacted."""
         return int(self.config["delete.retention.ms"]) if "compact" in _policies(self.config.get("cleanup.policy", "")) else None
 
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """A topic of the application's own, as it has to be."""
+    """An internal topic of the application, as it must be."""
 
     name: str
     partitions: int
@@ -69,7 +69,7 @@ class InternalTopic:
 
 
 def changelog_config(spec: StoreSpec) -> dict[str, str]:
-    """The settings of a store's changelog, as Kafka Streams would choose them; the store's own come last."""
+    """The settings of a store's changelog: those that Kafka Streams would choose, overridden by the store's own."""
     config = {
         "cleanup.policy": "compact",
         "delete.retention.ms": str(TOMBSTONES_MS),
@@ -84,14 +84,14 @@ def changelog_config(spec: StoreSpec) -> dict[str, str]:
 
 
 class Topics:
-    """Asks an admin client about topics; a topic that does not exist is not an error until it is needed."""
+    """Queries topics with an admin client; a topic that does not exist is not an error until it is needed."""
 
     def __init__(self, admin: AdminClient, timeout_ms: int) -> None:
         self._admin = admin
         self._timeout = timeout_ms / 1_000
 
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of the topics that exist."""
+        """Describe those of the topics that exist."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
@@ -101,7 +101,7 @@ class Topics:
         return {name: _topic(name, found[name], configs[name]) for name in both}
 
     def seen(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of the topics that exist, without their settings: that is one question less."""
+        """Describe those of the topics that exist, without their settings: that saves a request."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
@@ -109,7 +109,7 @@ class Topics:
         return {name: _topic(name, about, {}) for name, about in found.items()}
 
     def broker_settings(self) -> dict[str, str]:
-        """The settings of one of the brokers; nothing if it does not tell them to everybody."""
+        """The settings of one broker; none if the client may not read them."""
         try:
             known = self._admin.list_topics(timeout=self._timeout)
             resource = ConfigResource(ResourceType.BROKER, str(min(known.brokers)))
@@ -118,36 +118,36 @@ class Topics:
             said = kafka_error(error)
             if said is not None and said.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
                 return {}
-            raise translated(error, "the settings of a broker could not be read") from error
+            raise translated(error, "Cannot read the settings of a broker") from error
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def names(self) -> set[str]:
-        """All topics there are, without Kafka's own."""
+        """All topics except Kafka's own."""
         try:
             known = self._admin.list_topics(timeout=self._timeout)
         except KafkaException as error:
-            raise translated(error, "topics could not be listed") from error
+            raise translated(error, "Cannot list topics") from error
         return {name for name in known.topics if not name.startswith("__")}
 
     def identities(self, names: Iterable[str]) -> dict[str, str]:
-        """Which topics those are that exist: the cluster's id and the topic's, which change when one is created again."""
+        """The cluster's id and the topic's id, for topics that exist; they change when a topic is created again."""
         cluster = self.cluster_id()
         return {name: f"{cluster}/{topic.topic_id}" for name, topic in self.describe(names).items()}
 
     def cluster_id(self) -> str:
-        """Which cluster this is: topics of another one may have the same names, and even the same ids."""
+        """The cluster's id: topics of another cluster may have the same names, and even the same ids."""
         try:
             return str(self._admin.list_topics(timeout=self._timeout).cluster_id)
         except KafkaException as error:
-            raise translated(error, "the cluster could not be asked for its id") from error
+            raise translated(error, "Cannot read the cluster's id") from error
 
     def offset_at(self, partition: Partition, timestamp_ms: int, end: int) -> int:
-        """The first record at or after a time; the end if there is none."""
+        """The offset of the first record at or after a time; `end` if there is none."""
         found = self._offsets([partition], OffsetSpec.for_timestamp(timestamp_ms))[partition]
         return found if found >= 0 else end
 
     def ensure(self, wanted: Sequence[InternalTopic], replication_factor: int) -> dict[str, Topic]:
-        """Create the internal topics that are missing, and check those that are there."""
+        """Create the internal topics that do not exist, and check all of them."""
         names = [topic.name for topic in wanted]
         known = self.describe(names)
         self._create([topic for topic in wanted if topic.name not in known], replication_factor)
@@ -163,7 +163,7 @@ class Topics:
         return self._offsets(partitions, OffsetSpec.earliest())
 
     def end_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Where what can be read as committed ends: control records count, an open transaction does not."""
+        """Where each partition's committed records end: control records count, an open transaction does not."""
         return self._offsets(partitions, OffsetSpec.latest())
 
     def _offsets(self, partitions: Iterable[Partition], where: OffsetSpec) -> dict[Partition, int]:
@@ -181,10 +181,10 @@ class Topics:
                 except KafkaException as error:
                     said = kafka_error(error)
                     if said is None or said.code() not in _LEADER_MOVES or time.monotonic() > deadline:
-                        raise translated(error, f"the offsets of {place.topic}-{place.partition} could not be read") from error
+                        raise translated(error, f"Cannot read the offsets of {place.topic}-{place.partition}") from error
             if wanted:
                 time.sleep(_PAUSE_S)
-                self.names()  # librdkafka goes by the leaders it knows until somebody asks for all topics
+                self.names()  # librdkafka keeps its stale leaders until all topics are listed
         return found
 
     def _configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -205,12 +205,12 @@ class Topics:
             except KafkaException as error:
                 said = kafka_error(error)
                 if said is None or said.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise TopicError(f"topic {name!r} could not be created: {said.str() if said else error}") from error
+                    raise TopicError(f"Cannot create topic {name!r}: {said.str() if said else error}") from error
             logger.info("created topic %s", name)
 
 
 def _those_that_exist(futures: Mapping[str, Future[Any]]) -> dict[str, Any]:
-    """What is answered about topics, without those that the broker does not know."""
+    """The answers about topics, except those that do not exist."""
     found = {}
     for name, future in futures.items():
         try:
@@ -218,7 +218,7 @@ def _those_that_exist(futures: Mapping[str, Future[Any]]) -> dict[str, Any]:
         except KafkaException as error:
             said = kafka_error(error)
             if said is None or said.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise translated(error, f"topic {name!r} could not be described") from error
+                raise translated(error, f"Cannot describe topic {name!r}") from error
     return found
 
 
@@ -228,21 +228,21 @@ def _topic(name: str, found: Any, config: Mapping[str, str]) -> Topic:
 
 
 def check(wanted: InternalTopic, found: Topic | None) -> None:
-    """Refuse an internal topic that is not as it has to be."""
+    """Raise if an internal topic is not as it must be."""
     if found is None:
-        raise TopicError(f"topic {wanted.name!r} was created and is not there; look at the brokers' logs")
+        raise TopicError(f"Topic {wanted.name!r} was created, but does not exist. Check the brokers' logs.")
     if found.partitions != wanted.partitions:
         raise TopicError(
-            f"topic {wanted.name!r} has {found.partitions} partitions and needs {wanted.partitions}: shards are fixed "
-            f"at the first start; set shards to {found.partitions}, or reset the application"
+            f"Topic {wanted.name!r} has {found.partitions} partitions but needs {wanted.partitions}: the number of shards is "
+            f"fixed at the first start. Set shards to {found.partitions}, or reset the application."
         )
     for name, value in wanted.config.items():
         if name == "cleanup.policy" and _policies(found.config.get(name, "")) != _policies(value):
-            raise TopicError(f"topic {wanted.name!r} has {name} {found.config.get(name)!r} and needs {value!r}; change it there")
+            raise TopicError(f"Topic {wanted.name!r} has {name} {found.config.get(name)!r} but needs {value!r}. Set it there.")
         if name == "delete.retention.ms" and (kept := found.tombstones_ms) is not None and kept < TOMBSTONES_MS:
             raise TopicError(
-                f"topic {wanted.name!r} has {name} {kept} and needs at least {TOMBSTONES_MS}: a store that catches up after some "
-                f"hours would miss deletions. Set it to {TOMBSTONES_MS} or more there"
+                f"Topic {wanted.name!r} has {name} {kept} but needs at least {TOMBSTONES_MS}: a store that catches up after some "
+                f"hours would miss deletions. Set it to {TOMBSTONES_MS} or more there."
             )
 
 

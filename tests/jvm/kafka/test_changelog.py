@@ -93,7 +93,7 @@ def test_a_position_that_the_log_no_longer_has(servers: str, admin: AdminClient)
     topic = new_topic(servers)
     topics.produce(servers, topic, [Sent(key=b"k", value=b"v")] * 10)
     admin.delete_records([TopicPartition(topic, 0, 5)])[TopicPartition(topic, 0)].result()
-    with pytest.raises(StateError, match=rf"{topic}-0: the changelog no longer has the offset to go on from; rebuild"):
+    with pytest.raises(StateError, match=rf"{topic}-0: the changelog no longer has the offset to continue from\. Rebuild"):
         read_all(servers, {(topic, 0): 10}, {(topic, 0): 2})
     assert len(read_all(servers, {(topic, 0): 10}, {(topic, 0): 5})[0]) == 5
 

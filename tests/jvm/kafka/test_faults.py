@@ -74,7 +74,7 @@ def test_after_a_commit_in_doubt_it_gives_way_to_whoever_has_committed(
             pass
         with publisher(config(servers), application, topic) as other:
             Barrier(other).commit(1, [rows(b"1")], [at(2)])
-        with pytest.raises(FencedError, match="another instance of the application has committed since"):
+        with pytest.raises(FencedError, match="Another instance of the application has committed in the meantime"):
             Barrier(target).commit(1, [rows(b"1")], [at(2)])
     assert values(servers, topic) == [b"0", b"1"]
 
@@ -130,7 +130,7 @@ def test_a_connection_lost_before_the_first_commit_is_not_guessed_about(own: Bro
     servers = own.bootstrap_servers
     target = TransactionalPublisher(config(servers, transaction_timeout="2s"), application, application, [])
     target.start()
-    with hanging(own), pytest.raises(CommitError, match="before the first commit; start again"):
+    with hanging(own), pytest.raises(CommitError, match=r"before the first commit\. Start again"):
         Barrier(target).commit(0, [], [at(1)])
     assert offset_of(servers, application) is None
 
@@ -147,7 +147,7 @@ def test_an_idle_application_ends_when_the_brokers_are_gone_for_too_long(own: Br
     try:
         for target in (exactly_once, at_least_once):
             began = time.monotonic()
-            with pytest.raises(BrokerError, match="no broker has been in reach for"):
+            with pytest.raises(BrokerError, match="No broker has been reachable for"):
                 check_for(target, 20)
             assert time.monotonic() - began < 15
     finally:
@@ -180,7 +180,7 @@ def test_a_start_without_brokers_ends_in_time(application: str, monkeypatch: pyt
     monkeypatch.setattr(publishers, "SLICE_S", 0.5)
     settings = Config.load(environment={}, bootstrap_servers=f"127.0.0.1:{free_port()}", broker_timeout="2s")
     began = time.monotonic()
-    with pytest.raises(BrokerError, match="transactions could not be initialised"):
+    with pytest.raises(BrokerError, match="Cannot initialise transactions"):
         TransactionalPublisher(settings, application, application, []).start()
     assert 2 <= time.monotonic() - began < 10
 

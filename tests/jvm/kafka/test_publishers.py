@@ -147,7 +147,7 @@ def test_a_transaction_that_took_too_long_says_so(servers: str, application: str
         publish(target, rows(b"late"))
         target._producer.client.flush()
         wait_until("the broker has aborted it", lambda: application not in topics.open_transactions(servers), 20)
-        with pytest.raises(CommitError, match="the broker aborts it after transaction_timeout"):
+        with pytest.raises(CommitError, match="longer than transaction_timeout, so the broker aborted it"):
             target.commit()
     assert values(servers, topic) == []
 
@@ -155,7 +155,7 @@ def test_a_transaction_that_took_too_long_says_so(servers: str, application: str
 def test_a_time_out_above_the_brokers_own_is_refused(servers: str, application: str) -> None:
     target = TransactionalPublisher(config(servers, transaction_timeout="16m"), application, application, [])
     with pytest.raises(
-        ConfigError, match=r"transaction_timeout: it is more than the brokers allow \(their transaction.max.timeout"
+        ConfigError, match=r"transaction_timeout: it exceeds the brokers' maximum \(their transaction.max.timeout"
     ):
         target.start()
 
@@ -164,7 +164,7 @@ def test_a_topic_that_is_not_there_is_named(servers: str, application: str) -> N
     settings = config(servers, kafka={"producer.topic.metadata.propagation.max.ms": 500})
     with publisher(settings, application, "no-such-topic") as target:
         publish(target, rows(b"lost"))
-        with pytest.raises(TopicError, match=r"topic 'no-such-topic' \(1 record\(s\) not delivered\): .*Unknown topic"):
+        with pytest.raises(TopicError, match=r"Topic 'no-such-topic' \(1 record\(s\) not delivered\): .*Unknown topic"):
             target.commit()
     assert offset_of(servers, application) is None
 
@@ -180,7 +180,7 @@ def test_a_partition_that_is_not_there_is_refused(servers: str, application: str
 
 def test_a_record_that_the_topic_refuses_is_named(servers: str, application: str) -> None:
     topic = new_topic(servers, max_message_bytes="1000")
-    refusal = pytest.raises(ProductionError, match=rf"topic '{topic}' \(1 record\(s\) not delivered\): .*too large")
+    refusal = pytest.raises(ProductionError, match=rf"Topic '{topic}' \(1 record\(s\) not delivered\): .*too large")
     with publisher(config(servers), application, topic) as target, refusal:
         Barrier(target).commit(0, [rows(row(urandom(5_000)))], [at(1)])
     with publisher(config(servers), application, topic) as target:
@@ -195,7 +195,7 @@ def test_a_record_that_was_refused_before_the_offsets_are_sent_is_named_too(serv
         target.begin()
         target.produce(rows(row(urandom(5_000))))
         time.sleep(1)
-        with pytest.raises(ProductionError, match=rf"topic '{topic}' \(1 record\(s\) not delivered\): .*too large"):
+        with pytest.raises(ProductionError, match=rf"Topic '{topic}' \(1 record\(s\) not delivered\): .*too large"):
             target.send_offsets([at(1)])
 
 
@@ -239,7 +239,7 @@ def test_at_least_once_keeps_offsets_where_a_record_was_not_delivered(servers: s
     target = at_least_once(servers, application, topic)
     barrier = Barrier(target)
     barrier.commit(0, [rows(b"0")], [at(1)])
-    with pytest.raises(ProductionError, match=rf"topic '{topic}'"):
+    with pytest.raises(ProductionError, match=rf"Topic '{topic}'"):
         barrier.commit(1, [rows(row(urandom(5_000)), b"1")], [at(2)])
     target.close()
     assert offset_of(servers, application) == (1, "m")

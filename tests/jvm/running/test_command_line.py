@@ -195,7 +195,7 @@ def test_a_start_in_between_is_noticed(case: Case) -> None:
         fence.prove()
         case.send(1)
         case.run()
-        with pytest.raises(FencedError, match="has started meanwhile"):
+        with pytest.raises(FencedError, match="has started during the reset"):
             fence.prove()
 
 

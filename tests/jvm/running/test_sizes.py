@@ -49,9 +49,9 @@ def test_a_record_is_held_against_its_own_topic_only(broker: Broker, tmp_path: P
     assert sizes("sizes-large") == [3_000_000, 800, 4_500_000, 2_000]
     assert (sizes("sizes-a"), sizes("sizes-b")) == ([3_000_000], [800])
     letters = [dict(letter.headers)["__streams.errors.message"] or b"" for letter in topics.read(servers, "sizes-letters")]
-    assert sorted(text.split(b"too large for ")[1] for text in letters) == [
-        b"'sizes-a', which takes 4000000",
-        b"'sizes-a', which takes 4000000",
-        b"'sizes-b', which takes 1000",
-        b"'sizes-large', which takes 5000000",
+    assert sorted(text.rstrip(b".").split(b"too large for topic ")[1] for text in letters) == [
+        b"'sizes-a', which accepts 4000000 bytes",
+        b"'sizes-a', which accepts 4000000 bytes",
+        b"'sizes-b', which accepts 1000 bytes",
+        b"'sizes-large', which accepts 5000000 bytes",
     ]

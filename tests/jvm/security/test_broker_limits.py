@@ -41,7 +41,7 @@ def test_every_limit_is_seen(narrow: Broker) -> None:
     assert [text.split(":")[0] for text in said] == [
         "transaction_timeout",
         "kafka",
-        "topic 'stuck' has 1 replicas and wants 2 for every write (min.insync.replicas)",
+        "Topic 'stuck' has 1 replicas but needs 2 for every write (min.insync.replicas)",
     ]
     assert len(list(warnings(found.broker_settings()))) == 1
 
@@ -49,5 +49,5 @@ def test_every_limit_is_seen(narrow: Broker) -> None:
 def test_the_broker_itself_refuses_a_long_transaction(narrow: Broker) -> None:
     """For an application that may not see the brokers' settings."""
     publisher = TransactionalPublisher(config(narrow), "limited", "limited", [])
-    with pytest.raises(ConfigError, match="transaction_timeout: it is more than the brokers allow"):
+    with pytest.raises(ConfigError, match="transaction_timeout: it exceeds the brokers' maximum"):
         publisher.start()

@@ -284,5 +284,5 @@ def test_a_record_that_ends_the_application(stage: Stage) -> None:
 def test_a_password_that_is_refused(stage: Stage) -> None:
     wrong = canary("wrong")
     assert stage.run(CANARY_SASL=wrong) == CONFIG, stage.log[-4000:]
-    assert "check the credentials" in stage.log
+    assert "Check the credentials" in stage.log
     assert canaries_in({**stage.canaries, "wrong": wrong}, stage.left_behind) == []

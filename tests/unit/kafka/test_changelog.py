@@ -1,4 +1,4 @@
-"""When a changelog partition has been read to its end; the client itself is tried on a real broker."""
+"""When a changelog partition counts as read to its end; the client itself is tested with a real broker."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ END = {("log", 0): 5}
         ([], False),
         ([Told(3)], False),
         ([Told(4)], True),  # the last offset is a record
-        ([Told(2), eof(5)], True),  # then control records only
+        ([Told(2), eof(5)], True),  # only control records follow
         ([eof(5)], True),
-        ([eof(7)], True),  # somebody has gone on writing
-        ([eof(4)], False),  # an end that is not ours yet
-        ([Told(2), Told(6)], True),  # the next record lies behind the end
+        ([eof(7)], True),  # records were written after the end
+        ([eof(4)], False),  # before our end
+        ([Told(2), Told(6)], True),  # the next record is past the end
     ],
 )
 def test_a_partition_is_done_at_its_end(messages: list[Told], is_done: bool) -> None:
     assert (rows(messages, END)[1] == {}) == is_done
 
 
-def test_rows_come_by_partition_in_order_and_none_from_behind_the_end() -> None:
+def test_rows_are_grouped_by_partition_in_order_up_to_the_end() -> None:
     other = ("other", 1)
     messages = [Told(0, told_value=b"1"), Told(7, other), Told(2, told_value=None), Told(9, other), Told(8, other), Told(5)]
     found, left = rows(messages, {**END, other: 9})
@@ -79,20 +79,20 @@ def test_rows_come_by_partition_in_order_and_none_from_behind_the_end() -> None:
     assert left == {}
 
 
-def test_a_row_without_a_key_is_not_ours() -> None:
-    with pytest.raises(StateError, match="log-0 at offset 1: a changelog row without a key"):
+def test_a_row_without_a_key_is_refused() -> None:
+    with pytest.raises(StateError, match="log-0 at offset 1: changelog record without a key"):
         rows([Told(1, told_key=None)], END)
 
 
 @pytest.mark.parametrize("code", [KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE])
-def test_a_position_that_is_gone_means_to_start_over(code: int) -> None:
-    with pytest.raises(StateError, match="log-0: the changelog no longer has the offset to go on from; rebuild"):
+def test_a_position_that_no_longer_exists_requires_a_rebuild(code: int) -> None:
+    with pytest.raises(StateError, match=r"log-0: the changelog no longer has the offset to continue from\. Rebuild"):
         rows([Told(1, code=code)], END)
 
 
-def test_errors_that_pass_are_waited_out_and_others_raised() -> None:
+def test_retriable_errors_are_skipped_and_others_raised() -> None:
     assert rows([Told(None, None, code=KafkaError._TRANSPORT, retriable=True), Told(None, None)], END) == ([], END)
-    with pytest.raises(BrokerError, match="changelogs could not be read"):
+    with pytest.raises(BrokerError, match="Cannot read changelogs"):
         rows([Told(None, None, code=KafkaError._ALL_BROKERS_DOWN)], END)
 
 

@@ -17,7 +17,7 @@ def config(guarantee: str = "exactly_once", **kafka: Any) -> Config:
     return Config.load(environment={}, bootstrap_servers="localhost:9092", guarantee=guarantee, kafka=settings)
 
 
-def test_the_producer_is_safe_and_quick_unless_told_otherwise() -> None:
+def test_the_producer_has_safe_and_fast_defaults() -> None:
     settings = producer_settings(config(client__id="all", producer__linger__ms=50, restore__consumer__fetch__wait__max__ms=1))
     assert (settings["acks"], settings["enable.idempotence"], settings["partitioner"]) == ("all", "true", "murmur2_random")
     assert (settings["linger.ms"], settings["client.id"], settings["bootstrap.servers"]) == ("50", "all", "localhost:9092")
@@ -38,11 +38,11 @@ def test_batches_fit_the_smallest_topic_and_records_the_largest(limits: list[int
     assert (settings["message.max.bytes"], settings["batch.size"]) == (message, batch)
 
 
-def test_what_the_user_says_about_sizes_stands() -> None:
+def test_size_settings_of_the_user_win() -> None:
     assert producer_settings(config(producer__message__max__bytes=5_000), [9_000])["message.max.bytes"] == "5000"
 
 
-def test_consumers_read_what_is_committed_and_commit_nothing() -> None:
+def test_consumers_read_committed_records_and_commit_nothing() -> None:
     settings = consumer_settings(config(client__id="all", restore__consumer__client__id="restore", producer__acks="all"), "app")
     assert (settings["isolation.level"], settings["enable.auto.commit"]) == ("read_committed", "false")
     assert (settings["group.id"], settings["client.id"], settings["auto.offset.reset"]) == ("app", "restore", "error")
@@ -64,7 +64,7 @@ def test_sparks_reader_gets_connection_and_isolation_only() -> None:
 @pytest.mark.parametrize(
     ("mechanism", "module"), [("PLAIN", "plain.Plain"), ("SCRAM-SHA-256", "scram.Scram"), ("scram-sha-512", "scram.Scram")]
 )
-def test_a_login_becomes_javas(name: str, mechanism: str, module: str) -> None:
+def test_a_login_is_converted_for_java(name: str, mechanism: str, module: str) -> None:
     login = {name: mechanism, "sasl__username": "ann", "sasl__password": 'a"b\\c;\nd', "security__protocol": "sasl_ssl"}
     options = spark_options(config(**login))
     assert options["kafka.security.protocol"] == "SASL_SSL"
@@ -73,8 +73,8 @@ def test_a_login_becomes_javas(name: str, mechanism: str, module: str) -> None:
     assert options["kafka.sasl.jaas.config"] == f'{module} required username="ann" password="a\\"b\\\\c;\\nd";'
 
 
-def test_a_login_that_java_needs_more_for_is_refused_with_its_cure() -> None:
-    with pytest.raises(ConfigError, match=r"'OAUTHBEARER', give Spark's reader its main\.consumer\.sasl\.jaas\.config"):
+def test_an_incomplete_login_for_java_is_refused_with_a_cure() -> None:
+    with pytest.raises(ConfigError, match=r"'OAUTHBEARER' needs main\.consumer\.sasl\.jaas\.config"):
         spark_options(config(sasl__mechanism="OAUTHBEARER"))
     with pytest.raises(ConfigError, match=r"'PLAIN' needs sasl\.username and sasl\.password"):
         spark_options(config(sasl__mechanism="PLAIN", sasl__username="ann"))
@@ -83,7 +83,7 @@ def test_a_login_that_java_needs_more_for_is_refused_with_its_cure() -> None:
     assert (options["kafka.sasl.mechanism"], options["kafka.sasl.jaas.config"]) == ("OAUTHBEARER", jaas)
 
 
-def test_certificates_become_javas(tmp_path: Path) -> None:
+def test_certificates_are_converted_for_java(tmp_path: Path) -> None:
     for name in ("ca", "certificate", "key"):
         (tmp_path / name).write_text(f"-----BEGIN {name}-----", encoding="ascii")
     files = {f"ssl__{name}__location": str(tmp_path / name) for name in ("ca", "certificate", "key")}
@@ -98,11 +98,11 @@ def test_certificates_become_javas(tmp_path: Path) -> None:
     assert (inline["kafka.ssl.truststore.certificates"], inline["kafka.ssl.keystore.key"]) == ("ca", "key")
     keystore = spark_options(config(ssl__keystore__location="k.p12", ssl__keystore__password="x"))
     assert (keystore["kafka.ssl.keystore.type"], keystore["kafka.ssl.keystore.location"]) == ("PKCS12", "k.p12")
-    with pytest.raises(ConfigError, match=r"ssl\.ca\.location: .*none cannot be read as PEM"):
+    with pytest.raises(ConfigError, match=r"ssl\.ca\.location: cannot read '.*none' as PEM: FileNotFoundError"):
         spark_options(config(ssl__ca__location=str(tmp_path / "none")))
 
 
 @pytest.mark.parametrize("client", [open_admin, lambda settings: open_consumer(consumer_settings(settings, "app"))])
-def test_a_setting_that_the_client_does_not_know_is_named(client: Any) -> None:
+def test_a_setting_unknown_to_the_client_is_named(client: Any) -> None:
     with pytest.raises(ConfigError, match=r'No such configuration property: "no\.such"'):
         client(config(no__such=1))

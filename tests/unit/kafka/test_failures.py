@@ -1,4 +1,4 @@
-"""What librdkafka says, in our words."""
+"""The translation of librdkafka's errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MEANINGS = {
 
 
 @pytest.mark.parametrize(("code", "kind"), MEANINGS.items())
-def test_each_error_has_its_meaning(code: int, kind: type[PenstockError]) -> None:
+def test_each_error_is_translated(code: int, kind: type[PenstockError]) -> None:
     error = failure(KafkaError(code, "why"), "what")
     assert type(error) is kind
     assert type(translated(KafkaException(KafkaError(code, "why")), "what")) is kind
@@ -42,14 +42,14 @@ def hidden() -> SystemError:
     return raised
 
 
-def test_an_error_is_found_where_a_callback_hid_it() -> None:
+def test_an_error_hidden_by_a_callback_is_found() -> None:
     found = kafka_error(hidden())
     assert found is not None
     assert found.code() == KafkaError._FENCED
     assert isinstance(translated(hidden(), "what"), FencedError)
 
 
-def test_what_did_not_come_from_kafka_says_so_as_it_is() -> None:
+def test_an_error_that_is_not_kafkas_keeps_its_text() -> None:
     assert kafka_error(SystemError("odd")) is None
     assert kafka_error(KafkaException("odd")) is None
     assert not is_retriable(SystemError("odd"))
@@ -58,14 +58,14 @@ def test_what_did_not_come_from_kafka_says_so_as_it_is() -> None:
     assert "odd" in str(configured_wrongly(KafkaException("odd")))
 
 
-def test_says_whether_to_call_again_or_to_abort() -> None:
+def test_retriable_errors_differ_from_those_that_require_an_abort() -> None:
     again = KafkaException(KafkaError(KafkaError._TIMED_OUT, retriable=True))
     abort = KafkaException(KafkaError(KafkaError._TIMED_OUT, txn_requires_abort=True))
     assert (is_retriable(again), requires_abort(again)) == (True, False)
     assert (is_retriable(abort), requires_abort(abort)) == (False, True)
 
 
-def test_a_coordinator_that_moves_is_told_from_a_transaction_that_failed() -> None:
+def test_a_moving_coordinator_differs_from_a_failed_transaction() -> None:
     moving = KafkaException(KafkaError(KafkaError.NOT_COORDINATOR, txn_requires_abort=True))
     failed = KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, txn_requires_abort=True))
     fatal = KafkaException(KafkaError(KafkaError.NOT_COORDINATOR, fatal=True))

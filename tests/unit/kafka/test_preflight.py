@@ -1,4 +1,4 @@
-"""Rows that are too large are found before anything is sent, and each kind has its own way out."""
+"""Rows that are too large are found before anything is sent; what happens to them depends on their kind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMITS = {"wide": 10_000, "narrow": 1_000, "app-words-changelog": 1_000, "letter
 
 
 def row(size: int, name: int = 1, **columns: Any) -> dict[str, Any]:
-    """A row that counts as so many bytes."""
+    """A row that counts as `size` bytes."""
     given_columns = {"kind": 1, "name": name, "topic": None, "partition": 3, "timestamp": 5, "key": b"key", "headers": None}
     return {**given_columns, "value": b"x" * (size - RECORD_OVERHEAD - 3), **columns}
 
@@ -35,38 +35,38 @@ def preflight(production: ErrorHandler = log_and_fail()) -> Preflight:  # noqa: 
 
 
 def limits(default: int = 20_000, largest: int = 30_000, **others: int) -> SizeLimits:
-    """What is known of topics; others are told when they are asked for."""
+    """The limits of known topics; `others` are returned on request."""
     return SizeLimits(LIMITS, default, largest, others.get)
 
 
-def test_rows_that_fit_are_the_same_rows() -> None:
+def test_rows_that_fit_are_returned_unchanged() -> None:
     rows = batch(row(1_000), row(10_000, 0), row(1_000, kind=2, name=2), row(150, value=None, key=None, timestamp=0))
     assert preflight().check(rows) is rows
     assert preflight().check(batch()).num_rows == 0
 
 
-def test_a_topic_that_is_chosen_by_the_record_has_its_own_limit() -> None:
+def test_a_topic_chosen_by_a_record_has_its_own_limit() -> None:
     preflight().check(batch(row(20_000, -1, topic="elsewhere"), row(900, -1, topic="letters")))
-    with pytest.raises(ProductionError, match="too large for 'elsewhere', which takes 20000"):
+    with pytest.raises(ProductionError, match="too large for topic 'elsewhere', which accepts 20000 bytes"):
         preflight().check(batch(row(20_001, -1, topic="elsewhere")))
-    with pytest.raises(ProductionError, match="too large for 'letters', which takes 900"):
+    with pytest.raises(ProductionError, match="too large for topic 'letters', which accepts 900 bytes"):
         preflight().check(batch(row(901, -1, topic="letters")))
 
 
-def test_the_clients_own_limit_counts_too() -> None:
-    with pytest.raises(ProductionError, match="which takes 500"):
+def test_the_limit_of_the_client_counts_too() -> None:
+    with pytest.raises(ProductionError, match="which accepts 500"):
         Preflight(TOPICS, limits(largest=500), log_and_fail()).check(batch(row(501, 0)))
 
 
-def test_a_small_topic_is_no_limit_for_others() -> None:
+def test_a_small_topic_does_not_limit_others() -> None:
     checked = Preflight(TOPICS, limits(default=500, tiny=300), log_and_fail())
     large = batch(row(10_000, 0), row(1_000, 1), row(300, -1, topic="tiny"), row(900, -1, topic="letters"))
     assert checked.check(large) is large
-    with pytest.raises(ProductionError, match="too large for 'tiny', which takes 300"):
+    with pytest.raises(ProductionError, match="too large for topic 'tiny', which accepts 300 bytes"):
         checked.check(batch(row(10_000, 0), row(301, -1, topic="tiny")))
 
 
-def test_a_topic_that_is_chosen_is_asked_for_once_it_is_there() -> None:
+def test_the_limit_of_a_chosen_topic_is_queried_until_it_exists() -> None:
     asked: list[str] = []
     sizes: dict[str, int] = {}
 
@@ -85,7 +85,7 @@ def test_a_topic_that_is_chosen_is_asked_for_once_it_is_there() -> None:
 
 def test_by_default_a_record_that_is_too_large_ends_the_application() -> None:
     with pytest.raises(
-        ProductionError, match="a record of 1001 bytes with the key b'key' is too large for 'narrow', which takes 1000"
+        ProductionError, match="A record of 1001 bytes with key b'key' is too large for topic 'narrow', which accepts 1000 bytes"
     ):
         preflight().check(batch(row(1_000), row(1_001)))
 
@@ -94,11 +94,11 @@ def test_headers_count() -> None:
     headers = [{"name": "h", "value": b"x" * 400}, {"name": "i", "value": None}]
     size = 402 + 2 * HEADER_OVERHEAD
     preflight().check(batch(row(900, headers=None), row(1_000 - size, headers=headers), row(200, headers=[])))
-    with pytest.raises(ProductionError, match="a record of 1001 bytes"):
+    with pytest.raises(ProductionError, match="A record of 1001 bytes"):
         preflight().check(batch(row(200, headers=[]), row(1_001 - size, headers=headers)))
 
 
-def test_the_handler_may_leave_it_out() -> None:
+def test_the_handler_may_skip_a_record_that_is_too_large() -> None:
     asked: list[Failure] = []
 
     def leave_out(failure: Failure) -> LogAndContinue:
@@ -113,13 +113,13 @@ def test_the_handler_may_leave_it_out() -> None:
     assert "1001 bytes" in str(failure.error)
 
 
-def test_the_handler_may_make_it_a_dead_letter() -> None:
+def test_the_handler_may_turn_it_into_a_dead_letter() -> None:
     (letter,) = preflight(DeadLetter("letters")).check(batch(row(5_000))).to_pylist()
     assert (letter["kind"], letter["name"], letter["topic"], letter["partition"]) == (3, -1, "letters", None)
     assert (letter["key"], letter["value"], letter["timestamp"]) == (b"key", None, 5)
     headers = {header["name"]: header["value"] for header in letter["headers"]}
     assert headers[SIZE_HEADER] == b"5000"
-    assert b"too large for 'narrow'" in headers["__streams.errors.message"]
+    assert b"too large for topic 'narrow'" in headers["__streams.errors.message"]
 
 
 def test_a_handler_that_fails_ends_the_application() -> None:
@@ -128,11 +128,11 @@ def test_a_handler_that_fails_ends_the_application() -> None:
 
 
 def test_a_changelog_row_that_is_too_large_ends_the_application_whatever_the_handler_says() -> None:
-    with pytest.raises(ProductionError, match=r"'app-words-changelog', which takes 1000: the store of that changelog holds more"):
+    with pytest.raises(ProductionError, match=r"'app-words-changelog', which accepts 1000 bytes\. Store less under this key"):
         preflight(log_and_continue()).check(batch(row(1_001, 2, kind=2)))
 
 
-def test_a_dead_letter_that_is_too_large_leaves_its_value_behind() -> None:
+def test_a_dead_letter_that_is_too_large_loses_its_value() -> None:
     told = [{"name": "__streams.errors.message", "value": b"boom"}]
     (letter,) = preflight().check(batch(row(2_000, -1, topic="letters", kind=3, headers=told))).to_pylist()
     assert letter["value"] is None
@@ -144,8 +144,8 @@ def test_a_dead_letter_that_is_too_large_leaves_its_value_behind() -> None:
     ]
 
 
-def test_a_dead_letter_that_does_not_even_fit_without_its_value_ends_the_application() -> None:
-    with pytest.raises(ProductionError, match="its key and headers are too large for a dead letter in 'letters'"):
+def test_a_dead_letter_too_large_without_its_value_ends_the_application() -> None:
+    with pytest.raises(ProductionError, match="Its key and headers alone are too large for dead-letter topic 'letters'"):
         preflight().check(batch(row(2_000, -1, topic="letters", kind=3, key=b"k" * 900)))
 
 
@@ -164,7 +164,7 @@ rows_of_any_size = st.lists(
 
 
 @given(rows_of_any_size, st.integers(0, 3))
-def test_what_is_left_is_what_fits(rows: list[dict[str, Any]], skip: int) -> None:
+def test_all_rows_that_fit_are_kept(rows: list[dict[str, Any]], skip: int) -> None:
     def size(one: dict[str, Any]) -> int:
         each = [len(h["name"].encode()) + len(h["value"] or b"") + HEADER_OVERHEAD for h in one["headers"] or ()]
         return len(one["key"] or b"") + len(one["value"] or b"") + sum(each) + RECORD_OVERHEAD

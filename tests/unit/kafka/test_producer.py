@@ -1,4 +1,4 @@
-"""Rows become the arguments of `produce`; nothing is sent, for there is no broker."""
+"""Rows become the arguments of `produce`; nothing is sent, because there is no broker."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_rows_of_several_topics(producer: RowProducer) -> None:
     assert [topic for topic, *_ in arguments(producer, row(name=1), row())] == ["one", "zero"]
 
 
-def test_a_timestamp_of_zero_would_be_now(producer: RowProducer) -> None:
+def test_a_timestamp_of_zero_is_sent_as_one(producer: RowProducer) -> None:
     assert [found[6] for found in arguments(producer, row(timestamp=0), row(timestamp=-1), row(timestamp=9))] == [1, -1, 9]
 
 
@@ -63,7 +63,7 @@ def test_no_rows(producer: RowProducer) -> None:
     assert arguments(producer) == []
 
 
-def test_only_the_first_record_that_was_not_delivered_is_named(producer: RowProducer) -> None:
+def test_only_the_first_delivery_failure_is_named(producer: RowProducer) -> None:
     def sent(topic: str) -> Any:
         return SimpleNamespace(topic=lambda: topic)
 
@@ -74,12 +74,12 @@ def test_only_the_first_record_that_was_not_delivered_is_named(producer: RowProd
         producer._on_delivery(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), sent(topic))
     error = producer.delivery_failure()
     assert isinstance(error, TopicError)
-    assert str(error).startswith("topic 'first' (2 record(s) not delivered)")
+    assert str(error).startswith("Topic 'first' (2 record(s) not delivered)")
     producer.begin()
     assert producer.delivery_failure() is None
 
 
-def test_brokers_that_are_gone_for_too_long_are_an_error(producer: RowProducer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brokers_unreachable_for_too_long_are_an_error(producer: RowProducer, monkeypatch: pytest.MonkeyPatch) -> None:
     clock[0] = 100.0
     producer.check()
     producer._on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
@@ -88,13 +88,13 @@ def test_brokers_that_are_gone_for_too_long_are_an_error(producer: RowProducer, 
     clock[0] = 104.0
     producer.check()
     clock[0] = 105.0
-    with pytest.raises(BrokerError, match="no broker has been in reach for 5 s"):
+    with pytest.raises(BrokerError, match="No broker has been reachable for 5 s"):
         producer.check()
     producer.is_in_reach()
     producer.check()
 
 
-def test_settings_that_make_no_client_are_refused() -> None:
+def test_invalid_client_settings_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"Invalid value for configuration property .socket.timeout.ms."):
         RowProducer({**NOWHERE, "socket.timeout.ms": "soon"}, [], 5_000)
 
@@ -115,24 +115,24 @@ class Full:
     def poll(self, wait_s: float) -> None: ...
 
 
-def test_a_full_queue_is_waited_for(producer: RowProducer) -> None:
+def test_a_full_queue_is_retried(producer: RowProducer) -> None:
     client: Any = Full(3)
     producer.client = client
     producer.produce(pa.RecordBatch.from_pylist([row(), row()], schema=OUT))
     assert len(client.sent) == 2
 
 
-def test_but_not_for_ever_while_no_broker_is_in_reach(producer: RowProducer) -> None:
+def test_a_full_queue_is_not_retried_forever_without_a_broker(producer: RowProducer) -> None:
     clock[0] = 100.0
     producer._on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
     client: Any = Full(10**9)
     producer.client = client
     clock[0] = 106.0
-    with pytest.raises(BrokerError, match="could not be handed over"):
+    with pytest.raises(BrokerError, match="cannot send the rows of an epoch"):
         producer.produce(pa.RecordBatch.from_pylist([row()], schema=OUT))
 
 
-def test_of_large_rows_few_are_python_objects_at_a_time(producer: RowProducer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_rows_are_converted_in_small_chunks(producer: RowProducer, monkeypatch: pytest.MonkeyPatch) -> None:
     client: Any = Full(0)
     producer.client = client
     monkeypatch.setattr("penstock.kafka.producer._CHUNK_BYTES", 10_000)

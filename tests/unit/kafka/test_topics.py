@@ -1,4 +1,4 @@
-"""How a store's changelog is kept, as Kafka Streams keeps it."""
+"""The settings of a store's changelog, as Kafka Streams chooses them."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_windows_and_sessions_are_deleted_a_day_after_their_retention(kind: Stor
     assert (config["cleanup.policy"], config["retention.ms"]) == ("compact,delete", str(1_000 + DAY_MS))
 
 
-def test_versions_are_not_compacted_before_their_history_is_over() -> None:
+def test_versions_are_not_compacted_within_their_history_retention() -> None:
     config = changelog_config(spec(StoreKind.VERSIONED, 1_000))
     assert (config["cleanup.policy"], config["min.compaction.lag.ms"]) == ("compact", str(1_000 + DAY_MS))
     assert "retention.ms" not in config
 
 
-def test_the_stores_own_settings_come_last() -> None:
+def test_the_stores_own_settings_win() -> None:
     config = changelog_config(spec(StoreKind.WINDOW, 1_000, cleanup_policy="delete", segment_bytes="5"))
     assert (config["cleanup.policy"], config["segment.bytes"]) == ("delete", "5")
 
@@ -46,13 +46,13 @@ def found(policy: str, tombstones_ms: int) -> Topic:
     return Topic("app-store-changelog", "id", 4, {"cleanup.policy": policy, "delete.retention.ms": str(tombstones_ms)})
 
 
-def test_a_changelog_that_forgets_deletions_before_a_store_has_caught_up_is_refused() -> None:
+def test_a_changelog_that_drops_tombstones_too_early_is_refused() -> None:
     wanted = InternalTopic("app-store-changelog", 4, changelog_config(spec(StoreKind.KEY_VALUE)))
     check(wanted, found("compact", TOMBSTONES_MS))
-    with pytest.raises(TopicError, match=r"'app-store-changelog' has delete.retention.ms 60000 and needs at least 86400000"):
+    with pytest.raises(TopicError, match=r"'app-store-changelog' has delete.retention.ms 60000 but needs at least 86400000"):
         check(wanted, found("compact", 60_000))
 
 
-def test_a_changelog_that_is_not_compacted_has_no_deletions_to_forget() -> None:
+def test_a_changelog_that_is_not_compacted_has_no_tombstones_to_check() -> None:
     by_age = InternalTopic("app-store-changelog", 4, changelog_config(spec(StoreKind.WINDOW, 1_000, cleanup_policy="delete")))
     check(by_age, found("delete", 60_000))

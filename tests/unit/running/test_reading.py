@@ -117,7 +117,7 @@ class TestRecovery:
     def test_and_more_than_the_error_of_whoever_asked_for_its_end(self, stage: Stage) -> None:
         stage.look_failure = TopicError("topic 'a' was deleted")
         with pytest.raises(TopicError, match="topic 'a' was deleted"):
-            stage.reading().recover(TopicError("the offsets of a-0 could not be read"))
+            stage.reading().recover(TopicError("Cannot read the offsets of a-0"))
 
     def test_brokers_that_cannot_be_asked_do_not_hide_the_error(self, stage: Stage) -> None:
         stage.look_failure = BrokerError("out of reach")

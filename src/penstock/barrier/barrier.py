@@ -1,4 +1,4 @@
-"""`Barrier`: walks an epoch's commit through its phases, once and in order, and stops for good at the first failure.
+"""`Barrier`: takes an epoch's commit through its phases, once and in order, and stops for good at the first failure.
 
 There is no recovery here. A process that fails ends, and the next one starts from what Kafka has committed.
 """
@@ -30,11 +30,11 @@ class Phase(Enum):
     OFFSETS_SENT = "offsets_sent"
     """...and the offsets."""
     COMMITTING = "committing"
-    """The broker has been asked to commit: it may have done so, and nothing but `commit` may be asked of it any more."""
+    """The broker was asked to commit and may have done so: from now on, only `commit` may be called."""
     COMMITTED = "committed"
-    """The epoch is visible as a whole; idle again at once."""
+    """The whole epoch is visible; idle follows at once."""
     FAILED = "failed"
-    """No further epoch is taken."""
+    """No further epoch is accepted."""
 
 
 _ABORTABLE = (Phase.BEGUN, Phase.PRODUCED, Phase.OFFSETS_SENT)
@@ -43,8 +43,8 @@ _ABORTABLE = (Phase.BEGUN, Phase.PRODUCED, Phase.OFFSETS_SENT)
 class Barrier:
     """Commits epochs through a publisher.
 
-    `on_phase` is told each phase that is reached and the seconds it took to get there. A commit whose outcome stays unknown
-    is asked for again until `patience_ms` have passed; `on_retry` is told each time.
+    `on_phase` receives each phase that is reached and how many seconds it took. A commit whose outcome is unknown is retried
+    for `patience_ms`; `on_retry` is called each time.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Barrier:
 
     @property
     def phase(self) -> Phase:
-        """Where the commit in hand stands."""
+        """The phase of the current commit."""
         return self._phase
 
     def commit(self, epoch: int, batches: Iterable[Any], offsets: Sequence[SourceOffset]) -> None:
-        """Publish the epoch's rows and offsets as one; when this returns, all of it is visible."""
+        """Publish the epoch's rows and offsets atomically; when this returns, all of them are visible."""
         if self._phase is not Phase.IDLE:
-            raise CommitError(f"epoch {epoch} cannot be committed by a barrier that is {self._phase.value}; start again")
+            raise CommitError(f"Cannot commit epoch {epoch}: the barrier is {self._phase.value}. Start again.")
         self._entered = self._clock()
         try:
             self._check_order(epoch, offsets)
@@ -89,13 +89,13 @@ class Barrier:
         self._enter(Phase.IDLE)
 
     def _check_order(self, epoch: int, offsets: Sequence[SourceOffset]) -> None:
-        """Whatever goes back would be published twice."""
+        """Raise if an epoch or an offset goes back: its records would be published twice."""
         if self._epoch is not None and epoch <= self._epoch:
-            raise CommitError(f"epoch {epoch} cannot follow epoch {self._epoch}, which is committed")
+            raise CommitError(f"Epoch {epoch} cannot follow epoch {self._epoch}, which is already committed.")
         for new in offsets:
             last = self._offsets.get((new.topic, new.partition), 0)
             if new.offset < last:
-                raise CommitError(f"epoch {epoch}: {new.topic}-{new.partition} goes back from offset {last} to {new.offset}")
+                raise CommitError(f"Epoch {epoch}: {new.topic}-{new.partition} goes back from offset {last} to {new.offset}.")
 
     def _begin(self) -> None:
         point("barrier.before_begin")
@@ -121,9 +121,9 @@ class Barrier:
         deadline = self._clock() + self._patience
         while not self._publisher.commit():
             if self._clock() >= deadline:
-                cure = "the next start finds out and goes on from there"
-                raise BrokerError(f"epoch {epoch}: no broker has said for {self._patience:g} s whether it is committed; {cure}")
-            logger.warning("epoch %d: whether it is committed is not known yet; asking again", epoch)
+                cure = "Start again: the start finds out whether it is committed, and continues from there."
+                raise BrokerError(f"Epoch {epoch}: no broker has confirmed the commit within {self._patience:g} s. {cure}")
+            logger.warning("epoch %d: it is not known yet whether the commit succeeded; retrying", epoch)
             self._on_retry()
         self._enter(Phase.COMMITTED)
         point("barrier.after_commit")
@@ -135,7 +135,7 @@ class Barrier:
             try:
                 self._publisher.abort()
             except PenstockError as error:
-                logger.warning("epoch %d: its transaction could not be aborted and will time out: %s", epoch, error)
+                logger.warning("epoch %d: cannot abort its transaction, which will time out: %s", epoch, error)
 
     def _enter(self, phase: Phase) -> None:
         now = self._clock()

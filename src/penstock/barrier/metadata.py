@@ -1,4 +1,4 @@
-"""The text that is committed with each source partition's offset: what a new start has to know, and nothing it could be told."""
+"""The metadata committed with each source partition's offset: what a start must know and cannot learn elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from penstock.errors import StateError
 
 MAX_BYTES = 4_096
-"""What brokers take unless told otherwise (`offset.metadata.max.bytes`)."""
+"""The most that brokers accept by default (`offset.metadata.max.bytes`)."""
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -20,9 +20,9 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 class CommitMetadata:
     """One source partition at the end of an epoch.
 
-    `incarnation` names the start of the application that committed it, `high_time` is the highest event time the partition has
-    shown (-1: none), `topic_id` tells a topic from one that was deleted and created again under the same name. `watermark` is
-    the partition's, `application_watermark` that of all of them together (-1: none). `partitions` is how many partitions of the
+    `incarnation` names the start of the application that committed it, `high_time` is the partition's highest event time so far
+    (-1: none), `topic_id` changes when the topic is deleted and created again under the same name. `watermark` is the
+    partition's, `application_watermark` that of all partitions together (-1: none). `partitions` is how many partitions of the
     topic were committed together, so that a later start can tell a new partition from one whose offset is lost (0: not known).
 
     Example:
@@ -52,7 +52,7 @@ class CommitMetadata:
         """The metadata as text."""
         data = msgspec.json.encode(self)
         if len(data) > MAX_BYTES:
-            raise StateError(f"commit metadata of {len(data)} bytes is more than the {MAX_BYTES} that a broker takes")
+            raise StateError(f"Commit metadata of {len(data)} bytes exceeds the {MAX_BYTES} bytes that brokers accept.")
         return data.decode()
 
     @classmethod
@@ -61,7 +61,7 @@ class CommitMetadata:
         try:
             return _decode(text)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise StateError(f"committed metadata that this version cannot read: {text[:200]!r} ({error})") from None
+            raise StateError(f"This version cannot read the committed metadata {text[:200]!r}: {error}") from None
 
 
 _decode = msgspec.json.Decoder(CommitMetadata).decode

@@ -1,4 +1,4 @@
-"""What the barrier asks of whoever publishes an epoch, and the offsets it hands over."""
+"""The port through which the barrier publishes an epoch, and the offsets it hands over."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """The next record to read of a source partition, and the text that is committed with it."""
+    """The offset of the next record to read from a source partition, and the metadata to commit with it."""
 
     topic: str
     partition: int
@@ -24,16 +24,16 @@ class Publisher(Protocol):
         """Open the epoch's transaction."""
 
     def produce(self, rows: Any) -> None:
-        """Hand over a batch of rows; returning says nothing about their delivery."""
+        """Hand over a batch of rows; they need not be delivered when this returns."""
 
     def send_offsets(self, offsets: Sequence[SourceOffset]) -> None:
-        """Make the offsets part of the transaction."""
+        """Add the offsets to the transaction."""
 
     def commit(self) -> bool:
-        """Commit; False if the outcome is not known yet, in which case only `commit` may be called again.
+        """Commit; return False if the outcome is not known yet, after which only `commit` may be called.
 
-        It waits a while before it answers False. What it raises is final: a transaction that can be aborted has been.
+        It waits a while before it returns False. An error is final: a transaction that can be aborted has been aborted.
         """
 
     def abort(self) -> None:
-        """Give the transaction up; never called once `commit` has been."""
+        """Abort the transaction; never called after `commit`."""

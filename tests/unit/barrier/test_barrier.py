@@ -1,4 +1,4 @@
-"""The barrier walks its phases in order, asks again when it does not know, and stops for good when something fails."""
+"""The barrier goes through its phases in order, retries when the outcome is unknown, and stops for good at a failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OFFSETS = [SourceOffset("input", 0, 5, "{}")]
 
 
 class Recorder:
-    """A publisher that does nothing but remember, and fails where it is told to."""
+    """A publisher that only records its calls, and fails at the given one."""
 
     def __init__(self, fails_at: str = "", error: BaseException | None = None, answers: Sequence[bool] = ()) -> None:
         self.calls: list[object] = []
@@ -79,12 +79,12 @@ def test_a_failure_before_the_commit_aborts_and_is_final(step: str) -> None:
     assert barrier.phase is Phase.FAILED
     assert ("abort" in publisher.calls) == (step != "begin")
     publisher.calls.clear()
-    with pytest.raises(CommitError, match="epoch 1 cannot be committed by a barrier that is failed; start again"):
+    with pytest.raises(CommitError, match=r"Cannot commit epoch 1: the barrier is failed\. Start again"):
         barrier.commit(1, ["a"], OFFSETS)
     assert not publisher.calls
 
 
-def test_batches_that_fail_to_come_abort_too() -> None:
+def test_a_failure_while_batches_are_made_aborts_too() -> None:
     publisher = Recorder()
     with pytest.raises(ZeroDivisionError):
         Barrier(publisher).commit(0, (1 // n for n in (1, 0)), OFFSETS)
@@ -98,15 +98,15 @@ def test_an_interrupt_aborts_too() -> None:
     assert publisher.calls[-1] == "abort"
 
 
-def test_an_abort_that_fails_hides_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_abort_does_not_hide_the_error(caplog: pytest.LogCaptureFixture) -> None:
     publisher = Recorder(fails_at="abort")
     with pytest.raises(ZeroDivisionError):
         Barrier(publisher).commit(3, (1 // n for n in (0,)), OFFSETS)
-    assert "epoch 3: its transaction could not be aborted and will time out: cannot abort" in caplog.text
+    assert "epoch 3: cannot abort its transaction, which will time out: cannot abort" in caplog.text
 
 
 @pytest.mark.parametrize("error", [FencedError("gone"), CommitError("no"), KeyboardInterrupt()])
-def test_nothing_is_aborted_once_the_commit_has_been_asked_for(error: Exception) -> None:
+def test_nothing_is_aborted_once_the_commit_was_requested(error: Exception) -> None:
     publisher = Recorder(fails_at="commit", error=error)
     barrier = Barrier(publisher)
     with pytest.raises(type(error)):
@@ -115,37 +115,37 @@ def test_nothing_is_aborted_once_the_commit_has_been_asked_for(error: Exception)
     assert barrier.phase is Phase.FAILED
 
 
-def test_asks_again_until_the_outcome_is_known(caplog: pytest.LogCaptureFixture) -> None:
+def test_retries_until_the_outcome_is_known(caplog: pytest.LogCaptureFixture) -> None:
     publisher = Recorder(answers=[False, False, True])
     retries: list[int] = []
     with caplog.at_level(logging.WARNING):
         Barrier(publisher, on_retry=lambda: retries.append(1)).commit(7, [], OFFSETS)
     assert len(retries) == 2
     assert publisher.calls.count("commit") == 3
-    assert caplog.text.count("epoch 7: whether it is committed is not known yet") == 2
+    assert caplog.text.count("epoch 7: it is not known yet whether the commit succeeded") == 2
 
 
-def test_gives_up_asking_after_a_while_and_aborts_nothing() -> None:
+def test_gives_up_after_its_patience_and_aborts_nothing() -> None:
     publisher = Recorder(answers=[False] * 100)
     seconds = count()
     barrier = Barrier(publisher, patience_ms=10_000, clock=lambda: float(next(seconds)))
     with pytest.raises(
-        BrokerError, match="epoch 7: no broker has said for 10 s whether it is committed; the next start finds out"
+        BrokerError, match=r"Epoch 7: no broker has confirmed the commit within 10 s\. Start again: the start finds out"
     ):
         barrier.commit(7, [], OFFSETS)
     assert publisher.calls.count("commit") == 10
     assert "abort" not in publisher.calls
 
 
-def test_refuses_to_go_back() -> None:
+def test_refuses_an_epoch_or_offset_that_goes_back() -> None:
     def after(epoch: int, offset: int) -> Barrier:
         barrier = Barrier(Recorder())
         barrier.commit(epoch, [], [SourceOffset("input", 0, offset, "{}")])
         return barrier
 
-    with pytest.raises(CommitError, match="epoch 4 cannot follow epoch 4, which is committed"):
+    with pytest.raises(CommitError, match="Epoch 4 cannot follow epoch 4, which is already committed"):
         after(4, 5).commit(4, [], OFFSETS)
-    with pytest.raises(CommitError, match="epoch 5: input-0 goes back from offset 6 to 5"):
+    with pytest.raises(CommitError, match="Epoch 5: input-0 goes back from offset 6 to 5"):
         after(4, 6).commit(5, [], OFFSETS)
     after(4, 5).commit(5, [], OFFSETS)
     after(4, 6).commit(5, [], [SourceOffset("other", 0, 1, "{}")])

@@ -1,4 +1,4 @@
-"""Any schedule of steps, kills, lost requests and answers, time-outs and twins: the real barrier over a model of the broker."""
+"""Any schedule of steps, kills, lost requests and responses, timeouts and second instances, on a model of the broker."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Schedule(RuleBasedStateMachine):
     @rule()
     def a_lost_commit_arrives_late(self) -> None:
         process = next(process for process in self.processes if process.late_commits)
-        with suppress(PenstockError):  # nobody is there to hear it
+        with suppress(PenstockError):  # no process receives it
             self.broker.commit(process.late_commits.pop())
 
     @invariant()
@@ -92,7 +92,7 @@ class Schedule(RuleBasedStateMachine):
         assert len(acknowledged) == len(set(acknowledged))
 
     @invariant()
-    def whoever_ended_said_why(self) -> None:
+    def every_process_that_ended_gave_a_reason(self) -> None:
         reasons = [process.ended_by for process in self.processes if not process.alive]
         assert all(isinstance(reason, (PenstockError, Killed)) for reason in reasons), reasons
 
@@ -123,15 +123,15 @@ def a_commit_comes_late(renews_producers: bool) -> list[int]:
     return [position for _, position in broker.visible]
 
 
-def test_a_commit_that_comes_late_finds_another_producer() -> None:
+def test_a_late_commit_is_fenced_by_a_new_producer() -> None:
     assert a_commit_comes_late(renews_producers=True) == [0, 1, 2, 3]
 
 
-def test_with_the_same_producer_it_would_split_the_next_epoch() -> None:
+def test_without_a_new_producer_a_late_commit_would_split_the_next_epoch() -> None:
     assert a_commit_comes_late(renews_producers=False) == [0, 1, 2, 3, 4, 5]
 
 
-def test_whoever_takes_a_new_producer_ends_if_another_has_committed() -> None:
+def test_a_process_with_a_new_producer_ends_if_another_has_committed() -> None:
     broker = Broker()
     first = Process(broker)
     while first.waiting_at != "commit":

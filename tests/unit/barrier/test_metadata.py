@@ -1,4 +1,4 @@
-"""What is committed with an offset comes back as it was, or is refused by name."""
+"""Commit metadata is read as it was written, or refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ metadata = st.builds(
 
 
 @given(metadata)
-def test_comes_back_as_it_was(written: CommitMetadata) -> None:
+def test_round_trip(written: CommitMetadata) -> None:
     assert CommitMetadata.decode(written.encode()) == written
 
 
@@ -57,7 +57,7 @@ def test_is_short_and_has_a_version() -> None:
     ],
 )
 def test_refuses_what_it_cannot_read(text: str) -> None:
-    with pytest.raises(StateError, match="committed metadata that this version cannot read"):
+    with pytest.raises(StateError, match="This version cannot read the committed metadata"):
         CommitMetadata.decode(text)
 
 
@@ -67,6 +67,6 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         CommitMetadata.decode(text)
 
 
-def test_refuses_to_write_what_a_broker_would_not_take() -> None:
-    with pytest.raises(StateError, match="more than the 4096"):
+def test_refuses_to_write_more_than_a_broker_accepts() -> None:
+    with pytest.raises(StateError, match="exceeds the 4096 bytes"):
         replace(METADATA, fingerprint="x" * 4_096).encode()

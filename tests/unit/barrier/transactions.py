@@ -16,7 +16,7 @@ LOST_CALL_S = 1.0
 ROWS_PER_BATCH = 2
 
 Row = tuple[int, int]
-"""The epoch that made it and the position of the input record it was made of."""
+"""The epoch that wrote it and the position of its input record."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Broker:
 
     def check(self, generation: int) -> None:
         if generation != self.generation:
-            raise FencedError("another producer has the id")
+            raise FencedError("another producer has taken over the id")
 
     def produce(self, generation: int, rows: Sequence[Row]) -> None:
         self._transaction(generation).rows.extend(rows)
@@ -78,7 +78,7 @@ class Killed(BaseException):
 
 
 class Process:
-    """An application that commits its input epoch by epoch; each of its calls waits to be told how it goes."""
+    """An application that commits its input epoch by epoch; the test decides the outcome of each of its calls."""
 
     def __init__(self, broker: Broker, renews_producers: bool = True) -> None:
         self.broker = broker
@@ -104,7 +104,7 @@ class Process:
         self.waiting_at = self.calls.get()
 
     def call(self, name: str, request: Callable[[], Any]) -> tuple[bool, Any]:
-        """One request: whether it was answered, and with what."""
+        """Make one request; return whether it was answered, and the answer."""
         if self.killed:
             raise Killed
         self.calls.put(name)
@@ -116,14 +116,14 @@ class Process:
         if outcome in {"lose request", "lose response"}:
             self.seconds += LOST_CALL_S
             if outcome == "lose request" and name == "commit":
-                self.late_commits.append(self.publisher.generation)  # it may still be on its way
+                self.late_commits.append(self.publisher.generation)  # it may still arrive
             return False, None
         return True, answer
 
     def _live(self) -> None:
         try:
             self._run()
-        except BaseException as error:  # noqa: BLE001 - whatever ends it is for the test to judge
+        except BaseException as error:  # noqa: BLE001 - the test checks what ended it
             self.ended_by = error
         self.calls.put("end")
 
@@ -150,16 +150,16 @@ class Process:
             self.acknowledged.append(epoch)
 
     def _insist(self, barrier: Barrier, epoch: int, batches: list[list[Row]], offsets: list[SourceOffset]) -> None:
-        """Whoever tries the epoch again on a barrier that failed is refused, without a word to the broker."""
+        """Check that a failed barrier refuses the epoch without a request to the broker."""
         try:
             barrier.commit(epoch, batches, offsets)
         except CommitError:
             return
-        raise AssertionError("a failed barrier took another epoch")
+        raise AssertionError("a failed barrier accepted another epoch")
 
 
 class ModelPublisher:
-    """Behaves to the barrier as `TransactionalPublisher` does."""
+    """Behaves towards the barrier as `TransactionalPublisher` does."""
 
     def __init__(self, process: Process) -> None:
         self.process = process

@@ -76,7 +76,7 @@ class TestPast:
 
     @pytest.mark.parametrize("text", ["{}", "null", "hello", '{"epoch":-1}', "\ud800"])
     def test_metadata_that_cannot_be_read_is_refused(self, text: str) -> None:
-        with pytest.raises(StateError, match="committed metadata that this version cannot read"):
+        with pytest.raises(StateError, match="This version cannot read the committed metadata"):
             past({**found(), ("in", 1): (5, text)}, IDS, 8)
 
     def test_a_topic_that_was_created_again_is_refused(self) -> None:

@@ -1,6 +1,6 @@
 """`Config`: every setting under one name, in `penstock.toml`, the environment and as an argument; checked once, secrets masked.
 
-It only says what is wanted: what becomes of a setting in a client or in Spark is the business of those rooms.
+It only holds settings: other rooms turn them into those of Kafka clients and of Spark.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 DEFAULT_FILE = Path("penstock.toml")
 VARIABLE_PREFIX = "PENSTOCK_"
 CLIENTS = ("producer.", "main.consumer.", "restore.consumer.")
-"""As in Kafka Streams, a setting with such a prefix is for one client only."""
+"""As in Kafka Streams, a setting with one of these prefixes applies to one client only."""
 
 HIDDEN = "[hidden]"
 _SECRET_NAME = re.compile(
@@ -42,10 +42,10 @@ _SECRET_VALUE = re.compile(r"://[^/@\s]+:[^/@\s]+@")
 _SETTING_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _OWN = {
     "group.id": "the application's id is the group",
-    "transactional.id": "it follows from the application's id",
-    "enable.auto.commit": "offsets are committed with what was made of the records",
-    "auto.offset.reset": "where a topic without an offset begins is the topology's to say",
-    "transaction.timeout.ms": "write transaction_timeout",
+    "transactional.id": "it is derived from the application's id",
+    "enable.auto.commit": "offsets are committed together with the results",
+    "auto.offset.reset": "the topology decides where a topic without an offset begins",
+    "transaction.timeout.ms": "set transaction_timeout instead",
 }
 _EXACTLY_ONCE = {
     "isolation.level": ("read_committed",),
@@ -54,14 +54,14 @@ _EXACTLY_ONCE = {
     "request.required.acks": ("all", "-1"),
 }
 _VERIFIED = {
-    "ssl.endpoint.identification.algorithm": ("https", "give the broker a certificate with the name that it is reached by"),
-    "enable.ssl.certificate.verification": ("true", "name the authority that has signed the broker's in ssl.ca.location"),
+    "ssl.endpoint.identification.algorithm": ("https", "Give the broker a certificate for the host name that clients use."),
+    "enable.ssl.certificate.verification": ("true", "Set ssl.ca.location to the authority that signed its certificate."),
 }
-"""Without these, TLS does not tell a broker from somebody in between."""
+"""Without these, TLS does not protect against a man in the middle."""
 OAUTH_ENDPOINTS = ("sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.jwks.endpoint.url")
 _OWN_OF_SPARK = {
-    "spark.sql.shuffle.partitions": "lanes are what work is divided into; write lanes",
-    "spark.sql.adaptive.enabled": "Spark would join the lanes of a small epoch",
+    "spark.sql.shuffle.partitions": "work is divided into lanes; set lanes instead",
+    "spark.sql.adaptive.enabled": "Spark would merge the lanes of a small epoch",
 }
 _MAX_INT32 = 2**31 - 1
 _MAX_PORT = 65_535
@@ -88,21 +88,21 @@ _PATHS = ("state_dir", "admin_certificate", "admin_key")
 _LISTS = ("admin_hosts", "plugins")
 _REFERENCES = ("admin_token", "admin_read_token")
 OFF = "off"
-"""As `admin_address`: no admin server."""
+"""The `admin_address` for no admin server."""
 
 
 class Guarantee(Enum):
-    """What a failure may do to the records in flight."""
+    """How often a record takes effect if there is a failure."""
 
     EXACTLY_ONCE = "exactly_once"
     AT_LEAST_ONCE = "at_least_once"
 
 
 class Secret(str):
-    """A setting's value that shows as `[hidden]` however it is printed, and in a pickle; `reveal` gives it.
+    """A setting's value that shows as `[hidden]` however it is printed, and in a pickle; `reveal` returns it.
 
-    It is a text to compare, to encode and to look into. Whoever hands it on says so, by `reveal`: what is made of it by `str`
-    or by a format is `[hidden]`.
+    It can be compared, encoded and searched like any text. `str` and formatting give `[hidden]`, so code that passes the value
+    on must call `reveal`.
 
     Example:
         >>> from penstock.config import Secret
@@ -116,11 +116,11 @@ class Secret(str):
     __slots__ = ()
 
     def __new__(cls, value: str) -> Secret:  # noqa: PYI034 - a secret that is one already stays what it is
-        """The value as a secret; one that is a secret already stays what it is, because `str` would ask it for what it shows."""
+        """Return the value as a secret; one that already is a secret is returned as it is, because `str` would hide it."""
         return value if isinstance(value, Secret) else super().__new__(cls, value)
 
     def reveal(self) -> str:
-        """The secret itself, for a client that needs it."""
+        """The secret itself, for a client."""
         return str.__str__(self)
 
     def __str__(self) -> str:
@@ -143,7 +143,7 @@ class Secret(str):
 
 
 class Settings(Mapping[str, str]):
-    """Settings of a client or of Spark by name; secrets show as `[hidden]` wherever it is printed."""
+    """Settings of a client or of Spark by name; secrets show as `[hidden]` wherever they are printed."""
 
     __slots__ = ("_values",)
 
@@ -164,12 +164,12 @@ class Settings(Mapping[str, str]):
 
 
 def revealed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings as a client needs them: secrets are plain text in it, so it is handed over and not kept."""
+    """The settings with secrets as plain text, for a client. Do not keep the result."""
     return {name: value.reveal() if isinstance(value, Secret) else value for name, value in settings.items()}
 
 
 def is_secret(name: str, value: str = "") -> bool:
-    """Whether a setting must not be shown: by its name, or because its value is an address with a password in it."""
+    """Whether a setting must not be shown: because of its name, or because its value is a URL with a password."""
     return bool(_SECRET_NAME.search(name.lower()) or _SECRET_VALUE.search(value))
 
 
@@ -178,37 +178,38 @@ class Config:
     """How an application runs; `load` reads it.
 
     Attributes:
-        kafka: Client settings by librdkafka's names, of which `bootstrap.servers` is needed. They are for all clients; with
-            one of Kafka Streams' prefixes `producer.`, `main.consumer.` (Spark's reader: the Java client's names) and
-            `restore.consumer.` for that one only. A value `env:NAME` or `file:PATH` stands for what is found there.
+        kafka: Client settings by librdkafka's names; `bootstrap.servers` is required. They apply to all clients; with one of
+            Kafka Streams' prefixes `producer.`, `main.consumer.` (Spark's reader: the Java client's names) and
+            `restore.consumer.`, to that client only. `env:NAME` or `file:PATH` reads a value from there.
         spark: `master`, and any setting that begins with `spark.`.
         guarantee: Exactly once, or at least once.
-        lanes: How many lanes share the work, at most one per shard; as many as there are cores if it is not given.
-        shards: How many parts the keys are divided into: the most lanes there can ever be. Fixed at the first start.
+        lanes: How many lanes share the work, at most one per shard; by default, one per core.
+        shards: How many shards the keys are divided into: the largest number of lanes ever possible. Fixed at the first start.
         epoch_interval_ms: How long an epoch waits for records; the setting is `epoch_interval`, a duration.
-        max_epoch_records: The most records an epoch takes.
-        max_epoch_bytes: How many bytes of records an epoch takes, and how many may follow from them, about; if it is not given,
+        max_epoch_records: The most records of an epoch.
+        max_epoch_bytes: About how many bytes of records an epoch may read, and how many bytes of results it may have; by default,
             an eighth of Spark's memory (`spark.driver.memory`), or less on a small machine.
-        small_epoch_records: Up to so many records, an epoch runs in one task.
-        state_dir: Where the stores are.
+        small_epoch_records: An epoch of at most this many records runs in one task.
+        state_dir: The directory of the stores.
         store_engine: `lmdb`, or `rocksdb` for state larger than memory.
-        on_lost_input: `fail`, or `continue` where a source topic no longer has what comes next: what is skipped is counted.
+        on_lost_input: What to do if a source topic no longer has the next records: `fail`, or `continue` and count them as
+            skipped.
         transaction_timeout_ms: After how long the broker aborts an open transaction; the setting is `transaction_timeout`.
-        broker_timeout_ms: How long the brokers may be out of reach before the application ends; `broker_timeout`.
+        broker_timeout_ms: How long the brokers may be unreachable before the application ends; `broker_timeout`.
         replication_factor: Of internal topics; -1 is the broker's default.
-        epoch_timeout_ms: How long an epoch may take before the application is taken for stuck and ends; `epoch_timeout`.
-        admin_address: Where the admin server listens, `host:port`; port 0 is any free one, `off` is none. Anything but loopback
-            needs `admin_token`, `admin_certificate` and `admin_key`.
-        admin_token: Who shows it (`Authorization: Bearer …`) may ask and change. A value `env:NAME` or `file:PATH` stands for
-            what is found there.
-        admin_read_token: Who shows it may ask.
+        epoch_timeout_ms: How long an epoch may take before the application counts as stuck and ends; `epoch_timeout`.
+        admin_address: Where the admin server listens, `host:port`; port 0 is any free one, `off` is none. Any address but
+            loopback needs `admin_token`, `admin_certificate` and `admin_key`.
+        admin_token: The token (`Authorization: Bearer …`) for requests that read and change. `env:NAME` or `file:PATH` reads it
+            from there.
+        admin_read_token: The token for requests that only read.
         admin_certificate: The server's certificate chain, a PEM file.
         admin_key: Its private key, a PEM file.
-        admin_hosts: Further names under which the admin server may be called (the `Host` header).
+        admin_hosts: Additional names that the admin server accepts in the `Host` header.
         log_format: `json`, `text`, or `auto`: text on a terminal, JSON elsewhere.
-        log_level: From which level on something is logged.
+        log_level: The lowest level to log.
         plugins: Names of plug-ins (entry points of the group `penstock.plugins`) to load.
-        tracing: Whether traces of records (`traceparent` headers) are continued in what follows from them.
+        tracing: Whether results continue the traces of their records (`traceparent` headers).
 
     Example:
         >>> from penstock.config import Config
@@ -245,7 +246,7 @@ class Config:
     tracing: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, whoever built it."""
+        """Raise if a setting cannot work, however the object was created."""
         object.__setattr__(self, "kafka", Settings(self.kafka))
         object.__setattr__(self, "spark", Settings(self.spark))
         for name in _REFERENCES:
@@ -254,17 +255,17 @@ class Config:
         for name, (low, high) in _RANGES.items():
             _check_range(name, getattr(self, _field_of(name)), low, high)
         if self.replication_factor == 0:
-            raise ConfigError("replication_factor: 0 is no replica at all; write 1 or more, or -1 for the broker's default")
+            raise ConfigError("replication_factor: 0 would keep no replica. Set 1 or more, or -1 for the broker's default.")
         if self.lanes is not None and self.lanes > self.shards:
             raise ConfigError(
-                f"lanes: {self.lanes} lanes cannot share {self.shards} shards, of which each has to have one; set lanes to "
-                f"{self.shards} or less, or leave it out. More shards need a reset: they are fixed at the first start"
+                f"lanes: {self.lanes} lanes cannot share {self.shards} shards: each lane needs at least one. Set lanes to "
+                f"{self.shards} or less, or leave it out. More shards need a reset: they are fixed at the first start."
             )
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
-                raise ConfigError(f"{name}: it is one of {', '.join(choices)}")
+                raise ConfigError(f"{name}: expected one of {', '.join(choices)}.")
         if not isinstance(self.tracing, bool):
-            raise ConfigError("tracing: expected true or false")
+            raise ConfigError("tracing: expected true or false.")
         _ = self.admin_endpoint
         _check_kafka(self.kafka, self.guarantee)
         _check_spark(self.spark)
@@ -276,14 +277,14 @@ class Config:
             return None
         host, _, port = str(self.admin_address).rpartition(":")
         if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > _MAX_PORT:
-            raise ConfigError(f"admin_address: expected host:port or {OFF!r}")
+            raise ConfigError(f"admin_address: expected host:port or {OFF!r}.")
         return host.strip("[]"), int(port)
 
     @classmethod
     def load(cls, path: Path | None = None, environment: Mapping[str, str] | None = None, **overrides: object) -> Config:
-        """The configuration from a TOML file (`penstock.toml` if there is one), the environment and arguments; the last one wins.
+        """Read the configuration from a TOML file (`penstock.toml` if it exists), the environment and arguments; the last wins.
 
-        `bootstrap_servers` is short for `bootstrap.servers` of `kafka`. The tables `kafka` and `spark` are merged name by name.
+        `bootstrap_servers` is short for `bootstrap.servers` of `kafka`. The tables `kafka` and `spark` are merged by name.
         """
         environment = os.environ if environment is None else environment
         given: dict[str, Any] = {"kafka": {}, "spark": {}}
@@ -299,7 +300,7 @@ class Config:
                 given[name] = _resolve(name, _text(name, given[name]), environment)
         config = cls(**{_field_of(name): value for name, value in given.items()})
         if config.kafka.get("security.protocol", "").upper() == "SASL_PLAINTEXT":
-            _log.warning("kafka: with security.protocol SASL_PLAINTEXT, whoever sees the network reads everything; use SASL_SSL")
+            _log.warning("kafka: security.protocol SASL_PLAINTEXT does not encrypt anything; use SASL_SSL")
         return config
 
 
@@ -316,14 +317,14 @@ def _read_toml(path: Path) -> dict[str, object]:
         with path.open("rb") as file:
             settings: dict[str, object] = tomllib.load(file)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"Cannot read {str(path)!r}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from None
+        raise ConfigError(f"{str(path)!r} is not valid TOML: {error}") from None
     return settings
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
-    """Our variables. One that only looks like ours is a mistake; others may begin with the prefix for reasons of their own."""
+    """The settings of our variables. A misspelt one is an error; an unrelated variable may have the same prefix."""
     given: dict[str, object] = {}
     for variable, text in environment.items():
         name = variable.removeprefix(VARIABLE_PREFIX).lower()
@@ -332,17 +333,17 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
         if name in _NAMES and name not in {"kafka", "spark"}:
             given[name] = setting_of_text(name, text)
         elif nearest := get_close_matches(name, _NAMES, n=1, cutoff=0.8):
-            raise ConfigError(f"environment: unknown variable {variable}; did you mean {VARIABLE_PREFIX}{nearest[0].upper()}?")
+            raise ConfigError(f"environment: unknown variable {variable}. Did you mean {VARIABLE_PREFIX}{nearest[0].upper()}?")
     return given
 
 
 def setting_of_text(name: str, text: str) -> object:
-    """A setting as the environment or a command line can give it."""
+    """Convert a setting from the text of an environment variable or a command line."""
     return _whole(text) if name in _RANGES and name not in _DURATIONS else text
 
 
 def _whole(text: str) -> int | str:
-    """A number if it is one; what is none is refused later, by name."""
+    """The number, if the text is one; other text is refused later, by name."""
     return int(text) if re.fullmatch(r"\s*[+-]?[0-9]+\s*", text) else text
 
 
@@ -352,18 +353,18 @@ def _merge(given: dict[str, Any], more: Mapping[str, object], source: str) -> No
             given["kafka"]["bootstrap.servers"] = value
         elif name in {"kafka", "spark"}:
             if not isinstance(value, Mapping):
-                raise ConfigError(f"{source}: {name} is a table of settings, not {type(value).__name__}")
+                raise ConfigError(f"{source}: {name} must be a table of settings, not {type(value).__name__}.")
             given[name].update(_flat(value))
         elif name in _NAMES:
             given[name] = _read(name, value)
         else:
             nearest = get_close_matches(name, _NAMES, n=1)
-            cure = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(sorted(_NAMES))}"
-            raise ConfigError(f"{source}: unknown setting {name!a}; {cure}")
+            cure = f"Did you mean {nearest[0]!r}?" if nearest else f"Known settings: {', '.join(sorted(_NAMES))}."
+            raise ConfigError(f"{source}: unknown setting {name!a}. {cure}")
 
 
 def _flat(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """TOML reads `bootstrap.servers = …` without quotes as a table within a table."""
+    """Flatten nested tables: TOML reads `bootstrap.servers = …` without quotes as a table within a table."""
     flat: dict[str, object] = {}
     for name, value in table.items():
         if isinstance(value, Mapping):
@@ -374,35 +375,35 @@ def _flat(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def _read(name: str, value: Any) -> object:
-    """A setting as its field holds it; what cannot be read that way is left to the checks."""
+    """Convert a setting to the type of its field; values that cannot be converted are left to the checks."""
     if name in _DURATIONS:
         try:
-            return duration_ms(value, name)  # it refuses what is none
+            return duration_ms(value, name)  # raises for other types
         except TopologyError:
-            raise ConfigError(f'{name}: expected a number and a unit, such as "250ms", "5s" or "1h"') from None
+            raise ConfigError(f'{name}: expected a number and a unit, such as "250ms", "5s" or "1h".') from None
     if name == "guarantee" and not isinstance(value, Guarantee):
         kinds = [kind.value for kind in Guarantee]
         if value not in kinds:
-            raise ConfigError(f"guarantee: it is one of {', '.join(kinds)}")
+            raise ConfigError(f"guarantee: expected one of {', '.join(kinds)}.")
         return Guarantee(value)
     if name in _PATHS:
         if not isinstance(value, (str, Path)) or not str(value).strip() or "\0" in str(value):
-            raise ConfigError(f"{name}: expected a path")
+            raise ConfigError(f"{name}: expected a path.")
         return Path(value)
     if name in _LISTS:
         return _list(name, value)
     if name == "log_level" and isinstance(value, str):
         return value.upper()
-    if name == "tracing" and isinstance(value, str):  # the environment knows nothing but text
+    if name == "tracing" and isinstance(value, str):  # the environment has only text
         return {"true": True, "false": False}.get(value.lower(), value)
     return value
 
 
 def _list(name: str, value: object) -> tuple[str, ...]:
-    """Several names: a list, or a text with commas, which is what the environment can hold."""
+    """Convert a list of names, or a text with commas, as in the environment."""
     items = [item.strip() for item in value.split(",")] if isinstance(value, str) else value
     if not isinstance(items, (list, tuple)) or not all(isinstance(item, str) and item for item in items):
-        raise ConfigError(f"{name}: expected a list of names")
+        raise ConfigError(f"{name}: expected a list of names.")
     return tuple(items)
 
 
@@ -410,25 +411,25 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, (str, int, float)):
-        raise ConfigError(f"{name}: expected text, a number or a boolean, got {type(value).__name__}")
+        raise ConfigError(f"{name}: expected text, a number or a boolean, got {type(value).__name__}.")
     return value if isinstance(value, str) else str(value)
 
 
 def _resolve(name: str, value: str, environment: Mapping[str, str]) -> str:
-    """The value, from where it is kept if it is a reference."""
+    """Return the value, read from the environment or a file if it is a reference."""
     kind, colon, where = value.partition(":")
     if kind == "env" and colon:
         if where not in environment:
-            raise ConfigError(f"{name}: the environment has no variable {where!r}")
+            raise ConfigError(f"{name}: environment variable {where!r} is not set.")
         return environment[where]
     if kind == "file" and colon:
         try:
             with Path(where).open(encoding="utf-8") as file:
                 if is_secret(name) and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-                    _log.warning("%s: others on this machine may read or write %s; chmod 600 it", name, where)
+                    _log.warning("%s: other users may read or write %s; run chmod 600 on it", name, where)
                 return file.read().rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{name}: {where} cannot be read: {type(error).__name__}") from None
+            raise ConfigError(f"{name}: cannot read {where!r}: {type(error).__name__}") from None
     return value
 
 
@@ -436,40 +437,40 @@ def _check_range(name: str, value: object, low: int, high: int) -> None:
     if value is None and name in ("lanes", "max_epoch_bytes"):
         return
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(f"{name}: expected a whole number")
+        raise ConfigError(f"{name}: expected a whole number.")
     if not low <= value <= high:
         unit = " ms" if name in _DURATIONS else ""
-        raise ConfigError(f"{name}: expected something between {low} and {high}{unit}")
+        raise ConfigError(f"{name}: expected a value between {low} and {high}{unit}.")
 
 
 def _check_kafka(kafka: Mapping[str, str], guarantee: Guarantee) -> None:
     if not kafka.get("bootstrap.servers", "").strip():
         raise ConfigError(
-            'kafka: "bootstrap.servers" is missing; set it in penstock.toml, PENSTOCK_BOOTSTRAP_SERVERS or bootstrap_servers='
+            'kafka: "bootstrap.servers" is missing. Set it in penstock.toml, PENSTOCK_BOOTSTRAP_SERVERS or bootstrap_servers=.'
         )
     for full_name, value in kafka.items():
         prefix = next((client for client in CLIENTS if full_name.startswith(client)), "")
         name = full_name.removeprefix(prefix)
         if not _SETTING_NAME.fullmatch(name):
-            raise ConfigError(f"kafka: {full_name!a} is no name of a setting: letters, digits, '.', '_' and '-' make one")
+            raise ConfigError(f"kafka: invalid setting name {full_name!a}: use letters, digits, '.', '_' and '-'.")
         if value != value.strip() and not is_secret(name):
-            raise ConfigError(f"kafka: {full_name!r} has blanks around its value; remove them")
+            raise ConfigError(f"kafka: {full_name!r} has blanks around its value. Remove them.")
         if name in _OWN:
-            raise ConfigError(f"kafka: {full_name!r} cannot be set: {_OWN[name]}")
+            raise ConfigError(f"kafka: {full_name!r} cannot be set: {_OWN[name]}.")
         allowed = _EXACTLY_ONCE.get(name)
         if guarantee is Guarantee.EXACTLY_ONCE and allowed and value.lower() not in allowed:
             raise ConfigError(
-                f"kafka: {full_name!r} must be {allowed[0]!r} under exactly_once; leave it out, or choose at_least_once"
+                f"kafka: {full_name!r} must be {allowed[0]!r} under exactly_once. Leave it out, or choose at_least_once."
             )
         if name in _VERIFIED and value.lower() != _VERIFIED[name][0]:
             safe, cure = _VERIFIED[name]
-            raise ConfigError(f"kafka: {full_name!r} must be {safe!r}: anybody could be the broker; {cure}")
+            raise ConfigError(f"kafka: {full_name!r} must be {safe!r}, or anyone could pose as the broker. {cure}")
         if name in OAUTH_ENDPOINTS and not _is_https(value):
-            raise ConfigError(f"kafka: {full_name!r} must be an https:// address, without a password in it")
+            raise ConfigError(f"kafka: {full_name!r} must be an https:// URL without a password.")
 
 
 def _is_https(url: str) -> bool:
-    """Whether credentials may be sent there. What separates addresses in Java's list of allowed ones is no part of one."""
+    """Whether credentials may be sent to a URL. It must not contain the separators of Java's list of allowed URLs."""
     try:
         parts = urlsplit(url)
         return parts.scheme == "https" and bool(parts.hostname) and not re.search(r"[\s,@\"'\\]", url)
@@ -480,8 +481,8 @@ def _is_https(url: str) -> bool:
 def _check_spark(spark: Mapping[str, str]) -> None:
     for name, value in spark.items():
         if name != "master" and not (name.startswith("spark.") and _SETTING_NAME.fullmatch(name)):
-            raise ConfigError(f"spark: unknown setting {name!a}; it is 'master', or begins with 'spark.'")
+            raise ConfigError(f"spark: unknown setting {name!a}. Use 'master', or a name that begins with 'spark.'.")
         if name in _OWN_OF_SPARK:
-            raise ConfigError(f"spark: {name!r} cannot be set: {_OWN_OF_SPARK[name]}")
+            raise ConfigError(f"spark: {name!r} cannot be set: {_OWN_OF_SPARK[name]}.")
         if name == "spark.speculation" and value.strip().lower() != "false":
-            raise ConfigError(f"spark: {name!r} must be 'false': a lane's store is written by one task, not by its twin too")
+            raise ConfigError(f"spark: {name!r} must be 'false': only one task may write to a lane's store.")

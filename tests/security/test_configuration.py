@@ -1,4 +1,4 @@
-"""Settings: what is refused, by name and without its value, and what is done with secrets."""
+"""Settings: invalid ones are refused by name and without their value, and secrets are never shown."""
 
 from __future__ import annotations
 
@@ -48,53 +48,53 @@ def refusal(environment: dict[str, str] | None = None, /, **overrides: Any) -> s
 class TestRefusals:
     @pytest.mark.parametrize("name", [name for name in NAMES if name not in {"kafka", "spark", *FREE_TEXT}])
     @pytest.mark.parametrize("value", [CANARY, "", " ", "True ", "１２", [CANARY], {CANARY: CANARY}], ids=repr)
-    def test_a_value_that_cannot_be_is_refused_by_name_and_not_repeated(self, name: str, value: Any) -> None:
+    def test_an_invalid_value_is_refused_by_name_and_not_repeated(self, name: str, value: Any) -> None:
         said = refusal(**{name: value})
         assert said.startswith(f"{name}: ")
         assert CANARY not in said
 
     @pytest.mark.parametrize("name", [name for name in NAMES if name not in {"kafka", "spark", *FREE_TEXT}])
-    def test_in_the_environment_as_well(self, name: str) -> None:
+    def test_an_invalid_variable_is_refused_by_name_and_not_repeated(self, name: str) -> None:
         said = refusal({f"PENSTOCK_{name.upper()}": CANARY})
         assert name in said
         assert CANARY not in said
 
     @pytest.mark.parametrize("name", BLANK)
     @pytest.mark.parametrize("value", ["", "  ", "a\0b", 7])
-    def test_a_path_that_is_none(self, name: str, value: Any) -> None:
-        assert refusal(**{name: value}) == f"{name}: expected a path"
+    def test_an_invalid_path_is_refused(self, name: str, value: Any) -> None:
+        assert refusal(**{name: value}) == f"{name}: expected a path."
 
     @pytest.mark.parametrize("name", ["lanse", "Lanes", "lanes ", "l\u0430nes", "lanes\u200b"])
-    def test_a_name_that_is_almost_one_is_refused_with_the_one_that_is(self, name: str) -> None:
+    def test_a_misspelt_setting_is_refused_with_the_right_name(self, name: str) -> None:
         said = refusal(**{name: 2})
-        assert "did you mean 'lanes'?" in said
-        assert said.isascii()  # a letter that only looks like another is seen to be one
+        assert "Did you mean 'lanes'?" in said
+        assert said.isascii()  # a letter that only looks like another is escaped
 
     @pytest.mark.parametrize("name", ["acks ", "\u0430cks", "enable.idempotence\u200b", "", "producer.", "a b", "x\ny"])
-    def test_names_of_clients_settings(self, name: str) -> None:
+    def test_invalid_names_of_client_settings_are_refused(self, name: str) -> None:
         assert refusal(kafka={name: "1"}).isascii()
 
     @pytest.mark.parametrize("name", ["spark.", "spark.a b", "spark\u0430.x", "sparc.x", "failOnDataLoss", "spark.\u0430"])
-    def test_names_of_sparks_settings(self, name: str) -> None:
-        if name != "spark.":  # which Spark itself does not mind
+    def test_unknown_spark_settings_are_refused(self, name: str) -> None:
+        if name != "spark.":  # Spark itself accepts it
             assert "unknown setting" in refusal(spark={name: "1"})
 
     @pytest.mark.parametrize("name", ["acks", "isolation.level", "client.id", "producer.linger.ms"])
     @pytest.mark.parametrize("value", ["all ", "\tall", "all\n", "\u00a0all"])
-    def test_blanks_around_a_value(self, name: str, value: str) -> None:
+    def test_blanks_around_a_value_are_refused(self, name: str, value: str) -> None:
         assert "has blanks around its value" in refusal(kafka={name: value})
 
     @pytest.mark.parametrize(
         "name", ["security.protocol", "fetch.wait.max.ms", "broker.address.family", "enable.sparse.connections"]
     )
-    def test_what_the_client_refuses_is_not_repeated_either(self, name: str) -> None:
+    def test_a_value_refused_by_the_client_is_not_repeated(self, name: str) -> None:
         with pytest.raises(ConfigError) as error:
             open_consumer(consumer_settings(load(kafka={name: CANARY}), "app"))
         assert name in str(error.value)
         assert CANARY not in str(error.value)
 
     @given(st.text(), st.text())
-    def test_whatever_is_given_to_a_client_is_taken_or_refused(self, name: str, value: str) -> None:
+    def test_any_client_setting_is_accepted_or_refused(self, name: str, value: str) -> None:
         try:
             load(kafka={name: value})
         except ConfigError as error:
@@ -118,7 +118,7 @@ class TestExactlyOnce:
             ("transaction.timeout.ms", "1000"),
         ],
     )
-    def test_of_a_client(self, prefix: str, name: str, value: str) -> None:
+    def test_client_settings_that_break_it_are_refused(self, prefix: str, name: str, value: str) -> None:
         assert f"'{prefix}{name}'" in refusal(kafka={prefix + name: value})
 
     @pytest.mark.parametrize(
@@ -131,16 +131,16 @@ class TestExactlyOnce:
             ("spark.sql.adaptive.enabled", "true"),
         ],
     )
-    def test_of_spark(self, name: str, value: str) -> None:
+    def test_spark_settings_that_break_it_are_refused(self, name: str, value: str) -> None:
         assert f"'{name}'" in refusal(spark={name: value})
 
-    def test_what_is_lost_is_always_heard_of(self) -> None:
-        """There is no setting by which Spark's source would go on over records that are gone."""
+    def test_lost_input_cannot_be_ignored(self) -> None:
+        """There is no setting by which Spark's source would skip records that no longer exist."""
         assert "failOnDataLoss" in refusal(spark={"failOnDataLoss": "false"})
         options = spark_options(load(kafka={"main.consumer.failOnDataLoss": "false"}))
-        assert "failOnDataLoss" not in options  # kafka.failOnDataLoss is the client's, which has no such setting
+        assert "failOnDataLoss" not in options  # kafka.failOnDataLoss goes to the client, which ignores it
 
-    def test_what_is_safe_may_be_said(self) -> None:
+    def test_safe_values_are_accepted(self) -> None:
         load(kafka={"acks": "all", "isolation.level": "read_committed"}, spark={"spark.speculation": "false"})
 
 
@@ -149,7 +149,7 @@ class TestReferences:
     @pytest.mark.parametrize(
         ("mode", "is_warned_of"), [(0o600, False), (0o400, False), (0o640, True), (0o604, True), (0o666, True)]
     )
-    def test_a_file_that_others_can_read_is_warned_of(
+    def test_a_secret_file_readable_by_others_is_warned_about(
         self, mode: int, is_warned_of: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         (tmp_path / "password").write_text(f"{CANARY}\n")
@@ -162,13 +162,13 @@ class TestReferences:
         assert CANARY not in caplog.text
 
     @pytest.mark.parametrize("name", ["sasl.password", "producer.sasl.password"])
-    def test_what_is_not_there_is_named(self, name: str) -> None:
-        assert refusal(kafka={name: "env:NOT_THERE"}) == f"{name}: the environment has no variable 'NOT_THERE'"
-        assert refusal(kafka={name: "file:not-there"}) == f"{name}: not-there cannot be read: FileNotFoundError"
+    def test_a_missing_variable_or_file_is_named(self, name: str) -> None:
+        assert refusal(kafka={name: "env:NOT_THERE"}) == f"{name}: environment variable 'NOT_THERE' is not set."
+        assert refusal(kafka={name: "file:not-there"}) == f"{name}: cannot read 'not-there': FileNotFoundError"
         assert refusal(admin_token="env:NOT_THERE").startswith("admin_token: ")
 
     def test_a_file_is_read_at_every_start(self, tmp_path: Path) -> None:
-        """A secret that was changed counts from the next start on: clients keep what they were made with."""
+        """A changed secret applies from the next start: clients keep the one they were created with."""
         path = tmp_path / "password"
         for secret in ("old", "new"):
             path.write_text(secret)
@@ -213,31 +213,31 @@ class TestMasking:
         yield repr([getattr(config, field.name) for field in fields(config)])
         yield repr(consumer_settings(config, "app")) + repr(producer_settings(config))
 
-    def test_however_it_is_printed(self, config: Config) -> None:
+    def test_secrets_are_hidden_however_they_are_printed(self, config: Config) -> None:
         assert canaries_in({"secret": CANARY}, *self.shown(config)) == []
 
-    def test_the_search_would_have_found_them(self, config: Config) -> None:
+    def test_the_search_finds_secrets_that_are_not_hidden(self, config: Config) -> None:
         assert canaries_in({"secret": CANARY}, repr(revealed(config.kafka))) == ["secret in text"]
 
-    def test_in_an_error_that_carries_it(self, config: Config) -> None:
+    def test_secrets_are_hidden_in_errors(self, config: Config) -> None:
         error = RuntimeError("cannot start", config, config.kafka, config.admin_token)
         assert canaries_in({"secret": CANARY}, str(error), repr(error)) == []
 
-    def test_in_a_log(self, config: Config, caplog: pytest.LogCaptureFixture) -> None:
+    def test_secrets_are_hidden_in_logs(self, config: Config, caplog: pytest.LogCaptureFixture) -> None:
         with caplog.at_level(logging.DEBUG):
             logging.getLogger("x").warning("%s %r %s", config, config.kafka, config.admin_token)
         assert canaries_in({"secret": CANARY}, caplog.text) == []
         assert HIDDEN in caplog.text
 
     @pytest.mark.parametrize("ci", ["", "true"], ids=["at a desk", "in CI"])
-    def test_in_a_failed_assertion(self, config: Config, ci: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("CI", ci)  # pytest spells out whole differences there
+    def test_secrets_are_hidden_in_failed_assertions(self, config: Config, ci: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CI", ci)  # pytest shows whole differences there
         for left, right in ((config, load()), (config.kafka, load().kafka), (asdict(config), asdict(load()))):
             with pytest.raises(AssertionError) as failure:
                 assert left == right
             assert canaries_in({"secret": CANARY}, str(failure.value), repr(failure.value)) == []
 
-    def test_a_copy_is_as_good_as_the_original(self, config: Config) -> None:
+    def test_a_copy_keeps_the_secrets(self, config: Config) -> None:
         assert copy.deepcopy(config) == copy.copy(config) == config
         changed = replace(config, lanes=2)
         again = load(kafka=config.kafka, spark=config.spark, admin_token=config.admin_token)
@@ -248,7 +248,7 @@ class TestMasking:
         assert asdict(config)["admin_token"] == CANARY
         assert pickle.loads(pickle.dumps(config)).admin_token == HIDDEN
 
-    def test_clients_get_what_they_need(self, config: Config) -> None:
+    def test_clients_get_the_secrets_as_plain_text(self, config: Config) -> None:
         assert revealed(consumer_settings(config, "app"))["sasl.password"] == f"{CANARY} sasl.password"
         assert type(revealed(config.kafka)["sasl.password"]) is str
 
@@ -263,7 +263,7 @@ class TestJaas:
     @given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0")), st.text(min_size=1).filter(is_no_reference))
     @example("", "file")
     @example("", "env")
-    def test_whatever_is_in_a_password_stays_in_its_quotes(self, user: str, password: str) -> None:
+    def test_any_password_stays_within_its_quotes(self, user: str, password: str) -> None:
         login = {"sasl.mechanism": "PLAIN", "sasl.username": user.strip(), "sasl.password": password}
         options = spark_options(load(kafka=login))
         module, needed, rest = options["kafka.sasl.jaas.config"].split(" ", 2)
@@ -281,7 +281,7 @@ class TestJaas:
         ],
     )
     @pytest.mark.parametrize("name", ["sasl.mechanism", "main.consumer.sasl.mechanism", "sasl.mechanisms"])
-    def test_only_known_login_modules(self, module: str, name: str) -> None:
+    def test_only_known_login_modules_are_accepted(self, module: str, name: str) -> None:
         jaas = f'{module} required user.provider.url="ldap://attacker" secret="{CANARY}";'
         with pytest.raises(ConfigError, match=r"'main\.consumer\.sasl\.jaas\.config' must begin with one of com\.sun") as error:
             spark_options(load(kafka={name: "PLAIN", "main.consumer.sasl.jaas.config": jaas}))
@@ -290,7 +290,7 @@ class TestJaas:
 
 
 def read_jaas(text: str) -> dict[str, str]:
-    """What `java.io.StreamTokenizer`, by which Java reads JAAS, makes of it: names, and strings with C's escapes."""
+    """Tokens as `java.io.StreamTokenizer` reads them, which Java uses for JAAS: names, and strings with C's escapes."""
     found = {}
     escapes = {"n": "\n", "r": "\r"}
     while text != ";":
@@ -330,19 +330,19 @@ class TestOAuth:
             "https://[x/",
         ],
     )
-    def test_tokens_are_asked_for_over_https_only(self, prefix: str, url: str, tmp_path: Path) -> None:
+    def test_tokens_are_requested_over_https_only(self, prefix: str, url: str, tmp_path: Path) -> None:
         (tmp_path / "url").write_text(url)
         said = refusal(kafka={prefix + self.NAME: f"file:{tmp_path / 'url'}"})
-        assert said == f"kafka: '{prefix}{self.NAME}' must be an https:// address, without a password in it"
+        assert said == f"kafka: '{prefix}{self.NAME}' must be an https:// URL without a password."
 
-    def test_java_may_go_nowhere_else(self) -> None:
+    def test_java_may_use_only_the_configured_urls(self) -> None:
         config = load(kafka={self.NAME: "https://issuer/token", f"main.consumer.{self.NAME}": "https://other/token"})
         settings = session_settings(2, {"spark.driver.extraJavaOptions": "-Xss4m"}, oauth_endpoints(config))
         allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://issuer/token,https://other/token"
         assert settings["spark.driver.extraJavaOptions"] == f"-Xss4m {allowed}"
         assert settings["spark.executor.extraJavaOptions"] == allowed
 
-    def test_and_nowhere_at_all_unless_it_is_told(self) -> None:
+    def test_java_may_use_no_url_by_default(self) -> None:
         assert session_settings(2, {})["spark.driver.extraJavaOptions"].endswith("oauthbearer.allowed.urls=")
 
 
@@ -358,11 +358,11 @@ class TestTransport:
             ("enable.ssl.certificate.verification", "0"),
         ],
     )
-    def test_a_broker_that_nobody_checks_is_refused(self, prefix: str, name: str, value: str) -> None:
+    def test_verification_of_brokers_cannot_be_turned_off(self, prefix: str, name: str, value: str) -> None:
         assert f"'{prefix}{name}' must be" in refusal(kafka={prefix + name: value})
 
     @pytest.mark.parametrize(("protocol", "is_warned_of"), [("sasl_plaintext", True), ("SASL_SSL", False), ("SSL", False)])
-    def test_a_login_that_the_network_sees_is_warned_of(
+    def test_a_login_without_encryption_is_warned_about(
         self, protocol: str, is_warned_of: bool, caplog: pytest.LogCaptureFixture
     ) -> None:
         load(kafka={"security.protocol": protocol})
@@ -371,23 +371,23 @@ class TestTransport:
 
 @pytest.mark.security(24)
 class TestSpark:
-    def test_nothing_of_it_is_open_unless_asked_for(self) -> None:
+    def test_nothing_of_spark_is_open_by_default(self) -> None:
         settings = session_settings(2, {})
         assert (settings["spark.ui.enabled"], settings["spark.eventLog.enabled"]) == ("false", "false")
         assert settings["spark.driver.bindAddress"] == settings["spark.driver.host"] == "127.0.0.1"
         assert settings["spark.python.unix.domain.socket.enabled"] == "true"
 
     @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host", "local-cluster[2,1,1024]"])
-    def test_other_machines_have_to_say_who_they_are(self, master: str) -> None:
+    def test_other_machines_must_authenticate(self, master: str) -> None:
         settings = session_settings(2, {"master": master})
         assert (settings["spark.authenticate"], settings["spark.network.crypto.enabled"]) == ("true", "true")
         assert session_settings(2, {"master": master, "spark.authenticate": "false"})["spark.authenticate"] == "false"
 
     @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])
-    def test_threads_of_one_process_do_not(self, master: str) -> None:
+    def test_threads_of_one_process_need_no_authentication(self, master: str) -> None:
         assert "spark.authenticate" not in session_settings(2, {"master": master})
 
-    def test_a_users_jars_come_beside_the_pinned_ones(self) -> None:
+    def test_a_users_jars_are_added_to_the_pinned_ones(self) -> None:
         pinned, both = session_settings(2, {})["spark.jars"], session_settings(2, {"spark.jars": "/x.jar"})["spark.jars"]
         assert both == f"{pinned},/x.jar"
         assert json.dumps(pinned).count(".jar") == 4

@@ -1,4 +1,4 @@
-"""`App`: a topology with the name it runs under."""
+"""`App`: a topology and the id that it runs under."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.running.states import Listener
 
 _LONGEST_ID = 200
-"""A changelog's name has a store's name too, and 249 letters at most."""
+"""A changelog's name also contains the store's, and has at most 249 characters."""
 _POLL_S = 0.2
 
 _log = logging.getLogger(__name__)
@@ -33,8 +33,8 @@ _log = logging.getLogger(__name__)
 class App:
     """An application: its id, which names its consumer group, changelogs and transactions, and its topology.
 
-    The error handlers say what is to become of records that cannot be read, processed or written: by default, the application
-    ends. Plug-ins go along with it; see `penstock.Plugin`.
+    The error handlers decide what happens to records that cannot be read, processed or written: by default, the application
+    ends. For plug-ins, see `penstock.Plugin`.
 
     Example:
         >>> from penstock import App, Topology
@@ -51,18 +51,17 @@ class App:
 
     @property
     def error_handlers(self) -> ErrorHandlers:
-        """All three."""
+        """The three error handlers."""
         return ErrorHandlers(
             deserialization=self.deserialization_errors, processing=self.processing_errors, production=self.production_errors
         )
 
     def run(self, *, until: str | Mapping[tuple[str, int], int] | None = None, **settings: Any) -> None:
-        """Run in this process until SIGTERM or SIGINT, or until a bound is reached; returns when all is committed.
+        """Run in this process until SIGTERM or SIGINT, or until a bound is reached; return when everything is committed.
 
-        `until="latest"` catches up with what is in the topics now, and a mapping of `(topic, partition)` to offsets stops right
-        before those. Settings are those of `penstock.config.Config`; what is not given comes from the environment
-        (`PENSTOCK_LANES=4`) or from `penstock.toml`. A failure is logged and ends the process with its own exit code
-        (see `penstock.errors`).
+        `until="latest"` processes what is in the topics now; a mapping of `(topic, partition)` to offsets stops right before
+        those. Settings are those of `penstock.config.Config`; others come from the environment (`PENSTOCK_LANES=4`) or from
+        `penstock.toml`. A failure is logged and ends the process with its own exit code (see `penstock.errors`).
 
         Example:
             >>> App("word-count", topology).run(bootstrap_servers="localhost:9092", until="latest")  # doctest: +SKIP
@@ -82,7 +81,7 @@ class App:
             unexpected = error if type(error) is PenstockError else None
             about = (self.application_id, error.code, error.exit_code, error)
             _log.error("%s ended (%s, exit code %d): %s", *about, exc_info=unexpected)
-            if isinstance(error, StalledError):  # threads and processes that hang would be waited for
+            if isinstance(error, StalledError):  # a normal exit would wait for threads and processes that hang
                 logging.shutdown()
                 os._exit(error.exit_code)
             raise SystemExit(error.exit_code) from error
@@ -94,9 +93,9 @@ class App:
         on_state: Callable[[Any, Any], None] | None = None,
         **settings: Any,
     ) -> Running:
-        """Start in the background; close what is returned, or use it in a `with` block.
+        """Start in the background; close the returned object, or use it in a `with` block.
 
-        `on_state(new, old)` is told every change of state.
+        `on_state(new, old)` is called at every change of state.
 
         Example:
             >>> with App("word-count", topology).start() as running:  # doctest: +SKIP
@@ -109,13 +108,13 @@ class App:
     def _start(
         self, config: Config, until: str | Mapping[tuple[str, int], int] | None, listeners: tuple[Listener, ...] = ()
     ) -> Running:
-        # Spark and the Kafka client are loaded by who runs an application, not by who tests its topology.
+        # Imported here, so that tests of a topology do not load Spark and the Kafka client.
         from penstock.admin.server import AdminServer  # noqa: PLC0415
         from penstock.running.running import Running  # noqa: PLC0415
 
         hooks = Hooks([*self.plugins, *installed(config.plugins)])
         running = Running(self.application_id, self.topology, self.error_handlers, config, hooks, until, listeners)
-        if config.admin_endpoint is not None:  # before the start: probes are answered while state is being restored
+        if config.admin_endpoint is not None:  # before the start, to answer probes while state is restored
             server = AdminServer(running)
             server.start()
             running.admin_url = server.url
@@ -123,18 +122,18 @@ class App:
         return running.start()
 
     def __post_init__(self) -> None:
-        _ = self.error_handlers  # refuses what is none
+        _ = self.error_handlers  # raises if one is invalid
         for plugin in self.plugins:
             if not isinstance(plugin, Plugin):
-                raise ConfigError(f"plugins: expected an object of a class derived from penstock.Plugin, not {plugin!r}")
+                raise ConfigError(f"plugins: expected an object of a class derived from penstock.Plugin, not {plugin!r}.")
         if not is_name(self.application_id) or len(self.application_id) > _LONGEST_ID:
-            rule = f"of at most {_LONGEST_ID} letters, digits, '.', '_' and '-'"
-            raise TopologyError(f"an application id is made {rule}: {self.application_id[:_LONGEST_ID]!a} is not")
+            rule = f"use at most {_LONGEST_ID} letters, digits, '.', '_' and '-'."
+            raise TopologyError(f"Invalid application id {self.application_id[:_LONGEST_ID]!a}: {rule}")
 
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """While the block runs, SIGTERM and SIGINT ask for the end instead of bringing it about."""
+    """While the block runs, SIGTERM and SIGINT call `stop` instead of ending the process."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

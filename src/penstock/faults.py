@@ -1,8 +1,8 @@
 """Fault points: named places where a test makes the process die, fail or stall, to prove that nothing is lost there.
 
-Armed by the environment, for this process and those it starts: `PENSTOCK_FAULT=point:nth:action`, the action being `kill`
-(SIGKILL to the process that `PENSTOCK_FAULT_PID` names, or to this one), `raise`, or `sleep=SECONDS`. Several are separated
-by commas. Hits are counted over all processes in `PENSTOCK_FAULT_DIR`, where a file `fired` gets a line before the action.
+The environment arms them, for this process and its children: `PENSTOCK_FAULT=point:nth:action`, where the action is `kill`
+(SIGKILL to the process `PENSTOCK_FAULT_PID`, by default this one), `raise`, or `sleep=SECONDS`. Commas separate several.
+Hits are counted over all processes in `PENSTOCK_FAULT_DIR`; the file `fired` there gets a line before each action.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ENTRY = re.compile(r"([\w.]+):(\d+):(kill|raise|sleep=\d+(?:\.\d+)?)")
 
 
 class InjectedFaultError(RuntimeError):
-    """What an armed point raises."""
+    """Raised by an armed point."""
 
 
 class _Fault(NamedTuple):
@@ -29,7 +29,7 @@ class _Fault(NamedTuple):
 
 
 def _nothing(name: str) -> None:
-    """Not armed: a point costs one call."""
+    """Do nothing: a point that is not armed costs one call."""
 
 
 def _parse(armed: str) -> dict[str, _Fault]:
@@ -37,7 +37,9 @@ def _parse(armed: str) -> dict[str, _Fault]:
     for entry in armed.split(","):
         found = _ENTRY.fullmatch(entry)
         if found is None:
-            raise ValueError(f"PENSTOCK_FAULT: {entry!r} is not point:nth:kill, point:nth:raise or point:nth:sleep=SECONDS")
+            raise ValueError(
+                f"PENSTOCK_FAULT: invalid {entry!r}: use point:nth:kill, point:nth:raise or point:nth:sleep=SECONDS."
+            )
         name, nth, action = found.groups()
         faults[name] = _Fault(int(nth), action)
     return faults
@@ -59,7 +61,7 @@ def _armed(faults: dict[str, _Fault], directory: Path) -> Callable[[str], None]:
 
 
 def _count(path: Path) -> int:
-    """One more hit, counted across processes."""
+    """Count one more hit, over all processes, and return how many there are."""
     with path.open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
@@ -74,7 +76,7 @@ def _act(action: str, name: str) -> None:
     if action == "kill":
         victim = int(os.environ.get("PENSTOCK_FAULT_PID", "0")) or os.getpid()
         os.kill(victim, signal.SIGKILL)
-        time.sleep(60)  # a worker that killed the driver waits for its own end
+        time.sleep(60)  # a worker that killed the driver waits to be killed too
     elif action == "raise":
         raise InjectedFaultError(f"fault point {name}")
     else:
@@ -85,4 +87,4 @@ _environment = os.environ.get("PENSTOCK_FAULT", "")
 point: Callable[[str], None] = (
     _armed(_parse(_environment), Path(os.environ.get("PENSTOCK_FAULT_DIR", "."))) if _environment else _nothing
 )
-"""`point("barrier.after_begin")`: pass a named place."""
+"""`point("barrier.after_begin")`: trigger the fault that is armed at this point, if any."""

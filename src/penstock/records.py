@@ -1,7 +1,7 @@
-"""The nouns every room speaks: records, headers, table changes, windowed keys.
+"""The types that every room uses: records, headers, table changes, windowed keys.
 
-Inside a lane a record is not an object: it travels as the four positional arguments of `Process`, because building
-an object per operator is what a Python hot path can least afford. `Record` is for user code and for the doors.
+Inside a lane a record is not an object: it is passed as the four positional arguments of `Process`, because creating
+an object per operator would be too slow. `Record` is for user code, tests and tools.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 
 Headers = tuple[tuple[str, bytes | None], ...]
-"""Record headers, in order, repeated names allowed; immutable, so that branches can share them."""
+"""Record headers, in order, with repeated names allowed; immutable, so that branches can share them."""
 
 Process = Callable[[Any, Any, int, Headers], None]
 """One step of a lane: `process(key, value, timestamp_ms, headers)`."""
@@ -25,13 +25,13 @@ Process = Callable[[Any, Any, int, Headers], None]
 NO_HEADERS: Headers = ()
 NO_TIMESTAMP = -1
 LAST_TIMESTAMP = (2**63 - 1) // 1000
-"""Kafka takes any 64 bits for a timestamp; what is beyond this, Spark's microseconds cannot tell: it is in another unit."""
+"""The latest timestamp that Spark's microseconds can represent. Kafka accepts later ones, which are in another unit."""
 _NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _OF_KAFKA = frozenset({"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"})
 
 
 def is_name(text: str) -> bool:
-    """Whether a topic, a store or an application can be called so: what Kafka takes, and a file system takes for a plain name.
+    """Whether a topic, a store or an application may have this name: Kafka accepts it, and it is a plain file name.
 
     Example:
         >>> is_name("orders-2.eu"), is_name("../orders"), is_name("__consumer_offsets")
@@ -70,7 +70,7 @@ class Record(Generic[K, V]):
 class SourceRecord(Record[K, V]):
     """A record as it was read: what a timestamp extractor sees.
 
-    `partition_time` is the highest event time its partition has shown before it, -1 if it is the first.
+    `partition_time` is the highest event time of earlier records in its partition, -1 if there are none.
     """
 
     topic: str = ""
@@ -80,7 +80,7 @@ class SourceRecord(Record[K, V]):
 
 
 class RecordMetadata(NamedTuple):
-    """Where the record in hand was read from."""
+    """Where the current record was read from."""
 
     topic: str
     partition: int
@@ -88,7 +88,7 @@ class RecordMetadata(NamedTuple):
 
 
 class RecordContext(NamedTuple):
-    """What a function that chooses a record's topic may look at; topic is None for what a timer sends."""
+    """What a function that chooses a record's topic receives; `topic` is None for a record that a timer sends."""
 
     topic: str | None
     partition: int
@@ -99,9 +99,9 @@ class RecordContext(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SideOutput:
-    """What an asynchronous mapper returns to send a value aside, in place of a result.
+    """What an asynchronous mapper returns to send a value to a side output, in place of a result.
 
-    It goes to the stream that was declared as `side_output(name)`, with the key, timestamp and headers of the record.
+    It goes to the stream declared as `side_output(name)`, with the key, timestamp and headers of the record.
     """
 
     name: str
@@ -109,9 +109,9 @@ class SideOutput:
 
 
 class Change(NamedTuple):
-    """What a table's edge carries: the new value, the old one where somebody downstream asked for it.
+    """A change of a table's value: the new one, and the old one if a node downstream needs it.
 
-    `is_latest` is false when a versioned table took an out-of-order update that did not become its newest version.
+    `is_latest` is false for an out-of-order update of a versioned table that did not become its newest version.
     """
 
     new: Any
@@ -128,7 +128,7 @@ class Windowed(NamedTuple):
 
 
 class ValueAndTimestamp(NamedTuple):
-    """A table entry: its value and the event time that value carries."""
+    """A table entry: its value and the value's event time."""
 
     value: Any
     timestamp: int

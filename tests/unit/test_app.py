@@ -25,7 +25,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @pytest.mark.parametrize("name", ["word-count", "a", "Orders_2.v1", "x" * 200])
-def test_an_application_id_may_be_what_a_topic_may_be(name: str) -> None:
+def test_valid_application_ids(name: str) -> None:
     topology = Topology()
     app = App(name, topology)
     assert (app.application_id, app.topology) == (name, topology)
@@ -33,22 +33,22 @@ def test_an_application_id_may_be_what_a_topic_may_be(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "word count", "a/b", "é", "x" * 201, "a\n", ".", ".."])
 def test_any_other_application_id_is_refused(name: str) -> None:
-    with pytest.raises(TopologyError, match="an application id is made of at most 200 letters, digits"):
+    with pytest.raises(TopologyError, match=r"Invalid application id .*: use at most 200 letters, digits"):
         App(name, Topology())
 
 
-def test_what_is_no_error_handler_is_refused_when_it_is_declared() -> None:
+def test_an_invalid_error_handler_is_refused_when_it_is_declared() -> None:
     with pytest.raises(ConfigError, match="not 'skip'"):
         App("app", Topology(), processing_errors="skip")  # type: ignore[arg-type]
 
 
-def test_what_is_no_plug_in_is_refused_when_it_is_declared() -> None:
+def test_an_invalid_plug_in_is_refused_when_it_is_declared() -> None:
     with pytest.raises(ConfigError, match=r"derived from penstock\.Plugin"):
         App("app", Topology(), plugins=[Plugin])  # type: ignore[list-item]
 
 
 class Played:
-    """Stands for `Running`: notes how it was made, and waits as the test says."""
+    """Stands in for `Running`: records its arguments, and waits as the test says."""
 
     made: list[Played]
     waits: Callable[[Played], bool]
@@ -97,7 +97,7 @@ def app() -> App:
     return App("word-count", Topology())
 
 
-def test_what_plays_an_application_here_is_made_as_the_real_one() -> None:
+def test_the_stand_in_has_the_signature_of_the_real_one() -> None:
     assert list(inspect.signature(Played).parameters) == list(inspect.signature(Running).parameters)
 
 
@@ -109,7 +109,7 @@ class TestStart:
         assert running.given == ("word-count", app.topology, app.error_handlers)
         assert (running.until, running.listeners, running.did) == ("latest", (), ["start"])
 
-    def test_handlers_go_along(self, played: type[Played]) -> None:
+    def test_handlers_are_passed_on(self, played: type[Played]) -> None:
         handlers: dict[str, Any] = {
             "deserialization_errors": log_and_continue(),
             "processing_errors": dead_letter("dead"),
@@ -120,19 +120,19 @@ class TestStart:
             deserialization=log_and_continue(), processing=dead_letter("dead"), production=log_and_continue()
         )
 
-    def test_a_listener_is_told_of_states(self, app: App, played: type[Played]) -> None:
+    def test_a_listener_is_passed_on(self, app: App, played: type[Played]) -> None:
         def listener(new: Any, old: Any) -> None:
             """Nothing."""
 
         app.start(bootstrap_servers="broker:1", on_state=listener)
         assert played.made[0].listeners == (listener,)
 
-    def test_plug_ins_go_along(self, played: type[Played]) -> None:
+    def test_plug_ins_are_passed_on(self, played: type[Played]) -> None:
         plugins = [Plugin()]
         App("app", Topology(), plugins=plugins).start(bootstrap_servers="broker:1")
         assert played.made[0].hooks.plugins == tuple(plugins)
 
-    def test_a_setting_that_is_none_is_refused_before_anything_starts(self, app: App, played: type[Played]) -> None:
+    def test_an_invalid_setting_is_refused_before_anything_starts(self, app: App, played: type[Played]) -> None:
         with pytest.raises(ConfigError, match="lanes"):
             app.start(bootstrap_servers="broker:1", lane=3)
         assert played.made == []
@@ -148,7 +148,7 @@ class TestRun:
         assert next(left, None) is None
 
     @pytest.mark.parametrize("kind", SIGNALS)
-    def test_a_signal_asks_for_the_end(self, app: App, played: type[Played], kind: signal.Signals) -> None:
+    def test_a_signal_stops_the_application(self, app: App, played: type[Played], kind: signal.Signals) -> None:
         def wait(running: Played) -> bool:
             if "stop" in running.did:
                 return True
@@ -161,7 +161,7 @@ class TestRun:
         assert played.made[0].did == ["start", "stop"]
         assert [signal.getsignal(each) for each in SIGNALS] == before
 
-    def test_signals_mean_what_they_meant_also_after_a_failure(self, app: App, played: type[Played]) -> None:
+    def test_signal_handlers_are_restored_after_a_failure(self, app: App, played: type[Played]) -> None:
         def wait(running: Played) -> bool:
             raise BrokerError("no broker")
 
@@ -171,7 +171,7 @@ class TestRun:
             app.run(bootstrap_servers="broker:1")
         assert [signal.getsignal(each) for each in SIGNALS] == before
 
-    def test_it_runs_in_any_thread_but_hears_signals_in_the_main_one_only(self, app: App, played: type[Played]) -> None:
+    def test_it_runs_in_any_thread_but_handles_signals_in_the_main_one_only(self, app: App, played: type[Played]) -> None:
         heard: list[Any] = []
 
         def wait(running: Played) -> bool:
@@ -209,12 +209,12 @@ class TestExitCodes:
         assert ended.value.__cause__ is error
         assert f"word-count ended ({error.code}, exit code {code}): x" in caplog.text
 
-    def test_a_mistake_in_the_settings_has_its_code_too(self, app: App, played: type[Played]) -> None:
+    def test_an_invalid_setting_has_its_own_exit_code(self, app: App, played: type[Played]) -> None:
         with pytest.raises(SystemExit) as ended:
             app.run(bootstrap_servers="broker:1", lanes=-1)
         assert ended.value.code == 2
 
-    def test_an_error_without_a_name_is_logged_with_its_trace(
+    def test_an_unexpected_error_is_logged_with_its_trace(
         self, app: App, played: type[Played], caplog: pytest.LogCaptureFixture
     ) -> None:
         def wait(running: Played) -> bool:
@@ -227,7 +227,7 @@ class TestExitCodes:
 
 
 class TestLogging:
-    def test_without_any_it_is_set_up(self, app: App, played: type[Played], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_logging_is_set_up_by_default(self, app: App, played: type[Played], monkeypatch: pytest.MonkeyPatch) -> None:
         root = logging.getLogger()
         monkeypatch.setattr(root, "handlers", [])
         monkeypatch.setattr(root, "level", root.level)
@@ -237,7 +237,7 @@ class TestLogging:
         assert len(root.handlers) == 1
         assert root.level == logging.WARNING
 
-    def test_a_mistake_in_the_settings_is_logged_in_the_same_form(
+    def test_an_invalid_setting_is_logged_in_the_same_format(
         self, app: App, played: type[Played], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         root = logging.getLogger()
@@ -258,7 +258,7 @@ class TestLogging:
         app.start(bootstrap_servers="broker:1")
         assert logging.getLogger().handlers == []
 
-    def test_what_is_set_up_is_left_alone(self, app: App, played: type[Played]) -> None:
+    def test_existing_logging_is_left_alone(self, app: App, played: type[Played]) -> None:
         before = list(logging.getLogger().handlers)
         app.run(bootstrap_servers="broker:1")
         assert logging.getLogger().handlers == before

@@ -1,4 +1,4 @@
-"""Fault points: armed by the environment, counted over all processes, and nothing at all otherwise."""
+"""Fault points: armed by the environment, counted over all processes; without it, they do nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TestArmed:
         assert again.returncode == 0
         assert again.stdout.split()[-1] == "False"
 
-    def test_it_is_written_down_before_it_happens(self, tmp_path: Path) -> None:
+    def test_a_fault_is_logged_before_it_happens(self, tmp_path: Path) -> None:
         before = time.time()
         process(tmp_path, PENSTOCK_FAULT="here:2:kill")
         name, action, when = (tmp_path / "fired").read_text().split()
@@ -109,7 +109,7 @@ HITS = 400
 
 
 def hit(directory: str) -> None:
-    """What each of several processes does, all at the same time."""
+    """Pass a point many times, in one of several processes that do so at the same time."""
     point = armed(f"here:{2 * HITS}:raise", Path(directory))
     while not Path(directory, "go").exists():
         time.sleep(0.001)
@@ -127,6 +127,8 @@ class TestMistakes:
         "entries",
         ["here:1:explode", "here:1", "here", "here:first:kill", "here:1:kill:more", "here:1:kill,", "here:1:sleep=long"],
     )
-    def test_what_is_no_fault_is_refused_when_the_process_starts(self, entries: str) -> None:
-        with pytest.raises(ValueError, match=r"PENSTOCK_FAULT: .* is not point:nth:kill, point:nth:raise or point:nth:sleep"):
+    def test_an_invalid_fault_is_refused_when_the_process_starts(self, entries: str) -> None:
+        with pytest.raises(
+            ValueError, match=r"PENSTOCK_FAULT: invalid .*: use point:nth:kill, point:nth:raise or point:nth:sleep"
+        ):
             faults._parse(entries)

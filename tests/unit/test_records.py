@@ -12,7 +12,7 @@ from penstock.records import Change
 RECORD = Record("k", 1, 5, (("h", b"1"), ("h", None)))
 
 
-def test_a_record_is_changed_into_another_one() -> None:
+def test_a_change_makes_a_new_record() -> None:
     assert RECORD.with_key(2) == Record(2, 1, 5, RECORD.headers)
     assert RECORD.with_value("v") == Record("k", "v", 5, RECORD.headers)
     assert RECORD.with_timestamp(9) == Record("k", 1, 9, RECORD.headers)
@@ -21,12 +21,12 @@ def test_a_record_is_changed_into_another_one() -> None:
     assert Record("k", 1, 5, (("h", b"1"), ("h", None))) == RECORD
 
 
-def test_a_record_itself_does_not_change() -> None:
+def test_a_record_is_immutable() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         RECORD.value = 2  # type: ignore[misc]
     assert hash(RECORD) == hash(Record("k", 1, 5, RECORD.headers))
 
 
-def test_the_nouns_of_tables_are_tuples() -> None:
+def test_the_types_of_tables_are_tuples() -> None:
     assert Change(1) == (1, None, True)
     assert Windowed("k", 0, 10) == ("k", 0, 10)

@@ -1,25 +1,25 @@
-"""What Penstock raises where no built-in exception says it better. The number is the exit code of a process that ends with it.
+"""What Penstock raises where no built-in exception fits better. The number is the exit code of a process that ends with it.
 
 PenstockError                        1
-├── ConfigError                      2   a setting is missing or cannot work
-├── TopologyError                    3   the topology cannot be built: says the cure
+├── ConfigError                      2   a setting is missing or invalid
+├── TopologyError                    3   the topology cannot be built: names the cure
 │   └── IncompatibleTopologyError    4   the committed state belongs to another topology: says what changed
 ├── ProcessingError                 10   user code failed on a record: names node, user's line, topic-partition-offset
-├── CircuitOpenError                10   a call was not made: those before it have failed
-├── LateRecordError                 10   a record came after the watermark, and its source's policy is to fail
-├── SerializationError              10   bytes could not become a value, or a value bytes
+├── CircuitOpenError                10   a call was not made, because earlier calls have failed
+├── LateRecordError                 10   a record is older than the watermark, and its source's policy is to fail
+├── SerializationError              10   a serde cannot read bytes or write a value
 ├── ProductionError                 11   a record cannot be written to its topic
-├── TopicError                      12   a topic is missing or is not what is needed
-├── StateError                      13   a store cannot do what it was asked, or is not where it should be
-├── QueryError                      14   a question that a store cannot answer
-│   ├── UnknownStoreError                there is no such store: names those there are
-│   ├── NotReadyError                    it restores, has ended, or has not come to that epoch
-│   └── QueryTimeoutError                it took too long
+├── TopicError                      12   a topic is missing, or not as it must be
+├── StateError                      13   a store does not support an operation, or is not at the epoch it should be at
+├── QueryError                      14   a store cannot answer a query
+│   ├── UnknownStoreError                no store has that name: lists the stores
+│   ├── NotReadyError                    the application restores, has ended, or has not reached that epoch
+│   └── QueryTimeoutError                the query took too long
 ├── FencedError                     20   another instance has taken over
 ├── CommitError                     21   a transaction timed out or was aborted
-├── BrokerError                     22   the brokers were out of reach for too long
-├── StalledError                    23   an epoch has not come to its end within its time
-└── EpochTooLargeError              24   an epoch without records is too much for the machine
+├── BrokerError                     22   the brokers were unreachable for too long
+├── StalledError                    23   an epoch did not finish in time
+└── EpochTooLargeError              24   an epoch without records exceeds what the machine can process
 """
 
 from penstock.errors.exceptions import (

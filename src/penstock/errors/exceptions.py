@@ -1,4 +1,4 @@
-"""The exception tree; each kind has a stable code for logs and dead letters, and the exit code a process ends with."""
+"""The exception tree; each class has a stable code for logs and dead letters, and an exit code for the process."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from typing import ClassVar
 
 
 class PenstockError(Exception):
-    """Anything Penstock raises on purpose."""
+    """The base class of all errors that Penstock raises."""
 
     code: ClassVar[str] = "penstock"
     exit_code: ClassVar[int] = 1
 
 
 class ConfigError(PenstockError):
-    """A setting is missing, misspelt or cannot work; says which and the cure."""
+    """A setting is missing, misspelt or invalid; names the setting and the cure."""
 
     code = "config"
     exit_code = 2
 
 
 class TopologyError(PenstockError):
-    """The topology cannot be built or does not fit together."""
+    """The topology cannot be built."""
 
     code = "topology"
     exit_code = 3
 
 
 class IncompatibleTopologyError(TopologyError):
-    """The state that was committed belongs to another topology; says what changed."""
+    """The committed state belongs to another topology; says what changed."""
 
     code = "incompatible"
     exit_code = 4
@@ -41,25 +41,25 @@ class ProcessingError(PenstockError):
 
 
 ATTRIBUTED = (ProcessingError, TopologyError)
-"""Errors that already name the node they belong to; what a node lets pass untouched."""
+"""Errors that already name their node, so other nodes pass them on unchanged."""
 
 
 class CircuitOpenError(PenstockError):
-    """A call was not made, because those before it have failed and the circuit breaker is open."""
+    """A call was not made, because earlier calls have failed and the circuit breaker is open."""
 
     code = "circuit"
     exit_code = 10
 
 
 class LateRecordError(PenstockError):
-    """A record came after its source had told that no such record was expected any more."""
+    """A record is older than its source's watermark."""
 
     code = "late"
     exit_code = 10
 
 
 class SerializationError(PenstockError, ValueError):
-    """Bytes that are not what the serde expects, or a value the serde cannot write."""
+    """A serde cannot read bytes or write a value."""
 
     code = "serialization"
     exit_code = 10
@@ -73,40 +73,40 @@ class ProductionError(PenstockError):
 
 
 class TopicError(PenstockError):
-    """A topic is missing, or is not what the application needs; says the cure."""
+    """A topic is missing, or not as the application needs it; names the cure."""
 
     code = "topic"
     exit_code = 12
 
 
 class StateError(PenstockError):
-    """A store was used in a way it does not allow, or is not at the epoch it should be at."""
+    """A store does not support an operation, or is not at the epoch it should be at."""
 
     code = "state"
     exit_code = 13
 
 
 class QueryError(PenstockError):
-    """A question that a store cannot answer; says why."""
+    """A store cannot answer a query; says why."""
 
     code = "query"
     exit_code = 14
 
 
 class UnknownStoreError(QueryError):
-    """There is no such store; names those there are."""
+    """No store has that name; lists the stores."""
 
     code = "unknown_store"
 
 
 class NotReadyError(QueryError):
-    """The application cannot be asked now: it restores, has ended, or has not come to that epoch; says which. Ask again."""
+    """The application cannot answer queries now: it restores, has ended, or has not reached that epoch; says which. Retry."""
 
     code = "not_ready"
 
 
 class QueryTimeoutError(QueryError):
-    """A question took longer than it may."""
+    """A query took too long."""
 
     code = "query_timeout"
 
@@ -126,16 +126,16 @@ class CommitError(PenstockError):
 
 
 class StalledError(PenstockError):
-    """An epoch has not come to its end within its time: the process cannot be trusted to go on. Start again."""
+    """An epoch did not finish within `epoch_timeout`, so the process must not continue. Start again."""
 
     code = "stalled"
     exit_code = 23
 
 
 class EpochTooLargeError(PenstockError):
-    """An epoch has more records, more rows to send, or takes longer, than it can have: it is tried again with fewer records.
+    """An epoch has too many records or rows to send, or takes too long: it is retried with fewer records.
 
-    Only an epoch that has no records to leave out ends the application with it.
+    It ends the application only if the epoch has no records to leave out.
     """
 
     code = "epoch_too_large"
@@ -143,7 +143,7 @@ class EpochTooLargeError(PenstockError):
 
 
 class BrokerError(PenstockError):
-    """The brokers were out of reach for longer than the application may wait."""
+    """The brokers were unreachable for longer than `broker_timeout`."""
 
     code = "broker"
     exit_code = 22

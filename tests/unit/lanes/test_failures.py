@@ -335,7 +335,7 @@ class TestDecidingByFunction:
     @pytest.mark.parametrize("answer", [lambda failure: failure.nothing, lambda failure: None])
     def test_one_that_fails_or_says_nothing_ends_the_lane_from_below_others(self, answer: Any) -> None:
         driver = TopologyTestDriver(inverting(), processing_errors=answer)
-        with pytest.raises(ProcessingError, match=r"lambda.* that handles processing errors"):
+        with pytest.raises(ProcessingError, match=r"The processing error handler .*lambda"):
             driver.input("in").pipe(1, key="a")
 
     def test_a_dead_letter_that_fails_again_ends_the_lane(self) -> None:

@@ -1,4 +1,4 @@
-"""Serdes of structured values, JSON and MessagePack: untyped, or of one type that bytes are checked against when read."""
+"""Serdes of structured values, JSON and MessagePack: untyped, or of one type, with validation when bytes are read."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ T = TypeVar("T")
 Codec = tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
 
 _CACHE = "__msgspec_cache__"
-_CURE = "use a dataclass, a msgspec.Struct, a Pydantic model or a builtin type, or write a Serde"
+_CURE = "Use a dataclass, a msgspec.Struct, a Pydantic model or a builtin type, or write a Serde."
 
 
 class Document(Serde[T]):
-    """What `Json` and `MsgPack` share: their type, and whatever a codec raises turned into `SerializationError`."""
+    """The common part of `Json` and `MsgPack`: their type, and the conversion of codec errors to `SerializationError`."""
 
     def __init__(self, of: Any = Any) -> None:
         self.of = of
-        self._codec()  # so that a type without a mapping is found when the topology is built, not at the first record
+        self._codec()  # fails for a type without a mapping when the topology is built, not at the first record
 
     @abstractmethod
     def _codec(self) -> Codec:
-        """Encode and decode for `of`; they may raise anything, since validators and `__post_init__` run in them."""
+        """Encode and decode for `of`; they may raise anything, because they run validators and `__post_init__`."""
 
     @cached_property
     def serialize(self) -> Callable[[T], bytes]:
-        """Encodes, checking that the value is of the class, if the type is one."""
+        """Encodes a value; if the type is a class, checks that the value is an instance."""
         encode, name = self._codec()[0], repr(self)
 
         def serialize(value: T) -> bytes:
             try:
                 return encode(value)
             except Exception as error:
-                raise SerializationError(f"{name} cannot write this {type(value).__name__}: {error}") from error
+                raise SerializationError(f"{name} cannot write a value of type {type(value).__name__}: {error}") from error
 
         return serialize
 
     @cached_property
     def deserialize(self) -> Callable[[bytes], T]:
-        """Decodes into the type, checking all of it."""
+        """Decodes bytes into the type, and validates the result."""
         decode: Callable[[bytes], T]
         (_, decode), name = self._codec(), repr(self)
 
@@ -56,7 +56,7 @@ class Document(Serde[T]):
             try:
                 return decode(data)
             except Exception as error:
-                raise SerializationError(f"{name} cannot read these {len(data)} bytes: {error}") from error
+                raise SerializationError(f"{name} cannot read {len(data)} bytes: {error}") from error
 
         return deserialize
 
@@ -98,7 +98,7 @@ class Json(Document[T]):
 
 
 class MsgPack(Document[T]):
-    r"""MessagePack, as `Json` but smaller and with bytes as they are: `MsgPack().serialize([1, "a"]) == b"\x92\x01\xa1a"`.
+    r"""MessagePack, like `Json` but smaller and with raw bytes: `MsgPack().serialize([1, "a"]) == b"\x92\x01\xa1a"`.
 
     `MsgPack(Order)` takes the same types as `Json(Order)`, except for Pydantic models.
     """
@@ -124,7 +124,7 @@ class MsgPack(Document[T]):
 
 
 def _dump_sorted(value: Any) -> bytes:
-    return orjson.dumps(value, None, orjson.OPT_SORT_KEYS)  # by position: keywords cost as much as sorting
+    return orjson.dumps(value, None, orjson.OPT_SORT_KEYS)  # by position: keywords would take as long as sorting
 
 
 def _pydantic_codec(of: Any) -> Codec:
@@ -133,7 +133,7 @@ def _pydantic_codec(of: Any) -> Codec:
     adapter = TypeAdapter(of)
 
     def encode(value: Any) -> bytes:
-        # By alias, since that is what validation reads; and not what a field isn't: Pydantic would only warn.
+        # By alias, because validation reads aliases. A field of the wrong type is an error: Pydantic would only warn.
         return adapter.dump_json(value, by_alias=True, warnings="error")
 
     return _instances_of(of, encode) if _is_pydantic(of) else encode, adapter.validate_json
@@ -148,17 +148,17 @@ def _is_pydantic(kind: Any) -> bool:
 
 
 def shape_of(of: Any) -> shapes.Type:
-    """What a type is made of, in msgspec's words."""
+    """The description of a type by msgspec."""
     try:
         shape = shapes.type_info(of)
     except (TypeError, NameError) as error:
-        raise TypeError(f"{type_name(of)} has no mapping to documents ({error}): {_CURE}") from error
+        raise TypeError(f"{type_name(of)} has no mapping to documents ({error}). {_CURE}") from error
     _clear_caches(shape)
     return shape
 
 
 def _clear_caches(shape: shapes.Type) -> None:
-    """Takes back what msgspec leaves on classes: a class of a script or a notebook travels by value, and it can't be pickled."""
+    """Delete msgspec's caches from classes: they can't be pickled, and classes of scripts and notebooks are pickled by value."""
     for node in _nodes(shape):
         kind = getattr(node, "cls", None)
         if is_class(kind) and _CACHE in vars(kind):
@@ -166,7 +166,7 @@ def _clear_caches(shape: shapes.Type) -> None:
 
 
 def _nodes(shape: shapes.Type) -> Iterator[Any]:
-    """The shape and all shapes within it; each once, since types may contain themselves."""
+    """Yield the shape and all shapes within it, each once, because types may contain themselves."""
     pending: list[Any] = [shape]
     seen: set[int] = set()
     while pending:
@@ -182,17 +182,17 @@ def _nodes(shape: shapes.Type) -> Iterator[Any]:
 
 
 def _refuse_unmapped(of: Any, shape: shapes.Type) -> None:
-    """Refuses a type that msgspec would take for custom and fail on at the first record."""
+    """Raise for a type that msgspec treats as custom, which would fail at the first record."""
     for node in _nodes(shape):
         if isinstance(node, shapes.CustomType):
             unmapped = type_name(node.cls)
             where = "" if node is shape else f" within {type_name(of)}"
-            cure = "use Json(...) for Pydantic models" if _is_pydantic(node.cls) else _CURE
-            raise TypeError(f"{unmapped}{where} has no mapping to documents: {cure}")
+            cure = "Use Json(...) for Pydantic models." if _is_pydantic(node.cls) else _CURE
+            raise TypeError(f"{unmapped}{where} has no mapping to documents. {cure}")
 
 
 def _instances_only(shape: shapes.Type, encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """Where the type is a class of the user's: msgspec writes whatever it is given, and the readers would find out."""
+    """Check the class of values if the type is a user's class: msgspec writes any value, and readers would fail."""
     if isinstance(shape, (shapes.DataclassType, shapes.StructType)):
         return _instances_of(get_origin(shape.cls) or shape.cls, encode)
     return encode

@@ -1,4 +1,4 @@
-"""Serdes built around another one: its owner's type and topic are passed through."""
+"""Serdes that contain another one, to which they pass the topic on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Enclosing(Serde[T]):
         self.inner = serde_of(inner)
 
     def for_topic(self, topic: str, is_key: bool) -> Serde[T]:
-        """This serde around the inner one for that topic."""
+        """This serde with the inner one for that topic."""
         inner = self.inner.for_topic(topic, is_key)
         if inner is self.inner:
             return self

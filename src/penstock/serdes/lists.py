@@ -14,7 +14,7 @@ from penstock.serdes.serde import Serde
 
 T = TypeVar("T")
 
-# Java's table, which leaves out booleans: the reader must know the size without being told.
+# The types with a fixed size in Java, which do not include booleans. Sizes are not written: the reader must know them.
 _FIXED_SIZES: dict[type[Serde[Any]], int] = {Int16: 2, Int32: 4, Float32: 4, Int64: 8, Float64: 8, UUIDs: 36}
 
 _CONSTANT_SIZE = 0  # flag, nulls, index of each null, length, entries that are not null
@@ -26,9 +26,9 @@ _FLAG_AND_INT = struct.Struct(">bi")
 
 
 class List(Enclosing["list[T | None]"], Generic[T]):
-    r"""A list, as Java's `ListSerde`: `List(bool).serialize([]) == b"\x01" + bytes(4)`.
+    r"""A list, in the format of Java's `ListSerde`: `List(bool).serialize([]) == b"\x01" + bytes(4)`.
 
-    Entries may be None. Not what `list[int]` means, which is JSON. Where Java reads a cut-off last entry as if zeros followed,
+    Entries may be None. As a type, `list[int]` means JSON instead. Where Java reads a truncated last entry as if zeros followed,
     this raises; where Java fails to read an empty last entry that it wrote, this reads it.
     """
 
@@ -39,20 +39,20 @@ class List(Enclosing["list[T | None]"], Generic[T]):
 
     @cached_property
     def serialize(self) -> Callable[[list[T | None]], bytes]:
-        """Writes entries side by side if Java knows their size, else each after its size."""
+        """Writes entries without sizes if they have a fixed size in Java, otherwise each after its size."""
         write = self.inner.serialize
         write_all = _write_constant if type(self.inner) in _FIXED_SIZES else _write_variable
 
         def serialize(values: list[T | None]) -> bytes:
             if isinstance(values, (list, tuple)):
                 return write_all(values, write)
-            raise SerializationError(f"List writes lists and tuples, not {type(values).__name__}")
+            raise SerializationError(f"List expects a list or a tuple, got {type(values).__name__}.")
 
         return serialize
 
     @cached_property
     def deserialize(self) -> Callable[[bytes], list[T | None]]:
-        """Reads either layout, whichever the first byte names."""
+        """Reads either layout, depending on the first byte."""
         read = self.inner.deserialize
         size = _FIXED_SIZES.get(type(self.inner))
 
@@ -64,8 +64,8 @@ class List(Enclosing["list[T | None]"], Generic[T]):
                 if flag == _CONSTANT_SIZE and size is not None:
                     return _read_constant(data, size, read)
             except struct.error as error:
-                raise SerializationError("List ends before its last entry") from error
-            raise SerializationError(f"List of {self.inner} cannot read format {flag}")
+                raise SerializationError("List: the data ends before the last entry.") from error
+            raise SerializationError(f"List of {self.inner}: unknown format {flag}.")
 
         return deserialize
 
@@ -122,11 +122,11 @@ def _read_count(data: bytes, at: int) -> int:
     (count,) = _INT.unpack_from(data, at)
     if 0 <= count <= len(data):
         return int(count)
-    raise SerializationError(f"List of {len(data)} bytes cannot hold {count} entries")
+    raise SerializationError(f"List of {len(data)} bytes cannot hold {count} entries.")
 
 
 def _slice(data: bytes, at: int, size: int) -> bytes:
     end = at + size
     if size < 0 or end > len(data):
-        raise SerializationError(f"List has {len(data) - at} bytes left for an entry of {size}")
+        raise SerializationError(f"List has {len(data) - at} bytes left for an entry of {size} bytes.")
     return data[at:end]

@@ -1,4 +1,4 @@
-"""Serdes come from types: the table from what a user writes after `key=` and `value=` to the serde that is meant."""
+"""The serde for a type that a user gives as `key=` or `value=`."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def serde_of(kind: type[T]) -> Serde[T]: ...
 @overload
 def serde_of(kind: Any) -> Serde[Any]: ...
 def serde_of(kind: Any) -> Serde[Any]:
-    """The serde that a type stands for, or the serde itself: `serde_of(int) == Int64()`.
+    """Return the serde for a type, or the serde itself: `serde_of(int) == Int64()`.
 
     `str`, `bytes`, `int`, `float`, `bool` and `uuid.UUID` are Java's String, ByteArray, Long, Double, Boolean and UUID.
     `dict`, `list`, `Any` and None are untyped JSON; dataclasses, Structs, Pydantic models, `list[int]` and the like are JSON
-    of that type. `T | None` is `T`, since null needs no serde.
+    of that type. `T | None` is `T`, because null needs no serde.
     """
     if isinstance(kind, Serde):
         return kind
@@ -65,10 +65,10 @@ def _known(kind: Any) -> Serde[Any] | None:
 
 
 def _refuse_mistakes(kind: Any) -> None:
-    """What would have a JSON mapping, but surely not the one that was meant."""
+    """Raise for types that have a JSON mapping which the user surely does not want."""
     if is_class(kind) and issubclass(kind, Serde):
-        raise TypeError(f"{kind.__name__} is a serde's class: write {kind.__name__}(...)")
+        raise TypeError(f"{kind.__name__} is a Serde class. Write {kind.__name__}(...).")
     if kind is Windowed:
-        raise TypeError("Windowed keys need their key's serde: use TimeWindowed(key, window_size_ms) or SessionWindowed(key)")
+        raise TypeError("Windowed keys need their key's serde. Use TimeWindowed(key, window_size_ms) or SessionWindowed(key).")
     if kind in (bytearray, memoryview):
-        raise TypeError(f"{type_name(kind)} is not read back from a topic: use bytes")
+        raise TypeError(f"{type_name(kind)} cannot be read back from a topic. Use bytes.")

@@ -22,13 +22,13 @@ def _packed(name: str, layout: str) -> tuple[Callable[[Any], bytes], Callable[[b
         try:
             return pack(value)
         except (struct.error, OverflowError, TypeError) as error:
-            raise SerializationError(f"{name} cannot write this {type(value).__name__}: {error}") from error
+            raise SerializationError(f"{name} cannot write a value of type {type(value).__name__}: {error}") from error
 
     def deserialize(data: bytes) -> Any:
         try:
             return unpack(data)[0]
         except struct.error as error:
-            raise SerializationError(f"{name} reads exactly {size} bytes, not {len(data)}") from error
+            raise SerializationError(f"{name} expects exactly {size} bytes, got {len(data)}.") from error
 
     return serialize, deserialize
 
@@ -92,18 +92,18 @@ def _write_string(value: str) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError:
-        # Java sees UTF-16: two halves of a pair that meet are one character, any other half is written as "?".
+        # Java uses UTF-16: two adjacent halves of a pair are one character, any other half is written as "?".
         units = value.encode("utf-16-le", "surrogatepass")
         return units.decode("utf-16-le", "surrogatepass").encode(errors="replace")
     except AttributeError as error:
-        raise SerializationError(f"String writes str, not {type(value).__name__}") from error
+        raise SerializationError(f"String expects str, got {type(value).__name__}.") from error
 
 
 def _read_string(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        # Java and Python replace the same malformed runs but one: an encoded surrogate is one mark in Java, a mark per byte here.
+        # Java and Python replace malformed bytes alike, except an encoded surrogate: one U+FFFD in Java, one per byte in Python.
         return _ENCODED_SURROGATE.sub(b"\xff", data).decode(errors="replace")
 
 
@@ -124,7 +124,7 @@ def _write_bytes(value: bytes) -> bytes:
         return value
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    raise SerializationError(f"Bytes writes bytes, not {type(value).__name__}")
+    raise SerializationError(f"Bytes expects bytes, got {type(value).__name__}.")
 
 
 class Bytes(Serde[bytes]):
@@ -144,17 +144,17 @@ _JAVA_UUID_WIDTHS = (32, 16, 16, 16, 48)
 def _write_uuid(value: UUID) -> bytes:
     if isinstance(value, UUID):
         return str(value).encode()
-    raise SerializationError(f"UUIDs writes uuid.UUID, not {type(value).__name__}")
+    raise SerializationError(f"UUIDs expects uuid.UUID, got {type(value).__name__}.")
 
 
 def _read_uuid(data: bytes) -> UUID:
     if _CANONICAL_UUID.fullmatch(data):
         return UUID(int=int(data.replace(b"-", b""), 16))
-    # Java also reads groups of any length, keeping the low bits of each that fits a long.
+    # Java also reads groups of any length that fit a long, and keeps their low bits.
     match = _JAVA_UUID.fullmatch(data)
     groups = [int(group, 16) for group in match.groups()] if match else []
     if not groups or max(groups) > _LONG_MAX:
-        raise SerializationError("UUIDs reads text such as f81d4fae-7dec-11d0-a765-00a0c91e6bf6")
+        raise SerializationError("UUIDs expects text such as f81d4fae-7dec-11d0-a765-00a0c91e6bf6.")
     number = 0
     for group, width in zip(groups, _JAVA_UUID_WIDTHS, strict=True):
         number = number << width | group & (1 << width) - 1
@@ -177,14 +177,14 @@ def _write_boolean(value: bool) -> bytes:
     try:
         return _BYTE_OF_BOOLEAN[value]
     except (KeyError, TypeError) as error:
-        raise SerializationError(f"Boolean writes bool, not {type(value).__name__}") from error
+        raise SerializationError(f"Boolean expects bool, got {type(value).__name__}.") from error
 
 
 def _read_boolean(data: bytes) -> bool:
     try:
         return _BOOLEAN_OF_BYTE[data]
     except KeyError as error:
-        raise SerializationError(f"Boolean reads one byte, 0 or 1, not {data[:4].hex(' ') or 'nothing'}") from error
+        raise SerializationError(f"Boolean expects one byte, 0 or 1, got {data[:4].hex(' ') or 'nothing'}.") from error
 
 
 class Boolean(Serde[bool]):
@@ -197,11 +197,11 @@ class Boolean(Serde[bool]):
 
 
 def _write_void(value: None) -> bytes:
-    raise SerializationError(f"Void writes nothing but None, not {type(value).__name__}")
+    raise SerializationError(f"Void expects None, got {type(value).__name__}.")
 
 
 def _read_void(data: bytes) -> None:
-    raise SerializationError(f"Void reads nothing but null, not {len(data)} bytes")
+    raise SerializationError(f"Void expects null, got {len(data)} bytes.")
 
 
 class Void(Serde[None]):

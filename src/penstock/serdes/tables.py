@@ -1,4 +1,4 @@
-"""Serdes of what tables carry inside Penstock: changes over an exchange, values with their time in stores and changelogs."""
+"""Serdes for tables within Penstock: changes in an exchange, values with their timestamp in stores and changelogs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ValueAndTimestampSerde(Enclosing[ValueAndTimestamp]):
 
     @cached_property
     def serialize(self) -> Callable[[ValueAndTimestamp], bytes]:
-        """Writes the time, then the value."""
+        """Writes the timestamp, then the value."""
         write, pack = self.inner.serialize, _TIMESTAMP.pack
 
         def serialize(entry: ValueAndTimestamp) -> bytes:
@@ -35,28 +35,28 @@ class ValueAndTimestampSerde(Enclosing[ValueAndTimestamp]):
                 value, timestamp = entry
                 prefix = pack(timestamp)
             except (TypeError, ValueError, struct.error) as error:
-                raise SerializationError(f"not a value with a timestamp: {error}") from error
+                raise SerializationError(f"Not a value with a timestamp: {error}") from error
             return prefix + write(value)
 
         return serialize
 
     @cached_property
     def deserialize(self) -> Callable[[bytes], ValueAndTimestamp]:
-        """Reads the time, then the value."""
+        """Reads the timestamp, then the value."""
         read, unpack = self.inner.deserialize, _TIMESTAMP.unpack_from
 
         def deserialize(data: bytes) -> ValueAndTimestamp:
             try:
                 (timestamp,) = unpack(data)
             except struct.error as error:
-                raise SerializationError(f"a value with a timestamp has at least 8 bytes, not {len(data)}") from error
+                raise SerializationError(f"A value with a timestamp has at least 8 bytes, got {len(data)}.") from error
             return _new(ValueAndTimestamp, (read(data[8:]), timestamp))
 
         return deserialize
 
 
 class ChangeSerde(Enclosing[Change]):
-    r"""A table's change as it crosses an exchange, not as in Java: `ChangeSerde(str).serialize(Change("a")) == b"\x05a"`.
+    r"""A table's change in an exchange; the format is not Java's: `ChangeSerde(str).serialize(Change("a")) == b"\x05a"`.
 
     A byte of flags (1: has a new value, 2: has an old one, 4: is the latest); if it has both, the size of the new value in four
     bytes; the new value; the old value.
@@ -64,7 +64,7 @@ class ChangeSerde(Enclosing[Change]):
 
     @cached_property
     def serialize(self) -> Callable[[Change], bytes]:
-        """Writes whichever of the two values are there."""
+        """Writes those of the two values that are not None."""
         write = self.inner.serialize
 
         def serialize(change: Change) -> bytes:
@@ -81,7 +81,7 @@ class ChangeSerde(Enclosing[Change]):
 
     @cached_property
     def deserialize(self) -> Callable[[bytes], Change]:
-        """Reads whichever of the two values are there."""
+        """Reads those of the two values that were written."""
         read = self.inner.deserialize
 
         def deserialize(data: bytes) -> Change:
@@ -97,7 +97,7 @@ class ChangeSerde(Enclosing[Change]):
                 return _new(Change, (None, read(data[1:]), is_latest))
             if values == 0 and len(data) == 1:
                 return _new(Change, (None, None, is_latest))
-            raise SerializationError(f"these {len(data)} bytes are not a table's change")
+            raise SerializationError(f"Not a change of a table: {len(data)} bytes.")
 
         return deserialize
 
@@ -108,5 +108,5 @@ def _end_of_new(data: bytes) -> int:
     except struct.error:
         size = len(data)
     if 5 + size > len(data):
-        raise SerializationError(f"a table's change of {len(data)} bytes ends before its old value")
+        raise SerializationError(f"A table's change of {len(data)} bytes ends before its old value.")
     return int(5 + size)

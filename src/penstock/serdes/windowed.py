@@ -23,9 +23,9 @@ _new = tuple.__new__
 class TimeWindowed(Enclosing[Windowed]):
     """Keys of time and sliding windows: `TimeWindowed(str, 10).serialize(Windowed("a", 0, 10)) == b"a" + bytes(8)`.
 
-    The end isn't written: the reader has to know the window's size. As in Java, no bytes at all are read as None, and an end
-    beyond the last millisecond of a long is that millisecond. `changelog=True` is for the keys of a window store's changelog
-    topic, which have a sequence number of four bytes behind the start.
+    The end isn't written: the reader must know the window's size. As in Java, empty bytes are read as None, and an end beyond the
+    largest long is that long. `changelog=True` is for the keys of a window store's changelog topic, which have a sequence
+    number of four bytes after the start.
     """
 
     changelog: bool = False
@@ -33,19 +33,19 @@ class TimeWindowed(Enclosing[Windowed]):
     def __init__(self, inner: Serde[Any] | type[Any], window_size_ms: int, changelog: bool = False) -> None:
         super().__init__(inner)
         if window_size_ms <= 0:
-            raise ValueError(f"a window's size is at least 1 ms, not {window_size_ms}")
+            raise ValueError(f"Invalid window size {window_size_ms} ms: it must be at least 1 ms.")
         self.window_size_ms = window_size_ms
         if changelog:
             self.changelog = True
 
     @property
     def identity(self) -> bool:
-        """As the inner serde, since all windows have one size."""
+        """That of the inner serde, because all windows have one size."""
         return self.inner.identity
 
     @property
     def is_canonical(self) -> bool:
-        """As the inner serde; a changelog's sequence number is not read."""
+        """That of the inner serde, except for changelogs, whose sequence number is not read."""
         return self.inner.is_canonical and not self.changelog
 
     @cached_property
@@ -60,14 +60,14 @@ class TimeWindowed(Enclosing[Windowed]):
             except (TypeError, ValueError, struct.error) as error:
                 raise _unwritable("TimeWindowed", windowed, error) from error
             if start < 0:
-                raise SerializationError(f"TimeWindowed writes windows from 0 on, not from {start}")
+                raise SerializationError(f"TimeWindowed: invalid window start {start}: it must be 0 or later.")
             return write(key) + suffix + sequence
 
         return serialize
 
     @cached_property
     def deserialize(self) -> Callable[[bytes], Any]:
-        """Reads a `Windowed`, or None from no bytes."""
+        """Reads a `Windowed`, or None from empty bytes."""
         read, unpack, size = self.inner.deserialize, _START.unpack_from, self.window_size_ms
         behind = -12 if self.changelog else -8
 
@@ -77,7 +77,7 @@ class TimeWindowed(Enclosing[Windowed]):
             except struct.error as error:
                 return _unreadable("TimeWindowed", -behind, data, error)
             if not 0 <= start < _LONG_MAX:
-                raise SerializationError(f"TimeWindowed reads windows from 0 on, not from {start}")
+                raise SerializationError(f"TimeWindowed: invalid window start {start}: it must be from 0 to {_LONG_MAX - 1}.")
             end = start + size
             last = end if end <= _LONG_MAX else _LONG_MAX  # noqa: FURB136 - cheaper than a call of min()
             return _new(Windowed, (read(data[:behind]), start, last))
@@ -88,17 +88,17 @@ class TimeWindowed(Enclosing[Windowed]):
 class SessionWindowed(Enclosing[Windowed]):
     """Keys of session windows: `SessionWindowed(str).serialize(Windowed("a", 0, 0)) == b"a" + bytes(16)`.
 
-    The end is written before the start. As in Java, no bytes at all are read as None.
+    The end is written before the start. As in Java, empty bytes are read as None.
     """
 
     @property
     def identity(self) -> bool:
-        """As the inner serde, since both ends are written."""
+        """That of the inner serde, because start and end are written."""
         return self.inner.identity
 
     @property
     def is_canonical(self) -> bool:
-        """As the inner serde."""
+        """That of the inner serde."""
         return self.inner.is_canonical
 
     @cached_property
@@ -113,14 +113,14 @@ class SessionWindowed(Enclosing[Windowed]):
             except (TypeError, ValueError, struct.error) as error:
                 raise _unwritable("SessionWindowed", windowed, error) from error
             if not 0 <= start <= end:
-                raise SerializationError(f"SessionWindowed writes sessions from 0 on, not {start} to {end}")
+                raise SerializationError(f"SessionWindowed: invalid session from {start} to {end}.")
             return write(key) + suffix
 
         return serialize
 
     @cached_property
     def deserialize(self) -> Callable[[bytes], Any]:
-        """Reads a `Windowed`, or None from no bytes."""
+        """Reads a `Windowed`, or None from empty bytes."""
         read, unpack = self.inner.deserialize, _END_AND_START.unpack_from
 
         def deserialize(data: bytes) -> Any:
@@ -129,16 +129,16 @@ class SessionWindowed(Enclosing[Windowed]):
             except struct.error as error:
                 return _unreadable("SessionWindowed", 16, data, error)
             if not 0 <= start <= end:
-                raise SerializationError(f"SessionWindowed reads sessions from 0 on, not {start} to {end}")
+                raise SerializationError(f"SessionWindowed: invalid session from {start} to {end}.")
             return _new(Windowed, (read(data[:-16]), start, end))
 
         return deserialize
 
 
 def _unwritable(name: str, value: Any, error: Exception) -> SerializationError:
-    return SerializationError(f"{name} writes Windowed(key, start, end), not this {type(value).__name__}: {error}")
+    return SerializationError(f"{name} expects Windowed(key, start, end), got {type(value).__name__}: {error}")
 
 
 def _unreadable(name: str, size: int, data: bytes, error: Exception) -> None:
     if data:
-        raise SerializationError(f"{name} reads at least {size} bytes, not {len(data)}") from error
+        raise SerializationError(f"{name} expects at least {size} bytes, got {len(data)}.") from error

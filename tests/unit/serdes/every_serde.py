@@ -1,4 +1,4 @@
-"""Every serde of the library, some of them over several others: what holds for serdes as such is tried on all of these."""
+"""Every serde of the library, some with several inner ones: tests of what holds for all serdes use these."""
 
 from __future__ import annotations
 

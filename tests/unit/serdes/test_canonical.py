@@ -1,4 +1,4 @@
-"""Serdes that are canonical: whatever they can read is what they would write, so that a key's bytes tell where it belongs."""
+"""Canonical serdes: bytes that they can read are those they would write, so a key's bytes determine its shard."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ SIZES = st.sampled_from([0, 1, 2, 4, 8, 9, 16, 17, 20, 24, 25])
 @pytest.mark.parametrize("serde", CANONICAL, ids=repr)
 @settings(max_examples=300)
 @given(data=SIZES.flatmap(lambda size: st.binary(min_size=size, max_size=size)))
-def test_what_can_be_read_is_what_would_be_written(serde: Serde[Any], data: bytes) -> None:
+def test_bytes_that_can_be_read_are_those_that_would_be_written(serde: Serde[Any], data: bytes) -> None:
     try:
         value = serde.deserialize(data)
     except SerializationError:
         return
-    assert value is None or serde.serialize(value) == data  # nothing is no key
+    assert value is None or serde.serialize(value) == data  # empty bytes are read as None
 
 
 @pytest.mark.parametrize("data", ["7ff0000000000001", "7ff8000000000000", "fff8000000000001", "8000000000000000"])
-def test_numbers_that_are_none_and_a_zero_below_zero_keep_their_bytes(data: str) -> None:
+def test_nan_and_negative_zero_keep_their_bytes(data: str) -> None:
     serde = Float64()
     assert serde.serialize(serde.deserialize(bytes.fromhex(data))) == bytes.fromhex(data)
 
@@ -61,12 +61,12 @@ def test_numbers_that_are_none_and_a_zero_below_zero_keep_their_bytes(data: str)
     ],
     ids=repr,
 )
-def test_others_read_the_same_from_different_bytes_and_do_not_claim_to_be(serde: Serde[Any], data: bytes) -> None:
+def test_serdes_that_read_the_same_from_different_bytes_are_not_canonical(serde: Serde[Any], data: bytes) -> None:
     assert not serde.is_canonical
     assert serde.serialize(serde.deserialize(data)) != data
 
 
-def test_a_serde_is_not_unless_it_says_so() -> None:
+def test_a_serde_is_not_canonical_by_default() -> None:
     class Upper(Serde[str]):
         serialize = staticmethod(str.encode)
 

@@ -181,14 +181,14 @@ def test_json_has_no_nan() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{", b"nan", b"\xff", b'"\xff"', b'"\\ud800"', b"[1]x", b"'a'"])
 @pytest.mark.parametrize("serde", [Json(), Json(Order), Json(Account)], ids=repr)
-def test_what_is_not_json(serde: Any, data: Any) -> None:
-    with pytest.raises(SerializationError, match=rf"cannot read these {len(data)} bytes"):
+def test_invalid_json_is_an_error(serde: Any, data: Any) -> None:
+    with pytest.raises(SerializationError, match=rf"cannot read {len(data)} bytes"):
         serde.deserialize(data)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x92\x01", b"\xa1\xff"])
 @pytest.mark.parametrize("serde", [MsgPack(), MsgPack(Order)], ids=repr)
-def test_what_is_not_msgpack(serde: Any, data: Any) -> None:
+def test_invalid_msgpack_is_an_error(serde: Any, data: Any) -> None:
     with pytest.raises(SerializationError, match="cannot read"):
         serde.deserialize(data)
 
@@ -209,20 +209,20 @@ def test_what_is_not_msgpack(serde: Any, data: Any) -> None:
     ],
     ids=str,
 )
-def test_what_does_not_fit_the_type(of: Any, data: Any) -> None:
+def test_data_of_another_type_is_an_error(of: Any, data: Any) -> None:
     with pytest.raises(SerializationError):
         Json(of).deserialize(data)
 
 
 @pytest.mark.parametrize("value", [object(), {1: 2}, {"a": {1, 2}}, 2**64, "\ud800", b"raw", CLICK])
-def test_json_refuses(value: Any) -> None:
-    with pytest.raises(SerializationError, match=r"Json\(\) cannot write this"):
+def test_json_refuses_values_without_a_mapping(value: Any) -> None:
+    with pytest.raises(SerializationError, match=r"Json\(\) cannot write a value of type"):
         Json().serialize(value)
 
 
 @pytest.mark.parametrize("value", [object(), 2**64, "\ud800"])
-def test_msgpack_refuses(value: Any) -> None:
-    with pytest.raises(SerializationError, match=r"MsgPack\(\) cannot write this"):
+def test_msgpack_refuses_values_without_a_mapping(value: Any) -> None:
+    with pytest.raises(SerializationError, match=r"MsgPack\(\) cannot write a value of type"):
         MsgPack().serialize(value)
 
 
@@ -235,7 +235,7 @@ def test_instances_of_another_class_are_not_written(of: Any, value: Any) -> None
 
 def test_a_model_with_a_field_of_another_type_is_not_written() -> None:
     account = Account.model_construct(owner_id="one")
-    warnings.simplefilter("ignore")  # as at work, where Pydantic's warning would stop nothing
+    warnings.simplefilter("ignore")  # as in production, where Pydantic's warning would not raise
     with pytest.raises(SerializationError, match="owner_id"):
         Json(Account).serialize(account)
 
@@ -245,7 +245,7 @@ def test_a_model_with_a_field_of_another_type_is_not_written() -> None:
 )
 @pytest.mark.parametrize("kind", [Json, MsgPack])
 def test_types_without_mapping_are_refused_at_once(kind: Any, of: Any) -> None:
-    with pytest.raises(TypeError, match=r"no mapping to documents.*use a dataclass, a msgspec\.Struct, a Pydantic model"):
+    with pytest.raises(TypeError, match=r"no mapping to documents.*Use a dataclass, a msgspec\.Struct, a Pydantic model"):
         kind(of)
 
 
@@ -260,7 +260,7 @@ def test_types_that_cannot_be_resolved_are_refused_at_once() -> None:
 
 @pytest.mark.parametrize("of", [Account, Holder, list[Account]], ids=str)
 def test_msgpack_leaves_pydantic_to_json(of: Any) -> None:
-    with pytest.raises(TypeError, match=r"use Json\(...\) for Pydantic models"):
+    with pytest.raises(TypeError, match=r"Use Json\(...\) for Pydantic models"):
         MsgPack(of)
 
 
@@ -299,7 +299,7 @@ def nested_model(depth: int) -> Leafless:
     ],
     ids=lambda case: repr(case)[:20],
 )
-def test_bottomless_bytes_are_an_error(serde: Any, data: Any) -> None:
+def test_deeply_nested_bytes_are_an_error(serde: Any, data: Any) -> None:
     with pytest.raises(SerializationError):
         serde.deserialize(data)
 
@@ -316,12 +316,12 @@ def test_bottomless_bytes_are_an_error(serde: Any, data: Any) -> None:
     ],
     ids=lambda case: repr(case)[:20],
 )
-def test_bottomless_values_are_an_error(serde: Any, nest: Any) -> None:
+def test_deeply_nested_values_are_an_error(serde: Any, nest: Any) -> None:
     with pytest.raises(SerializationError):
         serde.serialize(nest(10_000))
 
 
-def test_a_value_within_itself_is_an_error() -> None:
+def test_a_value_that_contains_itself_is_an_error() -> None:
     loop: list[Any] = []
     loop.append(loop)
     serdes: list[Serde[Any]] = [Json(), Json(list), MsgPack()]
@@ -330,6 +330,6 @@ def test_a_value_within_itself_is_an_error() -> None:
             serde.serialize(loop)
 
 
-def test_documents_stand_for_no_key() -> None:
+def test_documents_have_no_identity() -> None:
     assert not Json().identity
     assert not MsgPack(Order).identity

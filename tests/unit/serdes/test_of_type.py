@@ -1,4 +1,4 @@
-"""What a user may write after `key=` and `value=`."""
+"""What a user may give as `key=` and `value=`."""
 
 from __future__ import annotations
 
@@ -100,22 +100,22 @@ class Unknown:
 @pytest.mark.parametrize(
     ("kind", "cure"),
     [
-        (Unknown, "Unknown has no mapping to documents: use a dataclass"),
+        (Unknown, r"Unknown has no mapping to documents\. Use a dataclass"),
         (list[Unknown], "Unknown within list"),
         ("str", "'str' has no mapping"),
         (7, "7 has no mapping"),
         ({}, "{} has no mapping"),
-        (len, "use a dataclass"),
-        (Int32, r"write Int32\(...\)"),
-        (List, r"write List\(...\)"),
-        (Serde, "is a serde's class"),
-        (Windowed, r"use TimeWindowed\(key, window_size_ms\) or SessionWindowed\(key\)"),
-        (bytearray, "use bytes"),
-        (memoryview, "use bytes"),
+        (len, "Use a dataclass"),
+        (Int32, r"Write Int32\(...\)"),
+        (List, r"Write List\(...\)"),
+        (Serde, "is a Serde class"),
+        (Windowed, r"Use TimeWindowed\(key, window_size_ms\) or SessionWindowed\(key\)"),
+        (bytearray, "Use bytes"),
+        (memoryview, "Use bytes"),
     ],
     ids=str,
 )
-def test_anything_else_names_the_cure(kind: Any, cure: Any) -> None:
+def test_other_values_are_refused_with_a_cure(kind: Any, cure: Any) -> None:
     with pytest.raises(TypeError, match=cure):
         serde_of(kind)
 

@@ -1,4 +1,4 @@
-"""Serdes as values: equal by what they were made with, and the same after a journey to another process."""
+"""Serdes as values: equal if created with the same arguments, also after a transfer to another process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Order:
 
 
 class Reversed(Serde[str]):
-    """A user's serde, as plain as one can write it."""
+    """The simplest serde that a user can write."""
 
     def __init__(self, encoding: str) -> None:
         self.encoding = encoding
@@ -115,7 +115,7 @@ def case(request: Any) -> tuple[Serde[Any], Any, str]:
 @pytest.mark.parametrize("journey", JOURNEYS.values(), ids=JOURNEYS)
 def test_survives(case: Any, journey: Any) -> None:
     serde, value, _ = case
-    data = serde.serialize(value)  # and by this, functions made on first use are there
+    data = serde.serialize(value)  # creates the functions that are made on first use
     arrived = journey(serde)
     assert arrived == serde
     assert hash(arrived) == hash(serde)
@@ -124,7 +124,7 @@ def test_survives(case: Any, journey: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [Json, MsgPack])
-def test_serdes_of_classes_that_only_their_script_knows_travel(kind: Any) -> None:
+def test_serdes_of_classes_of_a_script_can_be_pickled(kind: Any) -> None:
     @dataclass
     class Entry:
         id: int
@@ -154,12 +154,12 @@ def test_serdes_of_classes_that_only_their_script_knows_travel(kind: Any) -> Non
         assert kind().serialize(data) == arrived.serialize(arrived.deserialize(kind().serialize(data)))
 
 
-def test_reads_as_it_is_written_in_code(case: Any) -> None:
+def test_the_repr_is_the_code_that_creates_it(case: Any) -> None:
     serde, _, text = case
     assert repr(serde) == text
 
 
-def test_only_the_same_are_equal() -> None:
+def test_serdes_with_other_arguments_are_not_equal() -> None:
     for one, other in combinations([serde for serde, _, _ in ALL], 2):
         assert one != other
     assert String() != "String()"
@@ -170,7 +170,7 @@ def test_void_is_a_serde_too() -> None:
     assert pickle.loads(pickle.dumps(Void())) == Void()
 
 
-def test_most_serdes_do_not_care_about_the_topic(case: Any) -> None:
+def test_most_serdes_are_the_same_for_all_topics(case: Any) -> None:
     serde, _, _ = case
     assert serde.for_topic("orders", is_key=True) is serde
 
@@ -195,7 +195,7 @@ def test_the_topic_reaches_the_inner_serde(serde: Any, value: Any) -> None:
     assert serde.serialize(value) == before
 
 
-def test_a_serde_has_both_functions() -> None:
+def test_a_serde_needs_both_functions() -> None:
     class Half(Serde[str]):
         def serialize(self, value: str) -> bytes:
             return value.encode()
@@ -204,7 +204,7 @@ def test_a_serde_has_both_functions() -> None:
         Half()  # type: ignore[abstract]
 
 
-def test_a_user_s_serde_is_no_identity_unless_it_says_so() -> None:
+def test_a_users_serde_has_no_identity_by_default() -> None:
     assert not Reversed("utf-8").identity
 
 

@@ -1,4 +1,4 @@
-"""What tables carry: changes and timestamped values, with every part that may be missing."""
+"""Changes and timestamped values of tables, with every part that may be missing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_any_bytes_are_a_change_or_an_error(data: Any) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\x08", b"\xff", b"\x04+", b"\x00\x00", b"\x03", b"\x07\x00\x00\x00", b"\x03\x00\x00\x00\x02a"]
 )
-def test_bytes_that_are_no_change(data: Any) -> None:
+def test_bytes_that_are_not_a_change_are_an_error(data: Any) -> None:
     with pytest.raises(SerializationError, match="change"):
         ChangeSerde(String()).deserialize(data)
 
@@ -57,20 +57,20 @@ def test_timestamped_values_round_trip(value: Any, timestamp: Any) -> None:
 
 
 @pytest.mark.parametrize("entry", [ValueAndTimestamp("a", 2**63), ("a", 0.5), ("a",), None])
-def test_refuses_what_has_no_timestamp(entry: Any) -> None:
-    with pytest.raises(SerializationError, match="not a value with a timestamp"):
+def test_refuses_a_value_without_a_timestamp(entry: Any) -> None:
+    with pytest.raises(SerializationError, match="Not a value with a timestamp"):
         ValueAndTimestampSerde(String()).serialize(entry)
 
 
-def test_errors_of_the_inner_serde_come_through() -> None:
-    with pytest.raises(SerializationError, match="String writes str, not int"):
+def test_errors_of_the_inner_serde_are_passed_on() -> None:
+    with pytest.raises(SerializationError, match="String expects str, got int"):
         ValueAndTimestampSerde(String()).serialize(ValueAndTimestamp(1, 0))
-    with pytest.raises(SerializationError, match="Int64 reads exactly 8 bytes"):
+    with pytest.raises(SerializationError, match="Int64 expects exactly 8 bytes"):
         ValueAndTimestampSerde(Int64()).deserialize(bytes(9))
-    with pytest.raises(SerializationError, match=r"Json\(\) cannot write this object"):
+    with pytest.raises(SerializationError, match=r"Json\(\) cannot write a value of type object"):
         ChangeSerde(Json()).serialize(Change(object()))
 
 
-def test_values_stand_for_no_key() -> None:
+def test_table_values_have_no_identity() -> None:
     assert not ChangeSerde(String()).identity
     assert not ValueAndTimestampSerde(String()).identity

@@ -1,4 +1,4 @@
-"""Windowed keys: round trips, and windows that cannot be."""
+"""Windowed keys: round trips, and invalid windows."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ def test_a_key_s_sessions_sort_by_end_then_start(sessions: Any) -> None:
 @pytest.mark.parametrize(
     "value", [Windowed("a", -1, 9), Windowed("a", 2**63, 0), ("a", 0.5, 1), ("a", 1), "a", None, Windowed(None, 0, 10)]
 )
-def test_time_windows_refuse(value: Any) -> None:
+def test_invalid_time_windows_are_refused(value: Any) -> None:
     with pytest.raises(SerializationError):
         TimeWindowed(String(), 10).serialize(value)
 
 
 @pytest.mark.parametrize("value", [Windowed("a", -1, 9), Windowed("a", 2, 1), Windowed("a", 0, 2**63), ("a", 1), 7, None])
-def test_sessions_refuse(value: Any) -> None:
+def test_invalid_sessions_are_refused(value: Any) -> None:
     with pytest.raises(SerializationError):
         SessionWindowed(String()).serialize(value)
 
 
-def test_bytes_of_impossible_windows_are_errors() -> None:
+def test_bytes_of_invalid_windows_are_errors() -> None:
     for data in (b"short", b"\xff" * 8, LONG_MAX.to_bytes(8, "big")):
         with pytest.raises(SerializationError, match="TimeWindowed"):
             TimeWindowed(String(), 1).deserialize(data)
@@ -67,7 +67,7 @@ def test_bytes_of_impossible_windows_are_errors() -> None:
             SessionWindowed(String()).deserialize(data)
 
 
-def test_no_bytes_are_no_key_as_in_java() -> None:
+def test_empty_bytes_are_read_as_none_as_in_java() -> None:
     assert TimeWindowed(String(), 1).deserialize(b"") is None
     assert SessionWindowed(String()).deserialize(b"") is None
 
@@ -79,13 +79,13 @@ def test_identity_is_that_of_the_key() -> None:
     assert not SessionWindowed(Float64()).identity
 
 
-def test_a_window_has_a_size() -> None:
-    with pytest.raises(ValueError, match="at least 1 ms, not 0"):
+def test_an_invalid_window_size_is_refused() -> None:
+    with pytest.raises(ValueError, match="Invalid window size 0 ms: it must be at least 1 ms"):
         TimeWindowed(String(), 0)
 
 
 @given(st.text(), st.integers(0, LONG_MAX - 10))
-def test_keys_of_a_changelog_have_a_sequence_number_behind_the_start(key: str, start: int) -> None:
+def test_keys_of_a_changelog_have_a_sequence_number_after_the_start(key: str, start: int) -> None:
     serde = TimeWindowed(str, 10, changelog=True)
     windowed = Windowed(key, start, start + 10)
     data = serde.serialize(windowed)
@@ -93,7 +93,7 @@ def test_keys_of_a_changelog_have_a_sequence_number_behind_the_start(key: str, s
     assert serde.deserialize(data) == serde.deserialize(data[:-1] + b"\x07") == windowed
 
 
-def test_a_serde_of_changelogs_is_another_one() -> None:
+def test_a_serde_of_changelogs_differs_from_the_normal_one() -> None:
     serde = TimeWindowed(str, 10, changelog=True)
     assert serde != TimeWindowed(str, 10)
     assert pickle.loads(pickle.dumps(serde)) == serde

@@ -1,7 +1,7 @@
-"""The port between what happens to a record and where it happens: operators, user processors and their host.
+"""The port between operators, user processors and their host.
 
-Built-in operators and user processors stand on the same port, so a lane (in a Spark task or in the test driver)
-runs both without knowing which is which.
+Built-in operators and user processors use the same port, so a lane (in a Spark task or in the test driver)
+runs both in the same way.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class PunctuationType(Enum):
 
 
 class TimerKind(IntEnum):
-    """Which clock a timer waits for."""
+    """Which clock a timer fires by."""
 
     EVENT_TIME = 0
     PROCESSING_TIME = 1
 
 
 class Timer(NamedTuple):
-    """A timer of one key: what `Processor.on_timer` is given when it fires, and what `Timers` lists before.
+    """A timer of one key, as `Timers` lists it and as `Processor.on_timer` receives it.
 
-    `time` is when it is due, in epoch milliseconds, which may be before the clock that made it fire.
+    `time` is when it is due, in epoch milliseconds; the clock may be later when it fires.
     """
 
     key: Any
@@ -67,16 +67,16 @@ class TimerQueue(Protocol):
     """The timers of one node, as the lane sees them."""
 
     def earliest(self, kind: TimerKind) -> int | None:
-        """Before when none of a clock's timers is due; None if there is none."""
+        """A lower bound of the times of a clock's timers; None if there are none."""
 
     def first(self, kind: TimerKind, now: int) -> int | None:
-        """When the first of a clock's timers that have become due is due; None if none has."""
+        """The time of the first of a clock's timers that is due; None if none is due."""
 
     def fire(self, kind: TimerKind, now: int) -> bool:
-        """Fire the first of a clock's timers that have become due; whether there was one."""
+        """Fire the first of a clock's timers that is due; return whether there was one."""
 
     def release(self) -> bool:
-        """The round is over: let those fire in the next one that were held back in this; whether any were."""
+        """End the round: timers held back in it may fire in the next; return whether there were any."""
 
 
 class View(NamedTuple):
@@ -95,7 +95,7 @@ class Clock(Protocol):
         """The highest event time observed, -1 before the first."""
 
     def observe(self, timestamp: int) -> int:
-        """Take note of a record's event time and give back the stream time."""
+        """Observe a record's event time; return the stream time."""
 
 
 class Host(Protocol):
@@ -109,16 +109,16 @@ class Host(Protocol):
         """A typed store of this lane."""
 
     def user_store(self, name: str) -> Any:
-        """A store for user code, which must have been connected to the node."""
+        """A store for user code; it must be connected to the node."""
 
     def spec(self, name: str) -> StoreSpec:
-        """What the store was declared as."""
+        """The declaration of a store."""
 
     def child(self, name: str) -> Process:
-        """One named child of the node."""
+        """The child of the node with this name."""
 
     def side_output(self, name: str) -> Process:
-        """Where records go that the node sends aside under this name, which must have been declared."""
+        """A side output of the node; it must be declared."""
 
     def view(self, table: str) -> View:
         """How to read the table that the named node produces."""
@@ -127,29 +127,30 @@ class Host(Protocol):
         """Report that the node's code failed on a record; raises an error that names node, line and record."""
 
     def late(self, handler: ErrorHandler, error: Exception, key: Any) -> None:
-        """Report that the record in hand came too late for its source, whose handler says what becomes of it."""
+        """Report that the current record is late; its source's handler decides what happens to it."""
 
     def dropped(self, reason: str) -> None:
         """Count a record that the node skipped by its semantics (null key, late, expired)."""
 
     def pending(self, store: str, flush: Callable[[dict[Any, Any]], None]) -> dict[Any, Any]:
-        """Changes of a cached store that wait for the end of the epoch; `flush` is given them then, in store order."""
+        """Pending changes of a cached store; `flush` receives them when the epoch ends, in store order."""
 
     def on_flush(self, store: str, flush: Callable[[], None]) -> None:
-        """Have `flush` called when the epoch ends, in store order.
+        """Call `flush` when the epoch ends, in store order.
 
-        Of several nodes with one store the last in the topology is called: the first to ask, for binding goes backwards.
+        Of several nodes with one store, only the last in the topology is called: it registers first, because nodes are bound
+        in reverse order.
         """
 
     def asking(self, call: Call, take: Callable[[Request, Any], None]) -> Callable[[Request], None]:
-        """Have calls made when the epoch ends: gives what takes a request, while its record is in hand.
+        """Make calls when the epoch ends; return the function that accepts a request while its record is current.
 
-        `take` is given each request with its answer, in the order of requests, as if its record were in hand again. What follows
-        from answers must go through an exchange: the records of the epoch are done by then.
+        `take` receives each request with its answer, in the order of requests, with its record as the current one. Results must
+        go through an exchange, because the records of the epoch are already processed.
         """
 
     def on_start(self, start: Callable[[], None]) -> None:
-        """Have `start` called once all nodes are bound, in topological order."""
+        """Call `start` once all nodes are bound, in topological order."""
 
     def register(self, name: str, initial: int) -> Register:
         """A named integer of the lane's state; the same name is the same register."""
@@ -159,42 +160,42 @@ class Host(Protocol):
 
     @property
     def has_watermarks(self) -> bool:
-        """Whether sources tell watermarks, so that what is held back waits for the application's."""
+        """Whether any source declares a watermark, so that buffers wait for the application's."""
 
     def wait_for_watermark(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
-        """Have `reach(watermark)` called before records as soon as the application's watermark is at least `due()`."""
+        """Call `reach(watermark)`, before records, as soon as the application's watermark is at least `due()`."""
 
     def schedule(
         self, interval_ms: int, kind: PunctuationType, punctuate: Callable[[int], None], start_ms: int | None = None
     ) -> Callable[[], None]:
-        """Call `punctuate(timestamp)` at every interval, anchored at `start_ms` if given; returns what cancels it."""
+        """Call `punctuate(timestamp)` at every interval, anchored at `start_ms` if given; return a function that cancels it."""
 
     def add_timers(self, queue: TimerQueue) -> None:
-        """Have the node's timers fire when they are due, in the order of their times among those of the lane's other nodes."""
+        """Fire the node's timers when they are due, ordered by time among the timers of all nodes of the lane."""
 
     def at_timer(self, key: bytes, time: int) -> None:
-        """Say that a timer is in hand, for errors and dead letters to name it."""
+        """Note that a timer fires, so that errors and dead letters can name it."""
 
     def owns(self, key: bytes) -> bool:
-        """Whether records of this key come to this lane."""
+        """Whether this lane processes records of this key."""
 
     def cause(self) -> int:
-        """Which of the epoch's records is in hand, by its number in the order of processing.
+        """The number of the current record, in the epoch's order of processing.
 
-        -1 when all are done, -2 while timers fire before the first.
+        -1 after the last record, -2 while timers fire before the first.
         """
 
     def on_close(self, close: Callable[[], None]) -> None:
-        """Have `close` called when the lane lets go of the node."""
+        """Call `close` when the lane closes the node."""
 
     def request_commit(self) -> None:
-        """Ask for epochs that end early."""
+        """Request epochs that end early."""
 
     def metadata(self) -> RecordMetadata | None:
-        """Where the record in hand came from; None when a timer or a flush is running."""
+        """Where the current record came from; None while a timer or a flush runs."""
 
     def at(self, origin: RecordMetadata | None) -> AbstractContextManager[None]:
-        """While a record that was held back goes on, let `metadata` tell where that one came from."""
+        """While a record that was held back is processed, let `metadata` return its origin."""
 
     def stream_time(self) -> int:
         """The lane's stream time."""
@@ -203,24 +204,24 @@ class Host(Protocol):
         """The clock of event-time timers: the watermark if there is one, else the lane's stream time; -1 before both."""
 
     def wall_clock(self) -> int:
-        """The current time in epoch milliseconds, as the host tells it."""
+        """The host's current time in epoch milliseconds."""
 
 
 class Operator(ABC):
-    """What a node does, as a frozen, picklable value; `bind` makes it run."""
+    """What a node does, as a frozen, picklable value; `bind` makes it runnable."""
 
     runs_user_objects: ClassVar[bool] = False
-    """Whether a processor of the user's runs here, which may ask for the time at any record and schedule punctuators."""
+    """Whether it runs a user's processor, which may read the time at any record and schedule punctuators."""
 
     runs_serially: ClassVar[bool] = False
-    """Whether it works on the stores of all lanes at once, and so alone, in a stage of its own."""
+    """Whether it uses the stores of all lanes at once, so that it must run alone in its own stage."""
 
     is_repeatable: ClassVar[bool] = False
-    """Whether a record may pass a second time without a trace: at most one comes of each, made from that one alone."""
+    """Whether a record may be processed twice without side effects: it gives at most one record, which depends on it alone."""
 
     @abstractmethod
     def bind(self, host: Host, forward: Process) -> Process:
-        """The node's `process`, closed over its host and over `forward`, which hands a record to all children."""
+        """Return the node's `process`, bound to its host and to `forward`, which passes a record to all children."""
 
 
 class TableOperator(Operator):
@@ -236,66 +237,65 @@ class Cancellable:
     """A scheduled punctuator."""
 
     cancel: Callable[[], None]
-    """Stop it; it does not fire again."""
+    """Cancel it; it does not fire again."""
 
 
 class Timers(Protocol):
-    """The timers of a processor for the key in hand: that of the record, or of the timer that fires.
+    """The timers of a processor for the current key: that of the record, or of the timer that fires.
 
-    A timer is known by its key and its name; the key is always the one in hand. To register it again, on either clock, replaces
-    it. What `on_timer` registers for a time that is not later than that of the timer in hand waits until the clock has moved.
+    A timer is identified by its key and its name; the key is always the current one. Registering it again, on either clock,
+    replaces it. If `on_timer` registers a timer that is not later than the current one, it fires once the clock has advanced.
     """
 
     def processing_time(self, *, after: Duration | None = None, at: Instant | None = None, name: str = "") -> None:
-        """Call `on_timer` once the wall clock has come to `at`, or `after` so long from now."""
+        """Call `on_timer` once the wall clock reaches `at`, or `after` this duration from now."""
 
     def event_time(self, *, after: Duration | None = None, at: Instant | None = None, name: str = "") -> None:
-        """Call `on_timer` once event time has come to `at`, or so long `after` the record or event-time timer in hand.
+        """Call `on_timer` once event time reaches `at`, or `after` this duration from the current record or event-time timer.
 
         Event time is the application's watermark if a source declares one, and the lane's stream time otherwise.
         """
 
     def get(self, name: str = "") -> Timer | None:
-        """The timer of that name, None if there is none."""
+        """The timer with this name; None if there is none."""
 
     def all(self) -> list[Timer]:
         """All timers of the key, by name."""
 
     def delete(self, name: str = "") -> bool:
-        """Let the timer of that name never fire; whether there was one."""
+        """Delete the timer with this name; return whether there was one."""
 
 
 class ProcessorContext(Protocol[KOut, VOut]):
     """What a `Processor` can do besides computing."""
 
     def forward(self, record: Record[KOut, VOut], child: str | None = None) -> None:
-        """Hand a record to all children of this processor, or to the named one."""
+        """Pass a record to all children of this processor, or to the named one."""
 
     def side_output(self, name: str, record: Record[Any, Any]) -> None:
-        """Send a record aside, to the stream that was declared as `side_output(name)` of what this processor gives."""
+        """Send a record to the stream that was declared as `side_output(name)` of this processor's result."""
 
     def store(self, name: str) -> Any:
-        """A store that was connected to this processor."""
+        """A store that is connected to this processor."""
 
     def schedule(self, interval: Any, kind: PunctuationType, callback: Callable[[int], None], start: Any = None) -> Cancellable:
         """Call `callback(timestamp_ms)` every `interval` of stream time or of wall-clock time, anchored at `start`."""
 
     @property
     def timers(self) -> Timers:
-        """Timers of the key in hand, for processors that override `on_timer`."""
+        """Timers of the current key, for processors that override `on_timer`."""
 
     def commit(self) -> None:
-        """Ask for a commit as soon as possible.
+        """Request a commit as soon as possible.
 
-        What was processed up to this call is committed at the end of the epoch in hand, and never waits for a later one. The
-        epochs that follow are small (`small_epoch_records`), and come one after the other without waiting for `epoch_interval`,
-        as long as somebody has asked in the one before. Kafka Streams commits after the record in hand; here the records that
-        this epoch has already taken come first.
+        Everything processed before this call is committed at the end of the current epoch, never in a later one. The following
+        epochs are small (`small_epoch_records`) and do not wait for `epoch_interval`, as long as each requests a commit again.
+        Kafka Streams commits after the current record; here, the epoch processes the records that it has already read first.
         """
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
-        """Topic, partition and offset of the record in hand; None inside a punctuator."""
+        """Topic, partition and offset of the current record; None inside a punctuator."""
 
     def current_stream_time_ms(self) -> int:
         """The highest event time seen so far, -1 before the first record."""
@@ -305,10 +305,10 @@ class ProcessorContext(Protocol[KOut, VOut]):
 
 
 class Processor(Generic[KIn, VIn, KOut, VOut]):
-    """User code that sees one record at a time and may keep state and timers.
+    """User code that processes one record at a time and may keep state and timers.
 
-    Subclass it, override `process`, and pass the class (or a function that makes one) to `KStream.process` or
-    `Topology.add_processor`. `self.context` is set by `init`.
+    Subclass it, override `process`, and pass the class (or a function that returns an instance) to `KStream.process` or
+    `Topology.add_processor`. `init` sets `self.context`.
     """
 
     context: ProcessorContext[KOut, VOut]
@@ -316,7 +316,7 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
     def init(self, context: ProcessorContext[KOut, VOut]) -> None:
         """Called before the first record of an epoch; override to look up stores and schedule punctuators.
 
-        A lane may be bound anew for every epoch: what must outlive one belongs in a store, not on `self`.
+        A lane may be bound again for every epoch: what must outlive one belongs in a store, not on `self`.
         """
         self.context = context
 
@@ -327,7 +327,7 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
     def on_timer(self, timer: Timer) -> None:
         """Called when a timer that was registered with `self.context.timers` is due, in the lane of its key, between records.
 
-        A processor whose class overrides this keeps its timers in a store of its own.
+        A processor whose class overrides this has its own store of timers.
         """
         raise NotImplementedError
 
@@ -336,7 +336,7 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
 
 
 class FixedKeyProcessor(Processor[KIn, VIn, Any, VOut]):
-    """A processor that may change anything but the key, so nothing has to be re-keyed after it."""
+    """A processor that may change anything but the key, so its result needs no re-keying."""
 
 
 class ValueTransformer(Generic[KIn, VIn, VOut]):

@@ -1,7 +1,7 @@
-"""`TopologyTestDriver`: a topology under test, in this process, with a clock moved by hand.
+"""`TopologyTestDriver`: runs a topology in this process, with a clock that the test moves.
 
-It hosts one lane with all stages. Each record is an epoch of its own: processed, flushed, committed; what goes to an
-exchange or to a topic that the topology reads comes back in before the next one, as in Kafka Streams' own driver.
+It hosts one lane with all stages. Each record is its own epoch: processed, flushed, committed. Records for an exchange or
+for a topic that the topology reads are processed before the next input record, as in Kafka Streams' own driver.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 APPLICATION_ID = "topology-test-driver"
-"""The application that dead letters name."""
+"""The application id in dead letters."""
 
 
 class TopologyTestDriver:
     """Runs a topology without a broker, a JVM or Spark.
 
-    `wall_clock` is where the wall clock starts (default: now); it moves only by `advance_wall_clock`. `caching=False`
-    lets every table emit each of its updates. `partitions` is how many partitions a partitioner is told that topics have. The
-    error handlers are those of `App`; a retry does not wait here. `fakes` are functions that stand in for others, by the function
-    that the topology was built with: what an asynchronous verb calls, or its `setup=`. Calls take no time here: while nothing
-    but time is waited for, a clock of their own is put forward.
+    `wall_clock` is the start of the wall clock (default: now); only `advance_wall_clock` moves it. With `caching=False`,
+    every table emits each of its updates. `partitions` is the number of partitions that partitioners see for each topic. The
+    error handlers are those of `App`; a retry does not wait here. `fakes` maps functions of the topology to their replacements:
+    functions that asynchronous verbs call, or their `setup=`. Calls take no time: while a call only waits for time to pass,
+    a virtual clock skips ahead.
 
     Example:
         >>> from penstock import StreamsBuilder
@@ -92,7 +92,7 @@ class TopologyTestDriver:
         self._bind()
 
     def _bind(self) -> None:
-        """The lane over the state as committed: what every epoch begins with on Spark, and a driver only once."""
+        """Bind the lane to the committed state: Spark does this for every epoch, the driver only once."""
         self._state = LaneState(self._engine)
         self._lane = Lane(
             list(self._topology.nodes.values()),
@@ -109,7 +109,7 @@ class TopologyTestDriver:
         )
 
     def _sub_topologies(self) -> Mapping[str, str]:
-        """Which nodes have a stream time together: all of them, as in Kafka Streams' own driver."""
+        """Which nodes share a stream time: all of them, as in Kafka Streams' own driver."""
         return {}
 
     def __enter__(self) -> Self:
@@ -123,17 +123,17 @@ class TopologyTestDriver:
     def input(
         self, topic: str, *, key: Any = None, value: Any = None, start: Instant | None = None, advance: Duration = 0
     ) -> InputTopic:
-        """A topic to pipe records into, with the serdes of the source that reads it unless others are given.
+        """A topic to pipe records into, by default with the serdes of the source that reads it.
 
-        Records without a timestamp of their own are stamped `start` (default: the driver's wall clock), and each one
-        moves it by `advance`.
+        Records without a timestamp get the time `start` (default: the driver's wall clock), and each one moves it by
+        `advance`.
         """
         node = self._intake(topic).node
         start_ms = self._now if start is None else instant_ms(start)
         return InputTopic(self, topic, _serde(key, node.key), _serde(value, node.value), start_ms, duration_ms(advance))
 
     def output(self, topic: str, *, key: Any = None, value: Any = None) -> OutputTopic:
-        """A topic to read results from, with the serdes of the sink that writes it unless others are given.
+        """A topic to read results from, by default with the serdes of the sink that writes it.
 
         Dead letters are read as bytes.
         """
@@ -143,20 +143,20 @@ class TopologyTestDriver:
         fixed = [node for node in sinks if node.topic == topic] or [node for node in sinks if not isinstance(node.topic, str)]
         if not fixed and (key is None or value is None):
             known = ", ".join(sorted(str(node.topic) for node in sinks if isinstance(node.topic, str))) or "none"
-            raise TopologyError(f"the topology writes no topic {topic!r}; it writes: {known}")
+            raise TopologyError(f"The topology writes no topic {topic!r}. It writes: {known}.")
         node = fixed[0] if fixed else None
         return OutputTopic(
             self._outputs[topic], _serde(key, node.key if node else None), _serde(value, node.value if node else None)
         )
 
     def produced_topic_names(self) -> set[str]:
-        """Topics that something was written to; exchanges are not topics."""
+        """Topics with at least one written record; exchanges are not topics."""
         return set(self._produced)
 
     # ---- state and time -------------------------------------------------------------------------------------------
 
     def store(self, name: str) -> Any:
-        """A store, to read or to prepare."""
+        """A store, to read it or to fill it before a test."""
         return self._lane.store(name)
 
     def stores(self) -> Mapping[str, Any]:
@@ -168,7 +168,7 @@ class TopologyTestDriver:
         return self._lane.dropped
 
     def advance_wall_clock(self, advance: Duration) -> None:
-        """Move the wall clock, and with it everything that waits for it: punctuators, timers, schedules."""
+        """Move the wall clock, and run everything that becomes due: punctuators, timers, schedules."""
         self._now += duration_ms(advance)
         self._lane.advance_wall_clock()
         is_more = True
@@ -179,12 +179,12 @@ class TopologyTestDriver:
         self._reach(self._watermarks.advance(self._now))
 
     def advance_watermark(self, to: Instant) -> None:
-        """Move the application's watermark, and with it all that waits for it: windows close, event-time timers fire.
+        """Move the application's watermark, and run everything that becomes due: windows close, event-time timers fire.
 
-        A watermark does not go back: an earlier one changes nothing.
+        A watermark never goes back: an earlier one has no effect.
         """
         if not self._watermarks.are_told:
-            raise TopologyError("nothing waits for a watermark: no source of the topology was declared with watermark=")
+            raise TopologyError("The topology has no watermark: no source was declared with watermark=.")
         self._reach(instant_ms(to, "to"))
 
     def close(self) -> None:
@@ -199,8 +199,8 @@ class TopologyTestDriver:
     # ---- inside ---------------------------------------------------------------------------------------------------
 
     def pipe_raw(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
-        """Put one raw record into a topic and process all that follows from it."""
-        if self._watermarks.are_told:  # a timer may have been set for a time that has come already
+        """Put one raw record into a topic and process it with everything it causes."""
+        if self._watermarks.are_told:  # a timer may have been set for a time that has already passed
             self._hear_of(self._lane.attached.floor)
         self._accept(topic, self._intake(topic), RawRecord(key, value, timestamp, headers))
         self._deliver()
@@ -211,7 +211,7 @@ class TopologyTestDriver:
         if found is None:
             sources = [node for node in self._topology.nodes.values() if isinstance(node, SourceNode) and not node.internal]
             known = ", ".join(sorted(topic for node in sources for topic in node.topics)) or "none"
-            raise TopologyError(f"the topology reads no topic {topic!r}; it reads: {known}")
+            raise TopologyError(f"The topology reads no topic {topic!r}. It reads: {known}.")
         return found
 
     def _find_intake(self, topic: str) -> Intake | None:
@@ -243,7 +243,7 @@ class TopologyTestDriver:
             self._commit_stores()
 
     def _complete(self) -> None:
-        """Process until nothing waits."""
+        """Process records until none are pending."""
         self._take_queued()
         self._reach(self._watermarks.advance(self._now))
 
@@ -252,7 +252,7 @@ class TopologyTestDriver:
             self._process(*following)
 
     def _process(self, intake: Intake, head: Head) -> None:
-        """One record: an epoch of its own."""
+        """Process one record as its own epoch."""
         arrival, origin, raw = head
         lane = self._lane
         lane.fire_timers()
@@ -268,12 +268,12 @@ class TopologyTestDriver:
             self._watermarks.heard(intake, arrival, origin, self._now)
 
     def _take(self) -> tuple[Intake, Head] | None:
-        """What is next: a record for an atomic section only when nothing else waits."""
+        """Take the next record: one for an atomic section only if no other record is pending."""
         queues = (self._queues, *self._sections.values())
         return next((following for queue in queues if (following := queue.take()) is not None), None)
 
     def _reach(self, watermark: int) -> None:
-        """Let the application's watermark come as far: the first thing that an epoch does."""
+        """Advance the application's watermark: the first thing that an epoch does."""
         if watermark > self._lane.attached.floor:
             self._hear_of(watermark)
             self._complete()
@@ -284,7 +284,7 @@ class TopologyTestDriver:
         self._commit()
 
     def _settle(self) -> None:
-        """Bring what was sent to exchanges to where it goes on, before nodes there hear of the watermark."""
+        """Process records in exchanges before the nodes behind them receive the watermark."""
         self._commit()
         self._take_queued()
 
@@ -294,13 +294,13 @@ class TopologyTestDriver:
         self._state.commit(self._epoch)
 
     def _commit(self) -> None:
-        """End the epoch: caches emit, stores are written, rows go out or come back in."""
+        """End the epoch: flush caches, write stores, deliver rows."""
         self._lane.flush()
         self._commit_stores()
         self._deliver()
 
     def _deliver(self) -> None:
-        """Rows go out or come back in; one that comes back may at once become a dead letter, which goes out too."""
+        """Deliver rows to outputs or back to inputs; a row that comes back may become a dead letter, which is delivered too."""
         while rows := self._lane.drain():
             for row in rows:
                 if not row.exchange:
@@ -314,7 +314,7 @@ class TopologyTestDriver:
 def _checked(
     fakes: Mapping[Callable[..., Any], Callable[..., Any]], topology: Topology
 ) -> Mapping[Callable[..., Any], Callable[..., Any]]:
-    """The fakes, once it is known that the topology calls what they stand in for."""
+    """Return the fakes; raise if one replaces a function that the topology does not call."""
     operators = [node.operator for node in topology.nodes.values() if isinstance(node, ProcessorNode)]
     calls = [operator.call for operator in operators if isinstance(operator, (MapAsync, MapValuesAsync, ProcessAsync))]
     known = [function for call in calls for function in (call.function, call.setup) if function is not None]
@@ -322,7 +322,7 @@ def _checked(
         if function not in known:
             names = ", ".join(getattr(each, "__qualname__", repr(each)) for each in known) or "none"
             raise TopologyError(
-                f"fakes= has one for {function!r}, which no asynchronous verb of the topology calls; called are: {names}"
+                f"fakes= replaces {function!r}, which no asynchronous verb of the topology calls. They call: {names}."
             )
     return fakes
 
@@ -334,12 +334,12 @@ def _sections(topology: Topology) -> list[str]:
 
 
 def _do_not_wait(seconds: float) -> None:
-    """What a back-off is in a test."""
+    """Skip a back-off: tests do not wait."""
 
 
 def _serde(given: Any, known: Serde[Any] | None) -> Serde[Any]:
     if given is not None:
         return serde_of(given)
     if known is None:
-        raise TopologyError("say key= and value=: the topology does not know the serdes of this topic")
+        raise TopologyError("Give key= and value=: the topology does not know the serdes of this topic.")
     return known

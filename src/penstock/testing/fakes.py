@@ -1,4 +1,4 @@
-"""Stand-ins for functions that ask other systems: they answer and fail as a test says, after delays that take no time."""
+"""Replacements for functions that call other systems: they answer and fail as a test says, after delays that take no time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from penstock.timing import Duration, duration_ms
 
 
 class FakeAsync:
-    """An asynchronous function that answers as it is told; for `TopologyTestDriver(topology, fakes={function: fake})`.
+    """An asynchronous function with prepared answers; for `TopologyTestDriver(topology, fakes={function: fake})`.
 
-    `answer` is what it answers, or a function of the call's arguments. `delay` and `error` are a value for every call, a function
-    of its arguments, or a list with one for each call in turn; when that is at its end, the last delay holds on and nothing fails
-    any more. An `error` of None lets the call be answered. `calls` are the arguments of all calls so far, and `most_at_once` is
-    how many were under way together.
+    `answer` is the answer, or a function of the call's arguments. `delay` and `error` are a value for every call, a function of
+    its arguments, or a list with one entry for each call; after the end of the list, the last delay applies and no call fails.
+    If `error` is None, the call is answered. `calls` are the arguments of all calls so far, and `most_at_once` is the highest
+    number of concurrent calls.
 
     Example:
         >>> from penstock import StreamsBuilder
@@ -47,7 +47,7 @@ class FakeAsync:
         self.most_at_once = 0
 
     async def __call__(self, *arguments: Any) -> Any:
-        """Take note of the call, wait, and answer or fail."""
+        """Record the call, wait, and answer or fail."""
         self.calls.append(arguments)
         error, delay = self._error(arguments), self._delay(arguments)
         self._under_way += 1
@@ -62,7 +62,7 @@ class FakeAsync:
 
 
 def _in_turn(given: Any, afterwards: Any) -> Callable[[tuple[Any, ...]], Any]:
-    """What a call gets of what was given: one for all, by its arguments, or the next of a list."""
+    """Return the function that gives each call its value: the same for all, by its arguments, or the next of a list."""
     if callable(given):
         return lambda arguments: given(*arguments)
     if isinstance(given, list):

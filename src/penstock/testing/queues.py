@@ -1,4 +1,4 @@
-"""Records that wait to be processed, one queue per topic; the next is the one with the lowest time at a queue's head."""
+"""Pending records, in one queue per topic; the next one is the head with the lowest time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from penstock.lanes.sources import Arrival, Intake
 from penstock.records import NO_TIMESTAMP, RecordMetadata
 
 Decode = Callable[[Intake, RecordMetadata, RawRecord, int], Arrival | None]
-"""`decode(intake, origin, raw, partition_time)`: what enters the lane; None if nothing does."""
+"""`decode(intake, origin, raw, partition_time)`: the decoded record; None if it was dropped."""
 
 
 class Head(NamedTuple):
-    """A record that is ready, and where it came from."""
+    """A decoded record, and where it came from."""
 
     arrival: Arrival
     origin: RecordMetadata
@@ -24,9 +24,9 @@ class Head(NamedTuple):
 
 
 class TopicQueue:
-    """The waiting records of one topic, or of all topics of a pattern.
+    """The pending records of one topic, or of all topics of a pattern.
 
-    Only the head is decoded, for its event time may depend on those before.
+    Only the head is decoded, because event times may depend on earlier records.
     """
 
     def __init__(self, intake: Intake, decode: Decode) -> None:
@@ -38,14 +38,14 @@ class TopicQueue:
         self._partition_time = NO_TIMESTAMP
 
     def add(self, topic: str, raw: RawRecord) -> None:
-        """One more record at the end."""
+        """Append a record."""
         self._waiting.append((RecordMetadata(topic, 0, self._offset), raw))
         self._offset += 1
         self._decode_head()
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits."""
+        """Whether no record is pending."""
         return self._head is None
 
     @property
@@ -54,7 +54,7 @@ class TopicQueue:
         return NO_TIMESTAMP if self._head is None else self._head.arrival.timestamp
 
     def take(self) -> Head:
-        """The next record."""
+        """Remove and return the next record."""
         head = self._head
         assert head is not None
         self._head = None
@@ -79,7 +79,7 @@ class TopicQueues:
         self._ready: TimeHeap[TopicQueue] = TimeHeap(lambda queue: queue.head_time)
 
     def add(self, topic: str, intake: Intake, raw: RawRecord) -> None:
-        """A record for a topic that `intake` reads."""
+        """Append a record of a topic that `intake` reads."""
         name = intake.node.name if intake.node.pattern else topic
         queue = self._queues.get(name)
         if queue is None:
@@ -90,7 +90,7 @@ class TopicQueues:
             self._ready.push(queue)
 
     def take(self) -> tuple[Intake, Head] | None:
-        """The next record of all topics, with the source it belongs to."""
+        """Remove and return the next record of all topics, with its source."""
         queue = self._ready.pop()
         if queue is None:
             return None

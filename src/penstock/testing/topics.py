@@ -16,7 +16,7 @@ class Pipe(Protocol):
     """What an input topic needs of the driver."""
 
     def pipe_raw(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
-        """Take one raw record."""
+        """Process one raw record."""
 
 
 class InputTopic:
@@ -31,18 +31,18 @@ class InputTopic:
         self._advance_ms = advance_ms
 
     def advance_time(self, advance: Duration) -> None:
-        """Move the time that records without a timestamp get."""
+        """Move the time for records without a timestamp."""
         self._now += duration_ms(advance)
 
     def pipe(self, value: Any, *, key: Any = None, timestamp: Instant | None = None, headers: Headers = NO_HEADERS) -> None:
-        """Pipe one record and process all that follows from it."""
+        """Pipe one record and process it with everything it causes."""
         if timestamp is None:
             at = self._now
             self._now += self._advance_ms
         else:
             at = instant_ms(timestamp)
         if at < 0:
-            raise ValueError(f"a record's timestamp must not be negative, got {at}")
+            raise ValueError(f"Invalid record timestamp {at}: it must be 0 or later.")
         key_bytes = None if key is None else self._key.serialize(key)
         value_bytes = None if value is None else self._value.serialize(value)
         self._pipe.pipe_raw(self._topic, key_bytes, value_bytes, at, tuple(headers))
@@ -52,11 +52,11 @@ class InputTopic:
         self.pipe(record.value, key=record.key, timestamp=record.timestamp, headers=record.headers)
 
     def pipe_values(self, values: Iterable[Any], *, start: Instant | None = None, advance: Duration = 0) -> None:
-        """Pipe values without keys, from `start` on, `advance` apart."""
+        """Pipe values without keys, beginning at `start`, `advance` apart."""
         self.pipe_pairs(((None, value) for value in values), start=start, advance=advance)
 
     def pipe_pairs(self, pairs: Iterable[tuple[Any, Any]], *, start: Instant | None = None, advance: Duration = 0) -> None:
-        """Pipe `(key, value)` pairs, from `start` on, `advance` apart."""
+        """Pipe `(key, value)` pairs, beginning at `start`, `advance` apart."""
         at = None if start is None and not advance else self._now if start is None else instant_ms(start)
         for key, value in pairs:
             self.pipe(value, key=key, timestamp=at)
@@ -70,7 +70,7 @@ class InputTopic:
 
 
 class OutputTopic:
-    """A topic that the topology writes; reading takes records out."""
+    """A topic that the topology writes; reading removes records."""
 
     def __init__(self, rows: deque[Row], key: Serde[Any], value: Serde[Any]) -> None:
         self._rows = rows
@@ -82,13 +82,13 @@ class OutputTopic:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing left to read."""
+        """Whether no record is left to read."""
         return not self._rows
 
     def read(self) -> Record[Any, Any]:
         """The next record; raises if there is none."""
         if not self._rows:
-            raise LookupError("the topic has no more records; is_empty tells beforehand")
+            raise LookupError("The topic has no more records. Check is_empty first.")
         row = self._rows.popleft()
         return Record(
             None if row.key is None else self._key(row.key),

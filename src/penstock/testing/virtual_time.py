@@ -1,4 +1,4 @@
-"""An event loop for tests, on which waiting takes no time: when nothing is left to do but wait, the clock is put forward."""
+"""An event loop for tests on which waiting takes no time: when all tasks wait, the clock skips ahead."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from penstock.calls import LoopThread
 
 ROUNDING = 1e-6
-"""Added to each wait, so that it is over in spite of how numbers are rounded."""
+"""Added to each wait, so that it ends in spite of rounding errors."""
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """A loop whose time is the driver's wall clock, plus what has been waited for since.
+    """A loop whose time is the driver's wall clock, plus the time that was skipped.
 
-    Time is only put forward while somebody waits for the loop, and as long as all it waits for is time: a connection that is open
-    or a blocking function that is under way is waited for as it is.
+    Time is skipped only while a caller waits for the loop, and only if the loop waits for nothing but time: it really waits for
+    open connections and for blocking functions.
     """
 
     def __init__(self, wall_clock_ms: Callable[[], int], thread: LoopThread) -> None:
@@ -28,12 +28,12 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().__init__(_SkippingSelector(self, thread))
 
     def time(self) -> float:
-        """Now, in seconds since the loop was made: large numbers would leave no room for short waits."""
+        """The current time, in seconds since the loop was created: larger numbers would be too coarse for short waits."""
         return (self._wall_clock_ms() - self._start_ms) / 1000 + self.passed
 
 
 class _SkippingSelector(selectors.DefaultSelector):
-    """Waits for nothing if it is asked to wait for time alone."""
+    """Returns at once if the loop waits for nothing but time."""
 
     def __init__(self, loop: VirtualTimeLoop, thread: LoopThread) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class _SkippingSelector(selectors.DefaultSelector):
         self._thread = thread
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready, at the latest after `timeout` of the loop's time."""
+        """Return what is ready, after at most `timeout` of the loop's time."""
         ready = super().select(0)
         if ready or (timeout is not None and timeout <= 0):
             return ready

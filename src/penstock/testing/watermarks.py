@@ -1,4 +1,4 @@
-"""Watermarks under test: one partition per topic, heard of record by record; the clock is the driver's."""
+"""Watermarks in the test driver: one partition per topic, updated by each record; the clock is the driver's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TopicWatermarks:
         self.are_told = bool(sources)
 
     def attach(self, attached: Attached, intake: Intake, topic: str, now: int) -> None:
-        """Let a record from a topic bring its time along; what follows from it behind an exchange keeps that."""
+        """Attach the topic's watermark to a record; it stays attached to results behind an exchange."""
         strategy = intake.node.watermark
         if strategy is None:
             attached.time = self._high_times.get(topic, NO_TIMESTAMP)
@@ -30,7 +30,7 @@ class TopicWatermarks:
         attached.time = self._tracker.watermarks[topic]
 
     def heard(self, intake: Intake, arrival: Arrival, origin: RecordMetadata, now: int) -> None:
-        """A record was processed."""
+        """Update the watermark after a record was processed."""
         strategy, topic = intake.node.watermark, origin.topic
         high = self._high_times.get(topic, NO_TIMESTAMP)
         self._high_times[topic] = max(high, arrival.timestamp)
@@ -40,5 +40,5 @@ class TopicWatermarks:
             self._tracker.heard(topic, watermark, at=now)
 
     def advance(self, now: int) -> int:
-        """The application's watermark; -1 where no source tells any."""
+        """The application's watermark; -1 if no source declares one."""
         return self._tracker.advance(at=now) if self.are_told else NO_TIMESTAMP

@@ -264,7 +264,7 @@ class TestWatermark:
             assert feed(driver, ("b", "", 150)) == [("a", "e @50")]
 
     def test_without_one_there_is_nothing_to_move(self) -> None:
-        with driver_of(Scripted) as driver, pytest.raises(TopologyError, match="no source of the topology was declared"):
+        with driver_of(Scripted) as driver, pytest.raises(TopologyError, match="no source was declared with watermark="):
             driver.advance_watermark(10)
 
     def test_it_does_not_go_back(self) -> None:

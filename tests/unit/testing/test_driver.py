@@ -1,4 +1,4 @@
-"""`TopologyTestDriver`: topics, time, stores, what comes round, what it says when asked for the wrong thing."""
+"""`TopologyTestDriver`: topics, time, stores, records that come back as input, and its error messages."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class TestTopics:
         topology = copying().add_source("more", "b", "a")
         with (
             TopologyTestDriver(topology) as driver,
-            pytest.raises(TopologyError, match="reads no topic 'typo'; it reads: a, b, in"),
+            pytest.raises(TopologyError, match=r"reads no topic 'typo'\. It reads: a, b, in"),
         ):
             driver.input("typo")
-        with TopologyTestDriver(Topology()) as driver, pytest.raises(TopologyError, match="it reads: none"):
+        with TopologyTestDriver(Topology()) as driver, pytest.raises(TopologyError, match="It reads: none"):
             driver.input("typo")
 
     def test_an_unknown_output_is_refused_with_those_that_exist(self) -> None:
         with (
             TopologyTestDriver(copying()) as driver,
-            pytest.raises(TopologyError, match="writes no topic 'typo'; it writes: out"),
+            pytest.raises(TopologyError, match=r"writes no topic 'typo'\. It writes: out"),
         ):
             driver.output("typo")
-        with TopologyTestDriver(Topology()) as driver, pytest.raises(TopologyError, match="it writes: none"):
+        with TopologyTestDriver(Topology()) as driver, pytest.raises(TopologyError, match="It writes: none"):
             driver.output("typo", key=str)
 
     def test_an_output_the_topology_does_not_know_can_be_read_with_both_serdes(self) -> None:
@@ -108,8 +108,8 @@ class TestTopics:
 
 
 class TestLoops:
-    def test_what_waits_is_taken_by_time(self) -> None:
-        """Two records come round at once; the earlier one goes first whatever the order they were sent in."""
+    def test_pending_records_are_processed_by_time(self) -> None:
+        """Of two records that come back as input, the earlier one is processed first, whatever their order."""
         builder = StreamsBuilder()
         start = builder.stream("in")
         start.map_values(lambda value: ["late", value]).process(Delay).to("one")
@@ -148,7 +148,7 @@ class Clocks(Processor[Any, Any, Any, Any]):
 
 
 class TestTime:
-    def test_the_wall_clock_starts_where_it_is_told_and_moves_by_hand(self) -> None:
+    def test_the_wall_clock_starts_at_the_given_time_and_moves_by_hand(self) -> None:
         topology = Topology().add_source("in", "in", value=str).add_processor("p", Clocks, "in").add_sink("out", "out", "p")
         with TopologyTestDriver(topology, wall_clock=5000) as driver:
             driver.input("in").pipe("x", key="k", timestamp=70)
@@ -169,7 +169,7 @@ class TestTime:
             now = datetime.now(timezone.utc).timestamp() * 1000
             assert abs(driver.output("out").read().timestamp - now) < 60_000
 
-    def test_what_a_wall_clock_punctuator_sends_into_the_topology_is_processed_at_once(self) -> None:
+    def test_records_of_a_wall_clock_punctuator_are_processed_at_once(self) -> None:
         builder = StreamsBuilder()
         builder.stream("in").process(Clocks, value=int).to("ticks")
         builder.stream("ticks", value=int).group_by_key().count(store="n").to_stream().to("out")
@@ -179,7 +179,7 @@ class TestTime:
 
 
 class TestStores:
-    def test_can_be_read_and_prepared(self) -> None:
+    def test_stores_can_be_read_and_filled(self) -> None:
         class Look(Processor[Any, Any, Any, Any]):
             def process(self, record: Record[Any, Any]) -> None:
                 self.context.forward(record.with_value(self.context.store("kept").get(record.key)))

@@ -1,6 +1,6 @@
-"""Bytes that somebody else has written: records, changelogs, registers, metadata, files. At most they are a named error.
+"""Hostile bytes in records, changelogs, registers, metadata and files cause a named error at most.
 
-Nothing of them is ever run: each is also tried with a pickle that would leave a file behind.
+None of them is ever executed: each reader is also tested with a pickle that would create a file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FACTS = encode_facts(facts(every_kind_of_store(), plan(every_kind_of_store()).fi
 
 
 class Trap:
-    """Whoever unpickles it leaves a file behind."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -65,7 +65,7 @@ def trap(sentinel: Path) -> bytes:
 
 
 def mutated(valid: bytes) -> st.SearchStrategy[bytes]:
-    """Bytes that look right for a while: cut off, drawn out, with a piece of something else in them."""
+    """Valid bytes that were truncated, extended or changed in the middle."""
 
     def broken(draw: tuple[int, bytes, int]) -> bytes:
         at, piece, left_out = draw
@@ -97,22 +97,22 @@ READERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
 class TestReaders:
     @MANY
     @given(data=st.data())
-    def test_anything(self, what: str, data: st.DataObject) -> None:
+    def test_any_bytes_are_read_or_refused(self, what: str, data: st.DataObject) -> None:
         read, valid = READERS[what]
         hostile = data.draw(st.one_of(st.binary(), mutated(valid)))
         taken_or_refused(lambda: read(hostile), StateError)
 
-    def test_depth(self, what: str) -> None:
+    def test_deep_nesting_is_read_or_refused(self, what: str) -> None:
         read, _ = READERS[what]
         for deep in (b"[" * 200_000, b'{"a":' * 200_000, b"\x91" * 200_000, b"\x81\xa1a" * 200_000):
             taken_or_refused(lambda: read(deep), StateError)  # noqa: B023 - called at once
 
-    def test_lengths_that_nobody_could_keep(self, what: str) -> None:
+    def test_absurd_lengths_are_read_or_refused(self, what: str) -> None:
         read, _ = READERS[what]
         for claim in (b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\x92\xdd\x7f\xff\xff\xff", b"\xc6\xff\xff\xff\xff"):
             taken_or_refused(lambda: read(claim), StateError)  # noqa: B023
 
-    def test_a_pickle(self, what: str, trap: bytes, sentinel: Path) -> None:
+    def test_a_pickle_is_not_executed(self, what: str, trap: bytes, sentinel: Path) -> None:
         read, _ = READERS[what]
         taken_or_refused(lambda: read(trap), StateError)
         assert not sentinel.exists()
@@ -133,11 +133,11 @@ class TestSerdes:
     def test_any_bytes_are_a_value_or_a_named_error(self, serde: Serde[Any], data: bytes) -> None:
         taken_or_refused(lambda: serde.deserialize(data), SerializationError)
 
-    def test_sixteen_megabytes(self, serde: Serde[Any]) -> None:
+    def test_sixteen_megabytes_are_read_or_refused(self, serde: Serde[Any]) -> None:
         taken_or_refused(lambda: serde.deserialize(b"\x00" * (16 << 20)), SerializationError)
 
     @pytest.mark.security(25)
-    def test_a_pickle(self, serde: Serde[Any], trap: bytes, sentinel: Path) -> None:
+    def test_a_pickle_is_not_executed(self, serde: Serde[Any], trap: bytes, sentinel: Path) -> None:
         taken_or_refused(lambda: serde.deserialize(trap), SerializationError)
         assert not sentinel.exists()
 
@@ -150,10 +150,10 @@ class TestSerdes:
             b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
             b"\x91" * 1_000_000,
             b"\x81\xa1a" * 300_000,
-            b"\xdd\xff\xff\xff\xff",  # an array of four thousand million things
+            b"\xdd\xff\xff\xff\xff",  # an array of four billion entries
             b"\xdf\x7f\xff\xff\xff",
             b"\xc6\xff\xff\xff\xff",
-            b"\x00\x7f\xff\xff\xff",  # a Kafka list of as many as an int can count
+            b"\x00\x7f\xff\xff\xff",  # a Kafka list with the largest entry count
             b"\x00\x00\x00\x00\x00\x7f\xff\xff\xff",
             b"9" * 1_000_000,
             b"1e" + b"9" * 100_000,
@@ -161,7 +161,7 @@ class TestSerdes:
         ],
         ids=range(13),
     )
-    def test_a_bomb(self, serde: Serde[Any], bomb: bytes) -> None:
+    def test_a_bomb_is_read_or_refused_in_time(self, serde: Serde[Any], bomb: bytes) -> None:
         began = time.monotonic()
         taken_or_refused(lambda: serde.deserialize(bomb), SerializationError)
         assert time.monotonic() - began < PATIENCE.total_seconds()
@@ -170,7 +170,7 @@ class TestSerdes:
 @pytest.mark.security(29)
 @ENOUGH
 @given(st.one_of(st.binary(), mutated(b'lanes = 2\n[kafka]\n"bootstrap.servers" = "a:1"\n[spark]\nmaster = "local"\n')))
-def test_a_configuration_file(data: bytes) -> None:
+def test_any_configuration_file_is_read_or_refused(data: bytes) -> None:
     with tempfile.NamedTemporaryFile(suffix=".toml") as file:
         Path(file.name).write_bytes(data)
         taken_or_refused(lambda: Config.load(Path(file.name), {}), ConfigError)
@@ -178,7 +178,7 @@ def test_a_configuration_file(data: bytes) -> None:
 
 @contextmanager
 def application(**kinds: Any) -> Iterator[Application]:
-    """One with every kind of store, some epochs old."""
+    """A lane with every kind of store, after some epochs."""
     with tempfile.TemporaryDirectory() as directory:
         app = Application(Path(directory) / "state", **kinds)
         app.start(2)
@@ -188,7 +188,7 @@ def application(**kinds: Any) -> Iterator[Application]:
 
 
 def go_on(app: Application) -> None:
-    """A start that has no files, and an epoch that touches all stores."""
+    """Start without files, and run an epoch that uses all stores."""
     app.start(1)
     app.step([Raw(b"k%d" % number, b"to be", 90_000 + number) for number in range(5)])
 
@@ -199,7 +199,7 @@ def go_on(app: Application) -> None:
     store=st.sampled_from(STORES),
     rows=st.lists(st.tuples(st.binary(max_size=40), st.none() | st.binary(max_size=60)), min_size=1),
 )
-def test_a_changelog_of_anything(store: str, rows: list[tuple[bytes, bytes | None]]) -> None:
+def test_any_changelog_is_restored_or_refused(store: str, rows: list[tuple[bytes, bytes | None]]) -> None:
     with application() as app:
         app.topics.append((changelog_topic(ID, store), shard, key, value) for shard in range(SHARDS) for key, value in rows)
         taken_or_refused(lambda: go_on(app), PenstockError)
@@ -208,7 +208,7 @@ def test_a_changelog_of_anything(store: str, rows: list[tuple[bytes, bytes | Non
 @pytest.mark.security(26)
 @SOME
 @given(st.sampled_from(STORES), st.integers(), st.data())
-def test_a_changelog_that_was_changed(store: str, seed: int, data: st.DataObject) -> None:
+def test_a_modified_changelog_is_restored_or_refused(store: str, seed: int, data: st.DataObject) -> None:
     chooser = random.Random(seed)
     with application() as app:
         for place, log in app.topics.logs.items():
@@ -223,14 +223,14 @@ def test_a_changelog_that_was_changed(store: str, seed: int, data: st.DataObject
 @pytest.mark.security(26)
 @settings(SOME, max_examples=200)
 @given(key=st.one_of(st.just(TOPOLOGY), st.binary(max_size=20)), value=st.one_of(st.binary(), mutated(FACTS)))
-def test_the_lanes_topic(key: bytes, value: bytes) -> None:
+def test_any_record_of_the_lanes_topic_is_read_or_refused(key: bytes, value: bytes) -> None:
     taken_or_refused(lambda: facts_in([(lanes_topic(ID), 0, [key], [value])]), StateError)
 
 
 @pytest.mark.security(26)
 @SOME
 @given(value=st.one_of(st.binary(), mutated(b"\x81\xabstream time\x05")))
-def test_registers_of_anything(value: bytes) -> None:
+def test_any_register_is_read_or_refused(value: bytes) -> None:
     with application() as app:
         app.topics.append((lanes_topic(ID), shard, b"registers", value) for shard in range(SHARDS))
         taken_or_refused(lambda: go_on(app), PenstockError)
@@ -239,12 +239,12 @@ def test_registers_of_anything(value: bytes) -> None:
 @pytest.mark.security(26)
 @ENOUGH
 @given(st.one_of(st.text(), mutated(METADATA.encode()).map(lambda data: data.decode("utf-8", "replace"))))
-def test_what_somebody_has_committed(text: str) -> None:
+def test_any_committed_metadata_is_read_or_refused(text: str) -> None:
     taken_or_refused(lambda: past({("in", 0): (5, text)}, {"in": "x"}, SHARDS), PenstockError)
 
 
 @pytest.mark.security(25)
-def test_a_pickle_everywhere(trap: bytes, sentinel: Path) -> None:
+def test_a_pickle_is_executed_nowhere(trap: bytes, sentinel: Path) -> None:
     letters = dead_letter("letters")
     handlers = ErrorHandlers(deserialization=letters, processing=letters, production=letters)
     with application(handlers=handlers) as app:

@@ -1,4 +1,4 @@
-"""Names that become paths and topics, and the directory where state is kept."""
+"""Names that become paths and topics, and the state directory."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ MAKERS: dict[str, Callable[[str], object]] = {
 @pytest.mark.security(17)
 @pytest.mark.parametrize("name", HOSTILE, ids=ascii)
 @pytest.mark.parametrize("what", MAKERS)
-def test_no_such_name(what: str, name: str) -> None:
+def test_a_hostile_name_is_refused(what: str, name: str) -> None:
     with pytest.raises((TopologyError, ConfigError, StateError)) as error:
         MAKERS[what](name)
     assert len(str(error.value)) < 500
@@ -74,8 +74,8 @@ def test_no_such_name(what: str, name: str) -> None:
 
 @pytest.mark.security(17)
 @given(st.text())
-def test_a_name_is_never_a_way_out(name: str) -> None:
-    """Whatever is taken for a name stays below its directory, and is one file there."""
+def test_a_valid_name_stays_within_its_directory(name: str) -> None:
+    """Any accepted name is a single file below its directory."""
     if is_name(name):
         path = Path("/state") / name
         assert path.parent == Path("/state")
@@ -84,8 +84,8 @@ def test_a_name_is_never_a_way_out(name: str) -> None:
 
 @pytest.mark.security(17)
 @pytest.mark.parametrize("name", HOSTILE, ids=ascii)
-def test_a_topic_that_a_record_names(name: str) -> None:
-    """A function that chooses the topic may be led by data: that record is a failure, not a write to Kafka's own topics."""
+def test_a_hostile_topic_chosen_by_a_record_is_a_failure(name: str) -> None:
+    """A function may choose the topic from data: such a record fails, and nothing is written to Kafka's own topics."""
     builder = StreamsBuilder()
     builder.stream("in", value=str).to(lambda key, value, context: value, value=str)
     with TopologyTestDriver(builder.build(), production_errors=log_and_continue()) as driver:
@@ -112,7 +112,7 @@ class TestStateDirectory:
         assert not list((tmp_path / "elsewhere").iterdir())
 
     @pytest.mark.security(17)
-    def test_a_link_within_it_as_well(self, root: Path, tmp_path: Path) -> None:
+    def test_a_link_within_the_directory_is_refused(self, root: Path, tmp_path: Path) -> None:
         (tmp_path / "elsewhere").mkdir(mode=0o700)
         root.mkdir()
         (root / "app").symlink_to(tmp_path / "elsewhere")
@@ -122,7 +122,7 @@ class TestStateDirectory:
 
     @pytest.mark.security(17)
     @pytest.mark.parametrize("inner", [False, True])
-    def test_one_that_anybody_can_write_to_is_refused(self, root: Path, inner: bool) -> None:
+    def test_a_world_writable_directory_is_refused(self, root: Path, inner: bool) -> None:
         (root / "app").mkdir(parents=True)
         (root / "app" if inner else root).chmod(0o777)
         with pytest.raises(StateError, match="anybody can write to"):
@@ -131,7 +131,7 @@ class TestStateDirectory:
 
     @pytest.mark.security(17)
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
-    def test_one_of_another_user_is_refused(self, root: Path) -> None:
+    def test_a_directory_of_another_user_is_refused(self, root: Path) -> None:
         (root / "app").mkdir(parents=True)
         os.chown(root / "app", 12_345, 12_345)
         with pytest.raises(StateError, match="belongs to another user"):
@@ -139,10 +139,10 @@ class TestStateDirectory:
 
     @pytest.mark.security(17)
     @pytest.mark.parametrize("engine", [EngineKind.LMDB, EngineKind.ROCKSDB])
-    def test_what_is_in_it_is_its_owners(self, root: Path, engine: EngineKind) -> None:
+    def test_only_the_owner_can_access_its_content(self, root: Path, engine: EngineKind) -> None:
         before = os.umask(0o022)
         try:
-            (root / ID).mkdir(parents=True)  # as an older version left it, open to be read
+            (root / ID).mkdir(parents=True)  # readable by others, as an older version left it
             app = Application(root, engine=engine)
             app.start(1)
             app.step([Raw(b"k", b"to be", 1)])
@@ -151,7 +151,7 @@ class TestStateDirectory:
         assert mode(root / ID) == 0o700
         files = [path for path in (root / ID).rglob("*") if path.is_file()]
         assert files
-        if engine is EngineKind.LMDB:  # RocksDB's files go by the umask; nobody gets to them through the directory
+        if engine is EngineKind.LMDB:  # RocksDB's files follow the umask; the directory keeps others out
             assert {mode(path) for path in files} == {0o600}
 
 
@@ -160,7 +160,7 @@ def mode(path: Path) -> int:
 
 
 @pytest.mark.security(17)
-def test_nothing_is_made_before_names_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_refused_before_anything_is_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for make in MAKERS.values():
         for name in HOSTILE:

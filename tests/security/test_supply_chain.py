@@ -1,4 +1,4 @@
-"""What comes with the package and what it does when it is imported."""
+"""The dependencies of the package, and what it does when it is imported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src" / "penstock"
 
 IF_THERE = ("tomli", "pydantic")
-"""Needed by older Pythons only, and looked at only where the user has it."""
+"""Needed only by older Pythons, or used only if the user has installed them."""
 
 IMPORT_ALL = """
 import json, pkgutil, sys, threading
@@ -68,13 +68,13 @@ def test_an_import_does_nothing_but_import() -> None:
 
 
 @pytest.mark.security(34)
-def test_it_would_have_been_seen() -> None:
+def test_other_actions_would_be_detected() -> None:
     _, [event], _ = import_everything("harm")
     assert event[0] == "open"
 
 
 def third_party() -> dict[str, set[str]]:
-    """Modules from elsewhere that the package imports, with the distributions that offer them."""
+    """Third-party modules that the package imports, with the distributions that provide them."""
     offered = packages_distributions()
     names = set()
     for path in SOURCES.rglob("*.py"):
@@ -97,7 +97,7 @@ def declared() -> set[str]:
 
 @pytest.mark.security(34)
 def test_every_module_comes_from_a_declared_dependency() -> None:
-    """A name that is almost another's would offer another's module, or none."""
+    """A misspelt distribution would provide another module, or none."""
     strange = {top: found for top, found in third_party().items() if top not in IF_THERE and not found & declared()}
     assert strange == {}
 
@@ -113,7 +113,7 @@ def test_everything_is_locked_by_hash() -> None:
 
 
 @pytest.mark.security(31)
-def test_and_installed_with_every_hash_checked() -> None:
+def test_installation_checks_every_hash() -> None:
     installs = [
         line for line in (ROOT / "Makefile").read_text().splitlines() if "pip install" in line and "--editable" not in line
     ]
@@ -133,7 +133,7 @@ def test_and_installed_with_every_hash_checked() -> None:
         ("import shelve\nshelve.open('x')", "S301"),
     ],
 )
-def test_the_linter_would_refuse(code: str, rule: str) -> None:
+def test_the_linter_refuses_unsafe_code(code: str, rule: str) -> None:
     command = [sys.executable, "-m", "ruff", "check", "--output-format=concise", "--stdin-filename", "src/penstock/x.py", "-"]
     done = subprocess.run(command, input=f'"""X."""\n{code}\n', capture_output=True, text=True, cwd=ROOT, check=False)
     assert f": {rule} " in done.stdout
@@ -149,14 +149,14 @@ def test_nothing_turns_bytes_into_code(path: Path) -> None:
 
 
 @pytest.mark.security(34)
-def test_how_to_report_is_written_down() -> None:
+def test_the_security_policy_says_how_to_report() -> None:
     text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     assert "## Supported versions" in text
     assert "## Reporting a vulnerability" in text
 
 
 @pytest.mark.security(34)
-def test_what_runs_in_ci_needs_no_rights() -> None:
-    """It is a script that goes through the doors: no token, no key, nothing to publish with."""
+def test_ci_needs_no_credentials() -> None:
+    """It is a script that runs make targets: no token, no key, nothing to publish with."""
     text = (ROOT / ".ci" / "run").read_text().lower()
     assert not re.search(r"token|secret|password|upload|publish|git push|curl|docker login", text)

@@ -1,4 +1,4 @@
-"""A client of the real library against servers with something wrong about them: it does not connect, and says why."""
+"""A real client does not connect to servers with an invalid TLS setup, and says why."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 def said_to(server: Server, authority: Path, log: pytest.LogCaptureFixture) -> Callable[[], str]:
-    """Connect to a server; what the client's log says since."""
+    """Connect to a server; return what the client has logged."""
     login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "ann", "sasl.password": "s3cr3t"}
     kafka = {**login, "ssl.ca.location": str(authority)}
     config = Config.load(environment={}, bootstrap_servers=f"127.0.0.1:{server.port}", kafka=kafka)
@@ -63,7 +63,7 @@ def test_it_does_not_connect_and_says_why(
 
 
 @pytest.mark.security(23)
-def test_it_connects_where_nothing_is_wrong(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
+def test_it_connects_to_a_valid_server(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
     with serving(authority.issue("right")) as server:
         said = said_to(server, authority.certificate, caplog)
         wait_until("the client speaks", lambda: bool(said() is not None and server.received), TIMEOUT_S)
@@ -79,7 +79,7 @@ def test_a_start_says_what_is_wrong_with_the_broker(authority: Authority, tmp_pa
             reach_brokers(config)
 
 
-def test_a_start_says_that_nobody_is_there() -> None:
+def test_a_start_says_that_no_broker_answers() -> None:
     config = Config.load(environment={}, bootstrap_servers="127.0.0.1:1", broker_timeout="1s")
     with pytest.raises(BrokerError, match=r"Cannot connect to a broker at 127\.0\.0\.1:1"):
         reach_brokers(config)

@@ -1,4 +1,4 @@
-"""Servers that shake hands over TLS, each with something wrong about it, for clients of both libraries."""
+"""Servers with an invalid TLS setup, each in its own way, for clients of both libraries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT_S = 20
 
 
 class Server:
-    """Shakes hands over TLS, or not at all, and keeps what the client sends after that."""
+    """Does a TLS handshake, or none, and keeps what the client sends afterwards."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
         self.received = b""
@@ -75,7 +75,7 @@ FAULTS: dict[str, Callable[[Authority, Path], Certificate | None]] = {
 
 @contextmanager
 def faulty(fault: str, authority: Authority, directory: Path) -> Iterator[Server]:
-    """A server with something wrong about it; `directory` is for another authority."""
+    """A server with an invalid TLS setup; `directory` is for another authority."""
     newest = ssl.TLSVersion.TLSv1 if fault == "TLS 1.0" else ssl.TLSVersion.MAXIMUM_SUPPORTED
     with serving(FAULTS[fault](authority, directory), newest) as server:
         yield server

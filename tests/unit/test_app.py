@@ -1,4 +1,4 @@
-"""`App`: a topology and its name, and how it is run: settings, signals, exit codes."""
+"""`App`: a topology and its id, and how it runs: settings, signals, exit codes."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ CANARY = "c4n4ry"
 @pytest.mark.parametrize("name", SECRETS)
 @pytest.mark.parametrize("ci", ["", "true"], ids=["at a desk", "in CI"])
 def test_never_shows_a_secret(name: str, ci: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CI", ci)  # pytest spells out whole differences there
+    monkeypatch.setenv("CI", ci)  # pytest shows whole differences there
     config = load(kafka={name: CANARY}, spark={f"spark.{name}": CANARY, "spark.url": f"https://ann:{CANARY}@host/"})
     shown = [repr(config), str(config), f"{config}", repr(asdict(config)), repr(copy.deepcopy(config).kafka), repr(config.spark)]
     shown.append(repr(dict(config.kafka)))

@@ -1,4 +1,4 @@
-"""Error handlers as values: what they refuse, what they decide, and that they travel."""
+"""Error handlers as values: what they refuse, what they decide, and that they can be pickled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Penstock's serdes against what Kafka's own wrote and read; tools/serde_vectors makes the file."""
+"""Penstock's serdes compared with Kafka's own; tools/serde_vectors generates the file."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ VECTORS = json.loads((Path(__file__).parent / "java_vectors.json").read_text("as
 
 # Where Java's reader is wrong, ours is not.
 BETTER_THAN_JAVA = {
-    ("List(String)", "0100000002000000016100000000"): ["a", ""],  # what Java's own writer makes of that list
+    ("List(String)", "0100000002000000016100000000"): ["a", ""],  # what Java's own writer writes for that list
     ("List(String)", "010000000100000000"): [""],
-    ("List(String)", "0100000001000000056162"): SerializationError,  # Java: "ab\0\0\0", filling up what was cut off
+    ("List(String)", "0100000001000000056162"): SerializationError,  # Java: "ab\0\0\0", filling up the truncated entry
 }
 
 
@@ -49,7 +49,7 @@ def serde_named(name: str) -> Serde[Any]:
 
 
 def value_of(serde: Serde[Any], literal: Any) -> Any:
-    """What a literal of the JSON file stands for."""
+    """The value of a literal in the JSON file."""
     if literal is None:
         return None
     match serde:
@@ -90,7 +90,7 @@ def test_reads_what_java_reads(case: Any) -> None:
     else:
         value = serde.deserialize(data)
         assert type(value) is type(expected)
-        assert repr(value) == repr(expected)  # tells NaN, -0.0 and nested types apart as == does not
+        assert repr(value) == repr(expected)  # distinguishes NaN, -0.0 and nested types, unlike ==
 
 
 def test_exceptions_from_java_are_in_the_file() -> None:
@@ -99,7 +99,7 @@ def test_exceptions_from_java_are_in_the_file() -> None:
 
 
 def test_malformed_text_is_replaced_as_in_java() -> None:
-    """Over an alphabet with every kind of UTF-8 byte, all texts of up to four bytes."""
+    """All texts of up to four bytes, over an alphabet with every kind of UTF-8 byte."""
     alphabet = bytes.fromhex(VECTORS["utf8"]["alphabet"])
     read = String().deserialize
     digest = hashlib.sha256()

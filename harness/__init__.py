@@ -1,4 +1,4 @@
-"""Real parts to test against: a Kafka broker or three, a network that can fail, and what one asks of topics.
+"""Real parts to test against: one or several Kafka brokers, a network that can fail, and helpers for topics.
 
-Not installed and not for users; the jars and the proxy come with `make setup`.
+Not installed and not for users; `make setup` installs the jars and the proxy.
 """

@@ -1,4 +1,4 @@
-"""A real Kafka in KRaft mode: one broker, or a cluster of them, that a test may stop, kill, pause and start again.
+"""A real Kafka in KRaft mode: one broker, or a cluster, that a test may stop, kill, pause and start again.
 
 Every node is controller and broker at once, listens on loopback only, and keeps its ports and its data from one start to
 the next until it is closed.
@@ -32,10 +32,10 @@ STOP_TIMEOUT_S = 30
 QUICK_FOR_TESTS = {
     "auto.create.topics.enable": "false",
     "broker.heartbeat.interval.ms": "500",
-    "broker.session.timeout.ms": "3000",  # so long a killed broker's place stays taken
+    "broker.session.timeout.ms": "3000",  # a killed broker's registration lasts this long
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.backoff.ms": "100",
-    "log.retention.ms": "-1",  # tests write records of long ago
+    "log.retention.ms": "-1",  # tests write old records
     "offsets.topic.num.partitions": "4",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "transaction.state.log.num.partitions": "4",
@@ -43,10 +43,10 @@ QUICK_FOR_TESTS = {
 
 
 class Broker:
-    """One node. As a context manager it is started on entry, and killed and forgotten on exit.
+    """One node. As a context manager it is started on entry, and killed and removed on exit.
 
-    With `proxied_port` it has a second listener that tells its clients to come to that port, where a proxy is to listen and
-    pass everything on to `upstream`. Clients that start there stay behind the proxy, because metadata repeats the port.
+    With `proxied_port` it has a second listener that advertises that port, where a proxy must listen and
+    forward everything to `upstream`. Clients that connect there stay behind the proxy, because metadata repeats the port.
 
     Example:
         >>> with Broker() as broker:  # doctest: +SKIP
@@ -72,22 +72,22 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients reach it directly."""
+        """The address of the direct listener."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def proxied_bootstrap_servers(self) -> str:
-        """Where clients reach it through the proxy."""
+        """The address of the proxy."""
         return f"127.0.0.1:{self.proxied_port}"
 
     @property
     def upstream(self) -> str:
-        """Where the proxy passes everything on to."""
+        """The address to which the proxy forwards."""
         return f"127.0.0.1:{self._upstream_port}"
 
     @property
     def voter(self) -> str:
-        """This node in the words of `controller.quorum.voters`."""
+        """This node as an entry of `controller.quorum.voters`."""
         return f"{self.node_id}@127.0.0.1:{self.controller_port}"
 
     @property
@@ -107,18 +107,18 @@ class Broker:
         self.close()
 
     def join(self, cluster_id: str, voters: str) -> None:
-        """Make it a node of a cluster; before the first start only."""
+        """Make it a node of a cluster; only before the first start."""
         self._cluster_id, self._voters = cluster_id, voters
 
     def start(self) -> None:
-        """Start it, with the data it had, and wait until it answers."""
+        """Start it with its existing data, and wait until it responds."""
         self.launch()
         self.wait_until_it_answers()
 
     def launch(self) -> None:
-        """Start the process and do not wait: the nodes of a cluster need each other to answer."""
+        """Start the process without waiting: the nodes of a cluster need each other to respond."""
         if self._process is not None:
-            raise HarnessError(f"broker {self.node_id} runs already")
+            raise HarnessError(f"broker {self.node_id} is already running")
         properties = self._write_properties()
         if not (self._directory / "data" / "meta.properties").exists():
             format_storage = ("format", f"--cluster-id={self._cluster_id}", "--config", str(properties), *self._format_options())
@@ -130,7 +130,7 @@ class Broker:
             )
 
     def wait_until_it_answers(self) -> None:
-        """Wait until it knows itself as a broker of the cluster."""
+        """Wait until it lists itself as a broker of the cluster."""
         # Quiet: it is expected to refuse connections for a while.
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0, "reconnect.backoff.max.ms": 200})
 
@@ -146,7 +146,7 @@ class Broker:
         wait_until(f"broker {self.node_id} at {self.bootstrap_servers} answers", answers, START_TIMEOUT_S)
 
     def stop(self) -> None:
-        """End it in good order (SIGTERM)."""
+        """Stop it gracefully (SIGTERM)."""
         process = self._running()
         process.send_signal(signal.SIGCONT)
         process.terminate()
@@ -157,38 +157,38 @@ class Broker:
         self._process = None
 
     def kill(self) -> None:
-        """End it on the spot (SIGKILL)."""
+        """Kill it immediately (SIGKILL)."""
         process = self._running()
         process.kill()
         process.wait()
         self._process = None
 
     def pause(self) -> None:
-        """Let it hang (SIGSTOP): its connections stay open and nothing answers."""
+        """Suspend it (SIGSTOP): its connections stay open and nothing responds."""
         self._running().send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on (SIGCONT)."""
+        """Continue it (SIGCONT)."""
         self._running().send_signal(signal.SIGCONT)
 
     def restart(self) -> None:
-        """Stop it in good order and start it again, on the same ports and with its data."""
+        """Stop it gracefully and start it again, on the same ports and with its data."""
         self.stop()
         self.start()
 
     def close(self) -> None:
-        """Kill it if it runs, and remove its data."""
+        """Kill it if it is running, and remove its data."""
         if self._process is not None:
             self.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            raise HarnessError(f"broker {self.node_id} does not run")
+            raise HarnessError(f"broker {self.node_id} is not running")
         return self._process
 
     def _format_options(self) -> list[str]:
-        """What else is said when its storage is made."""
+        """Further options for formatting its storage."""
         return []
 
     def _write_properties(self) -> Path:
@@ -229,7 +229,7 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients reach any of them."""
+        """The addresses of all brokers."""
         return ",".join(broker.bootstrap_servers for broker in self.brokers)
 
     def __enter__(self) -> Self:
@@ -247,13 +247,13 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Kill those that run, and remove their data."""
+        """Kill those that are running, and remove their data."""
         for broker in self.brokers:
             broker.close()
 
 
 def replication(brokers: int) -> dict[str, str]:
-    """The settings by which everything is on every one of so many brokers, and a write needs most of them."""
+    """The settings with which each of this many brokers has a replica of everything, and a write needs a majority."""
     factor, min_isr = str(brokers), str(brokers // 2 + 1)
     return {
         "default.replication.factor": factor,

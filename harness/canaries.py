@@ -1,4 +1,4 @@
-"""Secrets that nobody else uses, and the search for them in whatever an application leaves behind."""
+"""Unique secrets, and the search for them in whatever an application leaves behind."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ CHUNK = 1 << 20
 
 
 def canary(name: str) -> str:
-    """A secret that can be told from all others, and from chance."""
+    """A unique secret that cannot occur by chance."""
     return f"canary-{name}-{secrets.token_hex(8)}"
 
 
 def canaries_in(canaries: Mapping[str, str], *places: Path | str | bytes) -> list[str]:
-    """Where the secrets are found, by name: in texts, in bytes, and in all files of directories; their names count too.
+    """Where the secrets are found, by name: in texts, in bytes, and in all files of directories, including file names.
 
-    A secret is also found in base64, as a URL has it and with what JSON and JAAS escape. That none of what is searched was
-    empty is for the caller to see to.
+    A secret is also found in base64, URL-encoded and with the escapes of JSON and JAAS. The caller must check that the places
+    are not empty.
 
     Example:
         >>> canaries_in({"password": "s3cr3t"}, "user ann", b"login s3cr3t")
@@ -38,7 +38,7 @@ def canaries_in(canaries: Mapping[str, str], *places: Path | str | bytes) -> lis
 
 def _forms(secret: str) -> set[bytes]:
     escaped = {secret, json.dumps(secret)[1:-1], urllib.parse.quote(secret, safe=""), secret.replace("\\", "\\\\")}
-    # What base64 makes of it depends on how many bytes come before, and the letters at its ends on its neighbours.
+    # The base64 form depends on the number of bytes before it, and its first and last letters on the adjacent bytes.
     coded = {base64.b64encode(b"\0" * before + secret.encode())[4:-4] for before in range(3)}
     return {form.encode() for form in escaped} | {form for form in coded if len(form) >= 12}
 
@@ -56,7 +56,7 @@ def _parts(place: Path | str | bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _chunks(path: Path) -> Iterable[bytes]:
-    """A file piece by piece, each beginning with the end of the one before; files may go away while they are looked at."""
+    """A file in pieces, each beginning with the end of the one before; files may disappear while they are read."""
     before = b""
     try:
         with path.open("rb") as file:

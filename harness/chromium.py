@@ -1,4 +1,4 @@
-"""A headless Chromium, driven by its DevTools protocol through a pipe: what a page shows, says and complains about."""
+"""A headless Chromium, driven by its DevTools protocol through a pipe: what a page shows, and its errors."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _OPTIONS = (
 
 
 def chromium() -> str | None:
-    """The program that `tools/chromium/bring` has brought, or that is on the path; None if there is none."""
+    """The program that `tools/chromium/bring` installed, or the one on the path; None if there is none."""
     return str(_PARTS) if _PARTS.exists() else shutil.which("chromium")
 
 
 class Chromium:
-    """One browser with one page. Its profile is new and goes away with it.
+    """One browser with one page. Its profile is new, and removed with it.
 
-    `complaints` are the errors of the page so far: of its console, of scripts, of the network, and of policies that were hurt.
+    `complaints` are the errors of the page so far: of its console, scripts, network, and policy violations.
     """
 
     def __init__(self, *, width: int = 1280, height: int = 800) -> None:
@@ -58,7 +58,7 @@ class Chromium:
         take, self._out = os.pipe()
         self._in, give = os.pipe()
         command = [program, *_OPTIONS, f"--user-data-dir={self._profile}", "about:blank"]
-        # It talks through descriptors 3 and 4, whatever the pipes are here.
+        # Chromium uses descriptors 3 and 4, whatever the numbers of the pipes here.
         shell = ["bash", "-c", f'exec 3<&{take} 4>&{give} && exec "$@"', "bash", *command]
         self._process = subprocess.Popen(
             shell, pass_fds=(take, give), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
@@ -103,31 +103,31 @@ class Chromium:
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def open(self, url: str) -> None:
-        """Go to a page, and wait until it is there."""
+        """Open a page, and wait until it is loaded."""
         self.call("Page.navigate", url=url)
         self.wait_for("location.href !== 'about:blank' && document.readyState === 'complete'")
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page; a promise is waited for."""
+        """The value of an expression in the page; promises are awaited."""
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
     def wait_for(self, script: str) -> None:
-        """Wait until an expression in the page holds."""
+        """Wait until an expression in the page is true."""
         deadline = time.monotonic() + _PATIENCE_S
         while not self.run(f"Boolean({script})"):
-            assert time.monotonic() < deadline, f"{script} does not hold; complaints: {self.complaints}"
+            assert time.monotonic() < deadline, f"{script} is not true; complaints: {self.complaints}"
             self.rest(0.1)
 
     def rest(self, seconds: float) -> None:
-        """Let the page go on for a while."""
+        """Let the page run for a while."""
         deadline = time.monotonic() + seconds
         while self._arrives(deadline):
             self._hear(self._messages.popleft())
 
     def press(self, key: str) -> None:
-        """Press a key that is no character, such as ArrowLeft."""
+        """Press a non-character key, such as ArrowLeft."""
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
 
@@ -136,12 +136,12 @@ class Chromium:
         self.call("Input.insertText", text=text)
 
     def screenshot(self, file: Path, *, full: bool = False) -> None:
-        """The page as a PNG; all of it, or what the window shows."""
+        """Save the page as a PNG; all of it, or what the window shows."""
         picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=full, optimizeForSpeed=False)
         file.write_bytes(base64.b64decode(picture["data"]))
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """Ask the browser something of its protocol."""
+        """Call a method of the browser's protocol."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session is not None:
@@ -154,10 +154,10 @@ class Chromium:
                 assert "error" not in answer, f"{method}: {answer['error']}"
                 return answer["result"]
             self._hear(answer)
-        raise TimeoutError(f"chromium does not answer {method}")
+        raise TimeoutError(f"chromium does not respond to {method}")
 
     def _arrives(self, deadline: float) -> bool:
-        """Whether there is a message before the deadline."""
+        """Whether a message arrives before the deadline."""
         while not self._messages:
             ready, _, _ = select.select([self._in], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:

@@ -1,4 +1,4 @@
-"""What a busy broker answers for a while: the harness asks again instead of taking it for a result."""
+"""Transient errors of a busy broker: the harness retries instead of failing."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _PASSING = frozenset(
         KafkaError.COORDINATOR_NOT_AVAILABLE,
     }
 )
-"""Leaders and coordinators move, load, or are slow: the same question has an answer a moment later."""
+"""Leaders and coordinators move, load, or are slow: the same request succeeds a moment later."""
 T = TypeVar("T")
 
 
 def is_passing(error: KafkaError | None) -> bool:
-    """Whether the client, or whoever asks again, gets over it."""
+    """Whether the error is transient: the client recovers, or a retry succeeds."""
     return error is not None and error.code() in _PASSING
 
 
 def insist(ask: Callable[[], T], timeout_s: float = TIMEOUT_S) -> T:
-    """Ask until there is an answer, or an error that does not pass."""
+    """Retry until there is a result, or an error that is not transient."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -56,7 +56,7 @@ def insist(ask: Callable[[], T], timeout_s: float = TIMEOUT_S) -> T:
 def ends(
     admin: AdminClient, places: Iterable[tuple[str, int]], level: IsolationLevel = IsolationLevel.READ_COMMITTED
 ) -> dict[tuple[str, int], int]:
-    """Where partitions end: what can be read as committed, unless told otherwise."""
+    """The end offsets of partitions; by default of committed records."""
     asked = {TopicPartition(topic, partition): OffsetSpec.latest() for topic, partition in places}
 
     def ask() -> dict[tuple[str, int], int]:
@@ -64,7 +64,7 @@ def ends(
         try:
             return {(place.topic, place.partition): answer.result(TIMEOUT_S).offset for place, answer in answers.items()}
         except KafkaException:
-            admin.list_topics(timeout=TIMEOUT_S)  # librdkafka goes by the leaders it knows until somebody asks for all topics
+            admin.list_topics(timeout=TIMEOUT_S)  # librdkafka uses the leaders it knows until all topics are requested
             raise
 
     return insist(ask) if asked else {}

@@ -1,4 +1,4 @@
-"""What the harness starts and waits for: ports, Java, and waiting with an end."""
+"""What the harness starts and waits for: ports, Java, and waiting with a timeout."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ KAFKA_JARS = PARTS / "kafka"
 
 
 class HarnessError(Exception):
-    """A part is missing, did not start or did not answer: the test proves nothing."""
+    """A part is missing, did not start or did not respond: the test proves nothing."""
 
 
 def free_port() -> int:
-    """A port on loopback that nobody uses, below the range from which outgoing connections take theirs.
+    """A free port on loopback, below the range of ephemeral ports.
 
-    A port of that range could be taken by a client while its server is down for a moment.
+    A client could take an ephemeral port while its server is down for a moment.
     """
     for _ in range(1000):
         port = random.SystemRandom().randrange(20_000, 32_000)
@@ -33,14 +33,14 @@ def free_port() -> int:
 
 
 def java(main_class: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
-    """The command that runs a class of Kafka's jars."""
+    """The command that runs a class from Kafka's jars."""
     if not any(KAFKA_JARS.glob("kafka_2.13-*.jar")):
         raise HarnessError(f"no Kafka in {KAFKA_JARS.relative_to(ROOT)}; run `make setup`")
     return ["java", *options, "-cp", f"{KAFKA_JARS}/*", main_class, *arguments]
 
 
 def run_java(main_class: str, *arguments: str, timeout_s: float = 60) -> str:
-    """Run one of Kafka's command-line tools to its end and return what it printed."""
+    """Run one of Kafka's command-line tools and return its output."""
     quick_start = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     command = java(main_class, *arguments, options=quick_start)
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
@@ -50,9 +50,9 @@ def run_java(main_class: str, *arguments: str, timeout_s: float = 60) -> str:
 
 
 def wait_until(what: str, answers: Callable[[], bool], timeout_s: float = 60, every_s: float = 0.1) -> None:
-    """Ask again and again until the answer is yes; past the timeout say what was waited for."""
+    """Poll until `answers()` is true; after the timeout raise an error that names what was awaited."""
     end = time.monotonic() + timeout_s
     while not answers():
         if time.monotonic() > end:
-            raise HarnessError(f"waited {timeout_s:g} s in vain: {what}")
+            raise HarnessError(f"timed out after {timeout_s:g} s: {what}")
         time.sleep(every_s)

@@ -1,4 +1,4 @@
-"""Prometheus, scraping what a test serves: `with Prometheus(directory, [port]) as prometheus`."""
+"""Prometheus, which scrapes what a test serves: `with Prometheus(directory, [port]) as prometheus`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ scrape_configs:
 
 
 def promtool(*arguments: str, given: bytes = b"") -> str:
-    """What promtool says; raises if it finds fault with something."""
+    """The output of promtool; raises if it reports an error."""
     done = subprocess.run([PARTS / "promtool", *arguments], input=given, capture_output=True, timeout=60, check=False)
     said = (done.stdout + done.stderr).decode()
     if done.returncode:
@@ -72,12 +72,12 @@ class Prometheus:
         self._process.wait()
 
     def ask(self, path: str, **parameters: str) -> Any:
-        """The data of an answer of its HTTP interface; raises if the question makes no sense to it."""
+        """The data of a response of its HTTP API; raises if the request is invalid."""
         with urlopen(f"http://127.0.0.1:{self._port}/api/v1/{path}?{urlencode(parameters)}", timeout=30) as answer:
             return json.load(answer)["data"]
 
     def query(self, expression: str) -> list[Any]:
-        """The series that an expression gives now."""
+        """The current series of an expression."""
         found: list[Any] = self.ask("query", query=expression)["result"]
         return found
 

@@ -1,4 +1,4 @@
-"""A Kafka that wants TLS and a password, and the certificates for it: an authority of its own, made with openssl."""
+"""A Kafka that requires TLS and a password, and its certificates, signed by an authority made with openssl."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Certificate:
     key: Path
 
     def pem(self) -> str:
-        """Both in one text, as Java reads a PEM keystore."""
+        """Both in one text, as in Java's PEM keystore."""
         return self.key.read_text() + self.certificate.read_text()
 
 
 class Authority:
-    """Signs certificates; whoever is given its `certificate` trusts them."""
+    """Signs certificates; clients that trust its `certificate` trust them."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -43,16 +43,16 @@ class Authority:
 
     @property
     def certificate(self) -> Path:
-        """What clients trust."""
+        """The certificate that clients trust."""
         return self._own.certificate
 
     def issue(self, name: str, *, alternatives: str = LOOPBACK, days: int = 2, password: str = "") -> Certificate:
-        """A certificate for the names in `alternatives`; one of -1 days has expired yesterday. `password` is of its key."""
+        """Issue a certificate for the names in `alternatives`; with -1 days it expired yesterday. `password` encrypts its key."""
         key, request, certificate = (self._directory / f"{name}.{kind}" for kind in ("key", "request", "pem"))
         extensions = self._directory / f"{name}.extensions"
         extensions.write_text(f"subjectAltName={alternatives}\n")
         _openssl("req", "-new", *_new_key(key), "-subj", f"/CN={name}", "-out", request)
-        if password:  # in the only form that Kafka's client reads
+        if password:  # in the only format that Kafka's client reads
             plain, key = key, key.with_suffix(".secured")
             _openssl("pkcs8", "-topk8", "-in", plain, "-v1", "PBE-SHA1-3DES", "-passout", f"pass:{password}", "-out", key)
         signer = ("-CA", self._own.certificate, "-CAkey", self._own.key, "-CAcreateserial")
@@ -60,7 +60,7 @@ class Authority:
         return Certificate(certificate, key)
 
     def self_signed(self, name: str, constraint: str = "CA:FALSE") -> Certificate:
-        """A certificate that nobody has signed but itself."""
+        """Make a self-signed certificate."""
         key, certificate = self._directory / f"{name}.key", self._directory / f"{name}.pem"
         extensions = ("-addext", f"basicConstraints=critical,{constraint}", "-addext", f"subjectAltName={LOOPBACK}")
         _openssl("req", "-x509", *_new_key(key), "-subj", f"/CN={name}", "-days", 2, *extensions, "-out", certificate)
@@ -68,9 +68,9 @@ class Authority:
 
 
 class SecureBroker(Broker):
-    """A broker whose second listener speaks SASL_SSL only; it is behind the proxy if there is one.
+    """A broker whose second listener accepts SASL_SSL only; it is behind the proxy if there is one.
 
-    The first listener stays open, for whoever looks on from the side.
+    The first listener stays open, for the test itself.
 
     Example:
         >>> with SecureBroker() as broker:  # doctest: +SKIP
@@ -102,7 +102,7 @@ class SecureBroker(Broker):
 
     @property
     def login(self) -> dict[str, str]:
-        """How a client of librdkafka gets in."""
+        """The settings of a librdkafka client."""
         return {
             "security.protocol": "SASL_SSL",
             "ssl.ca.location": str(self.authority.certificate),
@@ -112,7 +112,7 @@ class SecureBroker(Broker):
         }
 
     def close(self) -> None:
-        """Kill it if it runs, and remove its data and its certificates."""
+        """Kill it if it is running, and remove its data and its certificates."""
         super().close()
         shutil.rmtree(self._files, ignore_errors=True)
 

@@ -1,6 +1,6 @@
-"""A topology as Kafka Streams runs it on several tasks: one test driver per shard, and a router between them.
+"""A topology on several tasks, as in Kafka Streams: one test driver per shard, and a router between them.
 
-The router is written for tests alone, so that what routes records in Penstock is held against something else.
+The router is written for tests only, so that Penstock's routing is compared with an independent implementation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Tasks:
         self._waiting: deque[tuple[int, str, RawRecord, RecordMetadata | None]] = deque()
         self._ends: defaultdict[tuple[str, int], int] = defaultdict(int)
         self.partition_times: dict[tuple[str, int], int] = {}
-        """The highest event time of each source partition, which all tasks know."""
+        """The highest event time of each source partition, shared by all tasks."""
 
     def __enter__(self) -> Self:
         return self
@@ -45,7 +45,7 @@ class Tasks:
     def pipe_raw(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int = 0
     ) -> None:
-        """Put one raw record into a topic and process all that follows from it, in all tasks."""
+        """Put one raw record into a topic and process everything it causes, in all tasks."""
         intake = self._tasks[0].intake(topic)
         offset = self._ends[topic, partition]
         self._ends[topic, partition] += 1
@@ -54,13 +54,13 @@ class Tasks:
         self._process_all()
 
     def advance_wall_clock(self, advance_ms: int) -> None:
-        """Move the wall clock of all tasks."""
+        """Advance the wall clock of all tasks."""
         for task in self._tasks:
             task.advance_wall_clock(advance_ms)
         self._process_all()
 
     def outputs(self) -> Mapping[str, Sequence[Row]]:
-        """What was written to topics; of several tasks one after the other."""
+        """What was written to topics, task by task."""
         found: dict[str, list[Row]] = {}
         for task in self._tasks:
             for topic, rows in task.outputs().items():
@@ -72,7 +72,7 @@ class Tasks:
         return [task.state() for task in self._tasks]
 
     def route(self, topic: str, intake: Intake, raw: RawRecord, sender: int, origin: RecordMetadata | None = None) -> None:
-        """Put a record where it belongs: with its key's shard, or with the sender's if it has none; in all if it is global."""
+        """Route a record to its key's shard, or to the sender's without a key; to all tasks for a global table."""
         if intake.node.name in self._global_sources:
             for task in self._tasks:
                 task.feed_global(topic, raw)
@@ -84,7 +84,7 @@ class Tasks:
         serde = intake.node.key
         try:
             canonical = serde.serialize(serde.deserialize(key))
-        except Exception:  # noqa: BLE001 - a key that cannot be read fails in its task
+        except Exception:  # noqa: BLE001 - an unreadable key fails in its task
             canonical = key
         return zlib.crc32(canonical) % len(self._tasks)
 
@@ -95,7 +95,7 @@ class Tasks:
 
 
 class Task(TopologyTestDriver):
-    """One task: a test driver that hands what comes back in to the router."""
+    """One task: a test driver that passes records of exchanges to the router."""
 
     def __init__(self, tasks: Tasks, number: int, topology: Topology, **options: Any) -> None:
         self._all = tasks
@@ -103,15 +103,15 @@ class Task(TopologyTestDriver):
         super().__init__(topology, **options)
 
     def intake(self, topic: str) -> Intake:
-        """Where the records of a topic enter."""
+        """The intake of a topic's records."""
         return self._intake(topic)
 
     def feed_global(self, topic: str, raw: RawRecord) -> None:
-        """Let a global table take a record in."""
+        """Feed a record to a global table."""
         self._feed_global(topic, self._intake(topic), raw)
 
     def process(self, topic: str, raw: RawRecord, origin: RecordMetadata | None) -> None:
-        """Process a record; one that does not say where it began is of no source partition."""
+        """Process a record; one without an origin comes from no source partition."""
         intake, begun = self._intake(topic), origin or RecordMetadata(topic, 0, 0)
         arrival = self._decode(intake, begun, raw, NO_TIMESTAMP)
         if arrival is not None:
@@ -127,14 +127,14 @@ class Task(TopologyTestDriver):
         return self._state
 
     def _take_queued(self) -> None:
-        """Nothing: whose turn it is, is known where all tasks are."""
+        """Do nothing: `Tasks` decides which task is next."""
 
     def _sub_topologies(self) -> Mapping[str, str]:
-        """See `TopologyTestDriver`; a task of Kafka Streams has one sub-topology."""
+        """See `TopologyTestDriver`; a Kafka Streams task has one sub-topology."""
         return {name: group[0] for group in self._topology.groups() for name in group}
 
     def _decode(self, intake: Intake, origin: RecordMetadata, raw: RawRecord, partition_time: int) -> Arrival | None:
-        """See `TopologyTestDriver`; a task sees a part of a partition, whose time is that of all."""
+        """See `TopologyTestDriver`; a task sees part of a partition, but the partition's time covers all tasks."""
         if intake.node.internal:
             return super()._decode(intake, origin, raw, partition_time)
         times, place = self._all.partition_times, origin[:2]

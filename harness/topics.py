@@ -1,4 +1,4 @@
-"""What a test asks of a running Kafka: topics, records in and out, a group's offsets, transactions."""
+"""Access to a running Kafka for tests: topics, records in and out, a group's offsets, transactions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """A record to write. Without a partition Kafka's own partitioner decides by the key; without a timestamp it is now."""
+    """A record to write. By default Kafka's partitioner chooses by the key, and the timestamp is now."""
 
     value: bytes | None
     key: bytes | None = None
@@ -32,7 +32,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """A record as it stands in its topic."""
+    """A record as stored in its topic."""
 
     partition: int
     offset: int
@@ -43,7 +43,7 @@ class Received:
 
 
 def create(bootstrap_servers: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-    """Create a topic on as many brokers as these replicate to by default, and wait until every partition has a leader."""
+    """Create a topic with the brokers' default replication, and wait until every partition has a leader."""
     admin = _admin(bootstrap_servers)
     new = NewTopic(name, num_partitions=partitions, replication_factor=-1, config=dict(config or {}))
     admin.create_topics([new])[name].result(TIMEOUT_S)
@@ -57,18 +57,18 @@ def create(bootstrap_servers: str, name: str, partitions: int = 1, config: Mappi
 
 
 def delete(bootstrap_servers: str, name: str) -> None:
-    """Delete a topic, and wait until no broker knows it any more."""
+    """Delete a topic, and wait until it is gone."""
     admin = _admin(bootstrap_servers)
     admin.delete_topics([name])[name].result(TIMEOUT_S)
     end = time.monotonic() + TIMEOUT_S
     while name in admin.list_topics(timeout=TIMEOUT_S).topics:
         if time.monotonic() > end:
-            raise HarnessError(f"topic {name} is still there after {TIMEOUT_S} s")
+            raise HarnessError(f"topic {name} still exists after {TIMEOUT_S} s")
         time.sleep(0.05)
 
 
 def produce(bootstrap_servers: str, topic: str, records: Iterable[Sent]) -> None:
-    """Write the records in their order and wait until Kafka has all of them."""
+    """Write the records in order and wait until Kafka has all of them."""
     failures: list[str] = []
 
     def delivered(error: object, _: Message) -> None:
@@ -103,9 +103,9 @@ def end_offsets(bootstrap_servers: str, topic: str, *, committed: bool = True) -
 
 
 def read(bootstrap_servers: str, topic: str, *, committed: bool = True) -> list[Received]:
-    """All records of a topic up to its present end, by partition and offset; only committed ones unless told otherwise.
+    """All records of a topic up to its current end, by partition and offset; by default only committed ones.
 
-    It reads until the position in each partition has reached the end: transaction markers take offsets of their own, so
+    It reads until the position in each partition has reached the end: transaction markers take offsets too, so
     the last record may lie before it.
     """
     until = {partition: end for partition, end in end_offsets(bootstrap_servers, topic, committed=committed).items() if end > 0}
@@ -140,7 +140,7 @@ def _consume(consumer: Consumer, topic: str, until: Mapping[int, int]) -> list[R
             error = message.error()
             if error is None:
                 found.append(_received(message))
-            elif not is_passing(error):  # the consumer gets over the others by itself
+            elif not is_passing(error):  # the consumer recovers from the others by itself
                 raise HarnessError(f"{topic}: {error}")
     before_end = (record for record in found if record.offset < until[record.partition])
     return sorted(before_end, key=lambda record: (record.partition, record.offset))
@@ -158,14 +158,14 @@ def _received(message: Any) -> Received:
 
 
 def names(bootstrap_servers: str) -> set[str]:
-    """All topics there are."""
+    """All topics."""
     return set(_admin(bootstrap_servers).list_topics(timeout=TIMEOUT_S).topics)
 
 
 def group_offsets(bootstrap_servers: str, group: str) -> dict[Partition, tuple[int, str]]:
-    """The committed offset and its metadata for every partition of which the group has one.
+    """The committed offset and its metadata, for every partition where the group has one.
 
-    Asked by a consumer: librdkafka's admin client crashes the process when the coordinator answers this with an error.
+    Uses a consumer: librdkafka's admin client crashes the process if the coordinator returns an error.
     """
     known = _admin(bootstrap_servers).list_topics(timeout=TIMEOUT_S).topics
     every = [TopicPartition(name, number) for name, topic in known.items() for number in topic.partitions]
@@ -178,7 +178,7 @@ def group_offsets(bootstrap_servers: str, group: str) -> dict[Partition, tuple[i
 
 
 def describe_group(bootstrap_servers: str, group: str) -> str:
-    """What Kafka's own command-line tool says about a group: what a user would look at."""
+    """The output of Kafka's own command-line tool for a group, as a user would see it."""
     command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     return run_java(command, "--bootstrap-server", bootstrap_servers, "--describe", "--group", group)
 

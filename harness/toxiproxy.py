@@ -1,4 +1,4 @@
-"""A network that can fail: toxiproxy between a client and a server, driven over its HTTP door."""
+"""A network that can fail: toxiproxy between a client and a server, driven over its HTTP API."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ class Toxiproxy:
         self.close()
 
     def proxy(self, upstream: str, port: int) -> Proxy:
-        """Listen on a port of loopback and pass everything on to `upstream` ("host:port")."""
+        """Listen on a loopback port and forward everything to `upstream` ("host:port")."""
         name = f"port-{port}"
         self.call("POST", "/proxies", {"name": name, "listen": f"127.0.0.1:{port}", "upstream": upstream, "enabled": True})
         return Proxy(self, name)
 
     def close(self) -> None:
-        """End the process, and with it every connection through it."""
+        """End the process, and with it every proxied connection."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> None:
-        """One call of the HTTP door; anything but success is an error."""
+        """Call the HTTP API once; raise unless it succeeds."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=TIMEOUT_S)
         try:
             connection.request(method, path, None if body is None else json.dumps(body))
@@ -68,7 +68,7 @@ class Toxiproxy:
         finally:
             connection.close()
         if answer.status >= 300:
-            raise HarnessError(f"toxiproxy: {method} {path} gave {answer.status}: {text}")
+            raise HarnessError(f"toxiproxy: {method} {path} returned {answer.status}: {text}")
 
     def _answers(self) -> bool:
         try:
@@ -79,7 +79,7 @@ class Toxiproxy:
 
 
 class Proxy:
-    """One port that passes on, until told otherwise."""
+    """One proxied port."""
 
     def __init__(self, server: Toxiproxy, name: str) -> None:
         self._server = server
@@ -91,15 +91,15 @@ class Proxy:
         self._server.call("POST", self._path, {"enabled": False})
 
     def hang(self) -> None:
-        """Swallow everything in both directions while connections stay open, as a network does that loses packets."""
+        """Swallow everything in both directions while connections stay open, like a network that loses packets."""
         self._add("timeout", {"timeout": 0})
 
     def delay(self, latency_ms: int, jitter_ms: int = 0) -> None:
-        """Pass everything on later, in both directions."""
+        """Delay everything, in both directions."""
         self._add("latency", {"latency": latency_ms, "jitter": jitter_ms})
 
     def restore(self) -> None:
-        """Take back whatever was done to it."""
+        """Undo all faults."""
         while self._toxics:
             self._server.call("DELETE", f"{self._path}/toxics/{self._toxics.pop()}")
         self._server.call("POST", self._path, {"enabled": True})

@@ -24,12 +24,12 @@ SECRET = 'q"uo\\te d/&-canary-of-some-length'
         *(base64.b64encode(b"x" * before + SECRET.encode() + b"y" * 5).decode() for before in range(4)),
     ],
 )
-def test_in_texts(text: str) -> None:
+def test_a_secret_is_found_in_text(text: str) -> None:
     assert canaries_in({"one": SECRET, "other": canary("other")}, "nothing here", text) == ["one in text"]
     assert canaries_in({"one": SECRET}, text.encode()) == ["one in bytes"]
 
 
-def test_in_files_and_their_names(tmp_path: Path) -> None:
+def test_a_secret_is_found_in_files_and_their_names(tmp_path: Path) -> None:
     secret = canary("file")
     (tmp_path / "deep" / "er").mkdir(parents=True)
     (tmp_path / "deep" / "er" / "log").write_bytes(b"\xff" * (CHUNK - 5) + secret.encode() + b"\x00")  # across two pieces
@@ -38,10 +38,10 @@ def test_in_files_and_their_names(tmp_path: Path) -> None:
     assert found == sorted([f"one in {tmp_path / 'deep' / 'er' / 'log'}", f"one in the name of {tmp_path / f'x-{secret}'}"])
 
 
-def test_nothing_where_nothing_is(tmp_path: Path) -> None:
+def test_places_without_a_secret_give_nothing(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("all is well")
     assert canaries_in({"one": canary("one")}, tmp_path, "all is well", b"") == []
 
 
-def test_no_two_are_alike() -> None:
+def test_every_canary_is_unique() -> None:
     assert canary("a") != canary("a")

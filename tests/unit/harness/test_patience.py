@@ -1,4 +1,4 @@
-"""What the harness asks again, and what it does not."""
+"""The errors that the harness retries, and those that it does not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Answer:
 
 
 class Admin:
-    """Answers each question with the next of its answers."""
+    """Answers each request with the next of its answers."""
 
     def __init__(self, *answers: int | KafkaError) -> None:
         self._answers = list(answers)
@@ -46,19 +46,19 @@ class Admin:
         self.refreshed += 1
 
 
-def test_a_partition_between_two_leaders_is_asked_for_again() -> None:
+def test_a_request_during_a_leader_change_is_retried() -> None:
     admin: Any = Admin(KafkaError(KafkaError.FENCED_LEADER_EPOCH), KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION), 7)
     assert ends(admin, [("in", 0)]) == {("in", 0): 7}
     assert admin.refreshed == 2
 
 
-def test_what_does_not_pass_is_raised_at_once() -> None:
+def test_a_permanent_error_is_raised_at_once() -> None:
     admin: Any = Admin(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), 7)
     with pytest.raises(KafkaException):
         ends(admin, [("in", 0)])
 
 
-def test_it_has_an_end() -> None:
+def test_retries_stop_at_the_timeout() -> None:
     def ask() -> None:
         raise KafkaException(KafkaError(KafkaError.FENCED_LEADER_EPOCH))
 
@@ -66,5 +66,5 @@ def test_it_has_an_end() -> None:
         insist(ask, timeout_s=-1)
 
 
-def test_no_error_does_not_pass() -> None:
+def test_no_error_is_not_transient() -> None:
     assert not is_passing(None)

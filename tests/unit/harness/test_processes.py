@@ -1,4 +1,4 @@
-"""Ports, Java's command line, and waiting that ends."""
+"""Ports, Java's command line, and waiting with a timeout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.broker import Broker, Cluster, replication
 from harness.processes import HarnessError, free_port, java, run_java, wait_until
 
 
-def test_a_free_port_can_be_bound_and_clients_are_not_given_it() -> None:
+def test_a_free_port_can_be_bound_and_is_not_ephemeral() -> None:
     port = free_port()
     with socket.socket() as server:
         server.bind(("127.0.0.1", port))
@@ -27,7 +27,7 @@ def test_missing_jars_name_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         java("kafka.Kafka")
 
 
-def test_a_tool_that_fails_shows_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_tool_shows_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
     failed: subprocess.CompletedProcess[str] = subprocess.CompletedProcess([], 3, stdout="out", stderr="err")
     monkeypatch.setattr(processes, "java", lambda *_, **__: ["java"])
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
@@ -35,18 +35,18 @@ def test_a_tool_that_fails_shows_what_it_said(monkeypatch: pytest.MonkeyPatch) -
         run_java("kafka.Tool")
 
 
-def test_waiting_ends_with_what_was_waited_for() -> None:
+def test_a_timeout_names_what_was_awaited() -> None:
     answers = iter([False, False, True])
     wait_until("the third answer", lambda: next(answers), every_s=0)
-    with pytest.raises(HarnessError, match=r"waited 0\.01 s in vain: rain"):
+    with pytest.raises(HarnessError, match=r"timed out after 0\.01 s: rain"):
         wait_until("rain", lambda: False, timeout_s=0.01, every_s=0)
 
 
-def test_a_broker_that_does_not_run_cannot_be_stopped() -> None:
+def test_a_broker_that_is_not_running_cannot_be_stopped() -> None:
     broker = Broker()
     try:
         for act in (broker.stop, broker.kill, broker.pause, broker.resume):
-            with pytest.raises(HarnessError, match="broker 1 does not run"):
+            with pytest.raises(HarnessError, match="broker 1 is not running"):
                 act()
     finally:
         broker.close()
@@ -63,7 +63,7 @@ def test_the_nodes_of_a_cluster_know_each_other() -> None:
         cluster.close()
 
 
-def test_a_write_needs_most_of_the_brokers() -> None:
+def test_a_write_needs_a_majority_of_brokers() -> None:
     assert [replication(brokers)["min.insync.replicas"] for brokers in (1, 2, 3, 5)] == ["1", "2", "2", "3"]
 
 

@@ -1,4 +1,4 @@
-"""Faults under load: a running application is killed, cut off, doubled and fed poison, and must lose, double or reorder nothing.
+"""Faults under load: an application that is killed, cut off, duplicated and fed bad records must not lose, duplicate or reorder.
 
-Not installed; `make chaos` and `python -m chaos` are its doors.
+Not installed; run it with `make chaos` or `python -m chaos`.
 """

@@ -1,4 +1,4 @@
-"""`python -m chaos`: the door of the campaign."""
+"""`python -m chaos`: the command line of the campaign."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from chaos.rows.row import FULL, QUICK
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the campaign, or a part of it; the exit code says whether all is well."""
+    """Run the campaign, or a part of it; the exit code is 0 if nothing is violated."""
     parser = argparse.ArgumentParser(prog="python -m chaos")
-    parser.add_argument("--quick", action="store_true", help="a part of it, in about a quarter of an hour")
+    parser.add_argument("--quick", action="store_true", help="run a part of it, in about a quarter of an hour")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", nargs="*", default=None, metavar="ROW", help="some rows by name, and no guards")
+    parser.add_argument("--only", nargs="*", default=None, metavar="ROW", help="run these rows only, and no guards")
     parser.add_argument(
-        "--without", nargs="*", default=None, metavar="GUARD", help="some guards by name, and no rows unless named"
+        "--without", nargs="*", default=None, metavar="GUARD", help="run without these guards, and only the rows that are named"
     )
     parser.add_argument("--report", type=Path, default=Path("reports/chaos.json"))
     parser.add_argument("--keep", action="store_true", help="keep the logs and files of all rows")
-    parser.add_argument("--list", action="store_true", help="name the rows and the guards")
+    parser.add_argument("--list", action="store_true", help="list the rows and the guards")
     options = parser.parse_args(arguments)
     if options.list:
         print("\n".join([*(row.name for row in ROWS), *(f"without {guard}: {row}" for guard, row in GUARDED_BY.items())]))

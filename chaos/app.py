@@ -1,4 +1,4 @@
-"""The process under test: `python -m chaos.app`, told by the environment what to run and what to die of."""
+"""The process under test: `python -m chaos.app`; the environment says what to run and at which fault point to die."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ PREFIX = "CHAOS_"
 
 
 def main() -> None:
-    """Run until told to stop, or to the present end of the input if asked for."""
+    """Run until stopped, or to the current end of the input if requested."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if asked("VICTIM") == "driver":  # a lane that hits a fault point kills this process, not its own worker
         os.environ["PENSTOCK_FAULT_PID"] = str(os.getpid())
-    # Most starts are killed before better code would pay for its making.
+    # Most starts are killed before better compiled code would pay off.
     quick_start = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
     app = importlib.import_module(asked("TOPOLOGY")).app(asked("APPLICATION_ID"), asked("ON_ERROR") or "fail")
     app.run(until=asked("UNTIL") or None, spark=quick_start)
 
 
 def asked(name: str) -> str:
-    """What the campaign has said about this."""
+    """The campaign's value of a variable."""
     return os.environ.get(PREFIX + name, "")
 
 

@@ -1,4 +1,4 @@
-"""The application as a process of its own: started with what it is to die of, and killed as a whole or in part."""
+"""The application as a separate process: started with its fault points, and killed as a whole or in part."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ COMMAND = (sys.executable, "-m", "chaos.app")
 
 
 class Part(Enum):
-    """Which of an application's processes a signal is for."""
+    """The processes of an application that a signal is for."""
 
     DRIVER = "driver"
-    """The Python process that was started; the others outlive it for a moment."""
+    """The Python process that was started; the others outlive it briefly."""
     JVM = "jvm"
     WORKER = "worker"
     """One of the Python processes that run lanes."""
@@ -37,11 +37,11 @@ class Exit:
     code: int
     seconds: float
     was_asked: bool
-    """Whether somebody sent it a signal, or it was to die at a fault point."""
+    """Whether the campaign sent it a signal, or let it die at a fault point."""
 
 
 class Application:
-    """One application at a time, in a session of its own: whoever belongs to it is found by that, whoever its parent is."""
+    """One application at a time, in its own process session, by which its processes are found, whatever their parents."""
 
     def __init__(self, directory: Path, environment: Mapping[str, str], command: Sequence[str] = COMMAND) -> None:
         self.directory = directory
@@ -57,22 +57,22 @@ class Application:
 
     @property
     def scratch(self) -> Path:
-        """Where it, Spark included, puts temporary files."""
+        """The directory of its temporary files, including Spark's."""
         return self.directory / "scratch"
 
     @property
     def state_dir(self) -> Path:
-        """Where it keeps its stores."""
+        """The directory of its stores."""
         return Path(self._environment["PENSTOCK_STATE_DIR"])
 
     @property
     def log(self) -> Path:
-        """What the last start has said."""
+        """The log of the last start."""
         return self.directory / f"start-{self._starts:03}.log"
 
     @property
     def fired(self) -> int:
-        """How many of the fault points of the last start have been reached for the last time."""
+        """How many of the fault points of the last start have fired."""
         file = self._faults / "fired"
         return len(file.read_text().splitlines()) if file.exists() else 0
 
@@ -81,13 +81,13 @@ class Application:
         return self.directory / f"faults-{self._starts:03}"
 
     def change(self, **environment: str) -> None:
-        """Start it differently from now on."""
+        """Change the environment of later starts."""
         self._environment |= environment
 
     def start(self, fault: str = "", victim: Part = Part.DRIVER, **environment: str) -> None:
-        """Start it. `fault` is for `PENSTOCK_FAULT`; who dies at the point is its driver, or the worker that comes by."""
+        """Start it. `fault` is for `PENSTOCK_FAULT`; at the point its driver dies, or the worker that reaches it."""
         if self.is_running:
-            raise HarnessError("the application runs already")
+            raise HarnessError("the application is already running")
         self._starts += 1
         self._was_asked = "kill" in fault and victim is Part.DRIVER
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -109,7 +109,7 @@ class Application:
 
     @property
     def is_running(self) -> bool:
-        """Whether its driver runs; takes note of how it ended if it does not."""
+        """Whether its driver runs; if not, its exit is recorded."""
         if self._process is None:
             return False
         code = self._process.poll()
@@ -120,12 +120,12 @@ class Application:
         return False
 
     def wait(self, timeout_s: float) -> int:
-        """Wait for its end; the exit code, negative for a signal."""
+        """Wait until it ends; return the exit code, negative for a signal."""
         wait_until(f"the application ends (see {self.log})", lambda: not self.is_running, timeout_s, every_s=0.02)
         return self.exits[-1].code
 
     def signal(self, part: Part, number: signal.Signals) -> bool:
-        """Send a signal to a part of it; whether there was anybody to send it to."""
+        """Send a signal to a part of it; return whether any process received it."""
         ends = number in (signal.SIGKILL, signal.SIGTERM) and part is not Part.WORKER
         found = self._found(part)
         self._was_asked |= ends and bool(found)
@@ -137,7 +137,7 @@ class Application:
         return self.signal(part, signal.SIGKILL)
 
     def stop(self, timeout_s: float = 60) -> int:
-        """End it in good order (SIGTERM); the exit code."""
+        """Stop it gracefully (SIGTERM); return the exit code."""
         self.signal(Part.DRIVER, signal.SIGTERM)
         return self.wait(timeout_s)
 
@@ -146,14 +146,14 @@ class Application:
         self._kill_all()
         if self._process is not None:
             self._process.wait()
-        self._kill_all()  # what the driver may have started in its last moment
+        self._kill_all()  # what the driver may have started meanwhile
 
     def _kill_all(self) -> None:
         for process in self.processes():
             _sent(process, signal.SIGKILL)
 
     def processes(self) -> list[psutil.Process]:
-        """All processes of all its starts that are still there."""
+        """All processes of all its starts that still exist."""
         return [process for process in psutil.process_iter() if _session(process) in self._sessions]
 
     def _found(self, part: Part) -> list[psutil.Process]:
@@ -171,7 +171,7 @@ class Application:
 def _sent(process: psutil.Process, number: signal.Signals) -> bool:
     try:
         process.send_signal(number)
-    except psutil.Error:  # gone by itself
+    except psutil.Error:  # already gone
         return False
     return True
 
@@ -191,7 +191,7 @@ def _name(process: psutil.Process) -> str:
 
 
 def _is_worker(process: psutil.Process) -> bool:
-    """A child of Spark's daemon, which is forked from it and looks like it."""
+    """Whether it is a child of Spark's daemon: it is forked and has the same command line."""
     try:
         parent = process.parent()
         return parent is not None and "pyspark.daemon" in parent.cmdline() and "pyspark.daemon" in process.cmdline()

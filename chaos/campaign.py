@@ -1,4 +1,4 @@
-"""The campaign: row after row on one broker, then each guard turned off, and a report of it all."""
+"""The campaign: all rows on one broker, then each guard turned off, and a report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class RowReport:
-    """What became of a row. A fault that was wanted and did not fire is a violation too."""
+    """The outcome of a row. A fault that should have fired and did not is a violation too."""
 
     name: str
     wanted: int
@@ -40,7 +40,7 @@ class RowReport:
 
 @dataclass(frozen=True, slots=True)
 class GuardReport:
-    """What became of a row without one of the guards."""
+    """The outcome of a row without one of the guards."""
 
     name: str
     row: str
@@ -59,21 +59,21 @@ class Report:
 
     @property
     def kills(self) -> int:
-        """How many times something was killed with SIGKILL."""
+        """The number of SIGKILLs."""
         return sum(row.kills for row in self.rows)
 
     @property
     def violations(self) -> int:
-        """How many violations there were, guards being on."""
+        """The number of violations with all guards on."""
         return sum(row.violations for row in self.rows)
 
     @property
     def is_good(self) -> bool:
-        """No violation, and no guard that nobody would miss."""
+        """Whether there is no violation, and every row went red without its guard."""
         return not self.violations and all(guard.went_red for guard in self.guards_off)
 
     def write(self, path: Path) -> None:
-        """Write it down."""
+        """Write the report."""
         path.parent.mkdir(parents=True, exist_ok=True)
         summary = {"kills": self.kills, "violations": self.violations, "is_good": self.is_good}
         path.write_text(json.dumps({**summary, **asdict(self)}, indent=2) + "\n")
@@ -81,7 +81,7 @@ class Report:
 
 @contextmanager
 def world(seed: int, keep: bool) -> Iterator[World]:
-    """A broker behind a proxy, and a directory that is removed unless something in it may be needed."""
+    """A broker behind a proxy, and a directory that is removed unless it is to be kept."""
     directory = Path(tempfile.mkdtemp(prefix="chaos-"))
     with Toxiproxy() as network, Broker(proxied_port=free_port()) as broker:
         assert broker.proxied_port is not None
@@ -91,7 +91,7 @@ def world(seed: int, keep: bool) -> Iterator[World]:
 
 
 def run(rows: Sequence[Row], guarded_by: Mapping[str, Row], seed: int, path: Path, *, keep: bool = False) -> Report:
-    """Run the rows, then those of the guards without them."""
+    """Run the rows, then the rows of the guards without those guards."""
     report = Report(seed)
     began = time.monotonic()
     with world(seed, keep) as where:
@@ -113,20 +113,20 @@ def run(rows: Sequence[Row], guarded_by: Mapping[str, Row], seed: int, path: Pat
 
 
 def run_row(where: World, row: Row, guard_off: str = "") -> RowReport:
-    """Run a row; whatever ends it early is a violation, unless the row itself could not be set up."""
+    """Run a row; whatever ends it early is a violation, unless its setup fails."""
     began = time.monotonic()
     with row.trial(where, row.name, row.conditions, guard_off) as trial:
         try:
             row.run(trial)
         except StuckError:
-            pass  # noted already
+            pass  # already recorded
         except HarnessError as error:
             trial.violate("broken", "row", str(error))
     outputs = sum(map(len, trial.reader.records.values()))
     if not outputs:
-        trial.violate("broken", "row", f"the application never worked; see {trial.application.log}")
+        trial.violate("broken", "row", f"the application never produced output; see {trial.application.log}")
     if trial.fired != trial.wanted:
-        trial.violate("missed", "row", f"{trial.fired} of {trial.wanted} faults have fired")
+        trial.violate("missed", "row", f"only {trial.fired} of {trial.wanted} faults fired")
     if not trial.violations:
         shutil.rmtree(trial.directory, ignore_errors=True)
     return RowReport(
@@ -146,7 +146,7 @@ def run_row(where: World, row: Row, guard_off: str = "") -> RowReport:
 
 def _say(row: RowReport) -> None:
     verdict = "ok " if not row.violations else "RED"
-    recovered = "" if row.recovered_s is None else f", recovered in {row.recovered_s:.1f} s at most"
+    recovered = "" if row.recovered_s is None else f", recovered in at most {row.recovered_s:.1f} s"
     print(
         f"{verdict} {row.name}: {row.fired} of {row.wanted} fired{recovered}, {row.payments} payments, {row.seconds:.0f} s",
         flush=True,

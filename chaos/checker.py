@@ -1,4 +1,4 @@
-"""What was found in Kafka, held against the oracle. It only compares; every difference is a violation with a name."""
+"""Compares what was found in Kafka with the oracle; every difference is a violation with a name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that is not as it must be."""
+    """One difference from what must be there."""
 
     kind: str
     where: str
@@ -28,7 +28,7 @@ class Violation:
 
 
 class Output(NamedTuple):
-    """A record of an output topic, decoded; `number` says which payment, or which count, it is about."""
+    """A record of an output topic, decoded; `number` is its payment's, or a count."""
 
     partition: int
     offset: int
@@ -39,10 +39,10 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What Kafka has of an application, as a reader of committed records finds it.
+    """What Kafka has of an application, as seen by a reader of committed records.
 
-    `outputs` are by kind (echo, sums, groups, windows), in the order of partition and offset; `tables` are what the changelogs
-    amount to, by store; `offsets` are those that the group has committed, by partition of the input.
+    `outputs` are by kind (echo, sums, groups, windows), in the order of partition and offset; `tables` are the contents of the
+    changelogs, by store; `offsets` are those that the group has committed, by partition of the input.
     """
 
     outputs: Mapping[str, Sequence[Output]]
@@ -53,19 +53,19 @@ class Found:
 def check(payments: Iterable[Payment], found: Found) -> list[Violation]:
     """Whether outputs and tables are exactly those of the payments before the committed offsets.
 
-    It holds at any moment, since all three are committed as one; of payments behind the offsets nothing may be seen at all.
+    This holds at any moment, since all three are committed atomically; nothing of payments after the offsets may be visible.
     """
     return check_each(dict.fromkeys(("echo", *STORES), payments), found)
 
 
 def check_each(payments: Mapping[str, Iterable[Payment]], found: Found) -> list[Violation]:
-    """The same where outputs and tables are not all about the same payments: those of each are given by its kind."""
+    """The same if outputs and tables are not all about the same payments: `payments` has those of each kind."""
     done = {kind: oracle.within(sent, found.offsets) for kind, sent in payments.items()}
     return [*check_outputs(done, found.outputs), *check_tables(done, found)]
 
 
 def check_outputs(done: Mapping[str, Sequence[Payment]], outputs: Mapping[str, Sequence[Output]]) -> Iterator[Violation]:
-    """Nothing lost, doubled or reordered per key, in any output."""
+    """Nothing is lost, duplicated or reordered per key, in any output."""
     for kind, expect in (("echo", oracle.echoes), ("sums", oracle.sums), ("windows", oracle.windows)):
         yield from scattered(kind, outputs[kind])
         yield from compared(kind, expect(done[kind]), by_key(outputs[kind]))
@@ -74,13 +74,13 @@ def check_outputs(done: Mapping[str, Sequence[Payment]], outputs: Mapping[str, S
 
 
 def check_tables(done: Mapping[str, Sequence[Payment]], found: Found) -> Iterator[Violation]:
-    """The changelogs amount to the oracle's tables."""
+    """The changelogs contain the oracle's tables."""
     expected: dict[str, Mapping[str, Any]] = {
         "sums": oracle.table(oracle.sums(done["sums"])),
         "windows": oracle.table(oracle.windows(done["windows"])),
         "ledger": oracle.ledger(done["ledger"]),
     }
-    # Which payment of a group was the last is the application's choice; that it told so is checked with the outputs.
+    # The application decides which payment of a group was the last; that it sent it is checked with the outputs.
     expected["groups"] = {
         group: {
             "count": len(payments),
@@ -94,7 +94,7 @@ def check_tables(done: Mapping[str, Sequence[Payment]], found: Found) -> Iterato
 
 
 def compare_tables(where: str, expected: Mapping[str, Any], got: Mapping[str, Any]) -> Iterator[Violation]:
-    """Two contents of one table."""
+    """Both contents of a table are equal."""
     for kind, keys in (("missing", expected.keys() - got.keys()), ("surplus", got.keys() - expected.keys())):
         if keys:
             yield Violation(kind, where, f"{len(keys)} keys, such as {sorted(keys)[:SHOWN]}")
@@ -117,12 +117,12 @@ def check_reader(during: Mapping[Any, Sequence[Any]], after: Mapping[Any, Sequen
         early, late = list(during.get(place, ())), list(after.get(place, ()))
         if early != late:
             first = next((n for n, (a, b) in enumerate(zip(early, late, strict=False)) if a != b), min(len(early), len(late)))
-            detail = f"{len(early)} records during, {len(late)} after, they part at number {first}: "
+            detail = f"{len(early)} records during, {len(late)} after, first difference at number {first}: "
             yield Violation("unstable", f"{place}", detail + f"{early[first : first + 1]} and {late[first : first + 1]}")
 
 
 def check_settled(open_transactions: Iterable[str], unstable: Mapping[str, tuple[int, int]]) -> Iterator[Violation]:
-    """No transaction is left open, and none holds readers back in any topic."""
+    """No transaction is left open, and none blocks readers of any topic."""
     for transactional_id in sorted(open_transactions):
         yield Violation("open", "transactions", transactional_id)
     for place, (stable, end) in sorted(unstable.items()):
@@ -130,7 +130,7 @@ def check_settled(open_transactions: Iterable[str], unstable: Mapping[str, tuple
 
 
 class Letter(NamedTuple):
-    """A record that cannot be processed: where it stands in the input, and its bytes."""
+    """A record that cannot be processed: its position in the input, and its bytes."""
 
     partition: int
     offset: int
@@ -139,7 +139,7 @@ class Letter(NamedTuple):
 
 
 def check_dead_letters(poison: Iterable[Letter], letters: Iterable[Letter]) -> Iterator[Violation]:
-    """Every poisonous record is a dead letter once, byte by byte, and nothing else is."""
+    """Every bad record is a dead letter once, byte by byte, and nothing else is."""
     expected, got = Counter(poison), Counter(letters)
     for kind, difference in (("lost", expected - got), ("surplus", got - expected)):
         if difference:
@@ -148,7 +148,7 @@ def check_dead_letters(poison: Iterable[Letter], letters: Iterable[Letter]) -> I
 
 
 def check_replays(letters: Iterable[str], replayed: Iterable[str]) -> Iterator[Violation]:
-    """Every letter is replayed once, and nothing else is; both are told by where letters lie."""
+    """Every letter is replayed once, and nothing else is; both are identified by the positions of letters."""
     expected, got = Counter(letters), Counter(replayed)
     for kind, difference in (("lost", expected - got), ("doubled", got - expected)):
         if difference:
@@ -156,7 +156,7 @@ def check_replays(letters: Iterable[str], replayed: Iterable[str]) -> Iterator[V
 
 
 def by_key(outputs: Iterable[Output]) -> Sequences:
-    """What was seen of each key, in order."""
+    """The outputs of each key, in order."""
     found: Sequences = defaultdict(list)
     for output in outputs:
         found[output.key].append(Seen(output.number, output.value))
@@ -164,7 +164,7 @@ def by_key(outputs: Iterable[Output]) -> Sequences:
 
 
 def scattered(kind: str, outputs: Iterable[Output]) -> Iterator[Violation]:
-    """A key in two partitions has no order."""
+    """No key is in two partitions, where it would have no order."""
     partitions: dict[str, set[int]] = defaultdict(set)
     for output in outputs:
         partitions[output.key].add(output.partition)
@@ -174,7 +174,7 @@ def scattered(kind: str, outputs: Iterable[Output]) -> Iterator[Violation]:
 
 
 def compared(kind: str, expected: Sequences, got: Sequences) -> Iterator[Violation]:
-    """Each key has the sequence it must have."""
+    """Each key has the expected sequence."""
     for key in sorted(expected.keys() | got.keys()):
         wanted, seen = expected.get(key, []), got.get(key, [])
         if wanted != seen:
@@ -188,10 +188,10 @@ def _difference(kind: str, key: str, wanted: list[Seen], seen: list[Seen]) -> Vi
         return of_numbers
     for one, other in zip(wanted, seen, strict=True):
         if one.number != other.number:
-            return Violation("reordered", where, f"{other.number} came where {one.number} was due")
+            return Violation("reordered", where, f"{other.number} came in place of {one.number}")
         if one.value != other.value:
             return Violation("wrong", where, f"{other.value}, not {one.value}")
-    raise AssertionError(f"{where}: equal after all")
+    raise AssertionError(f"{where}: no difference")
 
 
 def _difference_of_numbers(where: str, wanted: list[int], seen: list[int]) -> Violation | None:
@@ -223,14 +223,14 @@ def _check_groups(expected: Mapping[str, Mapping[int, Payment]], got: Sequences)
 
 
 def _reordered(where: str, order: Iterable[Payment]) -> Iterator[Violation]:
-    """Whatever interleaves: those of one partition come in the order of their offsets."""
+    """However partitions interleave, the payments of one come in the order of their offsets."""
     partitions: dict[int, list[Payment]] = defaultdict(list)
     for payment in order:
         partitions[payment.partition].append(payment)
     for partition, payments in sorted(partitions.items()):
         for one, other in pairwise(payments):
             if one.offset > other.offset:
-                detail = f"{other.number} came after {one.number}, which is behind it in partition {partition}"
+                detail = f"{other.number} came after {one.number}, which follows it in partition {partition}"
                 yield Violation("reordered", where, detail)
                 break
 

@@ -1,7 +1,7 @@
-"""The guards of exactly-once, each of which can be turned off in a process under test: without it, a row must go red.
+"""The guards of exactly-once. Each can be turned off in a process under test: without it, a row must go red.
 
-Only the campaign does this, by a variable of its own; nothing in the product knows about it. It happens when the topology is
-imported, which is the first thing that the driver and every worker do.
+Only the campaign does this, by an environment variable; nothing in the product knows about it. It happens when the topology is
+imported, which the driver and every worker do first.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ VARIABLE = "CHAOS_GUARD_OFF"
 
 
 def turn_off(name: str) -> None:
-    """Turn a guard off in this process; none for an empty name."""
+    """Turn a guard off in this process; an empty name turns none off."""
     if name:
         GUARDS[name]()
 
 
 def roll_back() -> None:
-    """A lane that is taken back an epoch says so, and keeps what it wrote."""
+    """A lane that is rolled back only pretends to be, and keeps what it wrote."""
     from penstock.state.epochs import Head, undo_key  # noqa: PLC0415 - needed here only, as in every guard
     from penstock.state.lane import LaneState  # noqa: PLC0415
 
@@ -36,7 +36,7 @@ def roll_back() -> None:
 
 
 def fence() -> None:
-    """Every start is another producer to Kafka, so that an older one can go on."""
+    """Every start has a new transactional id, so an older instance is not fenced."""
     from penstock.kafka.publishers import TransactionalPublisher  # noqa: PLC0415
 
     init = TransactionalPublisher.__init__
@@ -48,7 +48,7 @@ def fence() -> None:
 
 
 def epoch_check() -> None:
-    """Whatever is found on disk is taken for the committed epoch."""
+    """Whatever is on disk passes for the committed epoch."""
     from penstock.epochs import hops, restoring  # noqa: PLC0415
 
     restoring._is_usable = lambda *_: True
@@ -57,7 +57,7 @@ def epoch_check() -> None:
 
 
 def read_committed() -> None:
-    """The source reads what may yet be aborted."""
+    """The source reads uncommitted records, which may still be aborted."""
     from penstock.running.starting import Starting  # noqa: PLC0415
 
     options = Starting._source_options
@@ -69,7 +69,7 @@ def read_committed() -> None:
 
 
 def metadata_check() -> None:
-    """An offset that was committed without a word about the epoch is taken for one of the others' epoch."""
+    """An offset that was committed without metadata passes for one of the same epoch as the others."""
     from penstock.running import past as module  # noqa: PLC0415
     from penstock.running import truth  # noqa: PLC0415
 
@@ -98,7 +98,7 @@ def one_action() -> None:
 
 
 def digests() -> None:
-    """A store's content is trusted as it is read."""
+    """The content of a store is not verified."""
     from penstock.state.lane import LaneState, _chunks  # noqa: PLC0415
 
     def unverified(self: Any, space: str) -> Any:
@@ -109,7 +109,7 @@ def digests() -> None:
 
 
 def offsets_in_the_transaction() -> None:
-    """Offsets are committed by themselves, before the transaction is."""
+    """Offsets are committed separately, before the transaction."""
     from penstock.kafka.clients import consumer_settings, open_consumer  # noqa: PLC0415
     from penstock.kafka.publishers import TransactionalPublisher, _partitions  # noqa: PLC0415
 
@@ -122,7 +122,7 @@ def offsets_in_the_transaction() -> None:
 
 
 def fired_timers_are_gone() -> None:
-    """A timer that has fired is there again."""
+    """A timer that has fired is registered again."""
     from penstock.state.timers import TimerStore, timer_id  # noqa: PLC0415
 
     take = TimerStore.take
@@ -137,7 +137,7 @@ def fired_timers_are_gone() -> None:
 
 
 def schedules_remember() -> None:
-    """A schedule goes on from what time it is, and not from where it stood."""
+    """A schedule continues from the current time, not from its position."""
     from penstock.timing.schedules import Schedule  # noqa: PLC0415
 
     def following(self: Any, due: int) -> int:
@@ -148,7 +148,7 @@ def schedules_remember() -> None:
 
 
 def answers_in_order() -> None:
-    """Answers go to whoever comes first."""
+    """Results are in reverse order."""
     from penstock.lanes.asking import Asking  # noqa: PLC0415
 
     answers = Asking.answers
@@ -160,7 +160,7 @@ def answers_in_order() -> None:
 
 
 def ledger() -> None:
-    """A replay does not know what others before it have done."""
+    """A replay does not know what earlier ones have done."""
     from penstock.kafka.dead_letters import DeadLetters  # noqa: PLC0415
     from penstock.letters import Ledger  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The load: payments without end from a seed, written once each, and remembered with the place that Kafka gave them."""
+"""The load: an endless stream of payments from a seed, each written once, and kept with its offset in Kafka."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Poison = Callable[[random.Random, bytes], "bytes | None"]
 class Load:
     """Writes payments at a steady rate while it runs; a context manager, so that it ends.
 
-    `poison` names kinds of bad values of which one record in a hundred is made.
+    `poison` lists kinds of bad values; one record in a hundred has one.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Load:
                 "bootstrap.servers": bootstrap_servers,
                 "enable.idempotence": True,
                 "linger.ms": 5,
-                "message.timeout.ms": 0,  # as long as it takes: a broker may be down for a while
+                "message.timeout.ms": 0,  # no limit: a broker may be down for a while
                 "log_level": 0,
             }
         )
@@ -78,12 +78,12 @@ class Load:
         self._producer.purge()
 
     def go_on(self) -> None:
-        """Write at the steady rate, from now on."""
+        """Start or resume writing."""
         self._idle.clear()
         self._running.set()
 
     def pause(self) -> None:
-        """Write no more, and wait until Kafka has everything."""
+        """Stop writing, and wait until Kafka has everything."""
         self._running.clear()
         if self._thread.is_alive():
             self._idle.wait(FLUSH_S)
@@ -92,17 +92,17 @@ class Load:
             raise HarnessError(f"the load itself failed: {left} unsent, {len(self._failures)} failed: {self._failures[:3]}")
 
     def grow(self, partitions: int) -> None:
-        """Write to partitions that were added, too: keys of their own, since a key's payments have one order."""
+        """Also write to added partitions, with new keys, since the payments of a key have one order."""
         self._added = range(self._partitions, partitions)
 
     def send(self, count: int) -> None:
-        """Write some payments now, while it is paused."""
+        """Write some payments now; only while paused."""
         for _ in range(count):
             self._send()
         self.pause()
 
     def send_poison(self, kind: Poison, partition: int) -> None:
-        """Write one bad record to a partition now, while it is paused."""
+        """Write one bad record to a partition now; only while paused."""
         self._write(b"poisoned", kind(self._random, b'{"number":0}'), partition, self._now(), self._poisoned)
         self.pause()
 
@@ -181,7 +181,7 @@ class Load:
 
 
 class Upstream:
-    """Another application that writes to the same input in a transaction, and takes its time with it."""
+    """Another application that writes to the same input in a long transaction."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
         self._topic = topic
@@ -197,10 +197,10 @@ class Upstream:
         self._written = 0
         self._open: list[Payment] = []
         self.payments: list[Payment] = []
-        """What it has written and committed."""
+        """The payments that it has committed."""
 
     def begin(self) -> None:
-        """Open a transaction and write to every partition: readers of committed records get no further than this."""
+        """Open a transaction and write to every partition: readers of committed records stop there."""
         self._producer.begin_transaction()
         for partition in range(self._partitions):
             now = int(time.time() * 1000)
@@ -213,7 +213,7 @@ class Upstream:
             raise HarnessError("the upstream transaction could not be written")
 
     def end(self, well: bool) -> None:
-        """Commit it, and what it wrote counts as of where it stands; or abort it, and nothing of it may ever be seen."""
+        """Commit it, so that its payments count at their offsets; or abort it, so that none may ever be visible."""
         if well:
             self._producer.commit_transaction(FLUSH_S)
             self.payments += self._open
@@ -227,12 +227,12 @@ class Upstream:
 
 
 def bad_utf8(chooser: random.Random, value: bytes) -> bytes:
-    """Bytes that are no text."""
+    """Bytes that are not UTF-8."""
     return b"\xff\xfe" + value
 
 
 def truncated(chooser: random.Random, value: bytes) -> bytes:
-    """JSON that ends too soon."""
+    """Truncated JSON."""
     return value[: chooser.randrange(1, len(value) - 1)]
 
 

@@ -1,4 +1,4 @@
-"""What Kafka has of an application at this moment, read as committed and put into the checker's words."""
+"""What Kafka has of an application at this moment, read as committed and converted to the checker's types."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READ_S = 120
 
 
 class Observer:
-    """Looks at the topics and the group of one application."""
+    """Reads the topics and the group of one application."""
 
     def __init__(self, bootstrap_servers: str, topics: Topics, stores: Sequence[str] = STORES) -> None:
         self._servers = bootstrap_servers
@@ -33,7 +33,7 @@ class Observer:
         self._group = Consumer({"bootstrap.servers": bootstrap_servers, "log_level": 0, **group})
 
     def found(self) -> Found:
-        """Outputs, tables and offsets. They belong together only while nothing is being committed."""
+        """Outputs, tables and offsets. They are consistent only while nothing is being committed."""
         topics = self._topics
         read = self._read(*topics.outputs, *self._changelogs.values())
         found = {
@@ -46,9 +46,9 @@ class Observer:
         return Found(found, tables, self.offsets())
 
     def offsets(self) -> dict[int, int]:
-        """What the group has committed of the input, whatever transaction is still open.
+        """The offsets that the group has committed, whatever transaction is still open.
 
-        Asked by a consumer: librdkafka's admin client crashes the process when the coordinator answers this with an error.
+        Uses a consumer: librdkafka's admin client crashes the process if the coordinator returns an error.
         """
         partitions = self._admin.list_topics(self._topics.input, timeout=TIMEOUT_S).topics[self._topics.input].partitions
         asked = [TopicPartition(self._topics.input, partition) for partition in partitions]
@@ -56,11 +56,11 @@ class Observer:
         return {at.partition: at.offset for at in found if at.offset >= 0}
 
     def input_ends(self) -> dict[int, int]:
-        """Where readers of committed records come to the end of the input."""
+        """The ends of the input for readers of committed records."""
         return {partition: end for (_, partition), end in self._ends([self._topics.input]).items()}
 
     def output_ends(self) -> dict[Place, int]:
-        """Where readers of committed records come to the end of the outputs."""
+        """The ends of the outputs for readers of committed records."""
         return self._ends(self._topics.outputs)
 
     def records(self) -> Records:
@@ -68,11 +68,11 @@ class Observer:
         return self._read(*self._topics.outputs)
 
     def dead_letters(self) -> list[Letter]:
-        """The dead letters, with the places they say they came from."""
+        """The dead letters, with the positions in their headers."""
         return [letter(record) for records in self.raw_dead_letters().values() for record in records]
 
     def raw_dead_letters(self) -> Records:
-        """The dead letters as they lie in their topic."""
+        """The dead letters as they are in their topic."""
         return self._read(self._topics.dead_letters)
 
     def input(self) -> Records:
@@ -84,7 +84,7 @@ class Observer:
         return kafka.open_transactions(self._servers)
 
     def unstable(self) -> dict[str, tuple[int, int]]:
-        """Partitions where readers of committed records are held back, with where they stop and where the end is."""
+        """Partitions where an open transaction blocks readers of committed records: where they stop, and the end."""
         topics = (self._topics.input, *self._topics.outputs, *self._changelogs.values())
         stable, ends = self._ends(topics), self._ends(topics, IsolationLevel.READ_UNCOMMITTED)
         return {f"{place[0]}-{place[1]}": (stable[place], end) for place, end in ends.items() if stable[place] != end}
@@ -113,7 +113,7 @@ def outputs(records: Records, topic: str, decode: Callable[[bytes], Any]) -> lis
 
 
 def _table(records: Records, topic: str, key: Callable[[bytes], str], value: Callable[[bytes], Any]) -> dict[str, Any]:
-    """What a changelog amounts to: the last value of each key."""
+    """The content of a changelog: the last value of each key."""
     last = {read.key or b"": read.value for (name, _), reads in records.items() if name == topic for read in reads}
     return {key(raw): value(data) for raw, data in last.items() if data is not None}
 
@@ -136,11 +136,11 @@ _FORMS: Mapping[str, tuple[Callable[[bytes], str], Callable[[bytes], Any]]] = {
     "windows": (_windowed_key, lambda data: long(data[_TIMESTAMP:])),
     "ledger": (bytes.decode, long),
 }
-"""How the rows of each changelog are read: key and value. Values of tables begin with their time."""
+"""How the rows of each changelog are decoded: key and value. Values of tables begin with their timestamp."""
 
 
 def letter(read: Read) -> Letter:
-    """A dead letter, with the place it says it came from."""
+    """A dead letter, with the position in its headers."""
     headers = dict(read.headers)
     partition, offset = headers["__streams.errors.partition"] or b"", headers["__streams.errors.offset"] or b""
     return Letter(int(partition), int(offset), read.key, read.value)

@@ -1,4 +1,4 @@
-"""What must be seen of payments: sequences per key, contents of tables. Plain Python over the input in the order of its log."""
+"""The expected results of payments: sequences per key, contents of tables. Plain Python over the input in log order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chaos.payments import BANK, Payment
 
 
 class Seen(NamedTuple):
-    """What is to be seen of one payment in one output: which payment it was, by number or by count, and the whole value."""
+    """One payment in one output: its number, or a count, and the whole value."""
 
     number: int
     value: Any
@@ -43,7 +43,7 @@ def sums(payments: Iterable[Payment]) -> Sequences:
 
 
 def added(before: list[Seen], payment: Payment) -> dict[str, int]:
-    """The total after one payment more."""
+    """The total after one more payment."""
     last = before[-1].value["sum"] if before else 0
     return {"count": len(before) + 1, "sum": last + payment.amount, "number": payment.number}
 
@@ -58,7 +58,7 @@ def windows(payments: Iterable[Payment]) -> Sequences:
 
 
 def groups(payments: Iterable[Payment]) -> dict[str, dict[int, Payment]]:
-    """The payments of each group by number. They come from all partitions: how these interleave is the application's choice."""
+    """The payments of each group by number. They come from all partitions, which may interleave in any way."""
     found: dict[str, dict[int, Payment]] = defaultdict(dict)
     for p in payments:
         found[p.group][p.number] = p
@@ -66,7 +66,7 @@ def groups(payments: Iterable[Payment]) -> dict[str, dict[int, Payment]]:
 
 
 def ledger(payments: Iterable[Payment]) -> dict[str, int]:
-    """What was given to each group, twice, and what the bank has paid, once; in whichever order."""
+    """What each group received, twice, and what the bank has paid, once; in any order."""
     found: dict[str, int] = defaultdict(int)
     for p in payments:
         found[p.group] += 2 * p.amount

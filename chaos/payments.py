@@ -1,6 +1,6 @@
-"""What is sent through the application: payments, each unique and numbered, and what can be read of them in every topic.
+"""What is sent through the application: payments, each unique and numbered, and their form in every topic.
 
-The names of the topics and the forms of keys and values are the only things that the application and its checker share.
+The application and its checker share only the names of topics and the forms of keys and values.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 WINDOW_MS = 2_000
 STORES = ("sums", "groups", "windows", "ledger")
 REFUSED_EVERY = 5
-"""Of so many payments one is refused by an application that has yet to be fixed."""
+"""A broken application refuses one payment in this many."""
 BANK = "bank"
-"""The key of the ledger that every payment is taken from."""
+"""The key of the ledger from which every payment is taken."""
 
 
 class Payment(NamedTuple):
-    """A payment as it was written to the input: the log decides about its place, the rest was made up by the load.
+    """A payment as written to the input: the log determines its offset, the load everything else.
 
     `number` is unique and ascending over all payments of a row, `step` ascending by one over those of its key.
     """
@@ -75,12 +75,12 @@ class Topics:
 
     @property
     def dead_letters(self) -> str:
-        """What could not be read or processed."""
+        """Records that could not be read or processed."""
         return f"{self.application_id}-dead-letters"
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """All that the application writes besides its changelogs."""
+        """All topics that the application writes, except changelogs."""
         return (self.echo, self.sums, self.groups, self.windows, self.dead_letters)
 
     def changelog(self, store: str) -> str:

@@ -1,4 +1,4 @@
-"""A reader of committed records that runs while things fail: what it has seen must still be there afterwards."""
+"""A reader of committed records that runs during the faults: what it has seen must still be there afterwards."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Records = dict[Place, list[Read]]
 
 
 class Reader:
-    """Reads partitions from their beginning; a context manager, so that it ends. Payments are looked for in the topic `echo`."""
+    """Reads partitions from their beginning until its block ends. It watches the topic `echo` for payments."""
 
     def __init__(self, bootstrap_servers: str, places: Sequence[Place], echo: str = "") -> None:
         self._echo = echo
@@ -57,7 +57,7 @@ class Reader:
         self._positions: dict[Place, int] = {}
         self.records: Records = defaultdict(list)
         self.highest = -1
-        """The highest number of a payment that was seen."""
+        """The highest payment number seen so far."""
 
     def __enter__(self) -> Self:
         self._consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in self._places])
@@ -70,7 +70,7 @@ class Reader:
         self._consumer.close()
 
     def has_reached(self, ends: Mapping[Place, int]) -> bool:
-        """Whether it has read everything before these offsets; raises if it cannot read on."""
+        """Whether it has read everything before these offsets; raises if it has failed."""
         if self._failure is not None:
             raise HarnessError(f"the reader itself failed: {self._failure}")
         return all(self._positions.get(place, 0) >= end for place, end in ends.items())
@@ -91,7 +91,7 @@ class Reader:
         error = message.error()
         if error is not None:
             if is_passing(error):
-                return  # for a while: it tries again by itself
+                return  # the consumer retries by itself
             raise KafkaException(error)
         topic = message.topic()
         headers = tuple(message.headers() or ())

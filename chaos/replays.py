@@ -1,4 +1,4 @@
-"""A row whose application was broken for a while: what it refused then is replayed out of its dead letters, and counts once."""
+"""A row whose application was broken for a while: payments that it refused are replayed from dead letters, and count once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FENCED = 20
 
 
 class Copy(NamedTuple):
-    """A payment that was replayed, where it stands now; and the letter it was replayed for, by its place and its key."""
+    """A replayed payment at its new offset, and the position and key of the letter that it was replayed for."""
 
     payment: Payment
     place: str
@@ -29,7 +29,7 @@ class Copy(NamedTuple):
 
 
 class ReplayTrial(Trial):
-    """`CHAOS_BROKEN` says what is broken at first: `payments`, which all goes through, or `totals`, two nodes beside others."""
+    """`CHAOS_BROKEN` is what is broken at first: `payments`, which everything passes, or `totals`, two nodes among others."""
 
     def __init__(self, world: World, name: str, conditions: Conditions, guard_off: str = "") -> None:
         super().__init__(world, name, conditions, guard_off)
@@ -53,16 +53,16 @@ class ReplayTrial(Trial):
     # ---- the application ----------------------------------------------------------------------------------------------
 
     def fix(self) -> None:
-        """Start the application anew without what was broken; what it had read before stays refused."""
+        """Restart the application without the fault; what it had read before stays refused."""
         if self.application.stop() != 0:
-            self.violate("exit", "application", f"{self.application.exits[-1].code} when asked to stop")
+            self.violate("exit", "application", f"{self.application.exits[-1].code} after SIGTERM")
         self._fixed_from = self.observer.offsets()
         self.check_cut()
         self.application.change(CHAOS_BROKEN="")
         self.come_back()
 
     def letters_written(self) -> int:
-        """How many dead letters there are."""
+        """The number of dead letters."""
         return len(self.observer.dead_letters())
 
     def _is_refused(self, payment: Payment) -> bool:
@@ -70,14 +70,14 @@ class ReplayTrial(Trial):
         return payment.number % REFUSED_EVERY == 0 and is_before
 
     def sent(self) -> list[Payment]:
-        """All payments that count for all parts of the application alike: those that no part refused, and those replayed."""
+        """All payments that count in all parts of the application: those that no part refused, and those replayed."""
         return [*self._accepted(), *(copy.payment for copy in self._copies())]
 
     def _accepted(self) -> list[Payment]:
         return [payment for payment in super().sent() if not self._is_refused(payment)]
 
     def _copies(self) -> list[Copy]:
-        """The payments in the input that were replayed; one that is not what it was is no payment of ours, and will be missed."""
+        """The replayed payments in the input; one that was changed matches no payment, and will count as lost."""
         known = {(payment.key, payment.value()): payment for payment in self.load.payments}
         keys = self._letters_by_place()
         found = []
@@ -98,7 +98,7 @@ class ReplayTrial(Trial):
         }
 
     def compared(self, found: Found) -> list[Violation]:
-        """As any other trial's; where only totals were broken, all other parts have had the payments at their first places."""
+        """See `Trial`; if only totals were broken, all other parts have the payments at their first offsets."""
         if not self.into_nodes:
             return super().compared(found)
         accepted, copies = self._accepted(), self._copies()
@@ -117,7 +117,7 @@ class ReplayTrial(Trial):
     # ---- the replay ---------------------------------------------------------------------------------------------------
 
     def replay_killed_at(self, fault: str) -> None:
-        """A replay that dies at a fault point."""
+        """Run a replay that dies at a fault point."""
         replayer = self.replays[0]
         self.wanted += 1
         replayer.start(fault)
@@ -127,7 +127,7 @@ class ReplayTrial(Trial):
             self.kills += 1
 
     def replay_killed_after(self, seconds: float) -> None:
-        """A replay that dies so long after its first transaction, unless it is done by then."""
+        """Run a replay that dies this long after its first transaction, unless it has ended by then."""
         replayer = self.replays[0]
         replayer.start()
         deadline = time.monotonic() + REPLAY_S
@@ -143,7 +143,7 @@ class ReplayTrial(Trial):
         self._ended(replayer)
 
     def replay_twice_at_once(self) -> None:
-        """Two replays, of which one takes over from the other."""
+        """Run two replays at once: one fences the other."""
         for replayer in self.replays:
             replayer.start()
         for replayer in self.replays:
@@ -151,17 +151,17 @@ class ReplayTrial(Trial):
         self.happened()
 
     def replay_all(self) -> None:
-        """A replay that comes to its end, and one more that has nothing to do."""
+        """Run a replay to completion, and a second one that has nothing to do."""
         for _ in range(2):
             self.replays[0].start()
             code = self._ended(self.replays[0])
             if code != 0:
                 self.violate("exit", "replay", f"{code}; see {self.replays[0].log}")
         if b"\n0 of " not in b"\n" + self.replays[0].log.read_bytes():
-            self.violate("unfinished", "replay", f"there was something left to replay; see {self.replays[0].log}")
+            self.violate("unfinished", "replay", f"the second replay still had letters to replay; see {self.replays[0].log}")
 
     def check_replays(self) -> None:
-        """Every letter was replayed once."""
+        """Check that every letter was replayed once."""
         replayed = [copy.place for copy in self._copies()]
         self.violations += named("", [*checker.check_replays(list(self._letters_by_place()), replayed)])
 

@@ -1,4 +1,4 @@
-"""The application's files on this machine: what its tables hold there, and what an accident can do to them."""
+"""The application's files on this machine: the tables in them, and accidents that damage them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAR_FUTURE = 2**62
 
 
 class Files:
-    """The state directory of an application that does not run."""
+    """The state directory of an application that is not running."""
 
     def __init__(self, state_dir: Path, application_id: str, engine: str = "lmdb") -> None:
         self.state_dir = state_dir
@@ -33,7 +33,7 @@ class Files:
         return sorted((self.state_dir / self._application_id).glob("lanes-*/[0-9][0-9][0-9][0-9]"))
 
     def tables(self) -> dict[str, dict[str, Any]]:
-        """What the stores of all lanes hold, in the form of the checker's tables."""
+        """The content of the stores of all lanes, in the form of the checker's tables."""
         found: dict[str, dict[str, Any]] = {store: {} for store in STORES}
         specs = topology.build(Topics(self._application_id)).stores
         for directory in self.lanes:
@@ -46,31 +46,31 @@ class Files:
         return found
 
     def delete(self) -> None:
-        """All of it is lost."""
+        """Delete all files."""
         shutil.rmtree(self.state_dir, ignore_errors=True)
 
     def delete_a_lane(self) -> None:
-        """One lane's store is lost."""
+        """Delete the files of one lane."""
         shutil.rmtree(self.lanes[0])
 
     def copy_to(self, backup: Path) -> None:
-        """A backup is made."""
+        """Make a backup."""
         shutil.copytree(self.state_dir, backup)
 
     def replace_by(self, backup: Path) -> None:
-        """Lanes come back from a backup, among files that are newer."""
+        """Restore lanes from a backup, among newer files."""
         for directory in self.lanes:
             shutil.rmtree(directory)
             shutil.copytree(backup / directory.relative_to(self.state_dir), directory)
 
     def truncate(self) -> None:
-        """The second half of every lane's data is gone."""
+        """Cut off the second half of every lane's data."""
         for path in self._data():
             with path.open("rb+") as file:
                 file.truncate(path.stat().st_size // 2 // PAGE * PAGE)
 
     def scribble(self, chooser: random.Random) -> None:
-        """Some bytes of every lane's data are others: some pages cannot be read any more."""
+        """Change random bytes of every lane's data: some pages become unreadable."""
         for path in self._data():
             data = bytearray(path.read_bytes())
             for _ in range(max(16, len(data) // PAGE)):
@@ -78,7 +78,7 @@ class Files:
             path.write_bytes(data)
 
     def change_sums(self) -> int:
-        """Every sum in the lanes' data begins with another digit: pages that read well, and are wrong. How many there were."""
+        """Change the first digit of every sum in the lanes' data: pages stay readable, but are wrong. Return how many."""
         changed = 0
         for path in self._data():
             data, count = re.subn(rb'("sum":)(\d)', lambda m: m[1] + (b"%d" % (int(m[2]) % 9 + 1)), path.read_bytes())

@@ -1,7 +1,7 @@
-"""The application under test, as a user would write it: every loss, doubling and reordering of payments shows in what it sends.
+"""The application under test, as a user would write it: its output shows every lost, duplicated or reordered payment.
 
-Its functions are found by name in Spark's workers, so that this module is imported there too; that is where a guard is
-turned off, if the campaign asks for it.
+Spark's workers find its functions by name, so they import this module too; the import turns a guard off if the
+campaign requests it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from penstock import (
 from penstock.handlers import ErrorHandler
 
 BROKEN = os.environ.get("CHAOS_BROKEN", "")
-"""Which part of the application is: `payments`, `totals`, or none."""
+"""The broken part of the application: `payments`, `totals`, or none."""
 
 
 def build(topics: Topics) -> Topology:
-    """A stateless way, a table per key, a table per group behind an exchange, and a windowed table; every update is sent.
+    """A stateless path, a table per key, a table per group behind an exchange, and a windowed table; every update is sent.
 
-    And a ledger that is written from all lanes: what a group is given twice, once by an atomic section, the bank pays once.
+    And a ledger that all lanes write: a group receives each payment twice, once in an atomic section; the bank pays it once.
     """
     builder = StreamsBuilder()
     builder.add_state_store(shared_store("ledger", value=int, merge=add))
@@ -54,7 +54,7 @@ def build(topics: Topics) -> Topology:
 
 
 class Give(Processor[str, dict[str, Any], str, Any]):
-    """Gives a payment to its group, wherever that lives."""
+    """Gives a payment to its group, whichever shard owns it."""
 
     def process(self, record: Record[str, dict[str, Any]]) -> None:
         """Give."""
@@ -62,7 +62,7 @@ class Give(Processor[str, dict[str, Any], str, Any]):
 
 
 class Book(Processor[str, dict[str, Any], str, Any]):
-    """Takes a payment from the bank and gives it to its group, as one act."""
+    """Takes a payment from the bank and gives it to its group, atomically."""
 
     def process(self, record: Record[str, dict[str, Any]]) -> None:
         """Book."""
@@ -72,7 +72,7 @@ class Book(Processor[str, dict[str, Any], str, Any]):
 
 
 def checked(payment: dict[str, Any] | None) -> dict[str, Any]:
-    """A payment that has all it should have; what has not ends here."""
+    """Return a complete payment; raise for anything else."""
     if payment is None or not payment.keys() >= {"number", "step", "group", "amount"}:
         raise ValueError("not a payment")
     take("payments", payment)
@@ -80,7 +80,7 @@ def checked(payment: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def take(part: str, payment: dict[str, Any]) -> None:
-    """Refuse some payments in the part that is said to be broken, until it is fixed."""
+    """Refuse some payments in the broken part."""
     if part == BROKEN and payment["number"] % REFUSED_EVERY == 0:
         raise ValueError(f"{part} is broken")
 
@@ -91,23 +91,23 @@ def nothing_yet() -> dict[str, int]:
 
 
 def with_payment(key: str, payment: dict[str, Any], total: dict[str, int]) -> dict[str, int]:
-    """One payment more; its number says which."""
+    """The total with one more payment."""
     take("totals", payment)
     return {"count": total["count"] + 1, "sum": total["sum"] + payment["amount"], "number": payment["number"]}
 
 
 def group_of(key: str, payment: dict[str, Any]) -> str:
-    """The group that a payment is also counted in."""
+    """The group in which a payment is also counted."""
     return str(payment["group"])
 
 
 def named_window(windowed: Any, count: int) -> tuple[str, int]:
-    """A window's name as a plain key."""
+    """The output key of a window."""
     return f"{windowed.key}@{windowed.start}", count
 
 
 def handler(name: str, topics: Topics) -> ErrorHandler:
-    """The error handler that the campaign asks for."""
+    """The error handler that the campaign requests."""
     handlers: dict[str, ErrorHandler] = {
         "fail": log_and_fail(),
         "continue": log_and_continue(),

@@ -1,4 +1,4 @@
-"""One row of the campaign: an application under load, hurt in some way, brought to rest, and held against the oracle."""
+"""One row of the campaign: an application under load and faults, brought to rest, and compared with the oracle."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ STARTS_MAX = 6
 
 
 class StuckError(Exception):
-    """The application does not come to where it must; the row ends here."""
+    """The application does not reach the expected state; the row ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What rows share: a broker, reached directly by the load and the reader and through a proxy by the application."""
+    """What rows share: a broker, which the load and the reader use directly and the application through a proxy."""
 
     broker: Broker
     proxy: Proxy
@@ -53,7 +53,7 @@ class World:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """How a row's application is set up, and by which exit codes it may end on its own."""
+    """The settings of a row's application, and the exit codes with which it may end by itself."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     on_error: str = "fail"
@@ -62,12 +62,12 @@ class Conditions:
 
 
 class Trial:
-    """A context manager: on exit, everything it started has ended."""
+    """A context manager that ends everything it started on exit."""
 
     topology = "chaos.topology"
     """The module that has the application."""
     rate = 200
-    """Payments a second."""
+    """Payments per second."""
 
     def __init__(self, world: World, name: str, conditions: Conditions, guard_off: str = "") -> None:
         self.world = world
@@ -95,7 +95,7 @@ class Trial:
         return Reader(self.world.broker.bootstrap_servers, places, self.topics.echo)
 
     def begin_outputs_anew(self) -> None:
-        """Delete the outputs and make them again, with nobody who has read them: what was sent before does not count."""
+        """Delete and create the outputs again, with a new reader: what was sent before does not count."""
         servers = self.world.broker.bootstrap_servers
         self._reading.close()
         for topic in self.topics.outputs:
@@ -104,7 +104,7 @@ class Trial:
         self.reader = self._reading.enter_context(self._new_reader())
 
     def instance(self, name: str, **settings: str) -> Application:
-        """An instance of the application, with files of its own."""
+        """An instance of the application, with its own files."""
         directory = self.directory / name
         environment = {
             "CHAOS_APPLICATION_ID": self.topics.application_id,
@@ -129,7 +129,7 @@ class Trial:
 
     @property
     def files(self) -> Files:
-        """The files of the instance that runs or ran last."""
+        """The files of the current or last instance."""
         engine = self.conditions.settings.get("PENSTOCK_STORE_ENGINE", "lmdb")
         return Files(self.application.state_dir, self.topics.application_id, engine)
 
@@ -146,7 +146,7 @@ class Trial:
         self._stack.close()
 
     def violate(self, kind: str, where: str, detail: str) -> None:
-        """Note a violation."""
+        """Record a violation."""
         self.violations.append(Violation(kind, where, detail))
 
     # ---- under load -----------------------------------------------------------------------------------------------
@@ -156,14 +156,14 @@ class Trial:
         self.application.start(fault, victim, **settings)
 
     def tend(self, what: str, is_so: Callable[[], bool], timeout_s: float) -> float:
-        """Keep the application running until something is so; how many seconds that took."""
+        """Keep the application running until `is_so()`; return the seconds that took."""
         began = time.monotonic()
         starts = 0
         while not is_so():
             if not self.application.is_running:
                 starts += 1
                 if starts > STARTS_MAX:
-                    self.stuck(what, f"ended {starts} times in a row, at last with {self.application.exits[-1].code}")
+                    self.stuck(what, f"ended {starts} times in a row, the last time with {self.application.exits[-1].code}")
                 self.application.start()
             if time.monotonic() - began > timeout_s:
                 self.stuck(what, f"not within {timeout_s:g} s")
@@ -171,18 +171,18 @@ class Trial:
         return time.monotonic() - began
 
     def stuck(self, what: str, detail: str) -> NoReturn:
-        """End the row: what should be does not come about."""
+        """End the row: what was awaited does not happen."""
         self.violate("stuck", "application", f"{what}: {detail}; see {self.application.log}")
         raise StuckError(what)
 
     def see_progress(self, timeout_s: float = PROGRESS_S) -> float:
-        """Wait until something is seen of a payment that is yet to be sent; how many seconds that took."""
+        """Wait for the output of a payment that is not sent yet; return the seconds that took."""
         target = self.load.last_number + 1
         return self.tend("progress", lambda: self.reader.highest >= target, timeout_s)
 
     @contextmanager
     def hurting(self) -> Iterator[None]:
-        """A fault that happens in this block: that it did counts, and progress after it is timed."""
+        """Count a fault that happens in this block, and time the progress after it."""
         self.wanted += 1
         self._hurt_at = time.monotonic()
         yield
@@ -191,12 +191,12 @@ class Trial:
         self._recovered()
 
     def happened(self) -> None:
-        """A fault that is certain to have happened, while the application was down."""
+        """Count a fault that happened while the application was down."""
         self.wanted += 1
         self.fired += 1
 
     def kill(self, part: Part) -> None:
-        """SIGKILL to a part of it, now; the driver ends with it."""
+        """Send SIGKILL to a part of it; the driver must end with it."""
         self.wanted += 1
         if self.application.kill(part):
             self.fired += 1
@@ -208,7 +208,7 @@ class Trial:
             self.stuck(f"the driver ends when {part.value} is killed", f"not within {DEATH_S} s")
 
     def kill_at(self, fault: str, **settings: str) -> None:
-        """A start of the application that dies at a fault point; what is committed must be whole at that moment."""
+        """Start the application and let it die at a fault point; what is committed must be consistent then."""
         self.wanted += 1
         began, target = time.monotonic(), self.load.last_number + 1
         self.start(fault, Part.DRIVER, **settings)
@@ -227,7 +227,7 @@ class Trial:
         self.check_cut()
 
     def come_back(self, **settings: str) -> None:
-        """Start again after a death, and see progress."""
+        """Start again after a crash, and wait for progress."""
         self._hurt_at = self._hurt_at or time.monotonic()
         self.application.start("", Part.DRIVER, **settings)
         self.see_progress()
@@ -239,9 +239,9 @@ class Trial:
         self._hurt_at = None
 
     def check_cut(self) -> None:
-        """While nothing runs: outputs, tables and offsets that are committed are those of one moment.
+        """Check, while nothing runs, that committed outputs, tables and offsets are consistent.
 
-        A commit that was asked for may still be under way, partition by partition; that is soon over.
+        A requested commit may still be in progress, partition by partition, for a short time.
         """
         deadline = time.monotonic() + CUT_S
         while True:
@@ -252,7 +252,7 @@ class Trial:
             time.sleep(0.5)
 
     def compared(self, found: Found) -> list[Violation]:
-        """What was found, held against the oracle."""
+        """Compare what was found with the oracle."""
         return checker.check(self.sent(), found)
 
     def sent(self) -> list[Payment]:
@@ -262,12 +262,12 @@ class Trial:
     # ---- at rest --------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Let it come to rest and check everything, then once more after a warm restart and after a cold one."""
+        """Bring it to rest and check everything, then again after a warm restart and after a cold one."""
         if not self.application.is_running:
             self.come_back()
         self.rest()
         if self.application.stop() != 0:
-            self.violate("exit", "application", f"{self.application.exits[-1].code} when asked to stop")
+            self.violate("exit", "application", f"{self.application.exits[-1].code} after SIGTERM")
         self.check_exits()
         self.check_all("")
         if not self.violations:
@@ -287,16 +287,16 @@ class Trial:
         wait_until("the reader has read everything", lambda: self.reader.has_reached(ends), REST_S)
 
     def restart_warm(self) -> None:
-        """With all files in place and nothing new to read, a start changes nothing."""
+        """Restart with all files and no new input, which must change nothing."""
         before, records = self.observer.found(), self.observer.records()
         self._run_bounded("warm restart")
         after = self.observer.found()
         if self.observer.records() != records or after.tables != before.tables:
-            self.violate("doubled", "warm restart", "something was written though there was nothing new to read")
+            self.violate("doubled", "warm restart", "records were written although there was no new input")
         self.violations += named("after a warm restart", self.check_files(after))
 
     def restart_cold(self) -> None:
-        """Without any files, and a little more to read, results go on as if nothing had been."""
+        """Restart without files and with some new input; results must continue correctly."""
         self.files.delete()
         self.load.send(200)
         self._run_bounded("cold restart")
@@ -308,12 +308,12 @@ class Trial:
         try:
             code = self.application.wait(BOUNDED_S)
         except HarnessError:
-            self.stuck(what, f"does not come to its end in {BOUNDED_S} s")
+            self.stuck(what, f"did not end within {BOUNDED_S} s")
         if code != 0:
             self.stuck(what, f"ended with {code}")
 
     def check_all(self, when: str) -> None:
-        """Everything that must hold while nothing is under way."""
+        """Check everything that must hold while nothing is in progress."""
         found = self.observer.found()
         self.violations += named(
             when,
@@ -328,17 +328,17 @@ class Trial:
         )
 
     def check_files(self, found: Found) -> Iterator[Violation]:
-        """The stores on disk hold what the changelogs say."""
+        """The stores on disk have the content of the changelogs."""
         tables = self.files.tables()
         for store, content in found.tables.items():
             yield from checker.compare_tables(f"files of {store}", content, tables[store])
 
     def check_exits(self) -> None:
-        """Whenever it ended on its own, it was for a reason with a name."""
+        """Check that it ended by itself only with the row's exit codes."""
         for ended in self.application.exits:
             if not ended.was_asked and ended.code not in self.conditions.exits:
                 self.violate(
-                    "exit", "application", f"ended on its own with {ended.code}; logs are in {self.application.directory}"
+                    "exit", "application", f"ended by itself with {ended.code}; logs are in {self.application.directory}"
                 )
 
     def _expected_letters(self) -> list[checker.Letter]:
@@ -346,5 +346,5 @@ class Trial:
 
 
 def named(when: str, found: Iterator[Violation] | list[Violation]) -> list[Violation]:
-    """Violations that say when they were found."""
+    """Violations with the time of the check added."""
     return [Violation(violation.kind, f"{violation.where}{when}", violation.detail) for violation in found]

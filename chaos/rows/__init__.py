@@ -1,4 +1,4 @@
-"""All rows of the campaign, and which row must go red without which guard."""
+"""All rows of the campaign, and for each guard the row that must go red without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes underneath: lanes at every start, partitions of the input, changelogs, stores of an earlier life."""
+"""Changes underneath the application: lanes at every start, partitions of the input, changelogs, outdated stores."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from penstock.epochs.program import lanes_topic
 RESTARTS = 20
 MOST_LANES = 8
 TOPIC = 12
-"""The exit code of errors about topics."""
+"""The exit code of `TopicError`."""
 PICKED_UP_S = 30 + PROGRESS_S
 
 
 def lanes_at_every_start(restarts: int, trial: Trial) -> None:
-    """Another number of lanes at every start, from one to eight, after deaths and after stops by turns."""
+    """Another number of lanes at every start, from one to eight, alternately after kills and stops."""
     chooser = random.Random(f"{trial.world.seed} {trial.name}")
     lanes = 2
     trial.start()
@@ -48,7 +48,7 @@ def lanes_at_every_start(restarts: int, trial: Trial) -> None:
 
 
 def partitions_added(trial: Trial) -> None:
-    """The input gets more partitions while it is read, and the application is killed around the moment it hears of them."""
+    """The input gets more partitions while it is read, and the application is killed around the moment it detects them."""
     admin = AdminClient({"bootstrap.servers": trial.world.broker.bootstrap_servers})
     topic = trial.topics.input
     trial.start()
@@ -77,14 +77,14 @@ def _has_leader(admin: AdminClient, topic: str, partition: int) -> bool:
 
 
 def poison_of_any_size(trial: Trial) -> None:
-    """Bad records, some of half a megabyte, among small ones, where an epoch may have two: dead letters, once each."""
+    """Bad records, some of half a megabyte, among small ones, where an epoch holds about two: each is one dead letter."""
     for point in ("barrier.mid_produce:7:kill", "lane.after_write:19:kill"):
         trial.kill_at(point)
     trial.finish()
 
 
 def changelog_deleted(trial: Trial) -> None:
-    """A changelog is deleted while nothing runs: the state that it held is nowhere else, so a start is refused."""
+    """A changelog is deleted while nothing runs: its state is nowhere else, so a start must refuse."""
     come_to_rest(trial)
     admin = AdminClient({"bootstrap.servers": trial.world.broker.bootstrap_servers})
     changelog = trial.topics.changelog("sums")
@@ -95,7 +95,7 @@ def changelog_deleted(trial: Trial) -> None:
 
 
 def from_before_a_reset(trial: Trial) -> None:
-    """The application is reset, and reads its input from the beginning; then stores from before the reset come back."""
+    """The application is reset and reads its input from the beginning; then stores from before the reset come back."""
     trial.start()
     trial.see_progress()
     trial.application.stop()
@@ -113,7 +113,7 @@ def from_before_a_reset(trial: Trial) -> None:
 
 
 def _reset(trial: Trial) -> None:
-    """What `penstock reset` does to Kafka and to the files of this machine; and outputs are begun anew."""
+    """Do what `penstock reset` does to Kafka and to the files of this machine; and begin new outputs."""
     admin = AdminClient({"bootstrap.servers": trial.world.broker.bootstrap_servers})
     application = trial.topics.application_id
     admin.delete_consumer_groups([application])[application].result(ADMIN_S)

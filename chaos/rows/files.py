@@ -1,4 +1,4 @@
-"""Accidents with the files: stores that are gone, damaged or out of date, and Spark's scratch."""
+"""Accidents with the files: missing, damaged or outdated stores, and Spark's scratch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANY_FAILURE = frozenset(range(1, 256))
 
 
 def after_an_accident(accident: Callable[[Trial], None], trial: Trial) -> None:
-    """The application is killed, something happens to its files, it starts again; then the same after a clean stop."""
+    """The application is killed, its files are damaged, it starts again; then the same after a clean stop."""
     trial.start()
     trial.see_progress()
     for end in (lambda: trial.kill(Part.ALL), trial.application.stop):
@@ -27,18 +27,18 @@ def after_an_accident(accident: Callable[[Trial], None], trial: Trial) -> None:
 
 
 def scribble(trial: Trial) -> None:
-    """Random bytes are others."""
+    """Random bytes change."""
     trial.files.scribble(random.Random(trial.world.seed))
 
 
 def change_sums(trial: Trial) -> None:
-    """Every sum is another one, in pages that read well."""
+    """Every sum changes, in pages that stay readable."""
     if not trial.files.change_sums():
         trial.stuck("there are sums to change", "none in the files")
 
 
 def from_a_backup(trial: Trial) -> None:
-    """Lanes of an older epoch come back among newer files; then a whole directory does."""
+    """Lanes of an older epoch come back among newer files; then a whole directory."""
     trial.start()
     trial.see_progress()
     trial.application.stop()
@@ -59,7 +59,7 @@ def from_a_backup(trial: Trial) -> None:
 
 
 def scratch_deleted(trial: Trial) -> None:
-    """Spark's checkpoint and everything else it keeps for itself is deleted while it runs."""
+    """Spark's checkpoint and its other temporary files are deleted while it runs."""
     trial.start()
     trial.see_progress()
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Input that cannot be read, that is held back, or that is not what it was."""
+"""Input that cannot be read, that a transaction blocks, or that was replaced."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ HANG_S = 10
 REFUSE_S = 60
 ADMIN_S = 30
 PROCESSING, STATE, COMMIT = 10, 13, 21
-"""Exit codes, by the kinds of errors."""
+"""Exit codes, by kind of error."""
 
 
 def poison_kept(trial: Trial) -> None:
-    """One record in a hundred is bad: it is a dead letter, or left out, once and only once, whoever is killed meanwhile."""
+    """One record in a hundred is bad: it becomes a dead letter, or is dropped, exactly once, whatever is killed meanwhile."""
     for point in ("barrier.mid_produce:7:kill", "barrier.after_commit:7:kill", "lane.after_write:19:kill"):
         trial.kill_at(point)
     trial.finish()
 
 
 def poison_refused(trial: Trial) -> None:
-    """A bad record ends the application, start after start, and nothing behind it is committed; another handler gets past it."""
+    """A bad record ends the application at every start, and nothing after it is committed; another handler skips it."""
     trial.start()
     trial.see_progress()
     trial.load.pause()
@@ -46,7 +46,7 @@ def poison_refused(trial: Trial) -> None:
         trial.fired += 1
         offset = trial.observer.offsets()[poison.partition]
         if offset > poison.offset:
-            trial.violate("skipped", "input", f"{offset} is committed, and {poison.offset} could not be read")
+            trial.violate("skipped", "input", f"{offset} is committed, but {poison.offset} could not be read")
         trial.check_cut()
     trial.application.change(CHAOS_ON_ERROR="continue")
     trial.load.go_on()
@@ -55,7 +55,7 @@ def poison_refused(trial: Trial) -> None:
 
 
 def upstream_hangs(ends_well: bool, trial: Trial) -> None:
-    """Another application's transaction stays open in the input: nothing behind it may be seen until it has ended."""
+    """Another application's transaction stays open in the input: nothing after it may be visible until it has ended."""
     upstream = Upstream(trial.world.broker.bootstrap_servers, trial.topics.input, PARTITIONS)
     trial.start()
     trial.see_progress()
@@ -66,7 +66,7 @@ def upstream_hangs(ends_well: bool, trial: Trial) -> None:
             time.sleep(HANG_S)
             if trial.reader.highest >= hidden:
                 trial.violate(
-                    "uncommitted", "input", f"{trial.reader.highest} was read behind an open transaction, from {hidden} on"
+                    "uncommitted", "input", f"{trial.reader.highest} was read behind an open transaction (from {hidden} on)"
                 )
             upstream.end(ends_well)
             trial.upstream = upstream.payments
@@ -74,7 +74,7 @@ def upstream_hangs(ends_well: bool, trial: Trial) -> None:
 
 
 def transaction_times_out(trial: Trial) -> None:
-    """The application dawdles in its transaction until the broker gives it up, before and after the offsets are sent."""
+    """The application stalls in its transaction until the broker aborts it, before and after the offsets are sent."""
     for point in ("barrier.mid_produce", "barrier.after_offsets"):
         trial.start(f"{point}:6:sleep=9")
         with trial.hurting():
@@ -84,9 +84,9 @@ def transaction_times_out(trial: Trial) -> None:
 
 
 def input_made_again(trial: Trial) -> None:
-    """The input is deleted and made again, with more records than were read: these are others, and none may be skipped.
+    """The input is deleted and created again, with more records than were read: they are new, and none may be skipped.
 
-    Kafka forgets a group's offsets together with their topic, so this looks like offsets that were lost.
+    Kafka deletes a group's offsets together with their topic, so this looks like lost offsets.
     """
     servers, topic = trial.world.broker.bootstrap_servers, trial.topics.input
     ends = come_to_rest(trial)
@@ -99,7 +99,7 @@ def input_made_again(trial: Trial) -> None:
 
 
 def offsets_lost(trial: Trial) -> None:
-    """The group's offsets are gone: the state is not, so this is no first start."""
+    """The group's offsets are deleted, but the state is not, so this is no first start."""
     come_to_rest(trial)
     admin = AdminClient({"bootstrap.servers": trial.world.broker.bootstrap_servers})
     group = trial.topics.application_id
@@ -108,7 +108,7 @@ def offsets_lost(trial: Trial) -> None:
 
 
 def offsets_moved(trial: Trial) -> None:
-    """Somebody has moved one of the group's offsets back by hand: the state is where it was."""
+    """One of the group's offsets is moved back by hand, but the state is not."""
     ends = come_to_rest(trial)
     admin = AdminClient({"bootstrap.servers": trial.world.broker.bootstrap_servers})
     back = [TopicPartition(trial.topics.input, 0, ends[0] // 2)]
@@ -118,20 +118,20 @@ def offsets_moved(trial: Trial) -> None:
 
 
 def must_refuse(trial: Trial, expected: int, named: str) -> None:
-    """The application ends on its own, with this exit code and a message that has this name in it."""
+    """Check that the application ends by itself, with this exit code and a message that contains this name."""
     try:
         code = trial.application.wait(REFUSE_S)
     except HarnessError:
-        trial.violate("exit", "application", f"goes on, and should have ended with {expected}")
+        trial.violate("exit", "application", f"still runs, but should have ended with {expected}")
         return
     if code != expected:
         trial.violate("exit", "application", f"{code}, not {expected}; see {trial.application.log}")
     if named not in trial.application.log.read_text(errors="replace"):
-        trial.violate("unnamed", "application", f"ended without a word about {named}; see {trial.application.log}")
+        trial.violate("unnamed", "application", f"ended without mentioning {named}; see {trial.application.log}")
 
 
 def come_to_rest(trial: Trial) -> dict[int, int]:
-    """Let the application process everything there is, and stop it; where its input ends."""
+    """Let the application process all input, and stop it; return the ends of its input."""
     trial.start()
     trial.see_progress()
     trial.rest()
@@ -140,14 +140,14 @@ def come_to_rest(trial: Trial) -> dict[int, int]:
 
 
 def refused_start(trial: Trial, expected: int, named: str) -> None:
-    """A start that must not go on, and must not have written anything."""
+    """Check that a start refuses to run, and has not written anything."""
     before = trial.observer.records()
     trial.wanted += 1
     trial.start()
     trial.fired += 1
     must_refuse(trial, expected, named)
     if trial.observer.records() != before:
-        trial.violate("surplus", "outputs", "something was written by a start that should have been refused")
+        trial.violate("surplus", "outputs", "a start that had to refuse has written records")
 
 
 ROWS = (

@@ -1,4 +1,4 @@
-"""More than one instance, fewer and more lanes."""
+"""Several instances, fewer and more lanes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FENCE_S = 60
 
 
 def second_instance(shares_files: bool, trial: Trial) -> None:
-    """A second instance starts, elsewhere or on the same files: the first is fenced, says so and ends; the second goes on."""
+    """A second instance starts, elsewhere or on the same files: the first is fenced, logs that and ends; the second continues."""
     trial.start()
     trial.see_progress()
     first = trial.application
@@ -28,7 +28,7 @@ def second_instance(shares_files: bool, trial: Trial) -> None:
 
 
 def sleeper_wakes_up(trial: Trial) -> None:
-    """An instance hangs as a whole; a second one takes over; the first goes on as if nothing had been."""
+    """An instance is suspended; a second one takes over; then the first resumes."""
     trial.start()
     trial.see_progress()
     first = trial.application
@@ -46,17 +46,17 @@ def _must_be_fenced(trial: Trial, first: Application) -> None:
     try:
         code = first.wait(FENCE_S)
     except HarnessError:
-        trial.violate("unfenced", "first instance", f"still runs {FENCE_S} s after the second one went on")
+        trial.violate("unfenced", "first instance", f"still runs {FENCE_S} s after the second one took over")
         return
     if code != FENCED:
         trial.violate("unfenced", "first instance", f"ended with {code}, not with {FENCED}")
     said = first.log.read_text(errors="replace")
     if "another instance" not in said.lower():
-        trial.violate("unfenced", "first instance", f"does not say that another instance has taken over; see {first.log}")
+        trial.violate("unfenced", "first instance", f"does not log that another instance has taken over; see {first.log}")
 
 
 def lanes_come_and_go(trial: Trial) -> None:
-    """Two lanes, five, one, and two again; after a death, after a stop, after a death."""
+    """Two lanes, five, one, and two again; after a kill, a stop and a kill."""
     trial.start(PENSTOCK_LANES="2")
     trial.see_progress()
     trial.kill(Part.ALL)

@@ -1,4 +1,4 @@
-"""SIGKILL at every fault point and at random moments, and deaths that the application itself gets over."""
+"""SIGKILL at every fault point and at random moments, and crashes that the application itself survives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chaos.trial import FIRE_S, Conditions, Trial
 
 TIMES = 3
 SIZES = ("2000", "0", "40")
-"""For `small_epoch_records`: every epoch in one task, every lane a task of its own, and both by turns."""
+"""For `small_epoch_records`: every epoch in one task, every lane in its own task, and a mixture."""
 
 PER_EPOCH = (
     "epoch.before_job",
@@ -34,21 +34,21 @@ RANDOM_KILLS = 60
 
 
 def in_every_epoch(point: str, trial: Trial) -> None:
-    """At a point that every epoch passes."""
+    """Kill at a point that every epoch passes."""
     for hit, size in zip(_hits(trial, 3, 16), SIZES, strict=True):
         trial.kill_at(f"{point}:{hit}:kill", PENSTOCK_SMALL_EPOCH_RECORDS=size)
     trial.finish()
 
 
 def in_every_lane(point: str, trial: Trial) -> None:
-    """At a point that every lane passes in every stage of an epoch."""
+    """Kill at a point that every lane passes in every stage of an epoch."""
     for hit, size in zip(_hits(trial, 9, 60), SIZES, strict=True):
         trial.kill_at(f"{point}:{hit}:kill", PENSTOCK_SMALL_EPOCH_RECORDS=size)
     trial.finish()
 
 
 def at_the_start(point: str, trial: Trial) -> None:
-    """At a point that every start passes: three deaths in a row before anything is processed."""
+    """Kill at a point that every start passes: three times in a row before anything is processed."""
     trial.start()
     trial.see_progress()
     trial.application.kill(Part.ALL)
@@ -59,14 +59,14 @@ def at_the_start(point: str, trial: Trial) -> None:
 
 
 def in_a_retried_task(trial: Trial) -> None:
-    """A task fails after its lane has written; the next attempt is killed before it takes that back."""
+    """A task fails after its lane has written; the next attempt is killed before it rolls that back."""
     for hit, size in zip(_hits(trial, 9, 60), SIZES, strict=True):
         trial.kill_at(f"lane.after_write:{hit}:raise,lane.before_roll_back:1:kill", PENSTOCK_SMALL_EPOCH_RECORDS=size)
     trial.finish()
 
 
 def while_rolling_back(trial: Trial) -> None:
-    """A start finds lanes that are ahead of Kafka, and is killed before it takes them back."""
+    """A start finds lanes that are ahead of Kafka, and is killed before it rolls them back."""
     for hit, size in zip(_hits(trial, 3, 16), SIZES, strict=True):
         trial.kill_at(f"barrier.before_commit:{hit}:kill", PENSTOCK_SMALL_EPOCH_RECORDS=size)
         trial.kill_at("restore.before_roll_back:1:kill")
@@ -86,7 +86,7 @@ def while_restoring(trial: Trial) -> None:
 
 
 def one_after_the_other(trial: Trial) -> None:
-    """Every third point once, in one go: the seed decides which. One record in a hundred is bad, and a dead letter."""
+    """Kill at every third point once, in one row: the seed decides which. One record in a hundred is bad, and a dead letter."""
     chooser = random.Random(trial.world.seed)
     third = slice(trial.world.seed % 3, None, 3)
     for point in (*PER_EPOCH, *PER_LANE, *PER_SECTION)[third]:
@@ -102,7 +102,7 @@ def one_after_the_other(trial: Trial) -> None:
 
 
 def at_random_moments(kills: int, trial: Trial) -> None:
-    """Half of them at any moment of a start, half of them soon after progress; the driver, the JVM, or everything at once."""
+    """Kill the driver, the JVM, or everything: half the time at any moment of a start, half the time soon after progress."""
     chooser = random.Random(trial.world.seed)
     for number in range(kills):
         size = chooser.choice(SIZES)
@@ -119,7 +119,7 @@ def at_random_moments(kills: int, trial: Trial) -> None:
 
 
 def worker_in_mid_lane(trial: Trial) -> None:
-    """A Python worker dies in the middle of a lane's epoch; Spark has the task done again, and the application goes on."""
+    """A Python worker dies in the middle of a lane's epoch; Spark retries the task, and the application continues."""
     for point, size in (("lane.before_write", "2000"), ("lane.after_write", "2000"), ("lane.after_write", "0")):
         trial.start(f"{point}:13:kill", Part.WORKER, PENSTOCK_SMALL_EPOCH_RECORDS=size)
         with trial.hurting():
@@ -134,7 +134,7 @@ def worker_in_mid_lane(trial: Trial) -> None:
 
 
 def task_retried(trial: Trial) -> None:
-    """Tasks fail before and after their lane has written; Spark has them done again."""
+    """Tasks fail before and after their lane has written; Spark retries them."""
     for size in SIZES[:2]:
         trial.start("lane.before_write:11:raise,lane.after_write:17:raise", PENSTOCK_SMALL_EPOCH_RECORDS=size)
         with trial.hurting():

@@ -1,4 +1,4 @@
-"""Dead letters that are replayed while replays and the application die."""
+"""Dead letters that are replayed while replays and the application are killed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ LETTERS = 700
 KILLS_AT_POINTS = 8
 KILLS_AT_RANDOM = 8
 APPLICATION_KILLS = (2, 5)
-"""Before which of the replays the application is killed too."""
+"""The replays before which the application is killed too."""
 
 
 def replayed_under_kills(trial: ReplayTrial) -> None:
-    """A broken application writes letters, dies, is fixed; then replays die again and again, and the application with them."""
+    """A broken application writes letters, is killed, is fixed; then replays are killed repeatedly, and the application too."""
     chooser = random.Random(f"{trial.world.seed} {trial.name}")
     trial.kill_at("barrier.after_commit:9:kill")
     trial.come_back()
-    trial.tend("there are letters enough", lambda: trial.letters_written() >= LETTERS, FIRE_S)
+    trial.tend("there are enough letters", lambda: trial.letters_written() >= LETTERS, FIRE_S)
     trial.fix()
     for number in range(KILLS_AT_POINTS):
         if number in APPLICATION_KILLS:

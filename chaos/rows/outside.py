@@ -1,4 +1,4 @@
-"""What the application depends on fails: the broker and the way to it."""
+"""Failures of what the application depends on: the broker and the network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BROKER_DOWN_S = 3
 
 
 def outage(harm: Callable[[World], None], mend: Callable[[World], None], seconds: float, times: int, trial: Trial) -> None:
-    """Something that the application depends on is out of order for so long, some times over."""
+    """Something that the application depends on fails for this long, this many times."""
     trial.start()
     trial.see_progress()
     for _ in range(times):
@@ -27,7 +27,7 @@ def outage(harm: Callable[[World], None], mend: Callable[[World], None], seconds
 
 
 def broker_killed(times: int) -> Callable[[Trial], None]:
-    """The broker is killed and starts again with what it has on disk."""
+    """The broker is killed and starts again with its data on disk."""
     return partial(outage, lambda world: world.broker.kill(), lambda world: world.broker.start(), BROKER_DOWN_S, times)
 
 
@@ -42,7 +42,7 @@ def connection_cut(seconds: float) -> Callable[[Trial], None]:
 
 
 def packets_lost(seconds: float) -> Callable[[Trial], None]:
-    """Connections stay open and nothing comes through, in either direction."""
+    """Connections stay open but transmit nothing, in either direction."""
     return partial(outage, lambda world: world.proxy.hang(), lambda world: world.proxy.restore(), seconds, 1)
 
 

@@ -1,4 +1,4 @@
-"""A row: something that happens to an application under load."""
+"""A row: faults of an application under load."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ FULL, QUICK = "full", "quick"
 class Row:
     """A name, what is done to the application, and the campaigns that do it.
 
-    `run` is given a trial of the row's own type. Most rows end with `trial.finish()`, which checks everything; those whose
-    application must refuse to go on do not.
+    `run` receives a trial of the row's type. Most rows end with `trial.finish()`, which checks everything; those whose
+    application must refuse to start do not.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A broker that wants TLS and a password: what holds elsewhere holds there, and nobody tells the password."""
+"""A broker that requires TLS and a password: everything holds there too, and nothing reveals the password."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 KILLS = 6
-PASSWORD_VARIABLE = "CHAOS_PASSWORD"  # noqa: S105 - where it is, not what it is
+PASSWORD_VARIABLE = "CHAOS_PASSWORD"  # noqa: S105 - the name of the variable, not the password
 
 
 class SecuredTrial(Trial):
-    """As any other, on a broker of its own, which the application reaches over SASL_SSL and a proxy."""
+    """A trial with its own broker, which the application reaches over SASL_SSL and a proxy."""
 
     def __init__(self, world: World, name: str, conditions: Conditions, guard_off: str = "") -> None:
         self._network = Toxiproxy()
@@ -35,7 +35,7 @@ class SecuredTrial(Trial):
         super().__init__(replace(world, broker=self._broker), name, conditions, guard_off)
 
     def instance(self, name: str, **settings: str) -> Application:
-        """An instance of the application, which knows where the password is."""
+        """An instance of the application that is configured with a reference to the password."""
         login = {**self._broker.login, "sasl.password": f"env:{PASSWORD_VARIABLE}"}
         instance = super().instance(name, **{PASSWORD_VARIABLE: self._broker.password, **settings})
         lines = (f'"{setting}" = "{value}"' for setting, value in login.items())
@@ -52,14 +52,14 @@ class SecuredTrial(Trial):
         return self
 
     def finish(self) -> None:
-        """As ever; and no log and no file has the password in it."""
+        """See `Trial`; also check that no log and no file contains the password."""
         super().finish()
         for found in canaries_in({"the password": self._broker.password}, self.directory):
             self.violate("shown", "application", found)
 
 
 def some_of_each(trial: SecuredTrial) -> None:
-    """Killed right before an epoch's job, and at random moments; then the way to the broker is cut for a while."""
+    """Kill right before an epoch's job, and at random moments; then cut the connection to the broker for a while."""
     chooser = random.Random(trial.world.seed)
     trial.kill_at(f"epoch.before_job:{chooser.randrange(3, 16)}:kill")
     for number in range(KILLS):

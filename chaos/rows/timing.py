@@ -1,4 +1,4 @@
-"""What waits while something dies: timers of both clocks, schedules, calls under way."""
+"""Kills while something is pending: timers of both clocks, schedules, calls in flight."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ DOWN_S = 8
 KILLS = 5
 FEW_RECORDS = {"PENSTOCK_MAX_EPOCH_RECORDS": "2000"}
 MANY_AT_ONCE = Conditions(settings={DELAY_VARIABLE: "30000", **FEW_RECORDS})
-"""Timers wait for so long that all are registered before the first is due, and then fire over as long a time."""
+"""A delay long enough that all timers are registered before the first is due; they then fire over the same period."""
 
 
 def around_timers(point: str, trial: WaitingTrial) -> None:
-    """Just before, or just after, the timers of a lane have fired."""
+    """Kill just before, or just after, the timers of a lane have fired."""
     chooser = random.Random(f"{trial.world.seed} {trial.name}")
     for size in SIZES:
         trial.kill_at(f"{point}:{chooser.randrange(20, 120)}:kill", PENSTOCK_SMALL_EPOCH_RECORDS=size)
@@ -32,7 +32,7 @@ def around_timers(point: str, trial: WaitingTrial) -> None:
 
 
 def many_timers(trial: WaitingTrial) -> None:
-    """Ten thousand timers wait, half of them for either clock; they fire while the application is killed again and again."""
+    """Ten thousand timers are pending, half of them on each clock; they fire while the application is killed repeatedly."""
     trial.start()
     trial.see_progress()
     trial.load.pause()
@@ -58,7 +58,7 @@ def many_timers(trial: WaitingTrial) -> None:
 
 
 def down_for_a_while(trial: WaitingTrial) -> None:
-    """The application is down while ticks are due, killed or stopped; what was missed is made up for as each schedule says."""
+    """The application is down while ticks are due, killed or stopped; each schedule then handles its misfires."""
     trial.start()
     trial.see_progress()
     for end in (lambda: trial.kill(Part.ALL), trial.application.stop, lambda: trial.kill(Part.DRIVER)):
@@ -73,7 +73,7 @@ def down_for_a_while(trial: WaitingTrial) -> None:
 
 
 def calls_under_way(trial: WaitingTrial) -> None:
-    """Calls are under way: the driver is killed, then a worker, whose task Spark has done again, then anything at any moment."""
+    """Calls are in flight: kill the driver, then a worker, whose task Spark retries, then any part at random moments."""
     chooser = random.Random(trial.world.seed)
     for size in SIZES:
         trial.kill_at(f"{CALL}:{chooser.randrange(300, 2000)}:kill", PENSTOCK_SMALL_EPOCH_RECORDS=size)
@@ -92,7 +92,7 @@ def calls_under_way(trial: WaitingTrial) -> None:
 
 
 def a_little_of_each(trial: WaitingTrial) -> None:
-    """A death in a call, with timers pending; schedules go on over it."""
+    """Kill in a call, with timers pending; schedules continue."""
     trial.kill_at(f"{CALL}:300:kill")
     trial.finish()
 

@@ -1,1 +1,1 @@
-"""A second application under test, of what waits: timers of both clocks, scheduled sources, calls that take their time."""
+"""A second application under test, with pending work: timers of both clocks, scheduled sources, slow calls."""

@@ -1,4 +1,4 @@
-"""What was found of timers, ticks and answers, held against what the payments ask for."""
+"""Compares the timers, ticks and answers that were found with those that the payments require."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from chaos.payments import Payment
 from chaos.waiting.forms import EVENT, EVERY_MS, LATE_MS, answer_to, timers_of
 
 CLOCK_MS = 50
-"""By how much an epoch's watermark may be ahead of its wall clock, since it is looked at a moment later."""
+"""By how much an epoch's watermark may be ahead of its wall clock, since it is read a moment later."""
 
 
 class Fired(NamedTuple):
-    """What a timer has sent."""
+    """The output of a timer."""
 
     name: str
     due: int
@@ -27,7 +27,7 @@ class Fired(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """What a schedule has sent."""
+    """The output of a schedule."""
 
     due: int
     at: int
@@ -35,7 +35,7 @@ class Tick(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What Kafka has of the application: `pending` are timers by name with their times, `counts` what was counted of ticks."""
+    """What Kafka has of the application: `pending` are timers by name with their times, `counts` are counts of ticks."""
 
     answers: Sequence[Output]
     fired: Sequence[Fired]
@@ -46,13 +46,13 @@ class Found:
 
 
 def check(payments: Iterable[Payment], found: Found, delay_ms: int) -> list[Violation]:
-    """Whether it is exactly what follows from the payments before the committed offsets; so it must be at any moment."""
+    """Check that it is exactly the result of the payments before the committed offsets; this must hold at any moment."""
     done = oracle.within(payments, found.offsets)
     return [*_check_answers(done, found.answers), *_check_timers(done, found, delay_ms), *_check_ticks(found)]
 
 
 def check_all_fired(found: Found) -> Iterator[Violation]:
-    """At rest, long after everything was due: no timer waits."""
+    """Check that no timer is pending at rest, long after all were due."""
     if found.pending:
         yield Violation("late", "timers", f"{len(found.pending)} have not fired, such as {sorted(found.pending)[:SHOWN]}")
 
@@ -66,7 +66,7 @@ def _check_answers(done: Sequence[Payment], answers: Sequence[Output]) -> Iterat
 
 
 def _check_timers(done: Sequence[Payment], found: Found, delay_ms: int) -> Iterator[Violation]:
-    """Each has fired once, or waits: never both, never neither."""
+    """Each has fired once or is pending: never both, never neither."""
     expected = {name: due for payment in done for name, due in timers_of(payment, delay_ms).items()}
     times = Counter(fired.name for fired in found.fired)
     names = {
@@ -88,17 +88,17 @@ def _times(found: Found) -> Iterator[tuple[str, int]]:
 
 
 def _check_ticks(found: Found) -> Iterator[Violation]:
-    """Each tick once and counted once; none is left out but for being late, and none comes that is."""
+    """Each tick was sent and counted once; only late ones are skipped, and none of those was sent."""
     for name, every_ms in EVERY_MS.items():
         ticks, where = found.ticks.get(name, ()), f"ticks of {name}"
         if found.counts.get(name, 0) != len(ticks):
-            yield Violation("wrong", where, f"{found.counts.get(name, 0)} were counted and {len(ticks)} sent")
+            yield Violation("wrong", where, f"{found.counts.get(name, 0)} were counted, but {len(ticks)} sent")
         for one, other in pairwise(ticks):
             step = other.due - one.due
             if step <= 0:
                 yield Violation("doubled", where, f"{other.due} came after {one.due}")
             elif step % every_ms:
-                yield Violation("wrong", where, f"{other.due} is not on the beat of {one.due}")
+                yield Violation("wrong", where, f"{other.due} is not a multiple of {every_ms} ms after {one.due}")
             elif step != every_ms and name == "all":
                 yield Violation("lost", where, f"{step // every_ms - 1} between {one.due} and {other.due}")
         latest = {"all": None, "once": every_ms - 1, "skip": LATE_MS}[name]

@@ -1,4 +1,4 @@
-"""What Kafka has of the application of what waits, put into its checker's words."""
+"""What Kafka has of the application with pending work, converted to its checker's types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMESTAMP = 8
 
 
 class WaitingObserver(Observer):
-    """Looks at the topics and the group of the application."""
+    """Reads the topics and the group of the application."""
 
     def __init__(self, bootstrap_servers: str, topics: WaitingTopics) -> None:
         self._counted = {name: f"{TICKS}-{name}" for name in EVERY_MS}
@@ -25,7 +25,7 @@ class WaitingObserver(Observer):
         self._names = topics
 
     def waits(self) -> Found:
-        """Answers, timers, ticks and offsets. They belong together only while nothing is being committed."""
+        """Answers, timers, ticks and offsets. They are consistent only while nothing is being committed."""
         topics = self._names
         read = self._read(*topics.outputs, *self._changelogs.values())
         counts = {name: _last(read, self._changelogs[store]) for name, store in self._counted.items()}
@@ -40,13 +40,13 @@ class WaitingObserver(Observer):
 
 
 def fired(read: Records, topic: str) -> list[Fired]:
-    """What timers have sent."""
+    """The output of timers."""
     values = (json.loads(record.value or b"") for (name, _), records in read.items() if name == topic for record in records)
     return [Fired(value["timer"], value["due"], value["at"]) for value in values]
 
 
 def _pending(read: Records, topic: str) -> dict[str, int]:
-    """What the changelog of the timers amounts to, by name."""
+    """The content of the timers' changelog, by name."""
     last = {record.key or b"": record.value for (name, _), records in read.items() if name == topic for record in records}
     found = {}
     for key, value in last.items():
@@ -65,6 +65,6 @@ def _ticks(read: Records, topic: str) -> dict[str, list[Tick]]:
 
 
 def _last(read: Records, topic: str) -> int:
-    """The count that a changelog ends with; it has one key."""
+    """The last count in a changelog with one key."""
     values = [record.value for (name, _), records in read.items() if name == topic for record in records]
     return long((values[-1] or b"")[_TIMESTAMP:]) if values else 0

@@ -1,7 +1,7 @@
-"""The application of what waits: two timers for each payment, a call about it, and schedules beside.
+"""The application with pending work: two timers and a call for each payment, and schedules.
 
-Its functions are found by name in Spark's workers, so that this module is imported there too, and with it that of the payments'
-application, where a guard is turned off if the campaign asks for it.
+Spark's workers find its functions by name, so they import this module too, and with it that of the payments'
+application, which turns a guard off if the campaign requests it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if "CHAOS_APPLICATION_ID" in os.environ:  # the driver and every worker of the c
 
 
 class Reminding(Processor[str, dict[str, Any], str, dict[str, Any]]):
-    """One timer of each clock for every payment; what they send says when."""
+    """One timer of each clock for every payment; their output has the time."""
 
     def process(self, record: Record[str, dict[str, Any]]) -> None:
         """Register both."""
@@ -54,28 +54,28 @@ class Reminding(Processor[str, dict[str, Any], str, dict[str, Any]]):
         timers.processing_time(at=due_of(PROCESSING, number, record.timestamp, delay), name=f"{PROCESSING}{number}")
 
     def on_timer(self, timer: Timer) -> None:
-        """Send its name, its time, and what time it is."""
+        """Send its name, its time, and the current time."""
         value = {"timer": timer.name, "due": timer.time, "at": self.context.current_system_time_ms()}
         self.context.forward(timer.record(value))
 
 
 class Stamping(FixedKeyProcessor[str, int, dict[str, int]]):
-    """Says of a tick what time it is."""
+    """Adds the current time to a tick."""
 
     def process(self, record: Record[str, int]) -> None:
-        """Send on both times."""
+        """Forward both times."""
         self.context.forward(record.with_value({"due": record.value, "at": self.context.current_system_time_ms()}))
 
 
 async def answered(payment: dict[str, Any]) -> dict[str, Any]:
-    """A payment with what somebody else knows about it, who takes longer for some than for others."""
+    """A payment with the answer of another system, which takes longer for some than for others."""
     await asyncio.sleep(payment["number"] * 37 % LONGEST_CALL_MS / 1000)
     faults.point(CALL)
     return {**payment, "answer": answer_to(payment["number"])}
 
 
 def build(topics: WaitingTopics) -> Topology:
-    """Event time follows the payments' own, which is that of the wall clock, and goes on when there are none."""
+    """Build the topology. Event time follows the payments' timestamps, and the wall clock when there are none."""
     builder = StreamsBuilder()
     told = monotonous(idle="2s", follow_wall_clock=True)
     payments = builder.stream(topics.input, key=str, value=dict, watermark=told)

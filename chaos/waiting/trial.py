@@ -1,4 +1,4 @@
-"""A row of the campaign whose application is the one of what waits."""
+"""A row of the campaign whose application has pending work."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from chaos.waiting.observing import WaitingObserver
 
 
 class WaitingTrial(Trial):
-    """As any other; but it is at rest when no timer waits, and its schedules go on all the same."""
+    """A trial that is at rest when no timer is pending; its schedules continue even then."""
 
     topology = "chaos.waiting.topology"
-    rate = 50  # each payment leads to three things that wait
+    rate = 50  # each payment causes three pending items
 
     def __init__(self, world: World, name: str, conditions: Conditions, guard_off: str = "") -> None:
         super().__init__(world, name, conditions, guard_off)
@@ -31,7 +31,7 @@ class WaitingTrial(Trial):
         return self._waits
 
     def pending(self) -> int:
-        """How many timers wait, as of what is committed."""
+        """The number of pending timers, as committed."""
         return len(self._waits.waits().pending)
 
     def check_cut(self) -> None:
@@ -45,7 +45,7 @@ class WaitingTrial(Trial):
             time.sleep(0.5)
 
     def rest(self) -> None:
-        """Stop the load, wait until everything is read, and until the last timer has fired."""
+        """Stop the load, and wait until everything is read and the last timer has fired."""
         self.load.pause()
         ends = self.observer.input_ends()
         self.tend("rest", lambda: self.observer.offsets() == ends, REST_S)
@@ -56,17 +56,17 @@ class WaitingTrial(Trial):
             if time.monotonic() - asked < 2:
                 return False
             asked = time.monotonic()
-            return bool(self.violations) or not self.pending()  # what is wrong already may never come to rest
+            return bool(self.violations) or not self.pending()  # after a violation it may never come to rest
 
         self.tend("all timers have fired", is_over, REST_S)
 
     def restart_warm(self) -> None:
-        """With all files in place, schedules go on, and nothing else comes again."""
+        """Restart with all files: schedules continue, and nothing is repeated."""
         self._go_on_for_a_while()
         self.check_all(" after a warm restart")
 
     def restart_cold(self) -> None:
-        """Without any files, and a little more to read, all goes on as if nothing had been."""
+        """Restart without files and with some new input; everything must continue correctly."""
         self.files.delete()
         self.load.send(200)
         self._go_on_for_a_while()
@@ -75,10 +75,10 @@ class WaitingTrial(Trial):
     def _go_on_for_a_while(self) -> None:
         before = len(self._waits.waits().ticks["all"])
         self.start()
-        self.tend("schedules go on", lambda: len(self._waits.waits().ticks["all"]) > before, REST_S)
+        self.tend("schedules continue", lambda: len(self._waits.waits().ticks["all"]) > before, REST_S)
         self.rest()
         if self.application.stop() != 0:
-            self.violate("exit", "application", f"{self.application.exits[-1].code} when asked to stop")
+            self.violate("exit", "application", f"{self.application.exits[-1].code} after SIGTERM")
 
     def check_all(self, when: str) -> None:
         """See `Trial`."""

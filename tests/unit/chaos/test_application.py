@@ -1,4 +1,4 @@
-"""The process under test, with a stand-in: who is found, who is killed, and what is remembered of how it ended."""
+"""The process under test, with a stand-in: which processes are found and killed, and how exits are recorded."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def ready(application: Application) -> None:
     wait_until("its child is there", lambda: len(application.processes()) == 2, 20)
 
 
-def test_it_runs_with_what_it_was_told(make: Make) -> None:
+def test_it_runs_with_its_environment(make: Make) -> None:
     application = make()
     application.start("a.point:3:kill", Part.WORKER)
     ready(application)
     assert application.is_running
     assert application.log.read_text() == "ready hello a.point:3:kill worker\n"
     wait_until("the point fires", lambda: application.fired == 1, 10)
-    with pytest.raises(HarnessError, match="runs already"):
+    with pytest.raises(HarnessError, match="is already running"):
         application.start()
 
 
@@ -96,7 +96,7 @@ def test_all_are_killed_at_once(make: Make) -> None:
     wait_until("nobody is left", lambda: not application.processes(), 10)
 
 
-def test_nobody_to_kill(make: Make) -> None:
+def test_killing_a_missing_part_does_nothing(make: Make) -> None:
     application = make()
     assert not application.kill(Part.DRIVER)
     application.start()
@@ -107,7 +107,7 @@ def test_nobody_to_kill(make: Make) -> None:
     assert application.is_running
 
 
-def test_an_end_of_its_own_is_told_from_one_that_was_asked_for(make: Make) -> None:
+def test_an_exit_by_itself_differs_from_a_requested_one(make: Make) -> None:
     application = make()
     application.start(SAID="fail")
     assert application.wait(20) == 13
@@ -119,7 +119,7 @@ def test_an_end_of_its_own_is_told_from_one_that_was_asked_for(make: Make) -> No
     assert [(ended.code, ended.was_asked) for ended in application.exits] == [(13, False), (13, True), (13, False)]
 
 
-def test_waiting_has_an_end(make: Make) -> None:
+def test_waiting_times_out(make: Make) -> None:
     application = make()
     application.start()
     with pytest.raises(HarnessError, match="the application ends"):

@@ -1,4 +1,4 @@
-"""The campaign has all it must have, and its report says what happened."""
+"""The campaign is complete, and its report says what happened."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GOOD = RowReport("row", 3, 3, 3, 9.5, 0, [], [-9, 0], 100, 400, 60.0)
 RED = replace(GOOD, name="red", kills=1, violations=2, details=["lost in echo of k1: 1 of 3"])
 
 
-def test_every_fault_point_of_the_product_has_a_row_of_its_own() -> None:
+def test_every_fault_point_of_the_product_has_its_own_row() -> None:
     found = {name for path in SOURCES.rglob("*.py") for name in re.findall(r'\bpoint\("([a-z_.]+)"\)', path.read_text())}
     found -= {"reset.offsets", "reset.changelogs"}  # those of a reset: tests/jvm/running/test_command_line.py
     names = {row.name for row in ROWS if FULL in row.campaigns}
@@ -65,7 +65,7 @@ def test_a_report_is_good_without_violations_and_with_guards_that_matter(
     assert [guard.keys() >= {"name", "went_red"} for guard in written["guards_off"]] == [True] * len(guards)
 
 
-def test_the_door_names_rows_and_guards(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lists_rows_and_guards(capsys: pytest.CaptureFixture[str]) -> None:
     assert door.main(["--list"]) == 0
     listed = capsys.readouterr().out.splitlines()
     assert {"random-kills", "without fence: second-instance"} <= set(listed)

@@ -50,7 +50,7 @@ def outputs_of(sequences: oracle.Sequences) -> list[Output]:
 
 
 def groups_of(done: list[Payment]) -> oracle.Sequences:
-    """What a right application sends about groups that interleaves partitions as it likes."""
+    """The output of a correct application for groups, which may interleave partitions in any way."""
     found: oracle.Sequences = {}
     for payment in sorted(done, key=lambda p: (p.offset, p.partition)):
         before = found.setdefault(payment.group, [])
@@ -59,7 +59,7 @@ def groups_of(done: list[Payment]) -> oracle.Sequences:
 
 
 def right(sent: list[Payment], offsets: dict[int, int] | None = None) -> Found:
-    """What Kafka has when all is well."""
+    """What Kafka has after a correct run."""
     offsets = ends_of(sent) if offsets is None else offsets
     done = oracle.within(sent, offsets)
     sequences = {
@@ -84,7 +84,7 @@ def kinds(violations: list[Violation]) -> set[str]:
     return {violation.kind for violation in violations}
 
 
-def test_all_is_well_at_the_end_and_at_any_committed_moment() -> None:
+def test_a_correct_result_passes_at_the_end_and_at_any_commit() -> None:
     sent = payments()
     assert checker.check(sent, right(sent)) == []
     assert checker.check(sent, right(sent, {0: 7, 1: 11})) == []
@@ -92,19 +92,19 @@ def test_all_is_well_at_the_end_and_at_any_committed_moment() -> None:
 
 
 @pytest.mark.parametrize("kind", ["echo", "sums", "windows", "groups"])
-def test_a_loss(kind: str) -> None:
+def test_a_lost_record_is_found(kind: str) -> None:
     sent = payments()
     assert "lost" in kinds(checker.check(sent, changed(right(sent), kind, lambda outputs: outputs.__delitem__(3))))
 
 
 @pytest.mark.parametrize("kind", ["echo", "sums", "windows", "groups"])
-def test_a_double(kind: str) -> None:
+def test_a_duplicate_is_found(kind: str) -> None:
     sent = payments()
     assert "doubled" in kinds(checker.check(sent, changed(right(sent), kind, lambda outputs: outputs.insert(4, outputs[3]))))
 
 
 @pytest.mark.parametrize("kind", ["echo", "sums", "windows"])
-def test_two_of_a_key_in_the_wrong_order(kind: str) -> None:
+def test_two_reordered_records_of_a_key_are_found(kind: str) -> None:
     def swap(outputs: list[Output]) -> None:
         at = next(n for n in range(len(outputs)) if outputs[n].key == outputs[n + 1].key)
         outputs[at], outputs[at + 1] = outputs[at + 1], outputs[at]
@@ -129,7 +129,7 @@ def test_a_group_may_interleave_partitions_but_not_reorder_one() -> None:
 
 
 @pytest.mark.parametrize("kind", ["echo", "sums", "groups"])
-def test_a_wrong_value(kind: str) -> None:
+def test_a_wrong_value_is_found(kind: str) -> None:
     def add(outputs: list[Output]) -> None:
         field = "amount" if kind == "echo" else "sum"
         outputs[5] = outputs[5]._replace(value={**outputs[5].value, field: outputs[5].value[field] + 1})
@@ -138,8 +138,8 @@ def test_a_wrong_value(kind: str) -> None:
     assert kinds(checker.check(sent, changed(right(sent), kind, add))) == {"wrong"}
 
 
-def test_a_sum_that_has_forgotten_a_payment_it_does_not_show() -> None:
-    """A total that goes on from an older state: every record is there once, and the numbers are wrong."""
+def test_a_sum_that_continues_from_older_state_is_found() -> None:
+    """Every record is there once, but the totals are wrong."""
 
     def forget(outputs: list[Output]) -> None:
         for at, output in enumerate(outputs):
@@ -177,7 +177,7 @@ def test_a_torn_epoch_a_table_is_behind(store: str) -> None:
 
 @pytest.mark.parametrize("store", ["sums", "windows", "groups", "ledger"])
 @pytest.mark.parametrize(("kind", "change"), [("missing", "less"), ("surplus", "more"), ("wrong", "other")])
-def test_a_wrong_table(store: str, kind: str, change: str) -> None:
+def test_a_wrong_table_is_found(store: str, kind: str, change: str) -> None:
     sent = payments()
     found = right(sent)
     table: dict[str, Any] = dict(found.tables[store])
@@ -191,25 +191,25 @@ def test_a_wrong_table(store: str, kind: str, change: str) -> None:
     assert str(violation).startswith(f"{kind} in table {store}: 1 keys")
 
 
-def test_records_of_nobody() -> None:
+def test_records_without_a_payment_are_found() -> None:
     sent = payments()
     ghost = Output(0, 99, "ghost", 10**9, {"number": 10**9})
     assert kinds(checker.check(sent, changed(right(sent), "echo", lambda outputs: outputs.append(ghost)))) == {"uncommitted"}
 
 
-def test_a_key_in_two_partitions() -> None:
+def test_a_key_in_two_partitions_is_found() -> None:
     sent = payments()
     moved = changed(right(sent), "echo", lambda outputs: outputs.__setitem__(-1, outputs[-1]._replace(partition=1)))
     assert "scattered" in kinds(checker.check(sent, moved))
 
 
-def test_stale_offsets() -> None:
+def test_stale_offsets_are_found() -> None:
     assert not list(checker.check_offsets({0: 5, 1: 7}, {0: 5, 1: 7}))
     assert kinds(list(checker.check_offsets({0: 5, 1: 6}, {0: 5, 1: 7}))) == {"stale"}
     assert kinds(list(checker.check_offsets({0: 5}, {0: 5, 1: 0}))) == {"stale"}
 
 
-def test_a_reader_that_saw_what_is_not_there_afterwards() -> None:
+def test_records_that_disappear_are_found() -> None:
     stays = {("echo", 0): [Read(0, b"k", b"1"), Read(2, b"k", b"2")]}
     assert not list(checker.check_reader(stays, stays))
     for seen in ([Read(0, b"k", b"1")], [Read(0, b"k", b"1"), Read(1, b"k", b"aborted"), Read(2, b"k", b"2")], []):
@@ -217,7 +217,7 @@ def test_a_reader_that_saw_what_is_not_there_afterwards() -> None:
     assert kinds(list(checker.check_reader(stays, {}))) == {"unstable"}
 
 
-def test_transactions_left_open() -> None:
+def test_open_transactions_are_found() -> None:
     assert not list(checker.check_settled([], {}))
     assert [str(found) for found in checker.check_settled(["chaos"], {"echo-0": (3, 5)})] == [
         "open in transactions: chaos",

@@ -58,7 +58,7 @@ def test_tables_are_read_over_all_lanes(files: Files) -> None:
     verified(files)
 
 
-def test_sums_are_changed_in_pages_that_read_well(files: Files) -> None:
+def test_sums_are_changed_in_pages_that_stay_readable(files: Files) -> None:
     assert files.change_sums() >= 4
     assert files.tables()["sums"]["k1"] == {**TOTAL, "sum": 6}
     with pytest.raises(StateError, match="damaged"):
@@ -80,7 +80,7 @@ def test_a_backup_comes_back(files: Files, tmp_path: Path) -> None:
     assert files.tables() == before
 
 
-def test_half_of_the_data_is_gone(files: Files) -> None:
+def test_truncation_removes_half_of_the_data(files: Files) -> None:
     sizes = [(lane / "data.mdb").stat().st_size for lane in files.lanes]
     files.truncate()
     assert [(lane / "data.mdb").stat().st_size for lane in files.lanes] == [size // 2 // 4096 * 4096 for size in sizes]

@@ -1,4 +1,4 @@
-"""What the load makes: payments by seed, and poison that is poison."""
+"""The load: payments by seed, and bad values that really are bad."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VALUE = Payment(4, "k1", 2, "g3", 17, 0, 9, 5_100).value()
 
 
 def made(seed: int, count: int) -> list[Payment]:
-    """Nothing is sent: nobody listens at that port."""
+    """Nothing is sent: no server listens on that port."""
     source = Load("127.0.0.1:1", "payments", 3, seed)
     payments = []
     for _ in range(count):
@@ -29,7 +29,7 @@ def made(seed: int, count: int) -> list[Payment]:
     return [payment._replace(timestamp=0) for payment in payments]
 
 
-def test_a_seed_says_everything_but_the_time() -> None:
+def test_a_seed_determines_everything_but_the_time() -> None:
     assert made(1, 50) == made(1, 50)
     assert made(1, 50) != made(2, 50)
 

@@ -1,4 +1,4 @@
-"""The checker of what waits goes red on everything it is there for, and on nothing else."""
+"""The checker of pending work goes red on everything it is there for, and on nothing else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def kinds(found: Found) -> set[tuple[str, str]]:
     return {(violation.kind, violation.where) for violation in checker.check(PAYMENTS, found, DELAY_MS)}
 
 
-def test_what_is_right_is_no_violation() -> None:
+def test_a_correct_result_has_no_violation() -> None:
     assert not kinds(good())
 
 
@@ -78,15 +78,15 @@ BREAKS: dict[str, tuple[Callable[[Found], Found], tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize(("spoil", "expected"), BREAKS.values(), ids=BREAKS.keys())
-def test_what_is_wrong_has_a_name(spoil: Callable[[Found], Found], expected: tuple[str, str]) -> None:
+def test_each_violation_has_a_name(spoil: Callable[[Found], Found], expected: tuple[str, str]) -> None:
     assert expected in kinds(spoil(good()))
 
 
-def test_at_rest_no_timer_waits() -> None:
+def test_no_timer_is_pending_at_rest() -> None:
     assert [violation.kind for violation in checker.check_all_fired(good())] == ["late"]
 
 
-def test_the_application_does_what_its_checker_wants() -> None:
+def test_the_application_satisfies_its_checker() -> None:
     topics = WaitingTopics("app")
     with TopologyTestDriver(build(topics), wall_clock=1_000_000) as driver:
         for payment in PAYMENTS[:6]:

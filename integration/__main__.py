@@ -1,4 +1,4 @@
-"""`python -m integration`: the door of the suite."""
+"""`python -m integration`: the command line of the suite."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ HOSTS = ("in-process", "spark")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the suite, or a part of it; the exit code says whether everything agrees with the test driver."""
+    """Run the suite, or a part of it; the exit code is 0 if everything agrees with the test driver."""
     parser = argparse.ArgumentParser(prog="python -m integration")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="one combination of each topology on Spark, few without")
-    parser.add_argument("--only", nargs="*", default=None, metavar="NAME", help="topologies whose name has this in it")
+    parser.add_argument("--quick", action="store_true", help="run one combination of each topology on Spark, and few in process")
+    parser.add_argument("--only", nargs="*", default=None, metavar="NAME", help="run only topologies whose name contains this")
     parser.add_argument("--hosts", nargs="*", choices=HOSTS, default=HOSTS)
     parser.add_argument("--show", type=int, default=2, help="how many differences of a topology to print")
     parser.add_argument("--report", type=Path, default=Path("reports/integration.json"))
     options = parser.parse_args(arguments)
     chosen = [scenario for scenario in SCENARIOS if options.only is None or any(name in scenario.name for name in options.only)]
     if not chosen:
-        parser.error(f"no topology has a name with {' or '.join(options.only)} in it")
+        parser.error(f"no topology has a name that contains {' or '.join(options.only)}")
     return campaign.run(chosen, options.seed, options.quick, options.hosts, options.report, options.show)
 
 

@@ -1,4 +1,4 @@
-"""One run of the suite: every scenario in every cut, in one process and on Spark, held against the test driver."""
+"""One run of the suite: every scenario in every cut, in one process and on Spark, compared with the test driver."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from integration.scenario import Judge, Result, Scenario
 from integration.scenarios import BY_NAME
 
 RECORDS = {1: 40, 5: 100, 7: 100, 97: 400, 120: 400, 1000: 2500, 5000: 2000}
-"""How many records an input has, by the size of epochs: on Spark an epoch takes a tenth of a second however small it is."""
+"""The number of input records, by epoch size: on Spark even the smallest epoch takes a tenth of a second."""
 
 SIZES = (1, 5, 97, 5000)
 CHANGES = ((2, (5, 1)), (1, (4, 2)), (5, (2, 8)), (8, (1, 3)))
-"""With how many lanes a scenario runs on Spark from start to start, by turns."""
+"""The numbers of lanes of the starts of a scenario on Spark; scenarios take them in turn."""
 
 QUICK_MOVES = 6
-"""In a quick run, one scenario in so many changes its lanes."""
+"""In a quick run, one scenario in this many changes its lanes."""
 
 AT_A_TIME = 2
-"""How many applications Spark runs side by side."""
+"""The number of concurrent applications on Spark."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Combination:
     caching: bool
     trouble: Trouble = Trouble.NONE
     then: tuple[int, ...] = ()
-    """How many lanes it has when it is started again, and again."""
+    """The numbers of lanes of later starts."""
 
     def __str__(self) -> str:
         parts = [self.host, str(self.cut), f"caches {'on' if self.caching else 'off'}", self.trouble.value]
@@ -61,7 +61,7 @@ QUICK_IN_PROCESS = tuple(Combination("in process", Cut(97, 5), caching) for cach
 
 
 def in_one_process(scenario: Scenario, is_quick: bool) -> Sequence[Combination]:
-    """What a scenario goes through in one process."""
+    """The combinations of a scenario in one process."""
     if is_quick:
         return QUICK_IN_PROCESS
     recut = RECUT if scenario.cuts is RECUT else ()
@@ -69,7 +69,7 @@ def in_one_process(scenario: Scenario, is_quick: bool) -> Sequence[Combination]:
 
 
 def on_spark(scenario: Scenario, number: int, is_quick: bool) -> Sequence[Combination]:
-    """What a scenario goes through on Spark: all its cuts, with and without caches by turns, and a change of lanes; or one."""
+    """The combinations of a scenario on Spark: all its cuts, with caches in every second one, and a change of lanes; or one."""
     turns = [Combination("Spark", cut, caching=(number + turn) % 2 == 1) for turn, cut in enumerate(scenario.cuts)]
     first, then = CHANGES[number % len(CHANGES)]
     moves = Combination("Spark", Cut(97, first), caching=number % 2 == 0, then=then)
@@ -79,12 +79,12 @@ def on_spark(scenario: Scenario, number: int, is_quick: bool) -> Sequence[Combin
 
 
 Expected = Mapping[tuple[int, bool], Result]
-"""What the test driver gave, by number of records and caching."""
+"""The test driver's result, by number of records and caching."""
 
 
 @dataclass
 class Tally:
-    """What a run has seen so far."""
+    """The counts of a run so far."""
 
     scenarios: set[str] = field(default_factory=set)
     combinations: dict[str, int] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Tally:
     found: list[Difference] = field(default_factory=list)
 
     def add(self, scenario: str, combinations: Sequence[Combination], epochs: int, found: Sequence[Difference]) -> None:
-        """Take note of some runs of a scenario on one host."""
+        """Add some runs of a scenario on one host."""
         self.scenarios.add(scenario)
         host = combinations[0].host
         self.combinations[host] = self.combinations.get(host, 0) + len(combinations)
@@ -101,7 +101,7 @@ class Tally:
 
 
 def run(scenarios: Sequence[Scenario], seed: int, is_quick: bool, hosts: Sequence[str], report: Path, show: int) -> int:
-    """The exit code: 1 if anything differs."""
+    """Run the scenarios; return the exit code: 1 if anything differs."""
     begun = time.monotonic()
     tally = Tally()
     expected: dict[str, Expected] = {}
@@ -128,7 +128,7 @@ Outcome = tuple[Sequence[Combination], int, list[Difference]]
 
 
 def _in_process(scenarios: Sequence[Scenario], seed: int, is_quick: bool) -> Iterator[tuple[str, Expected, float, Outcome]]:
-    """Scenarios side by side, one process each: they have nothing to do with each other."""
+    """Run scenarios in parallel, one process each: they are independent."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         futures = [pool.submit(_one_in_process, scenario.name, seed, is_quick) for scenario in scenarios]
         for future in futures:

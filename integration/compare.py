@@ -1,4 +1,4 @@
-"""What differs between the test driver's result and a host's, as text that a person can act on."""
+"""The differences between the test driver's result and a host's, as readable text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def differences(scenario: Scenario, combination: str, caching: bool, expected: R
         reading = output.reading(caching)
         theirs, ours = (result.outputs.get(output.topic, ()) for result in (expected, actual))
         if not any(record.partition is not None for record in theirs):
-            ours = [record._replace(partition=None) for record in ours]  # Kafka has put them somewhere, as the key wants it
+            ours = [record._replace(partition=None) for record in ours]  # Kafka's partitioner has chosen one by the key
         text = _unlike(_read(output, reading, theirs), _read(output, reading, ours))
         if text:
             found.append(Difference(scenario.name, combination, f"output {output.topic}, {reading.value}", text))
@@ -81,7 +81,7 @@ def _unlike(expected: dict[Any, Any], actual: dict[Any, Any]) -> str:
 
 
 def _first_unlike(expected: Any, actual: Any) -> list[str]:
-    """Of two sequences only where they part."""
+    """Two sequences from their first difference."""
     if not (isinstance(expected, list) and isinstance(actual, list)):
         return [f"    driver: {_short(expected)}", f"    here:   {_short(actual)}"]
     pairs = zip(expected, actual, strict=False)

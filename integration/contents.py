@@ -1,4 +1,4 @@
-"""What stores hold, as entries that can be compared: whichever shard, engine or changelog they are read from."""
+"""The content of stores as comparable entries, from any shard, engine or changelog."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.state import REGISTERS, LaneState, RawLayout, StoreKind, StoreSpec
 from penstock.state.bounds import MAX_TIME
 
 Rows = Mapping[tuple[str, int], tuple[Sequence[bytes], Sequence["bytes | None"]]]
-"""Changelog rows by store and shard, the registers' among them: keys and values, in the order they were written."""
+"""Changelog rows by store and shard, including registers: keys and values, in the order in which they were written."""
 
 
 def contents(lane: LaneState, specs: Iterable[StoreSpec], shards: Iterable[int]) -> dict[str, list[Entry]]:
@@ -27,7 +27,7 @@ def contents(lane: LaneState, specs: Iterable[StoreSpec], shards: Iterable[int])
 
 
 def restored(rows: Rows, specs: Iterable[StoreSpec]) -> LaneState:
-    """A lane of all shards, made from changelogs alone."""
+    """A lane of all shards, restored from changelogs alone."""
     state = LaneState(memory_engine())
     for (store, number), (keys, values) in rows.items():
         shard = state.shard(number)
@@ -55,7 +55,7 @@ def _pairs(spec: StoreSpec, store: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _without_origin(spec: StoreSpec, value: bytes) -> Any:
-    """What a buffer holds, but for where it was read: after an exchange the test driver names that, and lanes the source."""
+    """A buffer's content without the topic it was read from: after an exchange the test driver has that, lanes the source."""
     if spec.layout is RawLayout.HELD and value:
         return msgspec.msgpack.decode(value)[:-1]
     if spec.layout is RawLayout.WAITING:

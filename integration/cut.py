@@ -1,4 +1,4 @@
-"""How an input is cut: what may make no difference."""
+"""How an input is cut into epochs and lanes, which must not change any result."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from random import Random
 
 @dataclass(frozen=True)
 class Cut:
-    """How many records an epoch takes at most, and on how many lanes it runs; an uneven one takes fewer by chance."""
+    """The maximum number of records of an epoch, and the number of lanes; the size of an uneven epoch is random."""
 
     epoch_records: int
     lanes: int
     is_uneven: bool = False
 
     def sizes(self) -> Iterator[int]:
-        """How many records each epoch takes, without end."""
+        """The number of records of each epoch, endlessly."""
         chance = Random(str(self))
         while True:
             yield chance.randrange(1, self.epoch_records + 1) if self.is_uneven else self.epoch_records
@@ -30,4 +30,4 @@ LANES = (1, 2, 5)
 USUAL = tuple(Cut(size, lanes) for size in (5, 97, 5000) for lanes in LANES)
 
 RECUT = tuple(cut for lanes in LANES for cut in (Cut(7, lanes), Cut(1000, lanes), Cut(120, lanes, is_uneven=True)))
-"""For what is decided by time, which must not depend on where an epoch ends."""
+"""For results that depend on time, which must not depend on epoch boundaries."""

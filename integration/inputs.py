@@ -1,4 +1,4 @@
-"""Input from a seed: times that go forward in disorder, keys of uneven weight, and records that reach every shard."""
+"""Input from a seed: out-of-order times, unevenly distributed keys, and records that reach every shard."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHARDS = 10
 def moments(
     rng: Random, count: int, *, start: int = START_MS, step: int = 50, disorder: int = 800, late: float = 0.05
 ) -> Iterator[int]:
-    """Event times: every fifth is out of order by up to `disorder`, and the share `late` by much more than that."""
+    """Event times: every fifth is out of order by up to `disorder`, and a fraction `late` by much more than that."""
     now = start
     for _ in range(count):
         now += rng.randrange(2 * step)
@@ -34,7 +34,7 @@ def forward_moments(rng: Random, count: int, *, start: int = START_MS, step: int
 
 
 def any_key(rng: Random, keys: int = 40) -> str:
-    """One of so many keys; low ones are more frequent."""
+    """One of `keys` keys; low ones are more frequent."""
     return f"k{min(rng.randrange(keys), rng.randrange(keys))}"
 
 
@@ -54,7 +54,7 @@ def _one_key_per_shard() -> tuple[str, ...]:
 
 
 def partition_of(key: bytes | None, partitions: int) -> int:
-    """In which partition of its topic a record is."""
+    """The partition of a record in its topic."""
     return 0 if key is None else zlib.crc32(key) % partitions
 
 
@@ -63,11 +63,11 @@ EVERYWHERE = _one_key_per_shard()
 
 
 def closing(topic: str, value: Callable[[str], str], after: Sequence[Fed], by_ms: int = 3_600_000) -> list[Fed]:
-    """Records long after all others, in every shard: they close windows and let go what waits for time."""
+    """Records long after all others, in every shard: they close windows and release what waits for time."""
     time = max(record.timestamp for record in after) + by_ms
     return [fed(topic, key, value(key), time) for key in EVERYWHERE]
 
 
 def one_phase(records: Sequence[Fed]) -> list[Phase]:
-    """An input without any turns."""
+    """An input of one phase."""
     return [Phase(records)]

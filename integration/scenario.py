@@ -1,4 +1,4 @@
-"""What a scenario is: a topology, an input made from a seed, and how its results are to be read; all of it values."""
+"""A scenario as a value: a topology, an input made from a seed, and how to compare its results."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from penstock import Store, Topology
 from penstock.records import NO_HEADERS, Headers
 
 SINK_PARTITIONS = 4
-"""How many partitions every output topic has, wherever somebody asks."""
+"""The number of partitions of every output topic, on every host."""
 
 
 class Fed(NamedTuple):
-    """A record to feed, with the topic as the scenario knows it."""
+    """A record to feed, with the topic's name in the scenario."""
 
     topic: str
     key: bytes | None
@@ -28,7 +28,7 @@ class Fed(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A record that came out; `partition` only where a partitioner chose it."""
+    """An output record; `partition` only if a partitioner chose it."""
 
     key: bytes | None
     value: bytes | None
@@ -38,7 +38,7 @@ class Sent(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What a store holds, as text that can be compared; `timestamp` only where the store keeps one beside the value."""
+    """An entry of a store as comparable text; `timestamp` only if the store keeps one beside the value."""
 
     key: str
     value: str
@@ -47,10 +47,10 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Phase:
-    """Records that are fed together, and how far the wall clock moves once all of them are done.
+    """Records that are fed together, and how far the wall clock advances after they are processed.
 
-    A phase ends before the next begins: what depends on how different topics interleave is fed in different phases. Before it
-    begins, the topics of `grows` come to have so many partitions, or are created with them.
+    A phase ends before the next begins: results that depend on how topics interleave need different phases. Before it
+    begins, the topics of `grows` get this many partitions, or are created with them.
     """
 
     records: Sequence[Fed]
@@ -61,8 +61,8 @@ class Phase:
 class Reading(Enum):
     """How an output is compared.
 
-    `VALUES` is for tables made of cached tables: each change they are told of touches them, even one that comes to nothing, and
-    how many they are told of is what caches decide.
+    `VALUES` is for tables derived from cached tables: every change they receive updates their timestamp, even one without
+    effect, and caches decide how many they receive.
     """
 
     SEQUENCES = "all records of each key, in order"
@@ -72,7 +72,7 @@ class Reading(Enum):
 
 
 def _all_alike(value: bytes | None) -> object:
-    """What records of a key differ in, where they do not."""
+    """The kind of a record if there is only one."""
     return None
 
 
@@ -80,7 +80,7 @@ def _all_alike(value: bytes | None) -> object:
 class Output:
     """An output topic, and how it is compared without caches and with them.
 
-    `kind` parts the records of a key into sequences of their own, where only these have an order.
+    `kind` splits the records of a key into separate sequences, if only these have an order.
     """
 
     topic: str
@@ -90,7 +90,7 @@ class Output:
 
     @classmethod
     def of_stream(cls, topic: str, kind: Callable[[bytes | None], object] = _all_alike) -> Output:
-        """An output that no cache holds back: all its records, with caches or without."""
+        """An output that no cache delays: all its records count, with caches or without."""
         return cls(topic, Reading.SEQUENCES, Reading.SEQUENCES, kind)
 
     def reading(self, caching: bool) -> Reading:
@@ -100,7 +100,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a topology is told when it is built for a run: whether tables are cached, and what its topics are called."""
+    """The options of a topology for one run: whether tables are cached, and the prefix of its topics."""
 
     caching: bool
     prefix: str = ""
@@ -110,25 +110,24 @@ class Setup:
         return self.prefix + name
 
     def store(self, name: str | None = None, **options: Any) -> Store:
-        """How a table is kept in this run."""
+        """The store of a table in this run."""
         return Store(name, caching=self.caching, **options)
 
 
 class Judge(Enum):
-    """Whose result is the expected one."""
+    """The host whose result is the expected one."""
 
     DRIVER = "the test driver"
     EPOCHS_OF_ONE = "one record after the other, in one lane"
-    """In this process; for several partitions that each have a time of their own, where the test driver has one per topic."""
+    """In this process; for several partitions with separate times, where the test driver has one per topic."""
 
 
 @dataclass(frozen=True)
 class Scenario:
     """A topology with its input and its outputs.
 
-    `input_partitions` is more than one only where nothing depends on time, or where the `judge` knows of partitions.
-    `undated` are stores that are compared as `Reading.VALUES` where caches are on. `cuts` are those that it goes through on
-    Spark.
+    `input_partitions` exceeds one only if nothing depends on time, or if the `judge` has partitions.
+    `undated` are stores that are compared as `Reading.VALUES` if caches are on. `cuts` are its cuts on Spark.
     """
 
     name: str
@@ -141,11 +140,11 @@ class Scenario:
     cuts: Sequence[Cut] = USUAL
 
     def phases(self, seed: int, records: int) -> Sequence[Phase]:
-        """The input: about so many records, the same ones for the same seed."""
+        """The input: about `records` records, the same ones for the same seed."""
         return self.feed(Random(f"{seed} {self.name}"), records)
 
     def partitions(self, phases: Sequence[Phase]) -> list[Mapping[str, int]]:
-        """How many partitions each input topic has, phase by phase; one that a phase creates is not there before."""
+        """The number of partitions of each input topic, phase by phase; a topic that a phase creates is missing before."""
         first, created = set[str](), set[str]()
         for phase in phases:
             created |= phase.grows.keys() - first
@@ -159,15 +158,15 @@ class Scenario:
 
     @property
     def slug(self) -> str:
-        """The name as Kafka takes it in names of its own."""
+        """The name in a form that Kafka allows in names."""
         return "-".join(re.findall("[a-z]+", self.name))
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run of a scenario gave: records by output topic, and the content of stores by name.
+    """The result of a run of a scenario: records by output topic, and the content of stores by name.
 
-    `stores` has more than one reading of a store where a host keeps it in more than one place.
+    `stores` has several contents of a store if a host keeps it in several places.
     """
 
     outputs: Mapping[str, Sequence[Sent]]

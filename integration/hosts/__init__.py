@@ -1,1 +1,1 @@
-"""Where a scenario can run: the test driver, which is right by definition, and the hosts that must agree with it."""
+"""The hosts of a scenario: the test driver, which is right by definition, and those that must agree with it."""

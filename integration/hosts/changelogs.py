@@ -1,4 +1,4 @@
-"""Changelog topics as lists, for a host without Kafka: written by epochs, compacted, and read again when lanes are restored."""
+"""Changelog topics as lists, for a host without Kafka: epochs write them, they are compacted, and restores read them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Log = tuple[list[bytes], list[bytes | None]]
 
 
 class Changelogs:
-    """The changelogs of an application, the lanes' own included."""
+    """The changelogs of an application, including the lanes' topic."""
 
     def __init__(self) -> None:
         self._logs: dict[Partition, Log] = {}
 
     def append(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
-        """One more row."""
+        """Append a row."""
         keys, values = self._logs.setdefault((topic, partition), ([], []))
         keys.append(key)
         values.append(value)
@@ -34,7 +34,7 @@ class Changelogs:
         return {(store_of[topic], shard): log for (topic, shard), log in self._logs.items() if topic in store_of}
 
     def restart(self, program: Program, lanes: int, incarnation: str, epoch: int, now_ms: int) -> Program:
-        """Another start of the application, with so many lanes, made from nothing but compacted changelogs."""
+        """Start the application again, with this many lanes, from compacted changelogs alone."""
         self._compact()
         home = Home(program.directory, program.application_id)
         home.take_over(incarnation)
@@ -53,7 +53,7 @@ class Changelogs:
             yield Rows(topic, partition, keys[start:end], values[start:end])
 
     def _compact(self) -> None:
-        """Keep the last row of each key, where it is; what has been deleted is gone."""
+        """Keep the last row of each key, in place; remove deleted keys."""
         for place, (keys, values) in self._logs.items():
             last = {key: number for number, key in enumerate(keys)}
             kept = [number for number in sorted(last.values()) if values[number] is not None]

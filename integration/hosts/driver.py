@@ -1,6 +1,6 @@
-"""The test driver: a record at a time. What it gives is what the other hosts must give.
+"""The test driver: one record at a time. The other hosts must give the same results.
 
-Shards are tasks: there is one driver for each, unless time goes by watermarks or stores are shared, which are one for all.
+Shards are tasks with one driver each, unless the topology has watermarks or shared stores: then one driver serves all.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Epochs of any size on any number of lanes, in this process: all stages and exchanges, stores in files, no Spark, no Kafka.
 
-What Kafka does is done here with lists: topics are logs, an epoch takes the next records of them, changelogs are kept.
+Lists stand for Kafka: topics are logs, an epoch takes their next records, changelogs are kept.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ WALL_CLOCK_MS = 1_000_000_000
 
 
 class Trouble(Enum):
-    """What an application goes through besides its input."""
+    """The faults that an application goes through."""
 
     NONE = ""
     RETRIES = "each epoch twice"
-    """As if a task had died after it had written."""
-    RESTARTS = "started anew after every second epoch"
+    """As if a task had died after writing."""
+    RESTARTS = "restarted after every second epoch"
     """From changelogs alone, and with another number of lanes."""
 
 
@@ -58,7 +58,7 @@ def run(scenario: Scenario, phases: Sequence[Phase], caching: bool, cut: Cut, tr
 
 
 class _Running:
-    """An application under way: its logs, how far they have been read, and what has come out."""
+    """A running application: its logs, how far they are read, and its output."""
 
     def __init__(self, scenario: Scenario, topology: Topology, cut: Cut, directory: str, trouble: Trouble) -> None:
         self._sizes = cut.sizes()
@@ -92,7 +92,7 @@ class _Running:
         self._watermarks = _tracker(self._program, self._origins)
 
     def _grow(self, partitions: Mapping[str, int]) -> None:
-        """Have topics with so many partitions; known ones keep their numbers."""
+        """Create topics with this many partitions; known partitions keep their numbers."""
         for topic in partitions.keys() - self._source_of.keys():
             source = _by_pattern(self._program, topic)
             if source is not None:
@@ -103,7 +103,7 @@ class _Running:
         self._high_times += [NO_TIMESTAMP] * (len(self._origins) - len(self._high_times))
 
     def feed(self, phase: Phase, partitions: Mapping[str, int]) -> None:
-        """Take a phase's records in, all of them, and whatever comes back through topics; then let the clock move."""
+        """Process all records of a phase, and those that come back through topics; then advance the clock."""
         self._grow(partitions)
         for record in phase.records:
             self._append(record)
@@ -114,7 +114,7 @@ class _Running:
             self._epoch([])
 
     def result(self) -> Result:
-        """What has come out, and what the lanes and their changelogs hold."""
+        """The output, and the content of the lanes and their changelogs."""
         specs = [spec for name, spec in self._program.specs.items() if name not in self._program.global_stores]
         kept: dict[str, list[Entry]] = {spec.name: [] for spec in specs}
         for lane in range(self._program.lanes) if specs else ():
@@ -174,16 +174,16 @@ class _Running:
         self._program = self._changelogs.restart(self._program, lanes, start, self._number - 1, self._now)
 
     def _the_same(self, table: pa.Table, again: pa.Table) -> pa.Table:
-        """What an epoch gave when it ran again: the same, but that lanes may say again what they remember."""
+        """The rows of an epoch that ran again: the same, except that lanes may repeat their registers."""
         once, twice = ([row for row in found.to_pylist() if not self._is_of_lanes(row)] for found in (table, again))
-        assert once == twice, f"epoch {self._number} gave something else when it was run again"
+        assert once == twice, f"epoch {self._number} gave other rows when it ran again"
         return again
 
     def _is_of_lanes(self, row: dict[str, Any]) -> bool:
         return bool(row["kind"] == Kind.CHANGELOG and self._program.topics[row["name"]] == lanes_topic(APPLICATION_ID))
 
     def _take(self, row: dict[str, Any]) -> None:
-        """What Kafka would get of an epoch."""
+        """The rows of an epoch that Kafka would receive."""
         if row["kind"] == Kind.CONTROL:
             control = decode_control(row["value"])
             for origin, time in control.high_times.items():
@@ -217,7 +217,7 @@ def _sources_by_topic(program: Program) -> dict[str, int]:
 
 
 def _by_pattern(program: Program, topic: str) -> int | None:
-    """The source whose pattern a topic matches, if there is one: topics of global tables have none."""
+    """The source whose pattern a topic matches, if any: topics of global tables have none."""
     for code, name in enumerate(program.sources):
         node = program.nodes[name]
         if isinstance(node, SourceNode) and node.pattern is not None and node.reads(topic):
@@ -226,7 +226,7 @@ def _by_pattern(program: Program, topic: str) -> int | None:
 
 
 class _GlobalLogs:
-    """The topics of global tables, and the tables: they follow their topics at the beginning of an epoch."""
+    """Global tables and their topics: the tables catch up at the beginning of an epoch."""
 
     def __init__(self, program: Program) -> None:
         sources = [program.nodes[name] for name in program.global_stores.values()]
@@ -235,16 +235,16 @@ class _GlobalLogs:
         self._tables = GlobalTables(program, partitions, lambda asked: dict.fromkeys(asked, 0), self._ends, self._read)
 
     def takes(self, record: Fed) -> bool:
-        """Take a record of a global table's topic; whether it was one."""
+        """Take a record of a global table's topic; return whether it was one."""
         if record.topic not in self._logs:
             return False
         self._logs[record.topic].append(record)
         return True
 
     def refresh(self) -> None:
-        """Let the tables follow."""
+        """Let the tables catch up."""
         self._tables.refresh(at_once=True)
-        self._tables.close()  # lanes run in this process too, and files can be open once
+        self._tables.close()  # lanes run in this process too, and a file can be open only once
 
     def _ends(self, asked: Iterable[Partition]) -> dict[Partition, int]:
         return {(topic, partition): len(self._logs[topic]) for topic, partition in asked}

@@ -41,7 +41,7 @@ Partition = tuple[str, int]
 
 
 class _Run:
-    """One application: what it is called, what it runs, which topics it has."""
+    """One application: its id, its topology, its topics."""
 
     def __init__(self, application_id: str, scenario: Scenario, phases: Sequence[Phase], caching: bool) -> None:
         self.application_id = application_id
@@ -60,16 +60,16 @@ class _Run:
 
     @property
     def sources(self) -> list[str]:
-        """The topics that are read, of those that are there."""
+        """The existing topics that it reads."""
         return [topic for topic in self.partitions if any(node.reads(topic) for node in self._sources)]
 
     def partition_of(self, topic: str, key: bytes | None) -> int:
-        """Where a record is fed."""
+        """The partition into which a record is fed."""
         return partition_of(key, self.partitions[topic])
 
 
 class SparkHost:
-    """A broker and a Spark session, for one application after the other; as a context manager both are ended on exit."""
+    """A broker and a Spark session, for one application after the other; as a context manager it ends both on exit."""
 
     def __init__(self) -> None:
         self._broker = Broker()
@@ -91,11 +91,11 @@ class SparkHost:
         self._open.close()
 
     def _disconnect(self) -> None:
-        """Let go of the broker before it goes."""
+        """Release the clients before the broker ends."""
         del self._admin, self._producer
 
     def run(self, scenario: Scenario, phases: Sequence[Phase], caching: bool, cut: Cut, then: Sequence[int] = ()) -> Result:
-        """The result of a scenario on Spark; with `then`, it is started again with so many lanes, for its share of the input."""
+        """The result of a scenario on Spark; `then` are the lanes of later starts, each of which gets its share of the input."""
         run = _Run(f"{scenario.slug}-{next(self._numbers)}", scenario, phases, caching)
         self._create(run)
         shares = _shares(phases, 1 + len(then))
@@ -121,16 +121,16 @@ class SparkHost:
             lanes=lanes,
             shards=SHARDS,
             max_epoch_records=cut.epoch_records,
-            # Both ways to run an epoch: in one task where it is small, over all lanes' tasks where it is not.
+            # Both ways to run an epoch: in one task if it is small, otherwise in one task per lane.
             small_epoch_records=50,
             epoch_interval="10ms",
             admin_address="127.0.0.1:0",
         )
 
     def _feed(self, run: _Run, running: Running, phases: Sequence[Phase], cut: Cut, is_first_there: bool) -> None:
-        """One phase after the other; the very first one is there already, as it is for an application that starts late.
+        """Feed one phase after the other; the very first one is already there, as for an application that starts late.
 
-        For uneven epochs each phase comes piece by piece, each of which is read before the next is there.
+        For uneven epochs each phase comes in pieces, each of which is read before the next is fed.
         """
         for number, phase in enumerate(phases):
             self._grow(run, phase)
@@ -151,7 +151,7 @@ class SparkHost:
             del left[:size]
 
     def _wait_until_read(self, run: _Run, running: Running) -> None:
-        """Until everything in the source topics is committed, also what the application itself has written there."""
+        """Wait until everything in the source topics is committed, including what the application itself has written there."""
         names = run.sources
         group = Consumer({**self._servers, "group.id": run.application_id})
 
@@ -172,7 +172,7 @@ class SparkHost:
             group.close()
 
     def _check_input(self, run: _Run) -> None:
-        """Make sure that the application was fed what the test driver is: retries of a producer may change the order."""
+        """Check that the application got the same input as the test driver: a producer's retries may change the order."""
         fed: defaultdict[Partition, list[Sent]] = defaultdict(list)
         for phase, partitions in zip(run.phases, run.scenario.partitions(run.phases), strict=True):
             for topic, key, value, timestamp, headers in phase.records:
@@ -181,7 +181,7 @@ class SparkHost:
         found = self._read(run, list({topic for topic, _ in fed}))
         for (topic, partition), records in fed.items():
             if records != [record for record in found[topic] if record.partition == partition]:
-                raise HarnessError(f"{topic}-{partition} does not hold what was fed, in that order")
+                raise HarnessError(f"{topic}-{partition} does not contain what was fed, in that order")
 
     def _result(self, run: _Run, epochs: int) -> Result:
         changelogs = {changelog_topic(run.application_id, spec.name): spec.name for spec in run.logged}
@@ -207,7 +207,7 @@ class SparkHost:
         self._settle(self._admin.create_topics([NewTopic(name, count, 1) for name, count in new.items()]), new)
 
     def _grow(self, run: _Run, phase: Phase) -> None:
-        """Have the topics that a phase creates, or gives more partitions."""
+        """Create the topics of a phase, or add partitions to them."""
         grown = {run.setup.topic(topic): count for topic, count in phase.grows.items()}
         grown = {topic: count for topic, count in grown.items() if run.partitions.get(topic) != count}
         new = [NewTopic(topic, count, 1) for topic, count in grown.items() if topic not in run.partitions]
@@ -223,7 +223,7 @@ class SparkHost:
             future.result(TIMEOUT_S)
 
         def are_known() -> bool:
-            """Both clients hear of them by this; else the producer would take minutes to."""
+            """Whether both clients know them; without this request the producer would take minutes."""
             for client in (self._admin, self._producer):
                 known = client.list_topics(timeout=TIMEOUT_S).topics
                 if any(topic not in known or len(known[topic].partitions) != partitions[topic] for topic in asked):
@@ -255,7 +255,7 @@ class SparkHost:
     def _read(self, run: _Run, names: Sequence[str]) -> Mapping[str, list[Sent]]:
         """All committed records of some topics, by topic; within a partition in order.
 
-        A commit is answered before all partitions have heard of it: they are waited for.
+        A commit returns before all partitions have received it: this waits for them.
         """
 
         def is_settled() -> bool:
@@ -278,7 +278,7 @@ class SparkHost:
 
         def is_read() -> bool:
             for message in consumer.consume(CHUNK, timeout=0.05):
-                if not is_passing(message.error()):  # the consumer gets over it by itself
+                if not is_passing(message.error()):  # the consumer recovers by itself
                     found[message.topic() or ""].append(_sent(message))
             positions = consumer.position(asked)
             return all(position.offset >= until[position.topic, position.partition] for position in positions)
@@ -293,7 +293,7 @@ class SparkHost:
 
 
 def _shares(phases: Sequence[Phase], count: int) -> Sequence[Sequence[Phase]]:
-    """The input of each of so many starts: even parts of the first phase, or of the last one that makes topics grow."""
+    """The input of each of `count` starts: even parts of the first phase, or of the last one that makes topics grow."""
     parted = max((number for number, phase in enumerate(phases) if phase.grows), default=0)
     phase = phases[parted]
     size = -(-len(phase.records) // count)
@@ -312,5 +312,5 @@ def _sent(message: Any) -> Sent:
 
 
 def _wait_for_epochs(running: Running, epoch: int) -> None:
-    """Until the clock has brought epochs about."""
+    """Wait until the clock has caused epochs."""
     wait_until("epochs by the clock", lambda: running.epoch >= epoch, TIMEOUT_S, EVERY_S)

@@ -1,4 +1,4 @@
-"""Streams that are counted, reduced and aggregated, before and after exchanges."""
+"""Counts, reductions and aggregates of streams, before and after exchanges."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _words(rng: Random) -> str:
 
 
 def _totals(setup: Setup) -> Topology:
-    """Reduce and aggregate side by side on one stream; an aggregate of None deletes."""
+    """Reduce and aggregate one stream; an aggregate of None deletes."""
     builder = StreamsBuilder()
     grouped = builder.stream(setup.topic("amounts"), value=int).group_by_key()
     grouped.reduce(max, store=setup.store("highest")).to_stream().to(setup.topic("highest"))
@@ -105,12 +105,12 @@ def _with(_: str, word: str, words: list[str]) -> list[str]:
 
 
 def _without(_: str, word: str, words: list[str]) -> Any:
-    """None for an empty group: with caches a group that words only pass through is never heard of."""
+    """None for an empty group: with caches, a group that words only pass through is never emitted."""
     return [other for other in words if other != word] or None
 
 
 def _five_exchanges(setup: Setup) -> Topology:
-    """A chain that changes keys five times and fans out on the way, so that siblings part and meet again."""
+    """A chain that changes keys five times and fans out, so that siblings part and meet again."""
     builder = StreamsBuilder()
     stream: KStream[str, str] = builder.stream(setup.topic("lines"), value=str)
     for turn in range(4):
@@ -140,7 +140,7 @@ def _fan(turn: int) -> Any:
 
 def _numbering(turn: int) -> Any:
     class Numbering(FixedKeyProcessor[str, str, str]):
-        """Each record of a key gets its number: an order that is lost shows at once."""
+        """Number the records of a key: any loss of order shows."""
 
         def process(self, record: Record[str, str]) -> None:
             numbers = self.context.store(f"numbers-{turn}")
@@ -151,7 +151,7 @@ def _numbering(turn: int) -> Any:
 
 
 def _few_lines(rng: Random, count: int) -> Sequence[Phase]:
-    times = forward_moments(rng, max(1, count // 4))  # each becomes sixteen on its way
+    times = forward_moments(rng, max(1, count // 4))  # each becomes sixteen
     return one_phase([fed("lines", any_key(rng), f"v{rng.randrange(50)}", time) for time in times])
 
 

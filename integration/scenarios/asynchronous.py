@@ -1,4 +1,4 @@
-"""Calls to other systems and side outputs: whatever the order of answers, the result is as if they had been there at once."""
+"""Calls to other systems and side outputs: the result does not depend on the order of answers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _blocking(value: str) -> str:
 
 
 def _last_of_each(setup: Setup) -> Topology:
-    """Order by key: what is written last, a null key, a side output that is counted, and a branch that is not asked about."""
+    """Order by key: the last write, a null key, a side output that is counted, and a branch without calls."""
     builder = StreamsBuilder()
     orders = builder.stream(setup.topic("orders"), value=str)
     scored = orders.map_values_async(_scored, with_key=True, value=str)
@@ -74,7 +74,7 @@ def _orders(rng: Random, count: int) -> Sequence[Phase]:
 
 
 def _asked_again(setup: Setup) -> Topology:
-    """Calls behind calls, with new keys in between, into windows: time is that of the records, not of the answers."""
+    """Calls after calls, with new keys in between, into windows: time is that of the records, not of the answers."""
     builder = StreamsBuilder()
     clicks = builder.stream(setup.topic("clicks"), value=str)
     moved = clicks.map_values_async(_all_at_once, batch=7, ordered=False, value=str).map_async(_moved, key=str, value=str)
@@ -99,7 +99,7 @@ def _clicks(rng: Random, count: int) -> Sequence[Phase]:
 
 
 class _Sorted(FixedKeyProcessor[str, str, str]):
-    """Sends every third value aside."""
+    """Sends every third value to a side output."""
 
     def process(self, record: Record[str, str]) -> None:
         if zlib.crc32(record.value.encode()) % 3:
@@ -109,7 +109,7 @@ class _Sorted(FixedKeyProcessor[str, str, str]):
 
 
 def _sent_aside(setup: Setup) -> Topology:
-    """A side output that is counted beside the main stream, and one behind a table, whose changes come when the epoch ends."""
+    """A side output that is counted like the main stream, and one behind a table, whose changes come when the epoch ends."""
     builder = StreamsBuilder()
     kept = builder.stream(setup.topic("orders"), value=str).process_values(_Sorted, value=str)
     third = kept.side_output("third", value=str)

@@ -1,4 +1,4 @@
-"""Topics that change while they are read: partitions are added, and topics come that match a pattern."""
+"""Topics that change while they are read: partitions are added, and new topics match a pattern."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from integration.scenario import Fed, Output, Phase, Reading, Scenario, Setup
 from penstock import KStream, StreamsBuilder, Topology
 
 OF_MANY = Reading.TABLE
-"""Of what several partitions lead to, only the last record is defined: their records have no order among each other."""
+"""Output of several partitions: only the last record is defined, since their records have no order between them."""
 
 
 def _counted(setup: Setup, payments: KStream[str, str]) -> None:
@@ -45,7 +45,7 @@ def _joined(setup: Setup) -> Topology:
 
 
 def _payments(rng: Random, topic: str, count: int, since: int) -> list[Fed]:
-    """Payments of one topic, whose keys no other topic has."""
+    """Payments of one topic, with keys that no other topic has."""
     times = forward_moments(rng, count, start=since)
     return [fed(topic, f"{any_key(rng)}{topic[-1]}", str(rng.randrange(100)), time) for time in times]
 

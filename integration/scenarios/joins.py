@@ -12,7 +12,7 @@ from penstock import KStream, StreamsBuilder, Topology
 
 
 def _alone(value: bytes | None) -> bytes | None:
-    """Records that have met nobody, each for itself: when they leave depends on what else waits, in Kafka Streams too."""
+    """Unmatched records are separate kinds: when they are emitted depends on what else waits, in Kafka Streams too."""
     return value if value is not None and b"None" in value else None
 
 
@@ -21,7 +21,7 @@ def _both(left: str | None, right: str | None) -> str:
 
 
 def _sides(builder: StreamsBuilder, setup: Setup) -> tuple[KStream[str, str], KStream[str, str]]:
-    """The two sides of a join, from one topic: which record came first does not depend on how topics are read."""
+    """The two sides of a join, from one topic: their order does not depend on how topics are read."""
     left, right = builder.stream(setup.topic("pairs"), value=str).split(
         lambda _, value: value is not None and value.startswith("L"), lambda _, value: True
     )
@@ -40,7 +40,7 @@ def _stream_stream(how: str, **options: Any) -> Callable[[Setup], Topology]:
 
 
 def _rekeyed(setup: Setup) -> Topology:
-    """Both sides under new keys, each through an exchange of its own."""
+    """Both sides under new keys, each through its own exchange."""
     builder = StreamsBuilder()
     left, right = _sides(builder, setup)
 
@@ -94,7 +94,7 @@ def _global_tables(setup: Setup) -> Topology:
 
 
 def _pair(rng: Random) -> str:
-    """A side, a number, and what will be the key after an exchange."""
+    """A side, a number, and the key after an exchange."""
     number = rng.randrange(1000)
     return f"{rng.choice('LR')}{number} d{number % 10}"
 
@@ -109,21 +109,21 @@ def _pairs_and_moved(rng: Random, count: int) -> Sequence[Phase]:
 
 
 def _pairs(rng: Random, count: int) -> Sequence[Phase]:
-    """Out of order, but not by more than the joins' grace: past that, who meets whom depends on what a task still holds."""
+    """Out of order, but at most by the joins' grace: beyond that, matches depend on what a task still holds."""
     times = moments(rng, count, disorder=500, late=0)
     records = [fed("pairs", any_key(rng, 15), _pair(rng), time) for time in times]
     return one_phase(records + _closing_pairs(records))
 
 
 def _closing_pairs(records: Sequence[Fed]) -> list[Fed]:
-    """Both sides are told of the time, a little apart, so that what the first one finds open the second one closes."""
+    """Records on both sides, slightly apart in time, so that the second closes what the first leaves open."""
     first = closing("pairs", lambda key: f"L {key}", records)
     second = closing("pairs", lambda key: f"R {key}", records, by_ms=3_700_000)
     return first + second
 
 
 def _orders_and_rates(rng: Random, count: int) -> Sequence[Phase]:
-    """Rates and orders by turns; every turn ends with the same time in every lane, so that it is known what still waits."""
+    """Rates and orders by turns; every turn ends with the same time in every lane, so that what still waits is defined."""
     phases, now = [], START_MS
     for turn in range(4):
         times = _turn(rng, count, now)
@@ -141,7 +141,7 @@ def _turn(rng: Random, count: int, start: int) -> list[int]:
 
 
 def _orders(rng: Random, count: int) -> Sequence[Phase]:
-    # from 1 on: librdkafka takes a timestamp of 0 for none
+    # from 1 on: to librdkafka a timestamp of 0 means none
     countries = [fed("countries", f"c{n % 30}", None if n % 30 > 20 else f"country {n}", n) for n in range(1, 61)]
     orders = [fed("orders", any_key(rng), f"c{rng.randrange(30)} {n}", time) for n, time in enumerate(moments(rng, count))]
     return [Phase(countries), Phase(orders)]

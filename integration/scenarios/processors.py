@@ -1,4 +1,4 @@
-"""Processors of the user's own: stores of every kind, punctuators of both clocks, timers, what a lane must remember for them."""
+"""User processors: stores of every kind, punctuators of both clocks, timers, and the state that a lane keeps for them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from penstock import (
 
 
 class _Deduplicate(Processor[str, str, str, str]):
-    """Lets an id pass once within the time that the store keeps it."""
+    """Forwards an id once within the store's retention."""
 
     def process(self, record: Record[str, str]) -> None:
         seen = self.context.store("seen")
@@ -56,7 +56,7 @@ def _messages(rng: Random, count: int) -> Sequence[Phase]:
 
 
 class _Remembering(FixedKeyProcessor[str, str, str]):
-    """Answers with what it has in stores of every kind, so that each is read as well as written."""
+    """Forwards the content of stores of every kind, so that each is read as well as written."""
 
     def process(self, record: Record[str, str]) -> None:
         store, key, time = self.context.store, record.key, record.timestamp
@@ -105,7 +105,7 @@ def _readings(rng: Random, count: int) -> Sequence[Phase]:
 
 
 class _Delay(Processor[str, str, str, str]):
-    """Holds every record back for two seconds of stream time."""
+    """Delays every record by two seconds of stream time."""
 
     def init(self, context: ProcessorContext[str, str]) -> None:
         super().init(context)
@@ -139,13 +139,13 @@ def _delayed(setup: Setup) -> Topology:
 
 
 def _letters(rng: Random, count: int) -> Sequence[Phase]:
-    """In order, because how early a lane hears of the time decides in which order it lets go of what came out of order."""
+    """In order, because a lane's stream time decides in which order it releases out-of-order records."""
     letters = [fed("letters", any_key(rng), f"l{rng.randrange(1000)}", time) for time in forward_moments(rng, count)]
     return one_phase(letters + closing("letters", str, letters))
 
 
 class _Collect(Processor[str, str, str, str]):
-    """Collects what comes in and sends it on when the wall clock says so."""
+    """Collects records and forwards them by the wall clock."""
 
     def init(self, context: ProcessorContext[str, str]) -> None:
         super().init(context)
@@ -175,14 +175,14 @@ def _collected(setup: Setup) -> Topology:
 
 
 class Remind(Processor[str, str, str, str]):
-    """Says of every record what it was, two seconds of event time later."""
+    """Forwards every record two seconds of event time later."""
 
     def process(self, record: Record[str, str]) -> None:
-        """Register."""
+        """Register a timer."""
         self.context.timers.event_time(after="2s", name=f"{record.value} of {record.timestamp}")
 
     def on_timer(self, timer: Timer) -> None:
-        """Say it."""
+        """Forward the record."""
         self.context.forward(timer.record(timer.name))
 
 

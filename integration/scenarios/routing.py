@@ -1,4 +1,4 @@
-"""Streams that part, meet, change keys and choose where they go; event times and headers on their way."""
+"""Streams that split, merge, change keys and choose their topics; event times and headers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.serdes import String
 
 
 def _split_and_merged(setup: Setup) -> Topology:
-    """Stateless throughout, with null keys and null values; then counted after the branches have met again."""
+    """Stateless nodes, with null keys and null values; then a count after the branches are merged."""
     builder = StreamsBuilder()
     branches = builder.stream(setup.topic("orders"), value=str).split(
         nothing=lambda _, order: order is None, large=lambda _, order: len(order) > 2, small=otherwise
@@ -84,7 +84,7 @@ def _timed_clicks(rng: Random, count: int) -> Sequence[Phase]:
 
 
 class _Stamped(FixedKeyProcessor[str, str, str]):
-    """Adds a header that says where the record came from."""
+    """Adds a header with the record's origin."""
 
     def process(self, record: Record[str, str]) -> None:
         metadata = self.context.record_metadata
@@ -122,7 +122,7 @@ def _chosen_places(setup: Setup) -> Topology:
         letters.group_by(lambda _, value: value[:2])
         .count(store=setup.store("counts"))
         .to_stream()
-        # by the key: of one key in several partitions nobody could tell which count was the last
+        # by the key: if one key were in several partitions, the last count would be undefined
         .to(setup.topic("counts"), value=int, partitioner=lambda topic, key, value, count: ord(key[-1]) % count)
     )
     return builder.build()
@@ -136,7 +136,7 @@ def _topic_of(setup: Setup) -> Any:
 
 
 def _turning(setup: Setup) -> Topology:
-    """Two repartitions on the way, and a table at the end that both ways lead to."""
+    """Two repartitions, and a table at the end that both paths reach."""
     builder = StreamsBuilder()
     lines = builder.stream(setup.topic("letters"), value=str)
     first = lines.select_key(lambda _, value: value[:2]).repartition(name="first", value=str)

@@ -1,4 +1,4 @@
-"""Shared stores: read and written from lanes that do not own the key, and by atomic sections that hold all lanes."""
+"""Shared stores: read and written by lanes that do not own the key, and by atomic sections that hold all lanes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from penstock import Processor, ProcessorContext, Record, SharedKeyValueStore, S
 
 
 def _remember(current: list[str] | None, buyer: str) -> list[str]:
-    """The last three buyers; the order of writes is to be seen."""
+    """The last three buyers, which show the order of writes."""
     return [*(current or []), buyer][-3:]
 
 
 def _sell_out(current: list[str] | None, _: object) -> None:
-    """Nobody is remembered."""
+    """Delete the value."""
 
 
 class _Sell(Processor[str, str, str, str]):
-    """Every write is to the key of what is bought, wherever that lives; the records are the buyers'."""
+    """Every write goes to the key of what is bought, whichever shard owns it; the records have the buyers' keys."""
 
     def init(self, context: ProcessorContext[str, str]) -> None:
         self.context = context
@@ -59,7 +59,7 @@ def _sales(rng: Random, count: int) -> Sequence[Phase]:
 
 
 class _Pay(Processor[str, str, str, int]):
-    """`5 to k7` takes from the record's key and gives to another; `5` pays in."""
+    """`5 to k7` transfers from the record's key to another; `5` is a deposit."""
 
     def process(self, record: Record[str, str]) -> None:
         balances: SharedKeyValueStore[str, int] = self.context.store("balances")
@@ -100,7 +100,7 @@ def _payments(rng: Random, count: int) -> Sequence[Phase]:
 
 
 class _Greet(Processor[str, str, str, str]):
-    """Reads a table by a key that is not the record's."""
+    """Reads a table by a key other than the record's."""
 
     def process(self, record: Record[str, str]) -> None:
         customers: SharedKeyValueStore[str, str] = self.context.store("customers")
@@ -117,7 +117,7 @@ def _greeted(setup: Setup) -> Topology:
 
 
 def _customers_then_orders(rng: Random, count: int) -> Sequence[Phase]:
-    """A key of another lane is read as of the last barrier: so the table is filled, and changed, while nobody asks."""
+    """A key of another lane is read as of the last barrier: so the table changes only while nothing reads it."""
     phases = []
     for turn in range(2):
         times = list(moments(rng, count // 2, start=1_000_000 + turn * 1_000_000))

@@ -15,7 +15,7 @@ def _both(left: str | None, right: str | None) -> str:
 
 
 def _joined_from_one_topic(setup: Setup) -> Topology:
-    """Three joins of two tables that follow from one topic, so that their changes have one order."""
+    """Three joins of two tables from one topic, so that their changes have one order."""
     builder = StreamsBuilder()
     streams = builder.stream(setup.topic("rows"), value=str).split(lambda _, value: value.startswith("L"), lambda _, value: True)
     left, right = (
@@ -74,7 +74,7 @@ def _customer(order: str) -> str | None:
 
 
 def _orders_once_a_turn(rng: Random, count: int) -> Sequence[Phase]:
-    """An order changes at most once a turn: an answer that a later change of its epoch overtakes is dropped, by design."""
+    """An order changes at most once per turn: an answer that a later change in its epoch overtakes is dropped, by design."""
     phases = []
     for turn in range(6):
         size = max(1, count // 6)
@@ -108,7 +108,7 @@ def _customer_row(rng: Random, time: int) -> Fed:
 
 
 def _grouped_again(setup: Setup) -> Topology:
-    """A table's rows move between groups: subtracted here, added there, in the order of their changes."""
+    """A table's rows move between groups: subtracted from one, added to another, in the order of their changes."""
     builder = StreamsBuilder()
     members = builder.table(setup.topic("members"), value=str, store=setup.store("members"))
     by_team = members.group_by(lambda member, team: (team.split()[0], member), key=str, value=str)
@@ -136,7 +136,7 @@ def _left_team(_: str, member: str, team: list[str]) -> list[str]:
 
 
 def _members(rng: Random, count: int) -> Sequence[Phase]:
-    """Every team has one who stays: with caches, a team that others only pass through might never be heard of."""
+    """Every team has a permanent member: with caches, a team that others only pass through might never be emitted."""
     records = [fed("members", f"founder {team}", f"t{team} 1", START_MS) for team in range(12)]
     for time in moments(rng, count):
         team = None if rng.random() < 0.1 else f"t{rng.randrange(12)} {rng.randrange(100)}"
@@ -145,7 +145,7 @@ def _members(rng: Random, count: int) -> Sequence[Phase]:
 
 
 def _versioned(setup: Setup) -> Topology:
-    """Versioned tables: late changes are put where they belong, and only what is newest reaches joins and groups."""
+    """Versioned tables: late changes are inserted in order, and only the newest reaches joins and groups."""
     builder = StreamsBuilder()
     prices = builder.table(setup.topic("prices"), value=str, store=setup.store("prices", history="2h"))
     stock = builder.table(setup.topic("stock"), value=str, store=setup.store("stock", history="2h"))
@@ -173,7 +173,7 @@ def _prices(rng: Random, count: int) -> Sequence[Phase]:
 def _transformed(setup: Setup) -> Topology:
     builder = StreamsBuilder()
     builder.add_state_store(key_value_store("seen", value=int))
-    # Never cached: what a transformer makes of all the values it is told depends on how many that are.
+    # Never cached: a transformer's result depends on the number of values it receives.
     readings = builder.table(setup.topic("readings"), value=str, store=Store("readings", caching=False))
     (
         readings.transform_values(_Numbered, stores=["seen"], value=str, store=setup.store("numbered", value=str))
@@ -191,7 +191,7 @@ def _transformed(setup: Setup) -> Topology:
 
 
 class _Numbered(ValueTransformer[str, str | None, str | None]):
-    """Which value of its key this one is."""
+    """Number the values of a key."""
 
     def transform(self, key: str, value: str | None) -> str | None:
         if value is None:

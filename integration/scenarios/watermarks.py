@@ -1,8 +1,8 @@
-"""Windows, sessions and timers that wait for a watermark: which close, and with what in them, does not depend on the cut.
+"""Windows, sessions and timers that wait for a watermark: which ones close, and their content, does not depend on the cut.
 
-A record is late by the watermark that its own partition had before it, and windows close by the application's, which is never
-ahead of that: so no window closes on a record that is not late, wherever an epoch ends. After which records a window closes
-is the cut's affair, and not compared.
+A record is late by its own partition's watermark before it, and windows close by the application's, which is never
+ahead of that: so no window closes before a record that is not late, wherever an epoch ends. After which records a window
+closes depends on the cut, and is not compared.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _read(builder: StreamsBuilder, setup: Setup) -> KStream[Any, str]:
 
 
 def _windows(setup: Setup) -> Topology:
-    """Every update, the last one of windows that closed, and those that are only sent when they close."""
+    """Every update, the last update of closed windows, and windows that are emitted only on close."""
     builder = StreamsBuilder()
     grouped = _read(builder, setup).group_by_key()
     counts = grouped.windowed_by(tumbling("2s", grace="500ms")).count(store=setup.store("tumbling"))
@@ -62,7 +62,7 @@ def _in_order(_: str, value: str, values: list[str]) -> list[str]:
 
 
 def _sessions(setup: Setup) -> Topology:
-    """Sessions of which each update is sent, the last one when they close, and only that."""
+    """Sessions that emit each update, the last update on close, and only on close."""
     builder = StreamsBuilder()
     windowed = _read(builder, setup).group_by_key().windowed_by(session("400ms", grace="500ms"))
     lists = windowed.aggregate(
@@ -84,7 +84,7 @@ def _sorted(_: str, value: str, values: list[str]) -> list[str]:
 
 
 def _behind_an_exchange(setup: Setup) -> Topology:
-    """Final results under a new key, whose records come from all partitions, counted once more."""
+    """Final results under a new key, whose records come from all partitions, counted again."""
     builder = StreamsBuilder()
     final = (
         _read(builder, setup)
@@ -106,13 +106,13 @@ def _behind_an_exchange(setup: Setup) -> Topology:
 
 
 def _windows_of_windows(setup: Setup) -> Topology:
-    """Final results in longer windows, which close at the same time: beside the first ones, and behind an exchange."""
+    """Final results in longer windows, which close at the same time: in the same stage, and behind an exchange."""
     builder = StreamsBuilder()
     seconds = _read(builder, setup).group_by_key().windowed_by(tumbling("1s", grace="500ms"))
     closed = seconds.count(store=setup.store("seconds")).suppress(until_window_closes()).to_stream(_key_of, key=str)
     together = closed.group_by(lambda key, _: key[-1], key=str, value=int)
     for name, grouped in (("beside", closed.group_by_key(key=str, value=int)), ("together", together)):
-        kept = setup.store(name, value=int, retention="2h")  # a changelog alone cannot tell what a watermark lets go of
+        kept = setup.store(name, value=int, retention="2h")  # a changelog alone does not show what a watermark expires
         longer = grouped.windowed_by(tumbling("4s", grace="500ms")).reduce(int.__add__, store=kept)
         final = longer.suppress(until_window_closes()).to_stream()
         final.to(setup.topic(name), key=TimeWindowed(String(), 4000), value=int)
@@ -130,9 +130,9 @@ def _reminded(setup: Setup) -> Topology:
 
 
 def _clicks(rng: Random, count: int, late: float = 0.1) -> Sequence[Phase]:
-    """Out of order and late; then, in every lane, what is long after all that, twice.
+    """Out-of-order and late records; then, in every lane, records long after all others, twice.
 
-    Windows close when an epoch begins: the second time makes sure that one does after the time has come, and moves it no more.
+    Windows close when an epoch begins: the second records cause such an epoch, and do not move the time any more.
     """
     times = moments(rng, count, disorder=DISORDER_MS - 1, late=late)
     clicks = [fed("clicks", any_key(rng), f"p{rng.randrange(30)} {rng.randrange(1000)}", time) for time in times]

@@ -1,4 +1,4 @@
-"""Windows of every kind, with records out of order and late, and results held back until a window closes."""
+"""Windows of every kind, with out-of-order and late records, and results that wait until a window closes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock import (
 from penstock.serdes import String
 
 KEPT = "2h"
-"""Longer than the input, closing records included: what is compared is not what a store has forgotten."""
+"""Longer than the input, including closing records: no compared entry expires."""
 
 
 def _tumbling_and_hopping(setup: Setup) -> Topology:
@@ -94,7 +94,7 @@ def _sessions_after_an_exchange(setup: Setup) -> Topology:
 
 
 def _final_results(setup: Setup) -> Topology:
-    """Suppressed until the window closes, then once more regrouped: three stages."""
+    """Suppressed until the window closes, then grouped again: three stages."""
     builder = StreamsBuilder()
     final = (
         builder.stream(setup.topic("clicks"), value=str)
@@ -143,7 +143,7 @@ def _on_window_close(setup: Setup) -> Topology:
 
 
 def _rate_limited(setup: Setup) -> Topology:
-    """A count that tells of itself at most once a second and key."""
+    """A count that is emitted at most once per second and key."""
     builder = StreamsBuilder()
     (
         builder.stream(setup.topic("clicks"), value=str)
@@ -172,7 +172,7 @@ def _windowed_cogroup(setup: Setup) -> Topology:
 
 
 def _forgetful(setup: Setup) -> Topology:
-    """Stores that keep no more than they have to, so that segments leave them while the input lasts."""
+    """Stores with minimal retention, so that segments expire during the input."""
     builder = StreamsBuilder()
     grouped = builder.stream(setup.topic("clicks"), value=str).group_by_key()
     (
@@ -196,7 +196,7 @@ def _clicks(rng: Random, count: int) -> Sequence[Phase]:
 
 
 def _ups_and_downs(rng: Random, count: int) -> Sequence[Phase]:
-    """First all of one topic, then all of the other: either has its own time."""
+    """First all of one topic, then all of the other: each has its own time."""
     phases = []
     for topic in ("ups", "downs"):
         records = [fed(topic, any_key(rng), f"{rng.randrange(1000)}", time) for time in moments(rng, count // 2)]

@@ -1,4 +1,4 @@
-"""A comparison that sees nothing proves nothing: each way to differ is seen, and what may differ is not."""
+"""Every kind of difference is found, and permitted ones are not: a comparison that finds nothing proves nothing."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def unlike(
 A1, A2, B1 = sent("a", "1"), sent("a", "2"), sent("b", "1")
 
 
-def test_keys_may_interleave_in_any_way_and_a_keys_own_records_may_not() -> None:
+def test_keys_may_interleave_but_records_of_a_key_may_not_be_reordered() -> None:
     assert not unlike(result([A1, A2, B1]), result([B1, A1, A2]))
     assert unlike(result([A1, A2, B1]), result([A2, A1, B1]))
     assert unlike(result([A1, A2, B1]), result([A1, A2]))
     assert unlike(result([A1]), result([A1, A1]))
 
 
-def test_values_times_and_headers_are_seen() -> None:
+def test_values_times_and_headers_are_compared() -> None:
     assert unlike(result([A1]), result([A1._replace(value=b"x")]))
     assert unlike(result([A1]), result([A1._replace(timestamp=1)]))
     assert unlike(result([A1]), result([A1._replace(headers=(("h", b"1"),))]))
@@ -53,13 +53,13 @@ def test_a_stream_is_compared_in_full_whatever_is_cached() -> None:
     assert unlike(result([A1, A2]), result([A2]), Output.of_stream("out"), caching=True)
 
 
-def test_where_only_values_count_times_do_not() -> None:
+def test_times_do_not_count_if_only_values_do() -> None:
     output = Output("out", cached=Reading.VALUES)
     assert not unlike(result([A1]), result([A1._replace(timestamp=1)]), output, caching=True)
     assert unlike(result([A1]), result([A2]), output, caching=True)
 
 
-def test_kinds_part_a_keys_records() -> None:
+def test_kinds_split_the_records_of_a_key() -> None:
     alone = Output("out", kind=lambda value: value if value == b"2" else None)
     assert not unlike(result([A1, A2]), result([A2, A1]), alone)
     assert unlike(result([A1, A2]), result([A1]), alone)
@@ -76,12 +76,12 @@ def test_a_bag_has_no_order() -> None:
     assert unlike(result([A1, A2]), result([A2]), bag)
 
 
-def test_partitions_count_where_somebody_has_chosen_them() -> None:
+def test_partitions_count_if_a_partitioner_chose_them() -> None:
     assert not unlike(result([A1]), result([sent("a", "1", partition=3)]))
     assert unlike(result([sent("a", "1", partition=2)]), result([sent("a", "1", partition=3)]))
 
 
-def test_an_output_that_nobody_knows_of_is_a_difference() -> None:
+def test_an_unknown_output_is_a_difference() -> None:
     assert unlike(result([A1]), Result({"out": [A1], "other": [A1]}, {})) == ["output other"]
 
 

@@ -19,7 +19,7 @@ RECORDS = 60
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.slug)
 def test_epochs_and_lanes_make_no_difference(scenario: Scenario) -> None:
-    """With and without caches by turns; `make integration` has all combinations."""
+    """Alternately with and without caches; `make integration` has all combinations."""
     number = SCENARIOS.index(scenario)
     cut, caching = CUTS[number % len(CUTS)], number % 2 == 0
     phases = scenario.phases(1, RECORDS)
@@ -50,7 +50,7 @@ def test_epochs_of_one_make_no_difference(name: str) -> None:
         "writes to keys of other lanes",
     ],
 )
-def test_trouble_makes_no_difference(name: str, trouble: Trouble) -> None:
+def test_retries_and_restarts_make_no_difference(name: str, trouble: Trouble) -> None:
     scenario = BY_NAME[name]
     phases = scenario.phases(2, RECORDS)
     expected = driver.run(scenario, phases, caching=False)
@@ -60,7 +60,7 @@ def test_trouble_makes_no_difference(name: str, trouble: Trouble) -> None:
 
 @pytest.mark.parametrize("name", ["atomic transfers", "writes to keys of other lanes"])
 def test_the_order_of_writes_from_several_partitions_does_not_depend_on_lanes(name: str) -> None:
-    """The test driver has one partition, so lanes are held against each other."""
+    """The test driver has one partition, so runs with different lanes are compared with each other."""
     scenario = replace(BY_NAME[name], input_partitions=3)
     phases = scenario.phases(4, RECORDS)
     expected = in_process.run(scenario, phases, False, Cut(25, 1))

@@ -1,4 +1,4 @@
-"""What the suite itself promises: inputs are functions of a seed, every kind of store and join is among the scenarios."""
+"""The suite itself: inputs are functions of a seed, and the scenarios cover every kind of store and join."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def topologies() -> list[Topology]:
     return [scenario.build(Setup(caching=True)) for scenario in SCENARIOS]
 
 
-def test_there_are_enough_and_their_names_are_their_own() -> None:
+def test_there_are_enough_scenarios_with_unique_names() -> None:
     assert len(SCENARIOS) >= 20
     assert len(BY_NAME) == len({scenario.slug for scenario in SCENARIOS}) == len(SCENARIOS)
 
@@ -39,7 +39,7 @@ def test_caching_is_off_where_it_is_switched_off(scenario: Scenario) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.slug)
-def test_the_fed_topics_are_the_ones_that_are_read(scenario: Scenario) -> None:
+def test_the_input_topics_are_the_source_topics(scenario: Scenario) -> None:
     sources = [node for node in scenario.build(Setup(caching=True)).nodes.values() if isinstance(node, SourceNode)]
     read = {topic for node in sources if not node.internal for topic in node.topics}
     fed = {record.topic for phase in scenario.phases(1, 60) for record in phase.records}
@@ -48,7 +48,7 @@ def test_the_fed_topics_are_the_ones_that_are_read(scenario: Scenario) -> None:
     assert read - fed <= written
 
 
-def test_every_kind_of_store_and_join_is_there() -> None:
+def test_every_kind_of_store_and_join_occurs() -> None:
     kinds = {spec.kind for topology in topologies() for spec in topology.stores.values()}
     assert kinds == set(StoreKind)
     joins: set[tuple[type, object]] = set()

@@ -1,4 +1,4 @@
-"""A topology as a program on files of its own, for what is measured without Spark and Kafka."""
+"""A topology as a program with its own files, for measurements without Spark and Kafka."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.state import EngineKind
 
 @contextmanager
 def program_of(topology: Topology, lanes: int) -> Iterator[Program]:
-    """The program, while its directory is there."""
+    """The program, while its directory exists."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
         Home(directory, "bench").take_over("one")
         yield Program.of(

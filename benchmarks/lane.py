@@ -1,8 +1,8 @@
-"""The lane beside a hand-written loop that does exactly the same work without Penstock.
+"""A lane compared with a hand-written loop that does exactly the same work without Penstock.
 
 The work: JSON records over many keys, epochs arriving as Arrow batches, one process, count and sum per key in an LMDB store
 that is opened and closed every epoch, as on Spark. Per epoch one write transaction with the new values (event time before
-the JSON), the old ones (for a step back) and the epoch number; out come one result row and one changelog row per changed key.
+the JSON), the old ones (for a rollback) and the epoch number; the output is one result row and one changelog row per changed key.
 The second measurement puts five stateless steps in front, the same functions in both.
 
 Usage: python -m benchmarks.lane [--records N] [--keys N] [--rounds N]
@@ -76,7 +76,7 @@ def add(key: str, value: Value, total: list[int]) -> list[int]:
 
 
 def is_valid(key: str, value: Value) -> bool:
-    """True for all records here; the filter still asks."""
+    """True for all records here; the filter still calls it."""
     return bool(value["amount"] >= 0)
 
 
@@ -103,7 +103,7 @@ def without_id(key: str, value: Value) -> Value:
 
 
 def by_hand(directory: str, batches: list[pa.RecordBatch], chained: bool) -> None:
-    """What one would write for exactly this topology and nothing else."""
+    """The code that one would write for exactly this topology and nothing else."""
     pack, unpack = struct.Struct(">q").pack, struct.Struct(">q").unpack_from
     for epoch, batch in enumerate(batches):
         env = lmdb.open(directory, map_size=1 << 32, max_dbs=2, sync=False, metasync=False, readahead=False)
@@ -145,7 +145,7 @@ def by_hand(directory: str, batches: list[pa.RecordBatch], chained: bool) -> Non
 
 
 def topology(chained: bool) -> Topology:
-    """The same as a topology."""
+    """The same work as a topology."""
     builder = StreamsBuilder()
     stream = builder.stream("records", name="in")
     if chained:
@@ -155,7 +155,7 @@ def topology(chained: bool) -> Topology:
 
 
 def by_penstock(directory: str, batches: list[pa.RecordBatch], chained: bool) -> None:
-    """A lane, bound anew for every epoch."""
+    """A lane, bound again for every epoch."""
     built = topology(chained)
     nodes = list(built.nodes.values())
     for epoch, batch in enumerate(batches):
@@ -182,7 +182,7 @@ def rate(run: Callable[[str, list[pa.RecordBatch], bool], None], batches: list[p
 
 
 def profile(batches: list[pa.RecordBatch], chained: bool) -> list[str]:
-    """The ten functions in which a lane spends most of its own time."""
+    """The ten functions in which a lane spends most of its time."""
     profiler = cProfile.Profile()
     directory = tempfile.mkdtemp()
     profiler.runcall(by_penstock, directory, batches, chained)
@@ -195,7 +195,7 @@ def profile(batches: list[pa.RecordBatch], chained: bool) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure both, in turns, and report the best of each."""
+    """Measure both alternately, and report the best of each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lane")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--keys", type=int, default=100_000)
@@ -215,7 +215,7 @@ def main(arguments: list[str] | None = None) -> int:
     report["profile_top_ten"] = profile(batches[:4], chained=False)
     REPORT.parent.mkdir(exist_ok=True)
     REPORT.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    print("where a lane spends its own time:", *report["profile_top_ten"], sep="\n  ")
+    print("where a lane spends its time:", *report["profile_top_ten"], sep="\n  ")
     for name, goal in (("", 0.7), ("_chain", 0.5)):
         print(
             f"ratio{name}: {report['ratio' + name]} (goal {goal}); by hand {report['hand_per_s' + name]:,}/s, "

@@ -1,6 +1,6 @@
-"""What shared stores cost: merges into keys of other lanes, and atomic sections over two keys, in epochs, with stores on disk.
+"""The cost of shared stores: merges into keys of other lanes, and atomic sections over two keys, in epochs, with stores on disk.
 
-`python -m benchmarks.shared`: no Spark, no Kafka, one core; the lanes one after the other.
+`python -m benchmarks.shared`: no Spark, no Kafka, one core; the lanes run one after the other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEYS = 10_000
 
 
 class Own(Processor[str, int, str, int]):
-    """For comparison: the record's own key, in a store of the lane's own."""
+    """For comparison: the record's own key, in an ordinary store."""
 
     def process(self, record: Record[str, int]) -> None:
         """Add."""
@@ -31,7 +31,7 @@ class Own(Processor[str, int, str, int]):
 
 
 class Merge(Processor[str, int, str, int]):
-    """Adds to a key that is another's."""
+    """Adds to a key of another shard."""
 
     def process(self, record: Record[str, int]) -> None:
         """Merge."""
@@ -39,7 +39,7 @@ class Merge(Processor[str, int, str, int]):
 
 
 class Read(Processor[str, int, str, int]):
-    """Reads a key that is another's."""
+    """Reads a key of another shard."""
 
     def process(self, record: Record[str, int]) -> None:
         """Read."""
@@ -47,7 +47,7 @@ class Read(Processor[str, int, str, int]):
 
 
 class Transfer(Processor[str, int, str, int]):
-    """Takes from one key and gives to another."""
+    """Moves an amount from one key to another."""
 
     def process(self, record: Record[str, int]) -> None:
         """Transfer."""
@@ -57,7 +57,7 @@ class Transfer(Processor[str, int, str, int]):
 
 
 def main() -> None:
-    """Each kind of use, with as many records in epochs of the same size."""
+    """Measure each kind of use, with the same number of records in epochs of the same size."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--records", type=int, default=40_000)
     arguments.add_argument("--epoch", type=int, default=10_000)

@@ -1,1 +1,1 @@
-"""Whether an application can be run by people who did not write it: measured and checked on the real thing."""
+"""Whether people who did not write an application can operate it: measured and checked on a real one."""

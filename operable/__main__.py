@@ -1,4 +1,4 @@
-"""`python -m operable`: what an application needs to be run by people who did not write it, checked and measured.
+"""`python -m operable`: checks and measures what people need who operate an application that they did not write.
 
 Writes reports/operable.json and prints its figures last.
 """
@@ -24,13 +24,13 @@ BROKER = {"log.cleaner.backoff.ms": "15000"}
 CHECKLIST = ("-q", "--no-cov", "-p", "no:randomly", "-m", "security", "tests")
 LETTERS = ("dlq-replay", "dlq-replay-into-nodes")
 QUICK = ("probes",)
-"""What is run by those in a hurry: the checklist's tests and the cases of plans are also part of `make test` and `make test-jvm`,
-and dead letters are sent again in `make chaos`."""
+"""The parts of a quick run: the checklist's tests and the cases of plans are also part of `make test` and `make test-jvm`,
+and `make chaos` replays dead letters."""
 Figures = dict[str, Any]
 
 
 class Campaign:
-    """A directory and a broker for those parts that share one."""
+    """A directory and a broker for the parts that share one."""
 
     def __init__(self, directory: Path, *, is_quick: bool) -> None:
         self._directory = directory
@@ -38,7 +38,7 @@ class Campaign:
 
     @property
     def parts(self) -> dict[str, Callable[[], Figures]]:
-        """All parts by name, in the order in which they are run."""
+        """All parts by name, in the order in which they run."""
         return {
             "security": self._security,
             "plan": self._plan,
@@ -88,7 +88,7 @@ class Campaign:
 
 
 def is_good(figures: Figures) -> bool:
-    """Whether what must hold does; figures that only tell how fast are reported as they are."""
+    """Whether all required conditions hold; figures of speed alone are only reported."""
     checks: dict[str, Callable[[Any], bool]] = {
         "security_items": lambda found: not found["failed"],
         "plan_cases": lambda found: found["right"] == found["of"],
@@ -103,9 +103,9 @@ def is_good(figures: Figures) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the parts; the exit code says whether what must hold does."""
+    """Run the parts; the exit code is 0 if all required conditions hold."""
     parser = argparse.ArgumentParser(prog="python -m operable")
-    parser.add_argument("--quick", action="store_true", help="some parts, with smaller inputs")
+    parser.add_argument("--quick", action="store_true", help="run some parts only, with smaller inputs")
     parser.add_argument("--only", nargs="*", default=None, metavar="PART")
     parser.add_argument("--report", type=Path, default=REPORT)
     options = parser.parse_args(arguments)

@@ -1,7 +1,7 @@
-"""Asks a store for single keys at a steady rate, and prints how long the answers took: `python -m operable.asking`.
+"""Requests single keys of a store at a steady rate, and prints the latencies: `python -m operable.asking`.
 
-A process of its own that takes as little as it can of the machine it shares with who answers. The schedule does not wait for
-answers: one that comes late counts from when its question was due.
+A separate process that uses little of the machine, which it shares with the server. The schedule does not wait for
+responses: the latency of a late one counts from when its request was due.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import sys
 import time
 
 RIGHT = (b"HTTP/1.1 200", b"HTTP/1.1 404")
-"""A key that no record has brought yet has no value."""
+"""A key without any record so far has no value."""
 
 
 class Asking:
-    """Some connections, each with at most one question under way."""
+    """Some connections, each with at most one pending request."""
 
     def __init__(self, port: int, connections: int) -> None:
         self._poll = select.epoll()
@@ -35,7 +35,7 @@ class Asking:
         self.failures = 0
 
     def run(self, questions: list[bytes], rate: float) -> None:
-        """Ask all of them, so many in a second."""
+        """Send all requests, at this rate per second."""
         begin = time.perf_counter()
         asked = 0
         while len(self.seconds) < len(questions):
@@ -59,13 +59,13 @@ class Asking:
 
 
 def _is_whole(answer: bytes) -> bool:
-    """Whether head and body are there: they may come in two pieces."""
+    """Whether head and body are complete: they may arrive in two pieces."""
     head, _, body = answer.partition(b"\r\n\r\n")
     return len(body) == int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0] or -1)
 
 
 def main() -> int:
-    """Ask, and print a line of JSON: how many failed, and how many milliseconds each took."""
+    """Send the requests, and print a line of JSON: the number of failures, and the milliseconds of each request."""
     parser = argparse.ArgumentParser(prog="python -m operable.asking")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--path", default="/stores/totals/get?key=")

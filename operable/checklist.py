@@ -16,30 +16,30 @@ import pytest
 ITEMS = 34
 MARKER = "security"
 NOT_HERE = "not here"
-"""How a reason begins for which an item has no test."""
+"""The first words of the reason of an item without a test."""
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "security.md"
 
 
 class Checklist:
-    """A plug-in for pytest that notes what becomes of the tests of each item.
+    """A pytest plug-in that records the outcome of the tests of each item.
 
-    An item counts as passed only if a test carries it, and all that do have passed; one that was skipped has not.
+    An item has passed only if a test carries it and all such tests have passed; a skipped test has not.
     """
 
     def __init__(self) -> None:
         self._items: dict[str, list[int]] = {}
         self._well: dict[str, bool] = {}
 
-    @pytest.hookimpl(trylast=True)  # when it is known which of them are run
+    @pytest.hookimpl(trylast=True)  # after the tests to run are selected
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
-        """Note which tests carry which items."""
+        """Record which tests carry which items."""
         for test in items:
             numbers = [int(marker.args[0]) for marker in test.iter_markers(MARKER)]
             if numbers:
                 self._items[test.nodeid] = numbers
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note how each part of a test went."""
+        """Record the outcome of each phase of a test."""
         if report.nodeid in self._items:
             self._well[report.nodeid] = self._well.get(report.nodeid, True) and report.outcome == "passed"
 
@@ -53,13 +53,13 @@ class Checklist:
 
 
 def reasons(document: Path = DOCUMENT) -> dict[int, str]:
-    """Why some items are not tested, or not in full, as the document has it."""
+    """The document's reasons why some items are not tested, or not fully."""
     rows = re.findall(r"^\| (\d+) \|[^|]*\| (.*) \|$", document.read_text(encoding="utf-8"), re.MULTILINE)
     return {int(number): text for number, text in rows}
 
 
 def report(found: dict[int, bool], why: dict[int, str]) -> dict[str, Any]:
-    """How many items have passed, why others are not tested, and which have failed or have no reason to be missing.
+    """The number of items that passed, the reasons of untested ones, and those that failed or lack both test and reason.
 
     Example:
         >>> report({14: True, 15: False}, {15: "tests/x.py", 16: "not here: there is none"})["reasons"]
@@ -76,9 +76,9 @@ def report(found: dict[int, bool], why: dict[int, str]) -> dict[str, Any]:
 
 
 def run(arguments: Sequence[str]) -> dict[str, Any]:
-    """Run tests by pytest's own arguments and report on the items that they carry.
+    """Run tests with pytest's arguments and report on the items that they carry.
 
-    The tests that need Java take minutes: `run(["-m", "security", "tests"])` runs all there are.
+    The tests that need Java take minutes: `run(["-m", "security", "tests"])` runs all of them.
     """
     checklist = Checklist()
     pytest.main([*arguments], plugins=[checklist])

@@ -1,4 +1,4 @@
-"""The dashboard of a real application with three stages under load, looked at in a real browser."""
+"""The dashboard of a real application with three stages under load, opened in a real browser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PICTURES = Path("reports")
 
 
 def run(broker: Broker, directory: Path, into: Path = PICTURES, records: int = 3_000_000) -> dict[str, Any]:
-    """The pictures that were taken; a page that complains is an error."""
+    """Take the pictures; errors of the page are errors."""
     loaded = workload.load(broker.bootstrap_servers, "orders", workload.random_keys(records, 20_000))
     job = job_of(broker, directory, "orders-by-customer", loaded.topic, topology="rekeyed")
     with serving(job, {"PENSTOCK_MAX_EPOCH_RECORDS": "40000"}) as (application, admin, _):

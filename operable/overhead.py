@@ -1,6 +1,6 @@
-"""What it costs to be observed: throughput with everything on and asked every second, and with nothing.
+"""The cost of observability: throughput with everything on and polled every second, and with nothing.
 
-Runs alternate (on, off, off, on, …), so that a machine that gets slower or faster does not decide.
+Runs alternate (on, off, off, on, …), so that a machine that gets slower or faster does not bias the result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from operable.serving import Admin, job_of
 
 ASKED_EVERY_SECOND = ("/metrics", "/dashboard/snapshot", "/health/ready", "/health/live")
 SMALL = {"PENSTOCK_MAX_EPOCH_RECORDS": "100000"}
-"""Epochs by which time can be told: of the default size only two would fit into what is measured."""
+"""Small enough to measure: only two epochs of the default size would fit into the measured time."""
 ON = {**SMALL, "PENSTOCK_LOG_FORMAT": "json"}
 OFF = {**SMALL, "PENSTOCK_ADMIN_ADDRESS": "off", "PENSTOCK_LOG_FORMAT": "text"}
 
@@ -44,7 +44,7 @@ def run(broker: Broker, directory: Path, records: int = 2_000_000, pairs: int = 
 
 @contextmanager
 def asked_every_second(admin: Admin) -> Iterator[None]:
-    """What a monitoring system, a probe and an open dashboard do."""
+    """Poll like a monitoring system, a probe and an open dashboard."""
     over = threading.Event()
 
     def ask() -> None:

@@ -1,6 +1,6 @@
-"""Five edits of a topology that has run: what `penstock plan` says of each store and source, and what then really happens.
+"""Five edits of a topology that has run: what `penstock plan` says about each store and source, and what then happens.
 
-The plan is made of facts; what happens is observed in the stores' files, the changelogs and the group's offsets.
+The plan uses the topology's facts; what happens is observed in the stores' files, the changelogs and the group's offsets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LANES, SHARDS = 2, 4
 TIMEOUT_S = 120.0
 FAR_FUTURE = 2**62
 OLD, BOTH, NEW = "old", "both", "new"
-"""Keys that come before the edit, before and after it, and after it."""
+"""Keys that occur before the edit, before and after it, and after it."""
 
 Version = Callable[[str], Topology]
 
@@ -44,7 +44,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """What was said of each store and source, and what happened to it."""
+    """What the plan said about each store and source, and what happened to it."""
 
     case: Case
     plan: Changes
@@ -70,7 +70,7 @@ def counting(prefix: str) -> Topology:
 
 
 def with_a_branch(prefix: str) -> Topology:
-    """The branch comes first: the store without a name is numbered anew."""
+    """The branch comes first: the unnamed store gets another number."""
     builder = StreamsBuilder()
     records = builder.stream(f"{prefix}-left", value=str)
     records.filter(lambda key, _: key != "nobody").group_by_key().count(store="branch")
@@ -91,7 +91,7 @@ def counting_into(store: str) -> Version:
 
 
 def windowed(size: str) -> Version:
-    """Windows of this size, and a store beside them."""
+    """Windows of this size, and another store."""
 
     def version(prefix: str) -> Topology:
         builder = StreamsBuilder()
@@ -104,7 +104,7 @@ def windowed(size: str) -> Version:
 
 
 def table_of(value: type) -> Version:
-    """A table with values of this type, and another store beside it."""
+    """A table with values of this type, and another store."""
 
     def version(prefix: str) -> Topology:
         builder = StreamsBuilder()
@@ -116,7 +116,7 @@ def table_of(value: type) -> Version:
 
 
 def joined(prefix: str) -> Topology:
-    """A join of two streams, and a store beside it."""
+    """A join of two streams, and another store."""
     builder = StreamsBuilder()
     left = builder.stream(f"{prefix}-left", value=str)
     right = builder.stream(f"{prefix}-right", value=str)
@@ -138,7 +138,7 @@ CASES = (
 
 
 def run(broker: Broker, directory: Path) -> tuple[int, int]:
-    """In how many of the cases the plan was right, and how many there are; those in which it was not are printed."""
+    """The number of cases in which the plan was right, and of all cases; print those in which it was wrong."""
     with session():
         results = [run_case(case, broker.bootstrap_servers, directory) for case in CASES]
     for result in results:
@@ -149,7 +149,7 @@ def run(broker: Broker, directory: Path) -> tuple[int, int]:
 
 @contextmanager
 def session() -> Iterator[None]:
-    """One Spark for all starts in the block."""
+    """One Spark session for all starts in the block."""
     spark = open_session("plan-cases", LANES, {})
     try:
         yield
@@ -158,7 +158,7 @@ def session() -> Iterator[None]:
 
 
 def run_case(case: Case, bootstrap_servers: str, directory: Path) -> Result:
-    """Run the first version, make the plan for the second, run that, and look."""
+    """Run the first version, make the plan for the second, run that, and observe."""
     prefix = f"{case.name}-{time.time_ns():x}"
     for topic in ("left", "right", "out"):
         topics.create(bootstrap_servers, f"{prefix}-{topic}", partitions=2)
@@ -184,7 +184,7 @@ def run_case(case: Case, bootstrap_servers: str, directory: Path) -> Result:
         Look.at(bootstrap_servers, directory, first, second) if refusal else Look.at(bootstrap_servers, directory, second, first)
     )
     said = {change.name: change.verdict for change in (*plan.stores, *plan.sources)}
-    if refusal:  # then only what is refused is heard of, and nothing may have happened to anything
+    if refusal:  # then the plan lists only what is refused, and nothing may have changed
         said = {name: verdict for name, verdict in said.items() if verdict is Verdict.REFUSED}
         happened = {name: Verdict.REFUSED for name in second.topology.stores if f"store {name!r}:" in refusal}
         if before.moved(after):
@@ -196,7 +196,7 @@ def run_case(case: Case, bootstrap_servers: str, directory: Path) -> Result:
 
 def _run(app: App, settings: Mapping[str, Any]) -> None:
     with app.start(until="latest", **settings) as running:
-        assert running.wait(TIMEOUT_S), f"{app.application_id} has not come to its end in {TIMEOUT_S} s"
+        assert running.wait(TIMEOUT_S), f"{app.application_id} has not ended within {TIMEOUT_S} s"
 
 
 def _send(bootstrap_servers: str, prefix: str, keys: list[str]) -> None:
@@ -206,7 +206,7 @@ def _send(bootstrap_servers: str, prefix: str, keys: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Look:
-    """What is seen at one moment: the stores' content on disk, where the changelogs end, and the group's offsets."""
+    """A moment's state: the stores' content on disk, the ends of the changelogs, and the group's offsets."""
 
     contents: Mapping[str, Mapping[str, Any]]
     changelogs: Mapping[str, Mapping[int, int]]
@@ -214,7 +214,7 @@ class Look:
 
     @classmethod
     def at(cls, bootstrap_servers: str, directory: Path, app: App, other: App) -> Look:
-        """A look at an application, and at the changelogs of another version of it."""
+        """Observe an application, and the changelogs of another version of it."""
         logs = {store: changelog_topic(app.application_id, store) for store in (*app.topology.stores, *other.topology.stores)}
         there = topics.names(bootstrap_servers)
         ends = {store: topics.end_offsets(bootstrap_servers, log) for store, log in logs.items() if log in there}
@@ -224,7 +224,7 @@ class Look:
         return cls(_contents(directory, app), ends, offsets)
 
     def moved(self, later: Look) -> bool:
-        """Whether anything that was there has changed."""
+        """Whether anything that existed has changed."""
         kept = {store: later.changelogs.get(store) for store in self.changelogs}
         return (kept, later.offsets, later.contents) != (self.changelogs, self.offsets, self.contents)
 
@@ -244,11 +244,11 @@ def _contents(directory: Path, app: App) -> dict[str, dict[str, Any]]:
 
 
 def _stores(first: App, second: App, before: Look, after: Look) -> dict[str, Verdict]:
-    """What has become of each store: what was in it is there, is not there, or nobody has touched its changelog since."""
+    """The fate of each store: its content is still there, it is gone, or its changelog was not touched."""
     happened: dict[str, Verdict] = {}
     for name in second.topology.stores:
         content = after.contents[name]
-        assert NEW in content, f"{name} has nothing of what came last: {content}"
+        assert NEW in content, f"{name} has none of the last records: {content}"
         if OLD in content and content[OLD] == before.contents.get(name, {}).get(OLD):
             happened[name] = Verdict.KEPT
         elif OLD not in content:

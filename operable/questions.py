@@ -1,6 +1,6 @@
-"""Point reads over HTTP while an application works through its input as fast as it can: how long they take, what they cost.
+"""Point reads over HTTP while an application processes its input at full speed: their latency and their cost.
 
-One run of one process: it is asked for some seconds, left alone for as many, and so on. Throughput is that of whole epochs
+One run of one process: it is queried for some seconds, left alone for as many, and so on. Throughput is that of whole epochs
 within each of these spans, as the application reports them.
 """
 
@@ -26,7 +26,7 @@ WARM_UP_S = 20
 SPAN_S = 8
 KEYS = 100_000
 EPOCH_RECORDS = "60000"
-"""Smaller epochs than the default, which would take all that is there: several are to fit into a span."""
+"""Smaller than the default, with which one epoch would take all input: several must fit into a span."""
 
 
 class Span(NamedTuple):
@@ -54,7 +54,7 @@ def run(broker: Broker, directory: Path, spans: int = 8, records: int = 8_000_00
             print(_line(found[-1]), flush=True)
         lag = sum(place["lag"] for place in admin.get("/watermarks").json()["partitions"])
     if not lag:
-        raise HarnessError("the application ran out of input: nothing was measured under load")
+        raise HarnessError("the application ran out of input, so nothing was measured under load")
     asked, alone = ([span for span in found if span.is_asked is wanted] for wanted in (True, False))
     answers = sorted(milliseconds for span in asked for milliseconds in span.milliseconds)
     return {
@@ -104,13 +104,13 @@ def _span(application: Application, admin: Admin, *, is_asked: bool) -> Span:
 
 
 def _children_cpu_s() -> float:
-    """CPU time of those who have asked."""
+    """CPU time of the clients."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def _driver_cpu(spans: list[Span]) -> float:
-    """Seconds of CPU in a second; the driver works for records, too."""
+    """Seconds of CPU per second; the driver also works for records."""
     return median(span.driver_cpu_s for span in spans) / SPAN_S
 
 

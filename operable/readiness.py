@@ -19,7 +19,7 @@ EPOCH_TIMEOUT_S = 8
 
 
 def cold_restore(broker: Broker, directory: Path, keys: int = 1_000_000) -> dict[str, Any]:
-    """What the probes said from the start of the process to the moment it was ready."""
+    """The probes' responses from the start of the process until it was ready."""
     loaded = workload.load(broker.bootstrap_servers, "restored", workload.each_key_once(keys))
     job = job_of(broker, directory, "restored", loaded.topic)
     committed = Committed(job.bootstrap_servers, job.application_id, job.source)
@@ -40,7 +40,7 @@ def cold_restore(broker: Broker, directory: Path, keys: int = 1_000_000) -> dict
 
 
 def _watched(admin: Admin, deadline: float) -> tuple[list[int], list[float], set[int]]:
-    """The statuses of readiness in the order they came, how far the restore was, and all that liveness said."""
+    """The statuses of readiness in order, the progress of the restore, and all statuses of liveness."""
     statuses: list[int] = []
     fractions: list[float] = []
     lives: set[int] = set()
@@ -56,11 +56,11 @@ def _watched(admin: Admin, deadline: float) -> tuple[list[int], list[float], set
             if answer.status == 200:
                 return statuses, fractions, lives
         time.sleep(0.1)
-    raise HarnessError(f"not ready after {RESTORE_S} s; readiness was {statuses}")
+    raise HarnessError(f"not ready after {RESTORE_S} s; readiness statuses were {statuses}")
 
 
 def hung_epoch(broker: Broker, directory: Path) -> dict[str, Any]:
-    """How long after its deadline a hung epoch turned liveness red, and with what code the process ended."""
+    """The time from a hung epoch's deadline until liveness failed, and the exit code of the process."""
     loaded = workload.load(broker.bootstrap_servers, "hung", workload.random_keys(1_000, 100))
     job = job_of(broker, directory, "hung", loaded.topic)
     faults = directory / "hung-faults"

@@ -11,7 +11,7 @@ from harness.chromium import Chromium
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 LARGEST_BYTES = 400_000
 _WATCHED_S = 30.0
-"""So long the page is open before, so that its lines over time show something."""
+"""How long the page is open before, so that its charts show something."""
 
 
 def take(url: str, into: Path = IMAGES, *, token: str | None = None, watched_s: float = _WATCHED_S) -> list[Path]:
@@ -36,14 +36,14 @@ def take(url: str, into: Path = IMAGES, *, token: str | None = None, watched_s: 
             assert size < LARGEST_BYTES, f"{file.name} has {size} bytes, at most {LARGEST_BYTES}"
             files.append(file)
         unasked = [complaint for complaint in browser.complaints if "401" not in complaint]
-        assert not unasked, f"the page complains: {unasked}"
+        assert not unasked, f"the page reports errors: {unasked}"
     return files
 
 
 def main() -> None:
     """From the command line; a token comes from the environment (`PENSTOCK_ADMIN_TOKEN`)."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("url", help="where the admin server is, such as http://127.0.0.1:7070")
+    parser.add_argument("url", help="the address of the admin server, such as http://127.0.0.1:7070")
     for file in take(parser.parse_args().url, token=os.environ.get("PENSTOCK_ADMIN_TOKEN")):
         print(file)
 

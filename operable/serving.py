@@ -1,4 +1,4 @@
-"""An application that serves: a process of its own with an admin server, asked over HTTP."""
+"""An application in a separate process with an admin server, queried over HTTP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMEOUT_S = 5
 
 
 class Answer(NamedTuple):
-    """What was answered; status 0 if nobody did."""
+    """The response; status 0 if there was none."""
 
     status: int
     body: bytes
@@ -39,7 +39,7 @@ class Admin:
         self.url = f"http://127.0.0.1:{port}"
 
     def get(self, path: str) -> Answer:
-        """Ask."""
+        """Send a request."""
         try:
             with urllib.request.urlopen(self.url + path, timeout=TIMEOUT_S) as response:  # noqa: S310 - our own server
                 return Answer(response.status, response.read())
@@ -54,7 +54,7 @@ class Admin:
 
 
 class Serving(NamedTuple):
-    """An application that runs, and its admin server."""
+    """A running application, and its admin server."""
 
     application: Application
     admin: Admin
@@ -62,7 +62,7 @@ class Serving(NamedTuple):
 
 
 def job_of(broker: Broker, directory: Path, name: str, source: str, topology: str = "totals") -> Job:
-    """A job whose results nobody else writes."""
+    """A job whose results no other job writes."""
     workload.create(broker.bootstrap_servers, f"{name}-out")
     return Job(
         application_id=name,
@@ -76,7 +76,7 @@ def job_of(broker: Broker, directory: Path, name: str, source: str, topology: st
 
 @contextlib.contextmanager
 def serving(job: Job, environment: Mapping[str, str] | None = None) -> Iterator[Serving]:
-    """The application of a job, which runs while the block does."""
+    """The application of a job, which runs while the block runs."""
     admin = Admin(free_port())
     settings = {"PENSTOCK_ADMIN_ADDRESS": f"127.0.0.1:{admin.port}", **(environment or {})}
     with Application(Penstock(), job, settings) as application:

@@ -1,1 +1,1 @@
-"""Penstock beside Kafka Streams: the same topics, broker, topology and machine, in one run; `python -m benchmarks.first`."""
+"""Penstock compared with Kafka Streams: the same topics, broker, topology and machine; `python -m benchmarks.first`."""

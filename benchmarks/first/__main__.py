@@ -1,8 +1,8 @@
-"""Penstock beside Kafka Streams, in the same run: throughput, latency, cold restore and memory.
+"""Penstock compared with Kafka Streams, in the same run: throughput, latency, cold restore and memory.
 
 Usage: python -m benchmarks.first [--only throughput|latency|restore] [--side penstock|kafka-streams] [--records N] …
 
-All of it writes reports/bench-first.json; a part only prints its figures.
+A full run writes reports/bench-first.json; a part only prints its figures.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ LARGER = {  # than the defaults: a cache that holds all keys, and more at once f
 
 
 def sides(only: str | None, rivals: Sequence[KafkaStreams]) -> list[Side]:
-    """Who takes part; Penstock goes first, when the broker is cold."""
+    """The sides; Penstock runs first, while the broker is cold."""
     both: list[Side] = [Penstock(), *rivals]
     return [side for side in both if only is None or side.name.startswith(only)]
 
 
 def rival(commit_interval_ms: int, *, is_larger: bool = False) -> KafkaStreams:
-    """Kafka Streams, so set."""
+    """Kafka Streams with these settings."""
     settings = {"commit.interval.ms": str(commit_interval_ms), **(LARGER if is_larger else {})}
     return KafkaStreams(f"kafka-streams-{commit_interval_ms}ms{'-larger' if is_larger else ''}", settings)
 
 
 class Bench:
-    """A broker, a directory, and what was measured so far."""
+    """A broker, a directory, and the figures so far."""
 
     def __init__(self, broker: Broker, directory: Path, options: argparse.Namespace) -> None:
         self.broker = broker
@@ -59,7 +59,7 @@ class Bench:
         self.figures: dict[str, dict[str, dict[str, Any]]] = {}
 
     def job(self, measurement: str, side: Side, topology: str, source: str) -> Job:
-        """A job of its own: no other has its name, its sink or its state, nor a broker that still cleans up after another."""
+        """A new job with its own name, sink and state, on a broker that has finished cleaning up after the last one."""
         self._settle()
         name = f"{measurement}-{side.name}"
         workload.create(self.broker.bootstrap_servers, f"{name}-out")
@@ -73,20 +73,20 @@ class Bench:
         )
 
     def _settle(self) -> None:
-        """Wait until the broker has nothing to do: it compacts for a while what an application has written."""
+        """Wait until the broker is idle: it compacts an application's changelogs for a while."""
         broker, end = psutil.Process(self.broker.pid), time.monotonic() + SETTLE_S
         quiet = 0
         while quiet < QUIET_FOR_S and time.monotonic() < end:
             quiet = quiet + 1 if broker.cpu_percent(1.0) < QUIET_PERCENT else 0
 
     def note(self, measurement: str, side: Side, figures: Any) -> None:
-        """Keep the figures and print them at once."""
+        """Record the figures and print them at once."""
         found = report.rounded(asdict(figures))
         self.figures.setdefault(measurement, {})[side.name] = found
         print(f"{measurement}: {side.name}: {json.dumps(found)}", flush=True)
 
     def throughput(self) -> None:
-        """Count and sum per key of all records, cold and warm."""
+        """Measure count and sum per key of all records, cold and warm."""
         records = workload.random_keys(2 * self.options.records, self.options.keys)
         loaded = workload.load(self.broker.bootstrap_servers, "records", records)
         rivals = [rival(interval, is_larger=larger) for larger in (False, True) for interval in COMMIT_INTERVALS_MS]
@@ -95,7 +95,7 @@ class Bench:
             self.note("throughput", side, throughput.measure(Application(side, job), job, loaded, self.broker.pid))
 
     def latency(self) -> None:
-        """At a steady rate, without and with two re-keys."""
+        """Measure latency at a steady rate, without and with two re-keys."""
         for measurement, topology in (("latency", "totals"), ("latency-rekeyed", "rekeyed")):
             for side in sides(self.options.side, [rival(COMMIT_INTERVALS_MS[0])]):
                 source = f"{measurement}-{side.name}-in"
@@ -111,7 +111,7 @@ class Bench:
                 self.note(measurement, side, found)
 
     def restore(self) -> None:
-        """Of as many keys as there are records."""
+        """Measure a restore of as many keys as records."""
         loaded = workload.load(self.broker.bootstrap_servers, "many-keys", workload.each_key_once(self.options.records))
         for side in sides(self.options.side, [rival(COMMIT_INTERVALS_MS[0])]):
             job = self.job("restore", side, "totals", loaded.topic)
@@ -119,15 +119,15 @@ class Bench:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure what was asked for."""
+    """Run the requested measurements."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.first")
     parser.add_argument("--only", choices=("throughput", "latency", "restore"))
     parser.add_argument("--side", choices=("penstock", "kafka-streams"))
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--rate", type=int, default=1000, help="records per second of the latency measurement")
-    parser.add_argument("--warm-up", type=float, default=30, help="seconds at that rate that do not count")
-    parser.add_argument("--seconds", type=float, default=30, help="seconds at that rate that count")
+    parser.add_argument("--warm-up", type=float, default=30, help="seconds at that rate before the measurement")
+    parser.add_argument("--seconds", type=float, default=30, help="measured seconds at that rate")
     options = parser.parse_args(arguments)
     began = time.monotonic()
     directory = Path(tempfile.mkdtemp(prefix="bench-first-"))

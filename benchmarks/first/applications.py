@@ -26,7 +26,7 @@ SAMPLE_EVERY_S = 0.25
 
 
 class Application:
-    """A side at its job, as a process tree; as a context manager it is started on entry and ended on exit."""
+    """A side running its job, as a process tree; as a context manager it is started on entry and ended on exit."""
 
     def __init__(self, side: Side, job: Job, environment: Mapping[str, str] | None = None) -> None:
         self._side = side
@@ -56,7 +56,7 @@ class Application:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """In good order (SIGTERM) if all went well; whatever is left after that is killed."""
+        """End it gracefully (SIGTERM) after success; kill whatever is left."""
         try:
             if error is None and not self._has_ended:
                 self.check()
@@ -76,22 +76,22 @@ class Application:
             raise HarnessError(f"{self._side.name} did not stop in {STOP_TIMEOUT_S} s:\n{self.log_tail()}") from None
 
     def wait(self, timeout_s: float) -> int:
-        """Wait for an end that comes by itself; the exit code."""
+        """Wait until it ends by itself; return the exit code."""
         code = self._process.wait(timeout_s)
         self._has_ended = True
         return code
 
     def check(self) -> None:
-        """Nothing is to be measured of an application that has ended."""
+        """Raise if the application has ended: there is nothing to measure."""
         if self._process.poll() is not None:
             raise HarnessError(f"{self._side.name} ended with {self._process.returncode}:\n{self.log_tail()}")
 
     def log_tail(self) -> str:
-        """The last it has said."""
+        """The end of its log."""
         return self._log.read_text(errors="replace")[-4000:]
 
     def cpu_seconds(self) -> dict[str, float]:
-        """CPU time so far by part: the process that was started, Java's compiler, Java and all else below that process."""
+        """CPU time so far by part: the process that was started, Java's compiler, Java and all other child processes."""
         spent: dict[str, float] = {}
         for process in self._tree():
             with contextlib.suppress(psutil.Error):
@@ -118,7 +118,7 @@ class Application:
 
 
 def _compiling_seconds(process: psutil.Process) -> float:
-    """CPU time of the threads in which Java compiles; 0 where threads have no names to be seen from outside."""
+    """CPU time of Java's compiler threads; 0 on systems that do not show the names of threads."""
     spent_s = 0.0
     for thread in process.threads():
         with contextlib.suppress(OSError):

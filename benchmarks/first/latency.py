@@ -1,7 +1,7 @@
-"""End-to-end latency: from when a record was due to be sent until its result, committed, is in a consumer's hands.
+"""End-to-end latency: from when a record was due to be sent until a consumer has received its committed result.
 
-Every key is new, so that each result belongs to one record. Counting from when a record was due, not from when it was
-sent, keeps a stalled sender from hiding what it did not send.
+Every key is new, so each result belongs to one record. Latency counts from when a record was due, not from when it was
+sent, so that a stalled sender does not hide it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LAST_RESULTS_S = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """Of the records that were sent after the warm-up."""
+    """The latencies of the records sent after the warm-up."""
 
     p50: float
     p95: float
@@ -38,7 +38,7 @@ class Latency:
 
 
 class Prober:
-    """Sends numbered records and notes when the result of each is there."""
+    """Sends numbered records and records when the result of each arrives."""
 
     def __init__(self, job: Job) -> None:
         self._source = job.source
@@ -69,7 +69,7 @@ class Prober:
         return number
 
     def send_at_rate(self, rate: int, seconds: float) -> dict[int, float]:
-        """Send at a steady rate; returns when each record was due."""
+        """Send at a steady rate; return when each record was due."""
         due: dict[int, float] = {}
         began = time.monotonic()
         for position in range(round(rate * seconds)):

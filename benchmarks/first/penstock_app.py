@@ -1,4 +1,4 @@
-"""The application that is measured, as a user would write and start it.
+"""The measured application, as a user would write and start it.
 
 Usage: penstock_app.py TOPOLOGY SOURCE SINK APPLICATION_ID BOOTSTRAP_SERVERS STATE_DIR
 """
@@ -24,7 +24,7 @@ def totals(source: str, sink: str) -> Topology:
 
 
 def rekeyed(source: str, sink: str) -> Topology:
-    """Count and sum per key, under a new key each time, twice."""
+    """Count and sum per key, twice, each time under a new key."""
     builder = StreamsBuilder()
     (
         builder.stream(source, value=dict)

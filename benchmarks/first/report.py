@@ -1,4 +1,4 @@
-"""From figures to the report: the ratios, what they are of, and the lines that say so.
+"""From figures to the report: the ratios, their figures, and the lines to print.
 
 Every ratio is Penstock's figure divided by Kafka Streams'.
 """
@@ -20,7 +20,7 @@ Figures = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 def rounded(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """As many digits as mean something."""
+    """Round to significant digits."""
     return {
         name: rounded(value) if isinstance(value, Mapping) else round(value, 2) if isinstance(value, float) else value
         for name, value in figures.items()
@@ -28,7 +28,7 @@ def rounded(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summary(figures: Figures, options: Mapping[str, Any], took_s: float) -> dict[str, Any]:
-    """The report. Of the throughputs of Kafka Streams only the best counts, of warm processes and of cold ones each."""
+    """The report. Only the best throughput of Kafka Streams counts, separately for warm and cold processes."""
     penstock = figures["throughput"][PENSTOCK]
     warm, cold = _best_rival(figures, "warm_per_s"), _best_rival(figures, "cold_per_s")
     restored, rival_restored = figures["restore"][PENSTOCK], _rival(figures, "restore")
@@ -60,7 +60,7 @@ def summary(figures: Figures, options: Mapping[str, Any], took_s: float) -> dict
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """What to read last on the screen."""
+    """The last lines to print."""
     figures, rival = report["figures"], report["throughput_rival"]
     throughputs, restores = figures["throughput"], figures["restore"]
     if report["throughput_ratio"] < THROUGHPUT_GOAL:
@@ -87,7 +87,7 @@ def _best_rival(figures: Figures, figure: str) -> str:
 
 
 def _rival(figures: Figures, measurement: str) -> Mapping[str, Any]:
-    """The one rival of a measurement that has but one."""
+    """The rival of a measurement with only one."""
     [found] = (found for side, found in figures[measurement].items() if side != PENSTOCK)
     return found
 

@@ -1,7 +1,7 @@
-"""Cold restore: an application is started without its local state, and has to answer from all of it.
+"""Cold restore: an application starts without its local state, and must answer from all of its state.
 
-Some records for keys it has seen before wait in its source; when the result of each is there and carries on from the old
-count, the state is back. The same is measured with the local state in place: what it takes longer is the restore alone.
+Its source contains some records for known keys; when the result of each has arrived and continues the old
+count, the state is restored. The same is measured with the local state in place: the difference is the restore alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROBES = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restore:
-    """From the start of the process until it has answered for keys from everywhere in its state."""
+    """The time from the start of the process until it has answered for keys from all of its state."""
 
     cold_start_s: float
     warm_start_s: float
@@ -74,9 +74,9 @@ def _until_answered(application: Application, job: Job, loaded: Loaded) -> tuple
 
 
 def _probe(job: Job, loaded: Loaded) -> dict[str, list[int]]:
-    """Send one more record for each of some keys, evenly picked; returns what their results must be.
+    """Send one more record for each of some evenly picked keys; return the expected results.
 
-    The sides share the source: how often it was probed before is seen from its size.
+    The sides share the source: its size shows how often it was probed before.
     """
     times_before = (_records(job) - loaded.records) // PROBES
     keys = list(loaded.totals)[:: len(loaded.totals) // PROBES][:PROBES]

@@ -1,4 +1,4 @@
-"""What is in a sink: the last value of every key, and results as they are committed."""
+"""The content of a sink: the last value of every key, and results as they are committed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHUNK = 10_000
 
 
 def reader(bootstrap_servers: str, topic: str, *, at_end: bool) -> Consumer:
-    """A consumer of all partitions of a topic that sees committed records only, from its beginning or from its end."""
+    """A consumer of the committed records of all partitions of a topic, from its beginning or its end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -34,7 +34,7 @@ def reader(bootstrap_servers: str, topic: str, *, at_end: bool) -> Consumer:
 
 
 def last_values(bootstrap_servers: str, topic: str) -> tuple[Totals, int]:
-    """The last value of every key, and how many records there are."""
+    """The last value of every key, and the number of records."""
     ends = topics.end_offsets(bootstrap_servers, topic)
     consumer = reader(bootstrap_servers, topic, at_end=False)
     asked = [TopicPartition(topic, partition) for partition in ends]
@@ -54,7 +54,7 @@ def last_values(bootstrap_servers: str, topic: str) -> tuple[Totals, int]:
 
 
 def check(bootstrap_servers: str, topic: str, expected: Totals) -> int:
-    """Every record was counted, and once: a fast wrong answer is no figure. Returns how many results were written."""
+    """Check that every record was counted once: a wrong result invalidates the run. Return the number of results."""
     found, count = last_values(bootstrap_servers, topic)
     if found != expected:
         wrong = [key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)]
@@ -64,7 +64,7 @@ def check(bootstrap_servers: str, topic: str, expected: Totals) -> int:
 
 
 def arriving(consumer: Consumer) -> Iterator[tuple[str, bytes]]:
-    """Keys and values as they are committed; ends when nothing comes for a moment, and may be asked again."""
+    """Keys and values as they are committed; stops after a moment without any, and can be called again."""
     while (message := consumer.poll(0.05)) is not None:
         key, value = _key_and_value(message)
         yield key.decode(), value
@@ -73,5 +73,5 @@ def arriving(consumer: Consumer) -> Iterator[tuple[str, bytes]]:
 def _key_and_value(message: Message) -> tuple[bytes, bytes]:
     key, value = message.key(), message.value()
     if message.error() is not None or key is None or value is None:
-        raise HarnessError(f"{message.topic()} has something that is no result: {message.error() or message.offset()}")
+        raise HarnessError(f"{message.topic()} has an invalid result: {message.error() or message.offset()}")
     return key, value

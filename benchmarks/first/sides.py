@@ -18,7 +18,7 @@ CLASSES = PARTS / "rival"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What an application is to do; both sides understand it."""
+    """What an application has to do, for both sides."""
 
     application_id: str
     topology: str
@@ -30,12 +30,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Penstock:
-    """Penstock as it comes."""
+    """Penstock with default settings."""
 
     name: str = "penstock"
 
     def command(self, job: Job) -> list[str]:
-        """How it is started."""
+        """The command that starts it."""
         where = [job.application_id, job.bootstrap_servers, str(job.state_dir)]
         return [sys.executable, str(SOURCES / "penstock_app.py"), job.topology, job.source, job.sink, *where]
 
@@ -49,7 +49,7 @@ class KafkaStreams:
     java_options: tuple[str, ...] = ("-XX:+UseParallelGC", "-Xmx1g")
 
     def command(self, job: Job) -> list[str]:
-        """How it is started; compiled before that, if need be."""
+        """The command that starts it; compiles it first if necessary."""
         _compile()
         settings = {
             "application.id": job.application_id,
@@ -67,18 +67,18 @@ class KafkaStreams:
 
 
 class Side(Protocol):
-    """Who does a job."""
+    """An implementation of jobs."""
 
     @property
     def name(self) -> str:
-        """What it is called in reports."""
+        """Its name in reports."""
 
     def command(self, job: Job) -> list[str]:
-        """How it is started."""
+        """The command that starts it."""
 
 
 def _compile() -> None:
-    """Compile the rival unless its classes are of this very source."""
+    """Compile the rival unless its classes are of the current source."""
     source = SOURCES / "java" / "Rival.java"
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
     stamp = CLASSES / "sources.sha256"

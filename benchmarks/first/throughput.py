@@ -1,7 +1,7 @@
-"""Records per second, seen from outside in the same way for both sides: by the offsets that the group has committed.
+"""Records per second, measured from outside in the same way for both sides: by the group's committed offsets.
 
-The topic holds twice as many records as are asked for. The first half is the cold figure, from the first commit on; the
-second, through which the same process goes when it is warm, is the warm one.
+The topic holds twice the requested number of records. The first half is the cold figure, from the first commit on; the
+second, which the same process reads when it is warm, is the warm one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_COORDINATOR_YET = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """How far an application has come, and what it has cost."""
+    """The progress of an application, and its cost so far."""
 
     at_s: float
     records: int
@@ -51,12 +51,12 @@ class Committed:
     """The records of a source that a group has committed."""
 
     def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
-        # Offsets of a transaction in flight do not count: librdkafka asks for stable ones unless told otherwise.
+        # Offsets of an open transaction do not count: by default librdkafka requests stable ones.
         self._consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "enable.auto.commit": False})
         self._partitions = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
 
     def records(self) -> int:
-        """As of now; none while the broker is still about to find the group."""
+        """The current number; none while the broker is still locating the group."""
         try:
             return sum(max(0, at.offset) for at in self._consumer.committed(self._partitions, timeout=30))
         except KafkaException as error:
@@ -65,7 +65,7 @@ class Committed:
             raise
 
     def wait_for(self, records: int, application: Application) -> int:
-        """Wait until at least so many are committed."""
+        """Wait until at least this many are committed."""
         end = time.monotonic() + TIMEOUT_S
         while (done := self.records()) < records:
             application.check()
@@ -75,12 +75,12 @@ class Committed:
         return done
 
     def close(self) -> None:
-        """Let the connection go."""
+        """Close the connection."""
         self._consumer.close()
 
 
 def measure(application: Application, job: Job, loaded: Loaded, broker_pid: int) -> Throughput:
-    """Run through all records once, and check the sums."""
+    """Process all records once, and check the sums."""
     broker = psutil.Process(broker_pid)
     committed = Committed(job.bootstrap_servers, job.application_id, job.source)
 

@@ -1,4 +1,4 @@
-"""The records: JSON of exactly 100 bytes from a seed, what the totals of all of them are, and how they get into a topic."""
+"""The records: JSON of exactly 100 bytes from a seed, their totals, and writing them to a topic."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ VALUE_BYTES = 100
 SEED = 7
 
 Record = tuple[str, int, bytes]
-"""Key, amount, and the value that holds both."""
+"""Key, amount, and the value that contains both."""
 Totals = dict[str, list[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A topic that holds the records of a workload, and what must come out when each is counted once."""
+    """A topic with the records of a workload, and the result when each is counted once."""
 
     topic: str
     records: int
@@ -38,7 +38,7 @@ def value(number: int, key: str, amount: int) -> bytes:
 
 
 def random_keys(count: int, keys: int) -> Iterator[Record]:
-    """Records whose keys come back again and again, in no order."""
+    """Records with repeated keys, in random order."""
     chance = random.Random(SEED)
     for number in range(count):
         key, amount = f"k{int(chance.random() * keys)}", int(chance.random() * 1000)
@@ -53,7 +53,7 @@ def each_key_once(count: int) -> Iterator[Record]:
 
 
 def create(bootstrap_servers: str, topic: str) -> None:
-    """Create a topic and wait until its leaders know that they are."""
+    """Create a topic and wait until its leaders are ready."""
     topics.create(bootstrap_servers, topic, PARTITIONS)
 
     def answers() -> bool:
@@ -91,5 +91,5 @@ def load(bootstrap_servers: str, topic: str, records: Iterable[Record]) -> Loade
         total[1] += amount
         count += 1
     if producer.flush(TIMEOUT_S) or sum(topics.end_offsets(bootstrap_servers, topic).values()) != count:
-        raise HarnessError(f"{topic} does not hold the {count} records that were written to it")
+        raise HarnessError(f"{topic} does not contain the {count} records that were written to it")
     return Loaded(topic, count, totals)

@@ -1,1 +1,1 @@
-"""What waits costs: timers of a lane, and calls to a service on a broker and Spark; `python -m benchmarks.time`."""
+"""The cost of waiting: timers of a lane, and calls to a service on a broker and Spark; `python -m benchmarks.time`."""

@@ -1,8 +1,8 @@
-"""What waits costs: a million timers of a lane, and records that a service is asked about, on a broker and Spark.
+"""The cost of waiting: a million timers of a lane, and calls to a service for every record, on a broker and Spark.
 
 Usage: python -m benchmarks.time [--only timers|enrichment] [--timers N] [--records N] [--concurrency N] [--epoch-records N]
 
-All of it writes reports/bench-time.json; a part only prints its figures.
+A full run writes reports/bench-time.json; a part only prints its figures.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ REPORT = Path("reports/bench-time.json")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure what was asked for."""
+    """Run the requested measurements."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.time")
     parser.add_argument("--only", choices=("timers", "enrichment"))
     parser.add_argument("--timers", type=int, default=1_000_000)
     parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--concurrency", type=int, default=200, help="calls under way at once, in each of two processes")
-    parser.add_argument("--epoch-records", type=int, default=10_000, help="the most records of an epoch")
+    parser.add_argument("--concurrency", type=int, default=200, help="concurrent calls in each of two processes")
+    parser.add_argument("--epoch-records", type=int, default=10_000, help="the maximum number of records of an epoch")
     options = parser.parse_args(arguments)
     began = time.monotonic()
     figures: dict[str, Any] = {}
@@ -77,7 +77,7 @@ def _summary(figures: Mapping[str, Any], options: Mapping[str, Any], took_s: flo
 
 
 def _limit(rate: float, most: float, cpu_us: Mapping[str, float]) -> str:
-    """What keeps the rate down: the number of calls at once, or the part of the machine that is busiest."""
+    """What limits the rate: the number of concurrent calls, or the busiest part of the machine."""
     if rate > 0.8 * most:
         return "the number of calls at once"
     part, cores = max(cpu_us, key=cpu_us.__getitem__), os.cpu_count() or 1
@@ -87,7 +87,7 @@ def _limit(rate: float, most: float, cpu_us: Mapping[str, float]) -> str:
 
 
 def _lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """What to read last on the screen."""
+    """The last lines to print."""
     waits, asked = report["figures"]["timers"], report["figures"]["enrichment"]
     yield (
         f"timers_per_s: {report['timers_per_s']:,.0f} per core, registered and fired "

@@ -1,4 +1,4 @@
-"""The application that asks the service about every record, as a user would write and start it.
+"""The application that calls the service for every record, as a user would write and start it.
 
 Usage: python -m benchmarks.time.application SOURCE SINK APPLICATION_ID BOOTSTRAP_SERVERS STATE_DIR URL CONCURRENCY EPOCH_RECORDS
 """
@@ -15,19 +15,19 @@ from penstock import App, StreamsBuilder, Topology
 
 
 async def connect(url: str) -> aiohttp.ClientSession:
-    """The client of a process; how many connections it has at once is up to `concurrency`."""
+    """The client of a process; `concurrency` limits its connections."""
     return aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=0))
 
 
 async def ask(value: dict[str, Any], client: aiohttp.ClientSession) -> dict[str, Any]:
-    """The record with what was answered."""
+    """The record with the service's answer."""
     async with client.get(f"/{value['number']}") as answer:
         answer.raise_for_status()
         return {**value, "answer": int(await answer.text())}
 
 
 def enriched(source: str, sink: str, url: str, concurrency: int) -> Topology:
-    """Each record, with its answer, in the order of its key."""
+    """Each record with its answer, in order per key."""
     builder = StreamsBuilder()
     asked = builder.stream(source, value=dict).map_values_async(
         ask, concurrency=concurrency, timeout="10s", retries=2, setup=partial(connect, url), value=dict

@@ -1,4 +1,4 @@
-"""How many records a second a lane asks another system about, which here is a wait of 20 ms on the event loop.
+"""How many records per second a lane processes with a call for each, which here is a wait of 20 ms on the event loop.
 
 Usage: python -m benchmarks.time.calls [--records N] [--concurrency N] [--batch N]
 """
@@ -63,13 +63,13 @@ def main() -> None:
     options = parser.parse_args()
     topology, callers = _topology(options.concurrency, options.batch), Callers()
     lane = Lane(list(topology.nodes.values()), topology.stores, LaneState(memory_engine()), lambda: 0, callers=lambda: callers)
-    source = next(iter(topology.nodes))  # not the one behind the exchange, whose records are answered already
+    source = next(iter(topology.nodes))  # not the one behind the exchange, whose records have their answers
     catalogue = Catalogue((source,), (("in", 0),))
-    _walked(lane, 500, catalogue)  # makes everything warm
+    _walked(lane, 500, catalogue)  # to warm up
     seconds, busy = _walked(lane, options.records, catalogue)
     most = options.concurrency * (options.batch or 1) / ANSWER_SECONDS
     rate = options.records / seconds
-    assert rate <= most, f"{rate:,.0f} records/s are more than answers can come: the calls were not made"
+    assert rate <= most, f"{rate:,.0f} records/s exceeds the possible rate of answers: the calls were not made"
     print(f"{rate:,.0f} records/s of at most {most:,.0f}; {busy / options.records * 1e6:.0f} µs of CPU each")
 
 

@@ -1,6 +1,6 @@
-"""Records per second that are enriched by a service which takes 20 ms to answer, exactly once and in the order of their keys.
+"""Records per second that are enriched by a service that takes 20 ms to respond, exactly once and in order per key.
 
-Measured from outside, by the offsets that the group has committed: the first half is the cold figure, the second the warm one.
+Measured from outside, by the group's committed offsets: the first half is the cold figure, the second the warm one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Asking:
     name: str = "penstock"
 
     def command(self, job: Job) -> list[str]:
-        """How it is started."""
+        """The command that starts it."""
         where = [job.source, job.sink, job.application_id, job.bootstrap_servers, str(job.state_dir)]
         limits = [str(self.concurrency), str(self.epoch_records)]
         return [sys.executable, "-m", "benchmarks.time.application", *where, self.url, *limits]
@@ -48,7 +48,7 @@ class Asking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enrichment:
-    """One run; `limit_per_s` is what so many calls at once can give at most, `cpu_us` are per record, by part, when warm."""
+    """One run; `limit_per_s` is the maximum rate of that many concurrent calls, `cpu_us` is per warm record, by part."""
 
     cold_per_s: float
     warm_per_s: float
@@ -95,7 +95,7 @@ def measure(broker: Broker, directory: Path, records: int, concurrency: int, epo
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """How far the application was right after a commit, and what it all had cost."""
+    """The progress of the application right after a commit, and the total cost so far."""
 
     at_s: float
     records: int
@@ -125,12 +125,12 @@ def _load(bootstrap_servers: str, records: int) -> None:
 
 
 def _check(bootstrap_servers: str, sink: str, records: int) -> None:
-    """Every answer is there once, is right, and stands behind the one before it of its key."""
+    """Check that every answer is there once, is right, and follows the previous one of its key."""
     found: dict[bytes | None, list[int]] = defaultdict(list)
     for record in topics.read(bootstrap_servers, sink):
         value = json.loads(record.value or b"")
         if value["answer"] != 3 * value["number"]:
-            raise HarnessError(f"{record.key!r}: {value} is not what was answered")
+            raise HarnessError(f"{record.key!r}: {value} is not the service's answer")
         found[record.key].append(value["number"])
     expected = {f"k{key}".encode(): list(range(key, records, KEYS)) for key in range(min(KEYS, records))}
     wrong = [key for key in expected.keys() | found.keys() if found.get(key) != expected.get(key or b"")]

@@ -1,4 +1,4 @@
-"""The service that is asked, as a process of its own: HTTP, answers after 20 ms with three times what it was asked.
+"""The service, as a separate process: HTTP; responds after 20 ms with three times the number in the request.
 
 Usage: python -m benchmarks.time.service PORT
 """
@@ -24,7 +24,7 @@ BACKLOG = 1000
 
 
 class Service:
-    """The process; a context manager, so that it ends."""
+    """The process, which ends with its block."""
 
     def __enter__(self) -> Self:
         self.port = free_port()
@@ -40,7 +40,7 @@ class Service:
 
     @property
     def url(self) -> str:
-        """Where it is asked."""
+        """Its address."""
         return f"http://127.0.0.1:{self.port}"
 
     def cpu_seconds(self) -> float:
@@ -64,7 +64,7 @@ async def _is_open(port: int) -> bool:
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One request after the other, as long as the connection lasts."""
+    """Serve one request after the other, as long as the connection lasts."""
     with closing(writer):
         try:
             while True:
@@ -74,7 +74,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
                 body = b"%d" % (3 * number)
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
         except (asyncio.IncompleteReadError, ConnectionError):
-            return  # whoever asked has gone
+            return  # the client has disconnected
 
 
 async def _main(port: int) -> None:

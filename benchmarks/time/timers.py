@@ -1,6 +1,6 @@
-"""What a timer costs: a million of them registered and fired by one lane, in epochs, with changelog rows and stores on disk.
+"""The cost of a timer: one lane registers and fires a million, in epochs, with changelog rows and stores on disk.
 
-`python -m benchmarks.time.timers`: no Spark, no Kafka, one core. Seconds are of CPU, so that other work does not count.
+`python -m benchmarks.time.timers`: no Spark, no Kafka, one core. Seconds are CPU time, so that other work does not count.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ START_MS = 1_000_000
 
 
 class Alarm(Processor[str, str, str, str]):
-    """One timer per key; the answer is a record."""
+    """One timer per key; firing it forwards a record."""
 
     def process(self, record: Record[str, str]) -> None:
-        """Register."""
+        """Register a timer."""
         self.context.timers.processing_time(after="10s")
 
     def on_timer(self, timer: Timer) -> None:
-        """Fire."""
+        """Forward a record."""
         self.context.forward(timer.record("late"))
 
 
@@ -47,13 +47,13 @@ class Keeping(Processor[str, str, str, str]):
         self.store = context.store("kept")
 
     def process(self, record: Record[str, str]) -> None:
-        """Keep."""
+        """Put an entry."""
         self.store[record.key] = "late"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timers:
-    """One run. `timers_per_s` are registered and fired; an entry `put_into_a_store` instead is for comparison."""
+    """One run. `timers_per_s` counts timers registered and fired; `put_into_a_store` is for comparison."""
 
     timers: int
     timers_per_s: float
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def measure(count: int) -> Timers:
-    """Register all and fire all; then register all, put all off, and fire all."""
+    """Register all and fire all; then register all, postpone all, and fire all."""
     gc.set_threshold(100_000)  # as in the workers
     builder = StreamsBuilder()
     builder.add_state_store(key_value_store("kept", value=str))
@@ -104,17 +104,17 @@ def measure(count: int) -> Timers:
 
 
 class Running:
-    """A lane under way; its clock moves by 100 ms an epoch."""
+    """A running lane; its clock advances by 100 ms per epoch."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self._epoch = -1
         self._now = START_MS
         self.seconds: list[float] = []
-        """What each epoch took."""
+        """The time of each epoch."""
 
     def take_in(self, count: int) -> float:
-        """A record for each key; the seconds that took."""
+        """Process a record for each key; return the seconds that took."""
         epochs = [_records(first, min(count, first + EPOCH_RECORDS)) for first in range(0, count, EPOCH_RECORDS)]
         before = len(self.seconds)
         for records in epochs:
@@ -122,18 +122,18 @@ class Running:
         return sum(self.seconds[before:])
 
     def look_for_none(self) -> float:
-        """An epoch in which nothing is due; the seconds that took."""
+        """Run an epoch in which nothing is due; return the seconds that took."""
         self._run([])
         return self.seconds.pop()
 
     def fire(self, count: int) -> float:
-        """All timers, epoch by epoch; the seconds that took."""
+        """Fire all timers, epoch by epoch; return the seconds that took."""
         self._now += 10_000 - 100 * -(-count // EPOCH_RECORDS)
         fired, before = 0, len(self.seconds)
         while fired < count:
             fired += self._run([]).column("kind").to_pylist().count(Kind.SINK)
         if fired != count:
-            raise HarnessError(f"{fired} timers have fired, and {count} were registered")
+            raise HarnessError(f"{fired} timers have fired, but {count} were registered")
         return sum(self.seconds[before:])
 
     def _run(self, batches: list[pa.RecordBatch]) -> pa.Table:

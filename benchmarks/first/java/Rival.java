@@ -72,7 +72,7 @@ public final class Rival {
             Runtime.getRuntime().halt(1);
             return null;
         });
-        // Without leaving, the next start of the application would wait until the group has given this member up.
+        // Without leaving, the next start of the application would wait until the group has removed this member.
         CloseOptions leaving = CloseOptions.groupMembershipOperation(CloseOptions.GroupMembershipOperation.LEAVE_GROUP);
         Runtime.getRuntime().addShutdownHook(new Thread(() -> streams.close(leaving)));
         streams.start();

@@ -1,4 +1,4 @@
-"""The checklist counts an item only if a test carries it and all that do pass."""
+"""The checklist counts an item only if a test carries it and all such tests pass."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def found_in(directory: Path, text: str, *arguments: str) -> dict[int, bool]:
     return checklist.passed()
 
 
-def test_by_what_became_of_their_tests(tmp_path: Path) -> None:
+def test_items_pass_if_all_their_tests_pass(tmp_path: Path) -> None:
     assert found_in(tmp_path, TESTS) == {1: True, 2: False, 3: True, 4: False, 5: False}
 
 
-def test_a_test_that_was_not_run_is_not_missed(tmp_path: Path) -> None:
+def test_deselected_tests_do_not_count(tmp_path: Path) -> None:
     assert found_in(tmp_path, TESTS, "-k", "TestSome") == {3: True}
 
 

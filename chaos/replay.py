@@ -1,4 +1,4 @@
-"""`python -m chaos.replay dlq replay …`: the replay of dead letters under test, in small transactions, so that it can die at many points.
+"""`python -m chaos.replay dlq replay …`: the replay of dead letters under test, in small transactions: it can die at many points.
 
 The file also has the application, for `--to node`.
 """

@@ -1,4 +1,4 @@
-"""Penstock beside Kafka Streams: the same topologies and inputs run through both, every output compared.
+"""Penstock compared with Kafka Streams: the same topologies and inputs run through both, and every output is compared.
 
-`python -m conformance run` is the door; `spec` says what a case is, `oracle/` holds the Java side.
+Run it with `python -m conformance run`; `spec` defines a case, `oracle/` is the Java side.
 """

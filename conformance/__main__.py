@@ -1,4 +1,4 @@
-"""`python -m conformance run | mutants | epochs | epochs-mutants | parity`: the doors of the conformance tests."""
+"""`python -m conformance run | mutants | epochs | epochs-mutants | parity`: the command line of the conformance tests."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ def _add_cases(door: argparse.ArgumentParser, name: str) -> None:
     door.add_argument("--seed", type=int, default=1)
     door.add_argument("--cases", type=int, default=2000)
     door.add_argument("--case", help=f"show one case in detail: {name}")
-    door.add_argument("--shrink", action="store_true", help="with --case: make it small first")
-    door.add_argument("--show", type=int, default=20, help="how many differences to print")
+    door.add_argument("--shrink", action="store_true", help="with --case: shrink it first")
+    door.add_argument("--show", type=int, default=20, help="the maximum number of differences to print")
 
 
 def _add_mutants(door: argparse.ArgumentParser) -> None:
     door.add_argument("--seed", type=int, default=1)
-    door.add_argument("--only", help="one mutant by name")
+    door.add_argument("--only", help="plant this mutant only")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one of the doors; the exit code says whether it holds."""
+    """Run a command; the exit code is 0 if it succeeds."""
     parser = argparse.ArgumentParser(prog="python -m conformance")
     doors = parser.add_subparsers(dest="door", required=True)
-    run = doors.add_parser("run", help="generated and fixed cases, Penstock beside Kafka Streams")
+    run = doors.add_parser("run", help="compare Penstock with Kafka Streams on generated and fixed cases")
     _add_cases(run, "an index of the seed, or the name of a fixed case")
-    run.add_argument("--no-regressions", action="store_true", help="generated cases only")
-    mutant = doors.add_parser("mutants", help="planted bugs, each of which must be caught")
+    run.add_argument("--no-regressions", action="store_true", help="run generated cases only")
+    mutant = doors.add_parser("mutants", help="plant bugs, each of which must be caught")
     _add_mutants(mutant)
-    epochs = doors.add_parser("epochs", help="generated cases, the in-process epoch host beside the test driver")
+    epochs = doors.add_parser("epochs", help="compare the in-process epoch host with the test driver on generated cases")
     _add_cases(epochs, "seed/index")
-    epochs.add_argument("--no-mutants", action="store_true", help="no planted bugs afterwards")
-    planted = doors.add_parser("epochs-mutants", help="planted bugs of lanes, shards and restores, each of which must be caught")
+    epochs.add_argument("--no-mutants", action="store_true", help="plant no bugs afterwards")
+    planted = doors.add_parser("epochs-mutants", help="plant bugs in lanes, shards and restores, each of which must be caught")
     _add_mutants(planted)
-    doors.add_parser("parity", help="Kafka Streams' public methods: mapped, or never with a reason", add_help=False)
+    doors.add_parser("parity", help="map Kafka Streams' public methods, or give a reason for none", add_help=False)
     options, rest = parser.parse_known_args(arguments)
     if options.door == "parity":
         return parity.main(rest)

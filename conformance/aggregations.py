@@ -34,9 +34,9 @@ def windowed_key(key: str, spec: Args) -> str:
 
 
 def group(draft: Draft, source: Handle, *, by_key: bool | None = None, named: bool = False, explicit: bool = False) -> Handle:
-    """Group by the key as it is, or by another.
+    """Group by the current key, or by another.
 
-    Where anything is said about the grouping, Kafka Streams inherits neither serde: say both, or nothing.
+    If any serde of the grouping is given, Kafka Streams inherits neither: give both, or none.
     """
     name = draft.fresh("named") if named else draft.name()
     same_key = draft.chance(0.5) if by_key is None else by_key
@@ -119,7 +119,7 @@ def cogroup(draft: Draft, kind: str | None) -> Handle:
     """Two or three streams aggregated into one table, with or without windows."""
     first = group(draft, draft.some_stream(plain=True))
     cogrouped = replace(first, id=draft.add("grouped_cogroup", (first,), fn="concat"))
-    # Kafka Streams refuses two unnamed re-partitionings in one cogroup: all but the first have a name.
+    # Kafka Streams refuses two unnamed repartitions in one cogroup: all but the first have a name.
     alone = True
     for _ in range(draft.choice((0, 1, 1, 2))):
         source = draft.other("stream", replace(first, kind="stream"))
@@ -138,7 +138,7 @@ def cogroup(draft: Draft, kind: str | None) -> Handle:
     spec = windows(draft, kind)
     by = replace(cogrouped, id=draft.add("cogrouped_windowed_by", (cogrouped,), windows=spec))
     store = draft.store(first, "string", known=False)
-    if not alone:  # see left_out: what a cache shows of windows that one stream has left behind and another has not
+    if not alone:  # see left_out: which windows a cache shows if they are closed for one stream and not for another
         store = {**(store or {}), "caching": False}
     result = _result(first, "string", store, "aggregate")
     result = replace(result, key=windowed_key(first.key, spec), windows=spec, readable=False)

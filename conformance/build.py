@@ -24,17 +24,17 @@ class Effects:
         self._files: list[str] = []
 
     def action(self, op: Op) -> Callable[[Any, Any], None]:
-        """What peek and foreach call."""
+        """The function that peek and foreach call."""
         seen = self._actions.setdefault(op.id, [])
         return lambda key, value: seen.append(f"{clip(show(key))}={clip(show(value))}")
 
     def file(self, op: Op) -> str:
-        """Where print writes to."""
+        """The file that print writes to."""
         self._files.append(op.id)
         return str(self._folder / f"{op.id}.print")
 
     def seen(self) -> dict[str, list[str]]:
-        """All of it."""
+        """All effects."""
         for name in self._files:
             path = self._folder / f"{name}.print"
             self._actions[name] = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
@@ -42,11 +42,11 @@ class Effects:
 
 
 Supplier = Callable[[str, dict[str, Any]], Callable[[], Any]]
-"""`supplier(name, arguments)`: what makes the processor of that name."""
+"""`supplier(name, arguments)` returns a supplier of the processor of that name."""
 
 
 def build(case: Case, effects: Effects, supplier: Supplier = supplier) -> Topology:
-    """The case's topology, its processors taken from a library."""
+    """The case's topology, with processors from a library."""
     if case.kind == "topology":
         topology = Topology()
         for op in case.ops:
@@ -68,7 +68,7 @@ class Dsl:
         self._handles: dict[str, Any] = {}
 
     def add(self, op: Op) -> None:
-        """One more operation."""
+        """Add an operation."""
         handle, _, verb = op.verb.partition("_")
         inputs = [self._handles[name] for name in op.inputs]
         result = getattr(self, f"_{handle}")(verb, op, *inputs)
@@ -81,7 +81,7 @@ class Dsl:
     def _builder(self, verb: str, op: Op) -> Any:
         args, builder = op.args, self.builder
         consumed = given(args, "name", key=serde, value=serde)
-        # Of global stores Kafka Streams accepts a timestamp extractor and takes no notice of it; Penstock has none there.
+        # Kafka Streams accepts and ignores a timestamp extractor of global stores; Penstock has none there.
         own = given(args, "reset", timestamp=functions.TIMESTAMPS.__getitem__)
         if verb == "stream":
             return builder.stream(args["topic"], **consumed, **own)

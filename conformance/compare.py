@@ -1,4 +1,4 @@
-"""What differs between the oracle's result of a case and Penstock's, as text that a person can act on."""
+"""The differences between the oracle's result of a case and Penstock's, as readable text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference: of which kind, where, and what either side says."""
+    """One difference: its kind, where it is, and both results."""
 
     case: str
     kind: str
@@ -30,7 +30,7 @@ class Difference:
 
 
 def differences(expected: Result, actual: Result) -> list[Difference]:
-    """All differences between what Kafka Streams gave and what Penstock gave."""
+    """All differences between the results of Kafka Streams and Penstock."""
     case = expected["id"]
     found: list[Difference] = []
     if "describe" in expected and "describe" in actual:
@@ -57,7 +57,7 @@ def settled(description: str) -> str:
 
 
 def _failures(expected: Result | None, actual: Result | None) -> str | None:
-    """Both must fail, and at the same step; the text of an error is each side's own."""
+    """Both must fail, and at the same step; the texts of the errors may differ."""
     if expected is not None and actual is not None and expected["step"] == actual["step"]:
         return None
     if expected is not None and is_left_out_failure(expected.get("cause", "")):

@@ -32,7 +32,7 @@ def features(op: Op) -> set[str]:
 
 
 def exercised(case: Case, result: dict[str, Any]) -> set[str]:
-    """The features of all operations that have something to show for in the oracle's result."""
+    """The features of all operations with a visible effect in the oracle's result."""
     if "error" in result:
         return set()
     alive = _evident(case, result)

@@ -1,4 +1,4 @@
-"""A case under construction: its operations, the handles they gave, and what is known about each handle."""
+"""A case under construction: its operations, the handles they returned, and what is known about each handle."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from conformance.spec import Args, Op
 T = TypeVar("T")
 
 KEYS = ("a", "b", "c")
-"""Few, so that they meet again; also the heads of most values, so that foreign keys find something."""
+"""Few, so that they repeat; also the heads of most values, so that foreign keys match."""
 
 
 @dataclass(frozen=True)
 class Handle:
-    """What an operation gave: a stream, a table, a grouping.
+    """The result of an operation: a stream, a table, a grouping.
 
     `key` and `value` are serde names. A known serde is one that Kafka Streams carries along, so that a later
     operation need not name it; string is the default and never needs to be named. Kafka Streams cannot look up
@@ -36,17 +36,17 @@ class Handle:
 
     @property
     def plain_key(self) -> bool:
-        """Whether the key is no windowed key."""
+        """Whether the key is not a windowed key."""
         return ":" not in self.key
 
     @property
     def carried(self) -> bool:
-        """Whether both serdes travel with the handle, for operations that have no way to name them."""
+        """Whether the handle carries both serdes, for operations that cannot name them."""
         return (self.key_known or self.key == "string") and (self.value_known or self.value == "string")
 
 
 class Draft:
-    """Operations so far, with the dice."""
+    """The operations so far, and the random generator."""
 
     def __init__(self, dice: Random) -> None:
         self.dice = dice
@@ -57,7 +57,7 @@ class Draft:
         self._names = 0
 
     def chance(self, probability: float) -> bool:
-        """True that often."""
+        """True with this probability."""
         return self.dice.random() < probability
 
     def choice(self, options: Sequence[T]) -> T:
@@ -70,7 +70,7 @@ class Draft:
         return f"{stem}-{self._names}"
 
     def add(self, verb: str, inputs: Sequence[Handle], **args: Any) -> str:
-        """One more operation; arguments that are None are left out."""
+        """Add an operation; arguments that are None are omitted."""
         name = f"n{len(self.ops)}"
         kept = {key: value for key, value in args.items() if value is not None}
         self.ops.append(Op(name, verb, tuple(handle.id for handle in inputs), kept))
@@ -82,15 +82,15 @@ class Draft:
         return handle
 
     def step(self, verb: str, inputs: Sequence[Handle], result: Handle, **args: Any) -> Handle:
-        """One more operation and the handle that it gives."""
+        """Add an operation and return its handle."""
         return self.keep(replace(result, id=self.add(verb, inputs, **args)))
 
     def name(self) -> str | None:
-        """A name for the operation, now and then."""
+        """A name for the operation, sometimes."""
         return self.fresh("named") if self.chance(0.15) else None
 
     def pick(self, kind: str, *, key: str | None = None, value: str | None = None, plain: bool = False) -> Handle | None:
-        """A handle so far that fits, preferring the latest."""
+        """A matching handle, preferably a recent one."""
         fits = [
             handle
             for handle in self.handles
@@ -103,7 +103,7 @@ class Draft:
             return None
         return fits[-1] if self.chance(0.7) else self.choice(fits)
 
-    # -- serdes: named where they must be, and sometimes where they need not be
+    # -- serdes: named where necessary, and sometimes where not
 
     def key_serde(self, handle: Handle) -> str | None:
         """The key serde to name at a point that needs one."""
@@ -116,7 +116,7 @@ class Draft:
         return handle.value if needed or self.chance(0.4) else None
 
     def store(self, key: Handle, value: str, *, known: bool, history: bool = False, spare: int | None = None) -> Args | None:
-        """How a result is materialised. `known`: the value serde is inherited; `spare`: a window store's least retention."""
+        """How a result is materialised. `known`: the value serde is inherited; `spare`: a window store's minimum retention."""
         needs_value = value != "string" and not known
         needs_key = key.key != "string" and not key.key_known
         if self.chance(0.35) and not needs_value and not needs_key:
@@ -210,10 +210,10 @@ class Draft:
             "builder_global_table", (), handle, topic=self.topic("string", "string", table=True), store=store, **args
         )
 
-    # -- what an operation may start from
+    # -- possible inputs of an operation
 
     def some_stream(self, *, key: str | None = None, value: str | None = None, plain: bool = False) -> Handle:
-        """A stream so far, or a new one."""
+        """An existing stream, or a new one."""
         found = self.pick("stream", key=key, value=value, plain=plain)
         if found is not None and self.chance(0.85):
             return found
@@ -223,7 +223,7 @@ class Draft:
         return self.new_stream(key if key and ":" not in key else "string", value or "string")
 
     def some_table(self, *, key: str | None = None) -> Handle:
-        """A table so far, or a new one; its key is as asked unless the key is windowed and there is none."""
+        """An existing table, or a new one; its key is as requested unless that is windowed and no such table exists."""
         found = self.pick("table", key=key)
         if found is not None and self.chance(0.85):
             return found

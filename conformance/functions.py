@@ -1,4 +1,4 @@
-"""The named functions of the specification; oracle/Library.java says the same in Java."""
+"""The named functions of the specification; oracle/Library.java is the same in Java."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock import Windowed
 
 
 def show(value: Any) -> str:
-    """Any key or value as text: what makes almost every function work on every type."""
+    """Any key or value as text, so that almost every function works on every type."""
     if value is None:
         return "~"
     if isinstance(value, bytes):
@@ -21,22 +21,22 @@ def show(value: Any) -> str:
 
 
 def crc(text: str) -> int:
-    """A hash that both languages have."""
+    """A hash that is the same in both languages."""
     return zlib.crc32(text.encode())
 
 
 def clip(text: str) -> str:
-    """Keeps chained concatenations short without forgetting what was cut."""
+    """Keeps chained concatenations short; the result still depends on what was cut."""
     return text if len(text) <= 60 else f"{text[:10]}#{crc(text):08x}#{text[-30:]}"
 
 
 def head(value: Any) -> str:
-    """The first character, `_` of the empty text."""
+    """The first character, or `_` for the empty text."""
     return show(value)[:1] or "_"
 
 
 def is_x(value: Any) -> bool:
-    """Values that begin with x are the ones that functions treat badly."""
+    """Whether functions handle the value badly: those that begin with x."""
     return show(value).startswith("x")
 
 
@@ -179,7 +179,7 @@ TIMESTAMPS: dict[str, Callable[[Any], int]] = {
 
 
 def topic_extractor(name: str, prefix: str) -> Callable[[Any, Any, Any], str]:
-    """Which topic a record goes to, by name of the rule."""
+    """The function that chooses a record's topic, by name."""
     rules: dict[str, Callable[[Any, Any, Any], str]] = {
         "by_mix": lambda k, v, _context: f"{prefix}-{mix(k, v) % 2}",
         "by_time": lambda _k, _v, context: f"{prefix}-{context.timestamp % 2}",

@@ -83,7 +83,7 @@ SELDOM = (
     "count",
     "reduce",
 )
-"""Operators that chance alone brings up least often, or whose records are often lost on the way: once more in the focus."""
+"""Operators that are rarest by chance, or whose records are often dropped upstream: they are in focus more often."""
 
 FOCI = (*OPERATORS, *SELDOM, *(f"topology:{name}" for name in TOPOLOGIES), "sink:foreach", "sink:print", "sink:dynamic")
 
@@ -123,7 +123,7 @@ def compose(draft: Draft, focus: str, operators: Mapping[str, Operator] = OPERAT
 
 
 def _sinks(draft: Draft, focus: str | None) -> None:
-    """A sink under every leaf, and under some of what lies before."""
+    """A sink under every leaf, and under some inner nodes."""
     used = {name for op in draft.ops for name in op.inputs}
     for handle in list(draft.handles):
         if handle.kind == "global" or (handle.id in used and not draft.chance(0.15)):
@@ -138,7 +138,7 @@ def _sink(draft: Draft, stream: Handle, how: str | None) -> None:
     if how == "foreach" or (how is None and roll < 0.05):
         draft.add("stream_foreach", (stream,), name=draft.name())
     elif how == "print" or (how is None and roll < 0.1):
-        # Java prints an array as its address, and a window by its own class: both only through the mapper.
+        # Java prints an array as its address, and a window by its class: print both only through the mapper.
         plain = stream.plain_key and stream.value != "bytes"
         mapper = True if not plain or draft.chance(0.4) else None
         draft.add("stream_print", (stream,), label="said" if draft.chance(0.5) else None, mapper=mapper, name=draft.name())

@@ -1,4 +1,4 @@
-"""Input scripts meant to hurt: nulls, repeated keys, disorder, equal timestamps, records on both sides of every edge."""
+"""Difficult input scripts: nulls, repeated keys, disorder, equal timestamps, records on both sides of every edge."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Script:
         self._topics = topics
         self._tables = tables
         self._spans = sorted(spans) or [10]
-        # Not later: Kafka Streams' cached window stores walk through every minute since 1970 when they are read whole.
+        # Not later: Kafka Streams' cached window stores iterate over every minute since 1970 when they are read whole.
         self._clock = dice.choice((0, 0, 7, 1_000, 5_000_000))
         self._last = self._clock
         self._nasty = dice.random() < 0.8
 
     def steps(self, count: int, *, walls: float, boom: bool) -> tuple[Pipe | Advance, ...]:
-        """So many steps. Tables come first more often, so that joins find something."""
+        """This many steps. Records of tables tend to come first, so that joins match."""
         result: list[Pipe | Advance] = []
         for index in range(count):
             if self._dice.random() < walls:

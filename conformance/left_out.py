@@ -1,4 +1,4 @@
-"""The one list of what is not compared, each with its reason. Everything else that differs is a bug."""
+"""The list of everything that is not compared, with reasons. Any other difference is a bug."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LeftOut:
-    """One thing that is not compared; `stores` are parts of the names of the stores it is about.
+    """One thing that is not compared; `stores` are parts of the names of the affected stores.
 
     `failure` is the cause of a failure within Kafka Streams itself, after which there is nothing to compare with.
     """
@@ -21,7 +21,7 @@ class LeftOut:
 LEFT_OUT = (
     LeftOut(
         "content of suppress and stream–table join buffers",
-        "Kafka Streams offers no way to read them; what they let through is compared",
+        "Kafka Streams offers no way to read them; their output is compared",
         ("KTABLE-SUPPRESS-STATE-STORE", "-buffer"),
     ),
     LeftOut(
@@ -40,22 +40,22 @@ LEFT_OUT = (
     ),
     LeftOut(
         "Kafka Streams' in-memory window and session stores",
-        "they expire records one by one where RocksDB, the default, expires segments; the default is what Penstock follows",
+        "they expire records one by one, but RocksDB, the default, expires segments; Penstock follows the default",
     ),
     LeftOut(
         "records without a key in a left join of a stream with a table that has a grace period",
-        "Kafka Streams fails on them with a NullPointerException of its own; without grace it joins them with nothing",
+        "Kafka Streams itself fails on them with a NullPointerException; without grace it joins them with nothing",
         failure="java.lang.NullPointerException: key cannot be null",
     ),
     LeftOut(
         "sliding windows in a cache after a window's aggregate became null",
-        "Kafka Streams fails on them with a NullPointerException of its own; without a cache it does not",
+        "Kafka Streams itself fails on them with a NullPointerException; without a cache it does not",
         failure='java.lang.NullPointerException: Cannot invoke "org.apache.kafka.streams.state.ValueAndTimestamp.value()"'
         ' because "next.value" is null',
     ),
     LeftOut(
         "the application's id before the name of an internal topic in a record's metadata",
-        "Penstock's exchanges are no topics; the rest of the name is compared",
+        "Penstock's exchanges are not topics; the rest of the name is compared",
     ),
     LeftOut(
         "record caches above the stores of processors",
@@ -67,12 +67,12 @@ LEFT_OUT = (
     ),
     LeftOut(
         "expired windows that the record cache above a store still shows",
-        "an accident of the cache's size: stores are read below it, after its last flush",
+        "they depend on the cache's size: stores are read below it, after its last flush",
     ),
     LeftOut(
         "windowed cogroups of several streams with a record cache",
         "each stream has its own time and one can be late for the store they share; what it then finds depends on the cache's "
-        "size. They are compared without a cache, and with one where a single stream feeds them",
+        "size. They are compared without a cache, and with one if a single stream feeds them",
     ),
     LeftOut(
         "order of entries when window and session stores are read whole",
@@ -82,7 +82,7 @@ LEFT_OUT = (
 
 
 def is_left_out_failure(cause: str) -> bool:
-    """Whether a failure of the oracle is one of Kafka Streams' own mistakes."""
+    """Whether a failure of the oracle is a bug of Kafka Streams itself."""
     return any(item.failure == cause for item in LEFT_OUT)
 
 

@@ -1,7 +1,7 @@
 """Plants bugs in a copy of Penstock and shows that conformance catches each of them.
 
-The oracle answers the cases once. Each mutant then runs them in a process of its own, from a copy of src/ with one piece
-of text changed; a mutant whose text is not there exactly once stops the run, so that the list can't rot.
+The oracle answers the cases once. Each mutant then runs them in a separate process, from a copy of src/ with one piece
+of text changed; a mutant whose text does not occur exactly once stops the run, so that the list cannot rot.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MutantError(Exception):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a mutant was caught, and by which case."""
+    """Whether and by which case a mutant was caught."""
 
     name: str
     caught: bool
@@ -41,7 +41,7 @@ class Verdict:
 
 
 def main(seed: int, only: str | None) -> int:
-    """Plant each mutant; 1 unless all are caught."""
+    """Plant each mutant; return 1 unless all are caught."""
     chosen = [mutant for mutant in MUTANTS if only in {None, mutant.name}]
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutants") as name:
@@ -85,14 +85,14 @@ def plant(mutant: Mutant, folder: Path) -> Path:
     text = module.read_text(encoding="utf-8")
     if text.count(mutant.old) != 1:
         raise MutantError(
-            f"{mutant.name!r}: its text is {text.count(mutant.old)} times in {mutant.module}, not once: bring it up to date"
+            f"{mutant.name!r}: its text occurs {text.count(mutant.old)} times in {mutant.module}, not once: update the mutant"
         )
     module.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
     return copy
 
 
 def _run(source: Path, answers: Path, *, stop_early: bool) -> list[str]:
-    """The cases that differ when Penstock is taken from `source`."""
+    """The cases that differ with the Penstock in `source`."""
     environment = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "conformance.replay", str(source), str(answers), *(["--stop"] if stop_early else [])]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

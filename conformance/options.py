@@ -29,11 +29,11 @@ from penstock import (
 
 Args = dict[str, Any]
 _PLAIN: dict[str, Any] = {"string": str, "long": int, "double": float, "bytes": bytes, "json": dict}
-"""What serdes are called; `json` only in conformance/epochs, which has no Java side."""
+"""Serdes by name; `json` only in conformance/epochs, which has no Java side."""
 
 
 def given(args: Args, *names: str, **converted: Callable[[Any], Any]) -> Args:
-    """Those of the named arguments that the operation has, some of them converted."""
+    """The named arguments that the operation has, some of them converted."""
     found = {name: args[name] for name in names if name in args}
     return found | {name: convert(args[name]) for name, convert in converted.items() if name in args}
 
@@ -48,7 +48,7 @@ def serde(name: str) -> Any:
 
 
 def store(args: Args) -> Store | None:
-    """How a table is kept."""
+    """The store of a table."""
     if "store" not in args:
         return None
     spec: Args = args["store"]
@@ -57,7 +57,7 @@ def store(args: Args) -> Store | None:
 
 
 def state_store(args: Args) -> Any:
-    """A store of the Processor API. Its cache has no effect that can be seen, so it has none here."""
+    """A store of the Processor API. A cache has no visible effect, so it has none here."""
     common = {"key": serde(args["key"]), "value": serde(args["value"])}
     name, kind = args["name"], args["kind"]
     if kind == "window":
@@ -87,7 +87,7 @@ def emit_strategy(emit: str) -> EmitStrategy:
 
 
 def suppressed(args: Args) -> Any:
-    """What holds a table's updates back."""
+    """The suppression of a table's updates."""
     buffer = unbounded()
     spec: Args = args.get("buffer", {})
     if spec:

@@ -26,15 +26,15 @@ ANSWER_TIMEOUT_S = 60
 
 
 class OracleError(Exception):
-    """The oracle could not be built, did not start, or stopped answering: the run proves nothing."""
+    """The oracle could not be built, did not start, or stopped responding: the run proves nothing."""
 
 
 class OracleSilentError(OracleError):
-    """The oracle owes an answer and does not give it."""
+    """The oracle does not return a pending answer."""
 
 
 def compile_oracle() -> None:
-    """Compile the Java sources unless the classes are of these very sources."""
+    """Compile the Java sources unless the classes are up to date."""
     sources = sorted(SOURCES.glob("*.java"))
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     stamp = CLASSES / "sources.sha256"
@@ -51,7 +51,7 @@ def compile_oracle() -> None:
 
 
 def _memory_disk() -> list[str]:
-    """State directories in memory where the system has such a place: they are opened and removed thousands of times."""
+    """A directory in memory for state, if the system has one: state is created and removed thousands of times."""
     memory = Path("/dev") / "shm"
     return [f"-Djava.io.tmpdir={memory}"] if os.access(memory, os.W_OK) else []
 
@@ -59,7 +59,7 @@ def _memory_disk() -> list[str]:
 class Oracle:
     """A Java virtual machine that answers cases in order.
 
-    If it falls silent or dies, it is started anew at the case it owes; a case that it owes twice ends the run.
+    If it hangs or dies, it is restarted at the pending case; a case that fails twice this way ends the run.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Oracle:
         try:
             line = self._answers.get(timeout=ANSWER_TIMEOUT_S)
         except queue.Empty:
-            raise OracleSilentError(f"no answer for case {case.id} in {ANSWER_TIMEOUT_S} s") from None
+            raise OracleSilentError(f"no answer for case {case.id} within {ANSWER_TIMEOUT_S} s") from None
         if line is None:
             raise OracleSilentError(f"the oracle ended at case {case.id} with exit code {self._java.wait()}")
         answer: dict[str, Any] = json.loads(line)
@@ -128,7 +128,7 @@ def _write(java: subprocess.Popen[str], cases: list[Case]) -> None:
             java.stdin.write(to_json(case) + "\n")
             java.stdin.flush()
     except (BrokenPipeError, ValueError):
-        return  # the reader sees the end of the output and says so
+        return  # the reader detects the end of the output and raises
 
 
 def _read(java: subprocess.Popen[str], answers: queue.Queue[str | None]) -> None:

@@ -1,4 +1,4 @@
-"""The bugs that `python -m conformance mutants` plants: one change of source text each, every one a mistake of meaning."""
+"""The bugs that `python -m conformance mutants` plants: one change of source text each, every one a semantic bug."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mutant:
-    """A bug: `old` must be in the module (a path under src/penstock) exactly once, `new` takes its place."""
+    """A bug: `old` must occur exactly once in the module (a path under src/penstock); `new` replaces it."""
 
     name: str
     module: str
@@ -79,7 +79,7 @@ MUTANTS = (
         "aggregated = merge(key, session_value, aggregated)",
     ),
     Mutant(
-        "an inner join's result has the time of the record in hand",
+        "an inner join's result has the time of the current record",
         "operators/joins.py",
         "for met, other in fetch(key, max(0, timestamp - before), max(0, timestamp + after)):\n"
         "                    forward(key, join(key, value, other), max(met, timestamp), headers)",
@@ -117,13 +117,13 @@ MUTANTS = (
         "if value is None or selected is None:",
     ),
     Mutant(
-        "a table join's result has the time of the change in hand",
+        "a table join's result has the time of the current change",
         "operators/table_joins.py",
         "forward(key, Change(joined, joined_old, is_latest), max(timestamp, other_timestamp), headers)",
         "forward(key, Change(joined, joined_old, is_latest), timestamp, headers)",
     ),
     Mutant(
-        "an outer table join says nothing when one side is deleted",
+        "an outer table join emits nothing when one side is deleted",
         "operators/table_joins.py",
         "joins_alone = does_without_this and other is not None",
         "joins_alone = does_without_this and other is not None and old is None",
@@ -148,7 +148,7 @@ MUTANTS = (
         "earlier = pending.get(name)",
     ),
     Mutant(
-        "a cache tells the latest old value, not the one before its first change",
+        "a cache emits the latest old value, not the one before its first change",
         "operators/emission.py",
         "old = change.old if earlier is None else earlier[2]",
         "old = change.old",
@@ -172,13 +172,13 @@ MUTANTS = (
         "for key_bytes, held in reversed(list(buffer.up_to(expired))):",
     ),
     Mutant(
-        "a foreign-key join takes stale responses",
+        "a foreign-key join accepts stale responses",
         "operators/foreign_keys.py",
         "if digest != (None if found is None else _digest(write(found[0]))):",
         "if found is None and digest is not None:",
     ),
     Mutant(
-        "a foreign-key subscription is never given up",
+        "a foreign-key subscription is never removed",
         "operators/foreign_keys.py",
         "put(row, digest if instruction in _SUBSCRIBING else None)",
         "put(row, digest)",

@@ -1,4 +1,4 @@
-"""The processors of the specification; oracle/Processors.java says the same in Java."""
+"""The processors of the specification; oracle/Processors.java is the same in Java."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Stateful(Processor[Any, Any, Any, Any]):
         self.store = context.store(self._name)
 
     def forward(self, record: Record[Any, Any], value: Text) -> None:
-        """Pass the record on with another value."""
+        """Forward the record with another value."""
         self.context.forward(record.with_value(clip(value)))
 
 
@@ -43,7 +43,7 @@ class Counting(_Stateful):
 class Timer(_Stateful):
     """Keeps the last value of each key; the timer forwards all of them.
 
-    It stops after some rounds, or it might drive itself for ever.
+    It stops after some rounds; otherwise it might run for ever.
     """
 
     def __init__(self, store: Text, interval: int, kind: PunctuationType) -> None:
@@ -88,7 +88,7 @@ class Retime(Processor[Any, Any, Any, Any]):
 
 
 class Metadata(Processor[Any, Any, Any, Any]):
-    """Says where a record came from and what time it is."""
+    """Forwards a record's origin and the current times."""
 
     def process(self, record: Record[Any, Any]) -> None:
         """See the class."""
@@ -100,7 +100,7 @@ class Metadata(Processor[Any, Any, Any, Any]):
 
 
 class Windowing(_Stateful):
-    """Keeps values in a window store and shows what lies around."""
+    """Keeps values in a window store and forwards adjacent windows."""
 
     def process(self, record: Record[Any, Any]) -> None:
         """See the class."""
@@ -131,7 +131,7 @@ class Sessions(_Stateful):
 
 
 class Versions(_Stateful):
-    """Keeps versions and shows the newest and an older one."""
+    """Keeps versions and forwards the newest and an older one."""
 
     @staticmethod
     def _show(found: Any) -> Text:
@@ -146,7 +146,7 @@ class Versions(_Stateful):
 
 
 class Timestamped(_Stateful):
-    """Shows the value before, with its time."""
+    """Forwards the previous value, with its time."""
 
     def process(self, record: Record[Any, Any]) -> None:
         """See the class."""
@@ -213,7 +213,7 @@ class GlobalPut(_Stateful):
 
 
 class FixedTag(FixedKeyProcessor[Any, Any, Any]):
-    """Marks the value; with `retime` also moves the time and adds a header."""
+    """Marks the value; with `retime` also changes the timestamp and adds a header."""
 
     def __init__(self, *, retime: bool) -> None:
         self._retime = retime
@@ -227,7 +227,7 @@ class FixedTag(FixedKeyProcessor[Any, Any, Any]):
 
 
 class FixedScatter(FixedKeyProcessor[Any, Any, Any]):
-    """Forwards each record three times, later, as it is and later again: one record updates windows out of order."""
+    """Forwards each record three times, later, unchanged and later again: one record updates windows out of order."""
 
     def process(self, record: Record[Any, Any]) -> None:
         """See the class."""
@@ -250,7 +250,7 @@ class FixedCounting(FixedKeyProcessor[Any, Any, Any]):
 
 
 class Transformer(ValueTransformer[Any, Any, Any]):
-    """Marks the value with the key, or with how often it was asked."""
+    """Marks the value with the key, or with the number of calls."""
 
     def __init__(self, store: Text | None) -> None:
         self._name = store
@@ -265,7 +265,7 @@ class Transformer(ValueTransformer[Any, Any, Any]):
 
 
 def supplier(name: Text, args: dict[Text, Any]) -> Callable[[], Any]:
-    """What makes the processor of that name."""
+    """The supplier of the processor of that name."""
     store, interval = args.get("uses", ""), args.get("interval", 0)
     makers: dict[Text, Callable[[], Any]] = {
         "counting": lambda: Counting(store),

@@ -1,4 +1,4 @@
-"""`python -m conformance.replay SOURCE ANSWERS [--stop]`: runs answered cases through the Penstock in SOURCE.
+"""`python -m conformance.replay SOURCE ANSWERS [--stop]`: run answered cases through the Penstock in SOURCE.
 
 Prints the ids of the cases that differ, as JSON; with --stop, only the first.
 """

@@ -22,7 +22,7 @@ Result = dict[str, Any]
 
 
 def run(case: Case) -> Result:
-    """The case's result: description, outputs by topic, store contents, effects; or where and how it failed."""
+    """The case's result: description, outputs by topic, store contents, effects; or its failure."""
     result: Result = {"id": case.id}
     step = -1
     with tempfile.TemporaryDirectory(prefix="penstock") as folder:
@@ -56,7 +56,7 @@ def _take(case: Case, driver: TopologyTestDriver, step: Step) -> None:
 
 
 def to_bytes(serde: str, value: Any) -> bytes | None:
-    """An input's bytes, written without Penstock's serdes so that both sides read the same."""
+    """An input's bytes, encoded without Penstock's serdes so that both sides read the same."""
     if value is None:
         return None
     if serde == "long":
@@ -79,7 +79,7 @@ def _hex(data: bytes | None) -> str | None:
 
 
 def _committed_stores(driver: TopologyTestDriver) -> dict[str, Any]:
-    """The stores as committed: below their caches, where the oracle reads its own."""
+    """The stores as committed: below their caches, as in the oracle."""
     state = driver._state
     view = state.read_committed(state.epoch)
     return {name: view.store(spec) for name, spec in driver._topology.stores.items()}

@@ -1,4 +1,4 @@
-"""One conformance session: cases through both sides, differences printed, `reports/conformance.json` written."""
+"""One conformance session: runs cases on both sides, prints differences, writes `reports/conformance.json`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CASES_FOR_COVERAGE = 2000
 
 @dataclass
 class Tally:
-    """What a session has seen so far."""
+    """The counts of a session so far."""
 
     cases: int = 0
     failed_on_both: int = 0
@@ -34,7 +34,7 @@ class Tally:
 
 
 def compare_all(oracle: Oracle, cases: list[Case], tally: Tally, show: int) -> None:
-    """Run the cases on both sides, the oracle working ahead."""
+    """Run the cases on both sides; the oracle works ahead."""
     for case, expected in zip(cases, oracle.ask_all(cases), strict=True):
         found = differences(expected, run(case))
         tally.cases += 1
@@ -53,7 +53,7 @@ def compare_all(oracle: Oracle, cases: list[Case], tally: Tally, show: int) -> N
 
 
 def main(seed: int, cases: int, *, show: int, regressions: bool) -> int:
-    """Generated cases and the fixed set; 1 if anything differs or was exercised too rarely."""
+    """Run generated cases and the fixed set; return 1 if anything differs or was exercised too rarely."""
     begun = time.monotonic()
     fixed = fixed_cases() if regressions else []
     tally = Tally()
@@ -80,7 +80,7 @@ def fixed_cases() -> list[Case]:
 
 
 def rarely_exercised(verbs: Counter[str]) -> dict[str, int]:
-    """What was exercised less often than it must be."""
+    """The features that were exercised too rarely."""
     return {name: count for name, count in verbs.items() if count < LEAST_EXERCISED}
 
 
@@ -112,7 +112,7 @@ def find(seed: int, name: str) -> Case:
 
 
 def _smallest(oracle: Oracle, case: Case) -> Case:
-    """The case made small without losing its worst kind of difference."""
+    """The case, shrunk without losing its worst kind of difference."""
     kinds = {difference.kind for difference in differences(oracle.ask(case), run(case))}
     worst = next((kind for kind in ("error", "output", "effect", "describe", "store") if kind in kinds), None)
     if worst is None:
@@ -121,7 +121,7 @@ def _smallest(oracle: Oracle, case: Case) -> Case:
 
 
 def show(seed: int, name: str, *, small: bool) -> int:
-    """One case in detail: its operations and input, and what either side made of it."""
+    """Show one case in detail: its operations and input, and both results."""
     case = find(seed, name)
     with Oracle() as oracle:
         if small:

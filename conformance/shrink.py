@@ -1,4 +1,4 @@
-"""Makes a failing case small: the fewest steps and operations that still differ."""
+"""Shrinks a failing case to the fewest steps and operations that still differ."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AnyCase = TypeVar("AnyCase", bound=Case)
 
 
 def shrink(case: AnyCase, fails: Callable[[AnyCase], bool]) -> AnyCase:
-    """A smaller case that still fails; the oracle is asked for every attempt."""
+    """A smaller case that still fails; the oracle runs every attempt."""
     smaller = case
     while True:
         before = smaller
@@ -22,7 +22,7 @@ def shrink(case: AnyCase, fails: Callable[[AnyCase], bool]) -> AnyCase:
 
 
 def _fewer_ops(case: AnyCase, fails: Callable[[AnyCase], bool]) -> AnyCase:
-    """Without one operation that nothing else needs, as long as that is possible."""
+    """Remove operations that nothing else needs, one by one, as long as possible."""
     for op in reversed(case.ops):
         candidate = _without(case, op)
         if candidate is not None and fails(candidate):

@@ -1,4 +1,4 @@
-"""What a conformance case is: operations, input and settings, as plain values that both sides read as one JSON line.
+"""A conformance case: operations, input and settings, as plain values that both sides read as one JSON line.
 
 An operation's verb is `<handle>_<method>`: `stream_filter`, `windowed_count`, `topology_add_sink`. Its inputs are the
 ids of earlier operations; the branches of a split are `<id>.0`, `<id>.1`, and so on.
@@ -25,7 +25,7 @@ class Op:
 
 
 class Step:
-    """What a case does next: a record comes, or time passes."""
+    """The next step of a case: a record arrives, or time passes."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Pipe(Step):
 
 @dataclass(frozen=True)
 class Advance(Step):
-    """The wall clock moves on."""
+    """The wall clock advances."""
 
     ms: int
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How the case is run. `engine` is the kind of store on the Java side: `rocksdb`, or `mixed` (see MixedStores.java)."""
+    """How the case runs. `engine` is the kind of store on the Java side: `rocksdb`, or `mixed` (see MixedStores.java)."""
 
     caching: bool = False
     engine: str = "mixed"
@@ -57,7 +57,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Case:
-    """A topology and what is put into it. `kind` is `dsl` or `topology` (the Processor API)."""
+    """A topology and its input. `kind` is `dsl` or `topology` (the Processor API)."""
 
     id: str
     ops: tuple[Op, ...]
@@ -117,7 +117,7 @@ def _parsed(step: dict[str, Any]) -> Step:
 
 
 def durations(case: Case) -> set[int]:
-    """Every span of time that the case's windows, graces and timers name: inputs should fall around their edges."""
+    """All durations of the case's windows, graces and timers: inputs should fall around their edges."""
     found: set[int] = set()
     for op in case.ops:
         args = op.args

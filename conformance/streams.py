@@ -40,7 +40,7 @@ def _values(draft: Draft, source: Handle, verb: str, *, keyed: bool) -> None:
 
 
 def peek(draft: Draft) -> None:
-    """Looks, and leaves the stream as it is."""
+    """Observe the stream without changing it."""
     source = draft.some_stream()
     draft.step("stream_peek", (source,), source, name=draft.name())
 
@@ -54,7 +54,7 @@ def merge(draft: Draft) -> None:
 
 
 def split(draft: Draft) -> None:
-    """Two or three branches, the last one for the rest now and then; one of them ends here."""
+    """Two or three branches, sometimes with a default; one of them ends here."""
     source = draft.some_stream()
     branches = [draft.choice(("even", "most", "not_x", "value")) for _ in range(draft.choice((1, 2)))]
     otherwise = draft.chance(0.6) or len(branches) == 1
@@ -73,9 +73,9 @@ def split(draft: Draft) -> None:
 
 
 def repartition(draft: Draft) -> None:
-    """An explicit re-partitioning."""
+    """An explicit repartition."""
     source = draft.some_stream()
-    # Kafka Streams hands on the value serde it knows, but forgets the key's.
+    # Kafka Streams passes on the value serde it knows, but not the key's.
     key, value = draft.key_serde(replace(source, key_known=False)), draft.value_serde(source)
     result = replace(source, key_known=source.key_known or key is not None, value_known=source.value_known or value is not None)
     partitions = 1 if draft.chance(0.2) else None
@@ -87,7 +87,7 @@ def to_table(draft: Draft) -> None:
     source = draft.some_stream()
     store = draft.store(source, source.value, known=source.value_known, history=source.key == "string")
     if store is not None:
-        # With anything said about the store, it inherits neither serde.
+        # If any option of the store is given, it inherits neither serde.
         store |= {side: serde for side, serde in (("key", source.key), ("value", source.value)) if serde != "string"}
     draft.step(
         "stream_to_table",
@@ -116,7 +116,7 @@ STORES_OF: dict[str, Args] = {
     "fixed_counting": {"kind": "key_value", "value": "long"},
     "value_counting": {"kind": "key_value", "value": "long"},
 }
-"""Which store a processor of the library needs."""
+"""The store that a processor of the library needs."""
 
 
 def declare_store(draft: Draft, processor: str, verb: str = "builder_add_state_store", **more: object) -> str | None:
@@ -195,7 +195,7 @@ def join_stream(draft: Draft, kind: str) -> None:
 
 
 def join_table(draft: Draft, kind: str, *, graced: bool = False) -> None:
-    """A stream looks a table up."""
+    """A stream joins a table."""
     left = draft.some_stream(key="string" if graced else None)
     right = draft.new_table(left.key, versioned=True) if graced else draft.other("table", left)
     if right is None or not right.readable:
@@ -218,7 +218,7 @@ def join_table(draft: Draft, kind: str, *, graced: bool = False) -> None:
 
 
 def join_global(draft: Draft, kind: str) -> None:
-    """A stream looks a global table up by any key."""
+    """A stream joins a global table by any key."""
     left = draft.some_stream()
     right = draft.pick("global") or draft.new_global()
     fn, with_key = _joiner(draft)

@@ -21,7 +21,7 @@ def _kept(source: Handle, store: Args | None, draft: Draft) -> Handle:
 
 
 def _store(draft: Draft, source: Handle, value: str, *, history: bool = True) -> Args | None:
-    """A table's own operations hand no serdes to the store of their result: what is not text must be named."""
+    """A table's own operations pass no serdes to the store of their result: serdes other than text must be named."""
     return draft.store(replace(source, key_known=False), value, known=False, history=history and source.key == "string")
 
 
@@ -45,7 +45,7 @@ def map_values(draft: Draft, *, keyed: bool) -> None:
 
 
 def transform_values(draft: Draft, transformer: str) -> None:
-    """transform_values of a table, stateless or with a store of its own."""
+    """transform_values of a table, stateless or with its own store."""
     source = draft.some_table()
     uses = declare_store(draft, transformer)
     store = _store(draft, source, "string", history=False)
@@ -60,7 +60,7 @@ def transform_values(draft: Draft, transformer: str) -> None:
 
 
 def to_stream(draft: Draft) -> Handle:
-    """A table's changes as a stream, under another key now and then."""
+    """A table's changes as a stream, sometimes under another key."""
     source = draft.some_table()
     return changes(draft, source, fn=draft.choice(("by_key", "by_head")) if draft.chance(0.25) else None)
 
@@ -74,7 +74,7 @@ def changes(draft: Draft, source: Handle, fn: str | None = None) -> Handle:
 
 
 def suppress_limit(draft: Draft) -> None:
-    """Updates held back for a while, or until the buffer is full."""
+    """Updates suppressed for a while, or until the buffer is full."""
     fits = [handle for handle in draft.handles if handle.kind == "table" and handle.carried and not handle.versioned]
     source = draft.choice(fits) if fits else draft.new_table("string", "string")
     if source.versioned:

@@ -1,5 +1,5 @@
-"""The in-process epoch host beside the test driver: generated topologies through cuts, lanes, restarts and roll-backs.
+"""The in-process epoch host compared with the test driver: generated topologies through cuts, lanes, restarts and rollbacks.
 
-`python -m conformance epochs` is the door; `spec` says what a case is, `judge` what its result has to be, `host` what it is, and
-`internals` is the one module that knows Penstock's insides.
+Run it with `python -m conformance epochs`; `spec` defines a case, `judge` its expected result, `host` its actual one, and
+only `internals` uses Penstock's internals.
 """

@@ -1,4 +1,4 @@
-"""What differs between the judge and the host, as text that a person can act on."""
+"""The differences between the judge and the host, as readable text."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def _outputs(case: EpochCase, outcome: Outcome) -> list[Difference]:
 
 
 def _has_one_order(rows: Sequence[Judged]) -> bool:
-    """Whether all rows of a topic follow from one source partition without an exchange in the way."""
+    """Whether one source partition causes all rows of a topic, without an exchange in between."""
     return len({row.cause.origin for row in rows}) == 1 and all(row.cause.origin and not row.cause.hops for row in rows)
 
 
 def _unlike(expected: Sequence[Judged], actual: Sequence[Sent]) -> str | None:
-    """Where the sequences of a key part."""
+    """Where the sequences of a key differ."""
     theirs: defaultdict[bytes | None, list[Judged]] = defaultdict(list)
     ours: defaultdict[bytes | None, list[Sent]] = defaultdict(list)
     for judged in expected:
@@ -87,7 +87,7 @@ def _sequences(expected: Sequence[Sent], actual: Sequence[Sent], what: str) -> s
 
 
 def _interleaved(expected: Sequence[Judged], actual: Sequence[Sent], key: bytes | None) -> str | None:
-    """A key that several shards write: each in its order, whichever comes first."""
+    """A key that several shards write: each shard's rows in order, in any interleaving."""
     by_shard: defaultdict[int, list[Sent]] = defaultdict(list)
     for row in expected:
         by_shard[row.shard].append(row.sent)

@@ -1,4 +1,4 @@
-"""From a case's steps to what is done one after the other: epochs, starts, records for global tables."""
+"""From a case's steps to a sequence of actions: epochs, starts, records for global tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAIN = Cut()
 
 @dataclass(frozen=True)
 class Run:
-    """An epoch that is committed; `before` are the records of attempts that were not."""
+    """A committed epoch; `before` are the records of attempts that were not committed."""
 
     records: Records
     wall_clock: int
@@ -27,7 +27,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Start:
-    """Another start; `ahead` are the records of an epoch that was written and not committed, if there was one."""
+    """A start; `ahead` are the records of an epoch that was written but not committed, if any."""
 
     restart: Restart
     wall_clock: int
@@ -45,7 +45,7 @@ Action = Run | Start | Feed
 
 
 def course(case: EpochCase, topology: Topology) -> Iterator[Action]:
-    """What the steps come to. Where the order within an epoch would not be defined, there are more epochs than cuts."""
+    """The actions of the steps. If the order within an epoch would be undefined, it is split into several."""
     router = Router(topology, case.topics, case.shards)
     global_sources = set(topology.global_stores.values())
     ways = ways_of(topology)
@@ -85,7 +85,7 @@ def course(case: EpochCase, topology: Topology) -> Iterator[Action]:
 
 
 def _parts(records: Iterable[Arrived], ways: Mapping[str, Ways]) -> Iterator[Records]:
-    """The records in as few epochs as have one order."""
+    """The records in the fewest epochs with a defined order."""
     part: list[Arrived] = []
     for record in records:
         longer = [*part, record]
@@ -104,7 +104,7 @@ def _is_one_way(records: Iterable[Arrived], ways: Mapping[str, Ways]) -> bool:
 
 
 def counted(steps: Iterable[Step]) -> dict[str, int]:
-    """How often the steps change lanes, start anew and take an epoch back."""
+    """How often the steps change lanes, restart and roll an epoch back."""
     found = list(steps)
     starts = [step for step in found if isinstance(step, Restart)]
     again = [step for step in found if isinstance(step, Cut) and step.again]

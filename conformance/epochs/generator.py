@@ -1,7 +1,7 @@
-"""Seeded composition of cases for the epoch host: what the generator of `conformance` makes, and what it cannot make.
+"""Seeded composition of cases for the epoch host: those of the generator of `conformance`, and more.
 
-That is: several source partitions, JSON keys that producers spell in many ways, records whose key was taken away, processors
-with keys of their own making, large values; and a course of cuts, starts and roll-backs.
+Added are: several source partitions, JSON keys that producers encode in several ways, records whose key was removed, processors
+that write arbitrary keys, large values; and a course of cuts, starts and rollbacks.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from conformance.inputs import Script
 from conformance.spec import Op, Pipe, Settings, Step, durations
 
 LARGE = 100_000
-"""Bytes of a large value, about."""
+"""The approximate size of a large value in bytes."""
 
 
 SPLITTING = {"table_join_foreign", "cogrouped_cogroup", "stream_join_stream", "stream_merge"}
-"""Verbs by which a record may reach one store in several stages."""
+"""Verbs with which a record may reach one store in several stages."""
 
 
 class EpochDraft(Draft):
-    """A draft whose sources have JSON keys now and then."""
+    """A draft whose sources sometimes have JSON keys."""
 
     def source_types(self) -> tuple[str, str]:
         """Key and value serde of a new source."""
@@ -37,7 +37,7 @@ class EpochDraft(Draft):
 
 
 def _with_store(draft: Draft, fn: str, value: str) -> None:
-    """A processor with keys of its own making."""
+    """A processor that writes arbitrary keys."""
     source = draft.some_stream(plain=True)
     store = draft.fresh("store")
     draft.add("builder_add_state_store", (), name=store, kind="key_value", key="string", value=value)
@@ -46,7 +46,7 @@ def _with_store(draft: Draft, fn: str, value: str) -> None:
 
 
 def _without_key(draft: Draft) -> None:
-    """A stream whose records lose their key, before processors that keep state."""
+    """A stream whose records lose their key, before stateful processors."""
     source = draft.some_stream()
     keyless = replace(source, key="string", key_known=False, windows=None)
     draft.step("stream_select_key", (source,), keyless, fn="none", name=draft.name())
@@ -54,7 +54,7 @@ def _without_key(draft: Draft) -> None:
 
 
 def _json_stream(draft: Draft) -> None:
-    """A stream with JSON keys, to go on from."""
+    """A stream with JSON keys."""
     draft.new_stream("json")
 
 
@@ -93,7 +93,7 @@ def generate(seed: int, count: int) -> Iterator[EpochCase]:
 def case(seed: int, index: int) -> EpochCase:
     """One case of a seed."""
     dice = Random(f"epochs/{seed}/{index}")
-    # 7919 is prime: neighbours are of different kinds, so that a short run sees a bit of everything
+    # 7919 is prime: adjacent cases are of different kinds, so that a short run covers many
     focus = FOCI[index * 7919 % len(FOCI)]
     draft = EpochDraft(dice)
     kind = "topology" if focus.startswith("topology:") else "dsl"
@@ -113,7 +113,7 @@ def case(seed: int, index: int) -> EpochCase:
 
 
 def _logged(op: Op) -> Op:
-    """The operation with a changelog for its store: without one, a start may find nothing."""
+    """The operation with a changelog for its store: without one, a start may lose the store."""
     store = op.args.get("store", {})
     if "logging" not in store:
         return op
@@ -121,7 +121,7 @@ def _logged(op: Op) -> Op:
 
 
 class Course:
-    """Writes the steps of one case: records of several partitions, with cuts, starts and roll-backs between them."""
+    """Writes the steps of one case: records of several partitions, with cuts, starts and rollbacks between them."""
 
     def __init__(self, dice: Random, case: EpochCase, draft: Draft) -> None:
         self._dice = dice
@@ -132,8 +132,8 @@ class Course:
         self._partitions = {topic: dice.choice((1, 2, 3, 4)) if several else 1 for topic in case.topics}
         self._globals = _global_topics(case)
         self._highest: dict[tuple[str, int], int] = {}
-        # Epochs are what takes time: rather another topology than a longer course. Fewer records where they may have to be
-        # epochs of their own.
+        # Epochs take most of the time: prefer another topology to a longer course. Fewer records if each may need its
+        # own epoch.
         self._most_records = 14 if any(op.verb in SPLITTING for op in case.ops) else 24
         self._in_order = dice.random() < 0.9
         self._script = Script(dice, draft.topics, draft.tables, durations(case))
@@ -156,7 +156,7 @@ class Course:
     def _input(self, pipe: Pipe) -> Input:
         dice = self._dice
         count = 1 if pipe.topic in self._globals else self._partitions[pipe.topic]
-        # A producer without a key takes any partition; with one, always the same.
+        # A producer chooses any partition for a record without a key, and always the same for a key.
         partition = dice.randrange(count) if pipe.key is None else sum(str(pipe.key).encode()) % count
         at = pipe.at
         if self._in_order and len(self._case.topics) + count > 2:

@@ -1,4 +1,4 @@
-"""What a case's result is: the in-process epoch host, taken through the case's course beside the judge."""
+"""A case's actual result: the in-process epoch host, taken through the case's course together with the judge."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from conformance.epochs.router import Origin
 from conformance.epochs.spec import EpochCase, Input, Restart
 
 MEMORY = "/dev/shm"  # noqa: S108 - a place for directories of our own
-"""A file system in memory, where there is one."""
+"""A file system in memory, if there is one."""
 
 
 @dataclass
 class Outcome:
-    """Both sides of a case: what went out, what stores and changelogs hold, what was dropped, and how either failed."""
+    """Both results of a case: outputs, contents of stores and changelogs, dropped records, failures."""
 
     expected: list[Judged] = field(default_factory=list)
     actual: list[Sent] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Outcome:
 
 
 def play(case: EpochCase) -> Outcome:
-    """Take a case through its course, the judge and the host side by side."""
+    """Take a case through its course, in the judge and in the host."""
     with tempfile.TemporaryDirectory(prefix="penstock", dir=MEMORY if Path(MEMORY).is_dir() else None) as name:
         folder = Path(name)
         topology = build(case, Effects(folder), supplier)
@@ -50,7 +50,7 @@ def play(case: EpochCase) -> Outcome:
         caching = case.settings.caching and not any(ways_of(topology).values())
         specs = specs_of(topology, caching=caching)
         outcome = Outcome(origins=_origins(case))
-        # The judge's own parts are made when the first epoch is: that is when its punctuators begin to count.
+        # The judge's shards are created with the first epoch, when its punctuators begin to count.
         actions = list(course(case, topology))
         first = next((action.wall_clock for action in actions if isinstance(action, Run)), case.settings.wall_clock)
         judge = Judge(topology, specs, case.shards, first)
@@ -68,13 +68,13 @@ def play(case: EpochCase) -> Outcome:
 
 
 def _origins(case: EpochCase) -> dict[Origin, int]:
-    """All source partitions in the order that settles ties."""
+    """All source partitions in the order that breaks ties."""
     found = {(step.topic, step.partition) for step in case.steps if isinstance(step, Input)}
     return {origin: number for number, origin in enumerate(sorted(found))}
 
 
 class _Play:
-    """A case under way."""
+    """A running case."""
 
     def __init__(self, case: EpochCase, application: Application, judge: Judge, outcome: Outcome, copy: Path) -> None:
         self._application = application
@@ -85,7 +85,7 @@ class _Play:
         self._application.start(case.lanes, case.settings.wall_clock, tidy=True)
 
     def all(self, actions: list[Action]) -> None:
-        """Everything, or as far as it goes."""
+        """Run everything, or up to the first failure."""
         for action in actions:
             if isinstance(action, Feed):
                 self._judge.feed(action.record)
@@ -123,9 +123,9 @@ class _Play:
         self._after(action)
 
     def _note_difference(self, first: Attempt, again: Attempt) -> None:
-        """An epoch that is run again with the same records gives the same rows."""
+        """Check that an epoch that runs again with the same records gives the same rows."""
         if first.records == again.records and first.sent != again.sent and self._outcome.unstable is None:
-            self._outcome.unstable = f"epoch {first.number}: {first.sent} and, run again, {again.sent}"
+            self._outcome.unstable = f"epoch {first.number}: {first.sent}, but {again.sent} when it ran again"
 
     def _after(self, action: Run) -> None:
         cut, application = action.cut, self._application
@@ -139,7 +139,7 @@ class _Play:
     def _restart(self, restart: Restart, ahead: Any, now: int) -> None:
         application = self._application
         if ahead is not None:
-            with suppress(Exception):  # the same records come again after the start, and fail there, or not
+            with suppress(Exception):  # the same records are processed again after the start, and may fail there
                 application.run(ahead, now)
         if restart.stores == "deleted" or (restart.stores == "older" and not self._copy.exists()):
             application.forget()

@@ -1,6 +1,6 @@
-"""All that the epoch oracle knows of Penstock's insides: programs, epochs, restores, stores.
+"""Everything in the epoch oracle that uses Penstock's internals: programs, epochs, restores, stores.
 
-What changes there changes here, and nowhere else in the oracle.
+A change there requires a change here, and nowhere else in the oracle.
 """
 
 from __future__ import annotations
@@ -47,28 +47,28 @@ Contents = dict[str, list[Any]]
 
 @lru_cache(maxsize=1)
 def plan(topology: Topology) -> Plan:
-    """The plan of the case at hand, which is asked for again and again."""
+    """The plan of the current case, cached because it is used repeatedly."""
     return plan_of(topology)
 
 
 def specs_of(topology: Topology, *, caching: bool) -> Mapping[str, StoreSpec]:
-    """The stores as an application keeps them: tables that are joined with each other have no caches."""
+    """The stores as in an application: tables that are joined with each other have no caches."""
     return _program(topology, "nowhere", 1, 1, caching=caching).specs
 
 
 def kept_specs(topology: Topology, specs: Mapping[str, StoreSpec]) -> list[StoreSpec]:
-    """The stores that shards keep; global ones follow their topics."""
+    """The stores of shards; global ones follow their topics."""
     return [spec for name, spec in specs.items() if name not in topology.global_stores]
 
 
 Ways = frozenset[tuple[str, int]]
-"""Stores that several stages use, each with a stage in which the records of a source reach it."""
+"""Stores that several stages use, each with a stage in which a source's records reach it."""
 
 
 def ways_of(topology: Topology) -> dict[str, Ways]:
-    """By source: which stores its records reach in which stage, of those that several stages use.
+    """By source: of the stores that several stages use, those that its records reach, and in which stage.
 
-    A stage takes all records of an epoch before the next one begins: what reaches such a store in an earlier stage comes first.
+    A stage processes all records of an epoch before the next one begins: what reaches a store in an earlier stage comes first.
     """
     nodes, stages = topology.nodes, plan(topology).stages
     used = Counter(store for stage in stages for store in stage.stores)
@@ -102,7 +102,7 @@ def first_writers(topology: Topology) -> dict[str, int]:
 
 
 def has_scattered_processors(topology: Topology) -> bool:
-    """Whether a processor of the user's runs in several stages: each has a stream time of its own, and the processor has one."""
+    """Whether a user processor runs in several stages: each stage has its own stream time, but the processor has one."""
     stages = Counter(name for stage in plan(topology).stages for name in stage.nodes)
     nodes = [topology.nodes[name] for name, count in stages.items() if count > 1]
     return any(isinstance(node, ProcessorNode) and node.operator.runs_user_objects for node in nodes)
@@ -118,16 +118,16 @@ class GlobalTask:
         self._lane = Lane(nodes, specs, self.state, wall_clock=lambda: 0, global_stores=topology.global_stores)
 
     def feed(self, record: Arrived) -> None:
-        """One more record of a topic."""
+        """Add a record of a topic."""
         self._lane.position = _position((*record.origin, record.offset), record.timestamp, record.headers)
         self._lane.intakes[record.source].process(*record.read, record.timestamp, record.headers)
         self.state.commit(self.state.epoch + 1)
 
 
 class Task:
-    """A test driver of one shard: what it sends to exchanges is the judge's to deliver.
+    """A test driver of one shard: the judge delivers what it sends to exchanges.
 
-    A sub-topology has a stream time of its own, as a Kafka Streams task has.
+    A sub-topology has its own stream time, like a Kafka Streams task.
     """
 
     def __init__(self, topology: Topology, specs: Mapping[str, StoreSpec], wall_clock: int, tables: GlobalTask) -> None:
@@ -169,10 +169,10 @@ class Task:
     def take(
         self, source: str, key: Any, value: Any, timestamp: int, headers: Headers, place: tuple[str, int, int] | None
     ) -> list[Row]:
-        """Process one record; what it sends."""
+        """Process one record; return what it sends."""
         lane = self._lanes[self.stage_of[source]]
         lane.position = _position(place, timestamp, headers)
-        lane.cursor.row += 1  # what a foreign-key join tells the epoch's records apart by
+        lane.cursor.row += 1  # by which a foreign-key join distinguishes the epoch's records
         stream_time = lane.stream_time_of(source)
         stream_time.reach(timestamp)
         lane.intakes[source].process(key, value, timestamp, headers)
@@ -180,7 +180,7 @@ class Task:
         return lane.drain()
 
     def tick(self, stage: int, wall_clock: int) -> list[Row]:
-        """Let the wall clock be this; what a stage sends because of it."""
+        """Set the wall clock; return what a stage sends because of it."""
         self._now = wall_clock
         lane = self._lanes[stage]
         lane.advance_wall_clock()
@@ -188,13 +188,13 @@ class Task:
         return lane.drain()
 
     def flush(self, stage: int) -> list[Row]:
-        """Let the caches of a stage emit; what they send."""
+        """Let the caches of a stage emit; return what they send."""
         self._lanes[stage].position = NOWHERE
         self._lanes[stage].flush()
         return self._lanes[stage].drain()
 
     def commit(self) -> None:
-        """End the epoch, and with it what a foreign-key join knows of its questions."""
+        """End the epoch, and with it what a foreign-key join knows about its requests."""
         self._state.commit(self._state.epoch + 1)
         if self._remembers_questions:
             self._dropped += sum((Counter(lane.dropped) for lane in self._lanes), Counter())
@@ -202,11 +202,11 @@ class Task:
             self._lanes = self._bound()
 
     def dropped(self) -> Counter[tuple[str, str]]:
-        """What the shard dropped."""
+        """The records that the shard dropped."""
         return sum((Counter(lane.dropped) for lane in self._lanes), self._dropped)
 
     def contents(self, specs: Iterable[StoreSpec]) -> Contents:
-        """What the stores hold."""
+        """The content of the stores."""
         return contents_of(self._state, specs)
 
     def close(self) -> None:
@@ -220,7 +220,7 @@ def _position(place: tuple[str, int, int] | None, timestamp: int, headers: Heade
 
 
 class Attempt(NamedTuple):
-    """What an epoch gave."""
+    """The result of an epoch."""
 
     number: int
     records: Sequence[Arrived]
@@ -254,7 +254,7 @@ class Application:
     # ---- starts ---------------------------------------------------------------------------------------------------
 
     def start(self, lanes: int, now: int, *, tidy: bool) -> list[str]:
-        """A new incarnation, brought to what is committed; how its lanes were found."""
+        """Start a new incarnation and restore it to the committed epoch; return in which state its lanes were found."""
         self._starts += 1
         self._mark = None
         self._program = replace(
@@ -282,17 +282,17 @@ class Application:
         Home(str(self._directory), ID).forget()
 
     def copy(self, target: Path) -> None:
-        """A copy of the state directory."""
+        """Copy the state directory."""
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(self._directory, target)
 
     def come_from(self, copy: Path) -> None:
-        """Put a copy in the place of the state directory."""
+        """Replace the state directory with a copy."""
         shutil.rmtree(self._directory)
         shutil.copytree(copy, self._directory)
 
     def come_from_elsewhere(self, lanes: int, now: int) -> None:
-        """Put the stores of an application of the same name in the place of the state directory, with changelogs of its own."""
+        """Replace the state directory with that of another application of the same name, with its own changelogs."""
         self.forget()
         with tempfile.TemporaryDirectory(dir=self._directory.parent) as folder:
             other = Application(self._topology, Path(folder), self._shards, self._origins, caching=self._caching)
@@ -306,16 +306,16 @@ class Application:
             other.come_to(self._directory)
 
     def come_to(self, directory: Path) -> None:
-        """Let the stores be somewhere else."""
+        """Move the stores to another directory."""
         shutil.rmtree(directory)
         shutil.copytree(self._directory, directory)
 
     # ---- epochs ---------------------------------------------------------------------------------------------------
 
     def run(self, records: Sequence[Arrived], now: int) -> Attempt:
-        """The next epoch, not committed."""
+        """Run the next epoch without committing it."""
         self._globals.refresh(at_once=True)
-        self._globals.close()  # lanes run in this process too, and files can be open once
+        self._globals.close()  # lanes run in this process too, and a file can be open only once
         number = self._epoch + 1
         high_times = tuple(self._high_times.values())
         epoch = Epoch(number, number - 1, now, self._origins, high_times, None, self._mark)
@@ -355,7 +355,7 @@ class Application:
         return -1 if self._past is None else self._past.progress.epoch
 
     def commit(self, attempt: Attempt) -> None:
-        """What the barrier does: rows and offsets as one transaction, whose end has an offset in each partition too."""
+        """Do what the barrier does: rows and offsets in one transaction, whose marker takes an offset in each partition too."""
         self._mark = None
         touched = {}
         for topic, partition, key, value in attempt.changes:
@@ -373,14 +373,14 @@ class Application:
         self._past = Past(progress, self._program.incarnation, self._program.lanes)
 
     def note_mark(self, now: int) -> None:
-        """Hand the next epoch a mark."""
+        """Pass a mark to the next epoch."""
         offsets = {f"{topic}/{shard}": end for (topic, shard), end in self._ends_of(self._changelogs()).items()}
         self._mark = Mark(self._epoch, now, offsets, {topic: self._ids[topic] for topic in self._changelogs()})
 
     # ---- topics ---------------------------------------------------------------------------------------------------
 
     def compact(self) -> None:
-        """Keep the last row of each key, deletions too, at its offset; the others' offsets are gaps."""
+        """Keep the last row of each key, including deletions, at its offset; the other offsets become gaps."""
         for place, log in self._logs.items():
             last = {row[0]: offset for offset, row in enumerate(log) if row is not None}
             self._logs[place] = [row if row is not None and last[row[0]] == offset else None for offset, row in enumerate(log)]
@@ -399,7 +399,7 @@ class Application:
         return {(topic, shard): 0 for topic in topics for shard in range(self._shards)}
 
     def feed(self, record: Arrived) -> None:
-        """A record of a global table's topic."""
+        """Add a record of a global table's topic."""
         self._global_logs.setdefault(record.origin[0], []).append(record)
 
     def _global_tables(self) -> GlobalTables:
@@ -416,10 +416,10 @@ class Application:
             for record in self._global_logs.get(topic, [])[positions[topic, partition] : end]:
                 yield topic, partition, record.offset, record.key, record.value, record.timestamp, record.headers
 
-    # ---- what is to be seen ---------------------------------------------------------------------------------------
+    # ---- contents -------------------------------------------------------------------------------------------------
 
     def contents(self, specs: Sequence[StoreSpec]) -> list[tuple[range, Contents]]:
-        """What the stores hold, by the shards they hold it for."""
+        """The content of the stores, by shard."""
         found: list[tuple[range, Contents]] = []
         for lane in range(self._program.lanes) if specs else ():
             with open_lane(self._program, lane) as state:
@@ -429,7 +429,7 @@ class Application:
         return found
 
     def rebuilt(self, specs: Sequence[StoreSpec]) -> list[tuple[range, Contents]]:
-        """What the changelogs come to, shard by shard."""
+        """The content of the changelogs, by shard."""
         logged = [spec for spec in specs if spec.logged]
         found: list[tuple[range, Contents]] = []
         for shard in range(self._shards):
@@ -464,7 +464,7 @@ def _program(topology: Topology, directory: str, shards: int, lanes: int, *, cac
 
 
 def contents_of(state: LaneState, specs: Iterable[StoreSpec], shard: int = 0) -> Contents:
-    """What the stores of a shard hold, as of the last commit."""
+    """The content of a shard's stores, as of the last commit."""
     committed = state.read_committed(state.epoch).shard(shard)
     return {spec.name: sorted(_entries(spec, committed.store(spec)), key=repr) for spec in specs}
 

@@ -1,8 +1,8 @@
-"""What a case's result has to be: one test driver per shard, and a router of the judge's own between them.
+"""A case's expected result: one test driver per shard, and an independent router between them.
 
-A shard is what Kafka Streams calls a task: it has the whole topology with stores, clocks and punctuators of its own. Records go
+A shard is what Kafka Streams calls a task: it has the whole topology with its own stores, clocks and punctuators. Records go
 to the shard of their key, one by one in the order of an epoch; what they send to exchanges goes to the shard of its new key
-before the next record comes.
+before the next record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.topology import SourceNode, Topology
 
 
 class Sent(NamedTuple):
-    """A record that went to a topic."""
+    """A record that was sent to a topic."""
 
     topic: str
     key: bytes | None
@@ -30,7 +30,7 @@ class Sent(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """Which record led to something, if one did; `hops` is how many exchanges are in between."""
+    """The record that caused something, if any; `hops` is the number of exchanges in between."""
 
     origin: Origin | None
     offset: int
@@ -38,7 +38,7 @@ class Cause(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """A record that has to go to a topic: sent by which shard, because of what."""
+    """A record to send to a topic, with the shard that sends it and its cause."""
 
     sent: Sent
     shard: int
@@ -61,7 +61,7 @@ class Judge:
         self.outputs: list[Judged] = []
 
     def epoch(self, records: Sequence[Arrived], origins: Mapping[Origin, int], wall_clock: int) -> None:
-        """What the wall clock brings about, then each record and all that follows from it, then what caches held back."""
+        """Process what the wall clock causes, then each record and everything it causes, then the caches."""
         ticked = [
             (shard, task.tick(stage, wall_clock), stage) for stage in self._stages for shard, task in enumerate(self._tasks)
         ]
@@ -80,26 +80,26 @@ class Judge:
             task.commit()
 
     def feed(self, record: Arrived) -> None:
-        """A record of a global table's topic: every shard has all of it."""
+        """Feed a record of a global table's topic to every shard."""
         self._tables.feed(record)
 
     def contents(self, specs: Iterable[StoreSpec]) -> list[dict[str, list[Any]]]:
-        """What the stores of each shard hold."""
+        """The content of the stores of each shard."""
         return [task.contents(specs) for task in self._tasks]
 
     def dropped(self) -> Counter[tuple[str, str]]:
-        """How many records were skipped, by node and reason."""
+        """The number of dropped records, by node and reason."""
         return sum((task.dropped() for task in self._tasks), Counter())
 
     def close(self) -> None:
-        """Let go of the shards."""
+        """Close the shards."""
         for task in self._tasks:
             task.close()
 
     def _deliver(self, shard: int, rows: list[Any], cause: Cause, stage: int) -> None:
-        """Rows that a stage sends go out, or on to the shard of their key, until nothing follows: stage by stage.
+        """Send a stage's rows out, or on to the shard of their key, stage by stage until nothing is left.
 
-        Within a stage, what a row leads to comes before what the next one leads to. But what several stages send to one exchange
+        Within a stage, what a row causes comes before what the next one causes. But what several stages send to one exchange
         comes out of it in the order in which it was sent, as in Kafka Streams.
         """
         place = None if cause.origin is None else (*cause.origin, cause.offset)

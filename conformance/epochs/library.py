@@ -1,4 +1,4 @@
-"""The processors of epoch cases: those of the library, and some that keep keys of their own making."""
+"""The processors of epoch cases: those of the library, and some that write arbitrary keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock import Processor, PunctuationType, Record
 class KeptTimer(Processor[Any, Any, Any, Any]):
     """Keeps the last value of each key; the timer forwards all of them.
 
-    Unlike the library's, it remembers in its store how often it was called: an epoch makes its processors anew.
+    Unlike the library's, it counts its calls in its store: an epoch creates its processors again.
     """
 
     ROUNDS = "~rounds"
@@ -44,7 +44,7 @@ class KeptTimer(Processor[Any, Any, Any, Any]):
 
 
 class OwnKeys(Processor[Any, Any, Any, Any]):
-    """Counts under keys of its own making, and forwards the count: under `key|value`, under the value, or under one key."""
+    """Counts under arbitrary keys, and forwards the count: under `key|value`, under the value, or under one key."""
 
     def __init__(self, store: str, kind: str) -> None:
         self._name = store
@@ -60,7 +60,7 @@ class OwnKeys(Processor[Any, Any, Any, Any]):
 
 
 class Latest(Processor[Any, Any, Any, Any]):
-    """Keeps the newest record of all under one key, and forgets it when a value is missing: what a shard saw last."""
+    """Keeps a shard's last record under one key, and deletes it when a value is missing."""
 
     def __init__(self, store: str) -> None:
         self._name = store
@@ -80,7 +80,7 @@ OWN_KEYS = ("pairs", "values", "all")
 
 
 def supplier(name: str, args: dict[str, Any]) -> Callable[[], Any]:
-    """What makes the processor of that name."""
+    """The supplier of the processor of that name."""
     store, interval = args.get("uses", ""), args.get("interval", 0)
     makers: dict[str, Callable[[], Any]] = {
         "stream_timer": lambda: KeptTimer(store, interval, PunctuationType.STREAM_TIME),

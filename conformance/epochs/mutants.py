@@ -1,7 +1,8 @@
 """Plants bugs in a copy of Penstock and shows that the epoch oracle catches each of them.
 
-Each mutant runs the cases of a seed in a process of its own, from a copy of src/ with one piece of text changed, up to the first
-case that differs; cases that differ without any mutant are not used. A mutant whose text is not there exactly once stops the run.
+Each mutant runs the cases of a seed in a separate process, from a copy of src/ with one piece of text changed, up to the first
+case that differs; cases that differ without any mutant are not used. A mutant whose text does not occur exactly once stops
+the run.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TIMEOUT_S = 900
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a mutant was caught, and by which case."""
+    """Whether and by which case a mutant was caught."""
 
     name: str
     caught: bool
@@ -37,14 +38,14 @@ class Verdict:
 
 
 def main(seed: int, only: str | None) -> int:
-    """Plant each mutant; 1 unless all are caught."""
+    """Plant each mutant; return 1 unless all are caught."""
     disputed = [verdict.case for verdict in verdicts(seed, GENERATED) if verdict.found]
     print(f"{len(disputed)} of {GENERATED} cases differ without any mutant and are not used", flush=True)
     return 0 if plant_all(seed, disputed, only) else 1
 
 
 def plant_all(seed: int, disputed: list[str], only: str | None = None) -> bool:
-    """Plant each mutant, or one, and add the figures to the report; whether all are caught."""
+    """Plant each mutant, or one, and add the figures to the report; return whether all are caught."""
     chosen = [mutant for mutant in MUTANTS if only in {None, mutant.name}]
     with tempfile.TemporaryDirectory(prefix="mutants") as name, ThreadPoolExecutor(AT_ONCE) as threads:
         folder = Path(name)
@@ -64,7 +65,7 @@ def plant_all(seed: int, disputed: list[str], only: str | None = None) -> bool:
 
 
 def _first(source: Path, seed: int, skipped: list[str]) -> str | None:
-    """The first case that differs when Penstock is taken from `source`."""
+    """The first case that differs with the Penstock in `source`."""
     environment = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
     cases = json.dumps({"seed": seed, "count": GENERATED, "skipped": skipped})
     command = [sys.executable, "-m", "conformance.epochs.replay", str(source), cases]

@@ -1,4 +1,4 @@
-"""The bugs that `python -m conformance epochs-mutants` plants: mistakes about lanes, shards, restores and roll-backs."""
+"""The bugs that `python -m conformance epochs-mutants` plants, in lanes, shards, restores and rollbacks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from conformance.planted import Mutant
 
 MUTANTS = (
     Mutant(
-        "records are routed by the bytes that came",
+        "records are routed by the bytes of the producer",
         "epochs/routing.py",
         "    if serde.is_canonical or (isinstance(serde, String) and _is_text(keys)):\n",
         "    if True:\n",
@@ -32,7 +32,7 @@ MUTANTS = (
         "        return found\n",
     ),
     Mutant(
-        "a lane's stores forget by the newest record of any shard",
+        "a lane's stores expire entries by the newest record of any shard",
         "lanes/lane.py",
         "            self._state.store(specs[name])\n",
         "            kept = getattr(self._state.store(specs[name]), '_retention', None)\n"
@@ -43,7 +43,7 @@ MUTANTS = (
         "                kept._observed = observed\n",
     ),
     Mutant(
-        "keys of a processor's own making are kept by lane",
+        "arbitrary keys of a processor are kept by lane",
         "state/shard.py",
         "        self._prefix = PREFIX.pack(number)\n",
         "        self._prefix = PREFIX.pack(number // 2 * 2)\n",
@@ -55,31 +55,31 @@ MUTANTS = (
         "return out(table)",
     ),
     Mutant(
-        "what later stages do to a table comes before what earlier ones did",
+        "a later stage's changes of a table come before an earlier one's",
         "epochs/wire.py",
         "processing_order(table.select(_PLACES).take(pa.array(sent)), stages[sent])",
         "processing_order(table.select(_PLACES).take(pa.array(sent)), -stages[sent])",
     ),
     Mutant(
-        "a mark says nothing about which topics it is of",
+        "a mark does not identify its topics",
         "epochs/restoring.py",
         "return all(mark.topic_ids.get(topic) == now for",
         "return all(True or now for",
     ),
     Mutant(
-        "a mark is of the changelogs' ends after the epoch that saves it",
+        "a mark has the changelogs' ends after the epoch that saves it",
         "epochs/hops.py",
         "return Mark(mark.epoch, mark.time_ms, offsets, mark.topic_ids)",
         "return Mark(mark.epoch, mark.time_ms, {place: offset + 2 for place, offset in offsets.items()}, mark.topic_ids)",
     ),
     Mutant(
-        "a roll-back forgets the registers",
+        "a rollback forgets the registers",
         "state/lane.py",
         "for space in step.spaces]\n        epoch = head.epoch if steps",
         "for space in step.spaces if space != '/registers']\n        epoch = head.epoch if steps",
     ),
     Mutant(
-        "a roll-back brings new values back instead of old ones",
+        "a rollback restores new values instead of old ones",
         "state/lane.py",
         "changes.old.extend(old)",
         "changes.old.extend(values)",
@@ -104,7 +104,7 @@ MUTANTS = (
         "        shard.restore_registers({name: max(of.get(name, -1) for of in of_all) for each in of_all for name in each})",
     ),
     Mutant(
-        "a store that is ahead is believed",
+        "a store that is ahead is trusted",
         "epochs/restoring.py",
         "if not _is_ours(state, committed) and state.can_roll_back:",
         "if state.epoch == committed.epoch + 2 and state.can_roll_back:",

@@ -20,7 +20,7 @@ from conformance.epochs.spec import EpochCase
 def main(source: str, cases: str) -> int:
     """See the module."""
     if not Path(str(penstock.__file__)).is_relative_to(source):
-        print(f"penstock comes from {penstock.__file__}, not from {source}", file=sys.stderr)
+        print(f"penstock was imported from {penstock.__file__}, not from {source}", file=sys.stderr)
         return 2
     logging.disable(logging.CRITICAL)
     asked = json.loads(cases)
@@ -34,7 +34,7 @@ def main(source: str, cases: str) -> int:
 
 
 def _differs(case: EpochCase) -> bool:
-    """Whether a case differs; that it cannot even be run is a difference too."""
+    """Whether a case differs; a case that cannot run differs too."""
     try:
         return bool(differences(case, play(case)))
     except Exception:  # noqa: BLE001 - a mutant may break whatever it likes

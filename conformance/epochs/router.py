@@ -1,4 +1,4 @@
-"""Where a record goes, by the rules and not by Penstock's code: its source, its event time, its shard, its turn."""
+"""Routes a record by the rules, independently of Penstock's code: its source, its event time, its shard, its order."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Origin = tuple[str, int]
 """A topic and a partition of it."""
 
 SPELLINGS = ('{{"k":"{0}"}}', '{{"k": "{0}"}}', ' {{ "k" :"{0}"}} ', '{{"k":"{0}" }}\n')
-"""Ways to write one JSON key; the first is how Penstock writes it."""
+"""Encodings of one JSON key; the first is Penstock's."""
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """A record as its topic has it, and what the source that reads it makes of it. `time` is -1 if the source drops it."""
+    """A record as in its topic, and as its source decodes it. `time` is -1 if the source drops it."""
 
     origin: Origin
     offset: int
@@ -86,7 +86,7 @@ class Router:
 
 
 def merged(records: Iterable[Arrived], origins: Mapping[Origin, int]) -> list[Arrived]:
-    """The records in the order in which they are processed: the lowest time at the head of a partition, offsets in order."""
+    """The records in processing order: always the lowest time at the head of a partition, offsets in order."""
     queues: dict[Origin, list[Arrived]] = {}
     for record in records:
         if record.time != NO_TIMESTAMP:

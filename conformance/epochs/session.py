@@ -1,4 +1,4 @@
-"""One session of the epoch oracle: cases on two processes, differences reduced, `reports/conformance-epochs.json` written."""
+"""One session of the epoch oracle: runs cases in two processes, shrinks differences, writes `reports/conformance-epochs.json`."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ WORKERS = 2
 CHUNK = 8
 COLLECT_EVERY = 100_000
 REDUCED = 3
-"""How many differing cases are made small: each takes some hundred attempts."""
+"""How many differing cases are shrunk: each takes some hundred attempts."""
 
 
 class Verdict(NamedTuple):
-    """What a case came to."""
+    """The outcome of a case."""
 
     case: str
     found: list[Difference]
@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
 
 @dataclass
 class Tally:
-    """What a session has seen so far."""
+    """The counts of a session so far."""
 
     cases: int = 0
     found: list[Difference] = field(default_factory=list)
@@ -61,20 +61,20 @@ def _judged(place: tuple[int, int]) -> Verdict:
 
 
 def _prepare() -> None:
-    """Look for cycles as seldom as a lane's process does, and keep quiet: what lanes fail of is part of some cases."""
+    """Collect garbage as rarely as a lane's process, and do not log: failures of lanes are part of some cases."""
     gc.set_threshold(COLLECT_EVERY)
     logging.disable(logging.CRITICAL)
 
 
 def verdicts(seed: int, cases: int) -> Iterator[Verdict]:
-    """All cases of a seed, judged by several processes."""
+    """Judge all cases of a seed, in several processes."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(WORKERS, initializer=_prepare) as pool:
         yield from pool.imap(_judged, ((seed, index) for index in range(cases)), chunksize=CHUNK)
 
 
 def main(seed: int, cases: int, *, show: int) -> bool:
-    """Generated cases; whether nothing differs."""
+    """Run generated cases; return whether nothing differs."""
     begun = time.monotonic()
     tally = Tally()
     print(f"conformance of epochs: seed {seed}, {cases} cases")
@@ -117,7 +117,7 @@ def find(name: str) -> EpochCase:
 
 
 def reduced(case: EpochCase) -> EpochCase:
-    """The case made small without losing its first kind of difference: fewer steps, operations, shards and lanes."""
+    """The case, shrunk without losing its first kind of difference: fewer steps, operations, shards and lanes."""
     found = differences(case, play(case))
     if not found:
         return case
@@ -143,7 +143,7 @@ def _with_shards(case: EpochCase, shards: int) -> EpochCase:
 
 
 def print_case(case: EpochCase) -> None:
-    """A case and its differences."""
+    """Print a case and its differences."""
     print(f"case {case.id}: {case.shards} shards, {case.lanes} lanes at first, {case.settings}")
     for op in case.ops:
         print(f"  {op.id} = {op.verb}({', '.join(op.inputs)}) {op.args}")
@@ -154,7 +154,7 @@ def print_case(case: EpochCase) -> None:
 
 
 def show(name: str, *, small: bool) -> int:
-    """One case in detail."""
+    """Show one case in detail."""
     _prepare()
     case = find(name)
     print_case(reduced(case) if small else case)

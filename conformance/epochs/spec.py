@@ -1,4 +1,4 @@
-"""What a case of epochs is: a case of the generator, with partitions, cuts and starts among its steps."""
+"""A case of epochs: a case of the generator, with partitions, cuts and starts among its steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from conformance.spec import Case, Pipe, Step
 
 @dataclass(frozen=True)
 class Input(Pipe):
-    """One input record of a partition. `blanks` spells its JSON key in another way; its value is written `times` times over."""
+    """One input record of a partition. `blanks` chooses the encoding of its JSON key; its value is repeated `times` times."""
 
     partition: int = 0
     blanks: int = 0
@@ -18,11 +18,11 @@ class Input(Pipe):
 
 @dataclass(frozen=True)
 class Cut(Step):
-    """The records so far are an epoch.
+    """The end of an epoch of the records so far.
 
-    `again`: it was run before and not committed, with the `same` records, or with `more`: the rest of them is then the next
-    epoch. `mark`: the lanes save a mark in the next epoch. `compact`: the changelogs are compacted. `copy`: somebody makes a copy
-    of the state directory.
+    `again`: it ran before and was not committed, with the `same` records, or with `more`: the rest of them is then the next
+    epoch. `mark`: the lanes save a mark in the next epoch. `compact`: the changelogs are compacted. `copy`: the state
+    directory is copied.
     """
 
     again: str = ""
@@ -33,12 +33,12 @@ class Cut(Step):
 
 @dataclass(frozen=True)
 class Restart(Step):
-    """Another start, with so many lanes.
+    """A start, with this many lanes.
 
-    What it finds on disk: the stores as they were (`kept`), nothing (`deleted`), the last copy (`older`), stores of the same
+    What it finds on disk: the unchanged stores (`kept`), nothing (`deleted`), the last copy (`older`), stores of the same
     application before a reset, or in another cluster (`foreign`), or stores that are `ahead`: the records since the last cut
-    were an epoch that did not come to its commit. `tidy`: stores of other numbers of lanes are removed afterwards, as a start
-    does that comes to its end.
+    were an epoch that was not committed. `tidy`: stores of other numbers of lanes are removed afterwards, as by a complete
+    start.
     """
 
     lanes: int
@@ -48,7 +48,7 @@ class Restart(Step):
 
 @dataclass(frozen=True)
 class EpochCase(Case):
-    """A case for the epoch host: with how many shards, with how many lanes it starts."""
+    """A case for the epoch host: its number of shards, and of lanes at first."""
 
     shards: int = 1
     lanes: int = 1

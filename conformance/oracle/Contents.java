@@ -22,7 +22,7 @@ import org.apache.kafka.streams.state.WindowStore;
 import org.apache.kafka.streams.state.internals.ThreadCache;
 import org.apache.kafka.streams.state.internals.WrappedStateStore;
 
-/** What is in the stores of a driver, through their public read methods. */
+/** The content of a driver's stores, through their public read methods. */
 @SuppressWarnings("unchecked")
 final class Contents {
     private final JsonNode spec;
@@ -45,7 +45,7 @@ final class Contents {
                 forgetCached(entry.getValue());
                 read(entry.getValue(), content);
             } catch (UnsupportedOperationException | ClassCastException | IllegalArgumentException error) {
-                // A join's store whose window has no length gives windows that Kafka Streams itself refuses to name.
+                // A join's store whose window has no length returns windows that Kafka Streams itself refuses to name.
                 content.removeAll();
                 content.put("kind", "unreadable");
             }
@@ -54,8 +54,8 @@ final class Contents {
     }
 
     /**
-     * Empties the record cache above a window or session store. All of it was flushed by the last commit, but the cache
-     * goes on showing what the store itself has expired.
+     * Empties the record cache above a window or session store. The last commit has flushed it, but the cache
+     * still shows what the store itself has expired.
      */
     private static void forgetCached(StateStore store) {
         StateStore layer = store;
@@ -121,7 +121,7 @@ final class Contents {
         }
     }
 
-    /** A versioned store can't be walked: it is asked for the keys and times that the case names. */
+    /** A versioned store cannot be iterated: it is read by the keys and times in the case. */
     private void versions(VersionedKeyValueStore<Object, Object> store, ArrayNode entries) {
         for (JsonNode key : spec.path("probe").path("keys")) {
             version(entries, key, -1, store.get(key.asText()));

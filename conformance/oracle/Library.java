@@ -24,11 +24,11 @@ import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.processor.TimestampExtractor;
 import org.apache.kafka.streams.processor.TopicNameExtractor;
 
-/** The named functions of the specification; conformance/functions.py says the same in Python. */
+/** The named functions of the specification; conformance/functions.py is the same in Python. */
 final class Library {
     private Library() {}
 
-    // -- values as text: what makes almost every function work on every type
+    // -- values as text, so that almost every function works on every type
 
     static String show(Object value) {
         if (value == null) {
@@ -49,7 +49,7 @@ final class Library {
         return crc.getValue();
     }
 
-    /** Keeps chained concatenations short without forgetting what was cut. */
+    /** Keeps chained concatenations short; the result still depends on what was cut. */
     static String clip(String text) {
         if (text.length() <= 60) {
             return text;

@@ -9,7 +9,7 @@ import org.apache.kafka.streams.state.SessionBytesStoreSupplier;
 import org.apache.kafka.streams.state.WindowBytesStoreSupplier;
 
 /**
- * Key-value stores in memory, because RocksDB takes long to open; window and session stores on RocksDB, Kafka Streams'
+ * Key-value stores in memory, because RocksDB is slow to open; window and session stores on RocksDB, Kafka Streams'
  * default, because its own stores in memory expire differently.
  */
 public final class MixedStores implements DslStoreSuppliers {

@@ -31,7 +31,7 @@ import org.apache.kafka.streams.TopologyTestDriver;
 import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers;
 import org.apache.kafka.streams.test.TestRecord;
 
-/** Runs the cases on standard input, one JSON line each, through Kafka Streams' own test driver; answers one line per case. */
+/** Runs the cases on standard input, one JSON line each, through Kafka Streams' own test driver; prints one line per case. */
 public final class Oracle {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final HexFormat HEX = HexFormat.of();

@@ -29,7 +29,7 @@ import org.apache.kafka.streams.state.VersionedRecord;
 import org.apache.kafka.streams.state.WindowStore;
 import org.apache.kafka.streams.state.WindowStoreIterator;
 
-/** The processors of the specification; conformance/processors.py says the same in Python. */
+/** The processors of the specification; conformance/processors.py is the same in Python. */
 final class Processors {
     private Processors() {}
 
@@ -164,7 +164,7 @@ final class Processors {
         }
     }
 
-    /** Keeps the last value of each key; the timer forwards all of them. It stops after some rounds, or it might drive itself for ever. */
+    /** Keeps the last value of each key; the timer forwards all of them. It stops after some rounds; otherwise it might run for ever. */
     private static final class Timer extends Stateful<KeyValueStore<String, String>> {
         private final long interval;
         private final PunctuationType type;

@@ -4,7 +4,7 @@ import org.rocksdb.CompactionStyle;
 import org.rocksdb.InfoLogLevel;
 import org.rocksdb.Options;
 
-/** RocksDB for a few dozen records: opening it is what costs, so it gets little to allocate and nothing to do behind. */
+/** RocksDB for a few dozen records: opening it is expensive, so it allocates little and has no background work. */
 public final class SmallStores implements RocksDBConfigSetter {
     @Override
     public void setConfig(String storeName, Options options, Map<String, Object> configs) {

@@ -32,7 +32,7 @@ public final class Reflection {
         }
         final TreeSet<String> lines = new TreeSet<>();
         for (final Executable executable : found) {
-            // Bridge methods are synthetic too: the compiler's, nobody calls them by name.
+            // Bridge methods are synthetic too: the compiler creates them, and no code calls them by name.
             if (Modifier.isPublic(executable.getModifiers()) && !executable.isSynthetic()) {
                 lines.add(line(type, executable));
             }

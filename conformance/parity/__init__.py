@@ -1,4 +1,4 @@
-"""`python -m conformance parity`: Kafka Streams' public methods, each mapped to Penstock, or never with a reason, or missing."""
+"""`python -m conformance parity`: each public method of Kafka Streams is mapped, or never with a reason, or missing."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ FULL_RUN = 2000
 
 
 def main(argv: list[str]) -> int:
-    """Write the page and the report; 1 if something is missing or stale, or (`--check`) if what is on disk is out of date."""
+    """Write the page and the report; return 1 if something is missing or stale, or (`--check`) if the page is out of date."""
     parser = argparse.ArgumentParser(prog="python -m conformance parity")
-    parser.add_argument("--check", action="store_true", help="write nothing but the report; fail if the page is out of date")
+    parser.add_argument("--check", action="store_true", help="write only the report; fail if the page is out of date")
     parser.add_argument("--reflect", action="store_true", help="only read the methods from the jars into methods.json")
     options = parser.parse_args(argv)
     try:
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
         if not options.check:
             save(methods)
         elif methods != load():
-            complaints.append(f"{METHODS.relative_to(ROOT)} is not what the jars say; run `make parity`")
+            complaints.append(f"{METHODS.relative_to(ROOT)} differs from the jars; run `make parity`")
         if options.reflect:
             return 0
         judged = rows(methods, MAPPING)
@@ -66,7 +66,7 @@ def _missing(judged: list[Row]) -> list[str]:
 
 
 def _unexercised(named: set[str], report: Path) -> list[str]:
-    """Verbs that the page names and that the last full conformance run, if there is one, did not exercise."""
+    """Verbs on the page that the last full conformance run, if any, did not exercise."""
     if not report.exists():
         return []
     run = json.loads(report.read_text())

@@ -1,4 +1,4 @@
-"""The whole mapping from Kafka Streams to Penstock, put together; each part is a module that reads like a list."""
+"""The whole mapping from Kafka Streams to Penstock, combined from modules that read like lists."""
 
 from __future__ import annotations
 

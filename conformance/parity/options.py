@@ -1,4 +1,4 @@
-"""What Kafka Streams says with option objects; Penstock mostly with keyword arguments."""
+"""Kafka Streams' option objects, which are mostly keyword arguments in Penstock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KEPT = ("builder_table", "grouped_count", "table_filter", "stream_to_table")
 
 
 def _options(target: str, *verbs: str, **more: str) -> tuple[Rule, ...]:
-    """An option class: its name and serdes, and what `more` says of parameters of other types."""
+    """An option class: its name and serdes, and `more` for parameters of other types."""
     return (
         Rule("as withName", To(target, {"String": "name="}, verbs)),
         Rule("keySerde withKeySerde", To(target, {"Serde": "key="}, verbs)),

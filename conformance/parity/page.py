@@ -1,4 +1,4 @@
-"""The parity page: every method with what says the same in Penstock, as Markdown, and its counts."""
+"""The parity page: every method with its equivalent in Penstock, as Markdown, and the counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conformance.parity.rules import EVERY_CASE, Method, Missing, Never, Outcome
 
 @dataclass(frozen=True)
 class Row:
-    """A method and its outcome; `said` is the checked call in Penstock of a mapped one."""
+    """A method and its outcome; `said` is the checked call in Penstock of a mapped method."""
 
     method: Method
     outcome: Outcome
@@ -22,7 +22,7 @@ class Row:
 
 
 def rows(methods: Sequence[Method], rules: Rules) -> list[Row]:
-    """Judge all methods; raises StaleNameError if Penstock lacks a name that a rule promises."""
+    """Judge all methods; raise StaleNameError if Penstock lacks a name that a rule has."""
     judged: list[Row] = []
     stale: list[str] = []
     for method in methods:
@@ -37,7 +37,7 @@ def rows(methods: Sequence[Method], rules: Rules) -> list[Row]:
 
 
 def counts(judged: Sequence[Row]) -> dict[str, int]:
-    """How many methods there are, and how many of them of each outcome."""
+    """The number of methods, in total and by outcome."""
     of = Counter(type(row.outcome) for row in judged)
     return {"methods": len(judged), "mapped": of[To], "never": of[Never], "missing": of[Missing]}
 
@@ -66,15 +66,15 @@ def _opening(judged: Sequence[Row]) -> str:
         "# Parity with Kafka Streams",
         "",
         f"Every public method of Kafka Streams {VERSION}'s DSL, windows, Processor API, `Topology` and test driver, read from",
-        "its jars, and what says the same in Penstock. `make parity` writes this page: names and arguments are looked up in",
-        "Penstock itself, so that the page cannot promise what is not there. The last column names the verbs of",
-        "`make conformance` under which results are compared with those of Kafka Streams.",
+        "its jars, and its equivalent in Penstock. `make parity` writes this page: names and arguments are looked up in",
+        "Penstock itself, so the page cannot list what does not exist. The last column has the verbs of",
+        "`make conformance` that compare the results with those of Kafka Streams.",
         "",
         "| methods | mapped | never | missing |",
         "|--:|--:|--:|--:|",
         f"| {total['methods']} | {total['mapped']} | {total['never']} | {total['missing']} |",
         "",
-        'A serde is a value or a type wherever `key=` and `value=` stand; a duration is `"5s"`, a `timedelta` or milliseconds; a',
+        '`key=` and `value=` take a serde or a type; a duration is `"5s"`, a `timedelta` or milliseconds; a',
         "function is any callable. Names without a module are those of `penstock`.",
         "",
         "Never, and why:",
@@ -110,7 +110,7 @@ def _verbs(outcome: Outcome) -> str:
 
 
 def _place(owner: str) -> tuple[int, str]:
-    """What users meet first comes first: builder, streams and tables, then the rest of the DSL, then the other packages."""
+    """In the order in which users meet them: builder, streams and tables, then the rest of the DSL, then other packages."""
     first = ("StreamsBuilder", "kstream.KStream", "kstream.KTable", "kstream.GlobalKTable")
     if owner in first:
         return first.index(owner), owner

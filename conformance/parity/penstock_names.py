@@ -1,4 +1,4 @@
-"""Penstock's side of the page: dotted names are looked up and arguments held against signatures, so that no row can go stale."""
+"""Penstock's side of the page: names are looked up and arguments checked against signatures, so that no row goes stale."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ COMMON: Arguments = {
     "ValueMapperWithKey": "mapper, with_key=True",
     "Windows": "windows",
 }
-"""What says the same as a parameter of these types, unless a rule knows better."""
+"""The equivalent of a parameter of these types, unless a rule overrides it."""
 
 TAKES_OPTIONS_OF = {
     "penstock.KStream.join": "penstock.dsl.stream_joins.join",
@@ -52,7 +52,7 @@ TAKES_OPTIONS_OF = {
     "penstock.KTable.left_join": "penstock.dsl.table_joins.join",
     "penstock.KTable.outer_join": "penstock.dsl.table_joins.join",
 }
-"""Whose keyword arguments a verb with `**options` hands on."""
+"""The function whose keyword arguments a verb with `**options` accepts."""
 
 
 class StaleNameError(Exception):
@@ -60,7 +60,7 @@ class StaleNameError(Exception):
 
 
 def resolve(target: str) -> Any:
-    """What a dotted name stands for; None for an attribute that only instances have."""
+    """The object of a dotted name; None for an attribute that only instances have."""
     parts = target.split(".")
     for length in range(len(parts), 0, -1):
         try:
@@ -78,7 +78,7 @@ def resolve(target: str) -> Any:
 
 
 def call(method: Method, to: To) -> str:
-    """The call in Penstock that says what the method says, checked."""
+    """The checked call in Penstock that is equivalent to the method."""
     found = resolve(to.target)
     arguments = list(dict.fromkeys(_split(to.fixed) + _arguments(method, to.arguments)))
     shown = to.target.removeprefix("penstock.")
@@ -93,7 +93,7 @@ def call(method: Method, to: To) -> str:
 
 
 def _checked(target: str, found: Any, positional: list[str], keywords: list[str]) -> list[str]:
-    """The positional arguments in the order of the signature; raises if it lacks one of the arguments."""
+    """The positional arguments in the order of the signature; raise if it lacks one of the arguments."""
     known = inspect.signature(found).parameters
     options = known
     if target in TAKES_OPTIONS_OF:
@@ -105,7 +105,7 @@ def _checked(target: str, found: Any, positional: list[str], keywords: list[str]
         if keyword not in options or options[keyword].kind is inspect.Parameter.POSITIONAL_ONLY:
             raise StaleNameError(f"{target} has no keyword argument {keyword!r}")
     order = [name for name in known if name in positional]
-    # A parameter as text opens with its stars: `*predicates: Any`.
+    # A parameter as text begins with its stars: `*predicates: Any`.
     return [str(known[name]).partition(name)[0] + name for name in order]
 
 
@@ -115,7 +115,7 @@ def _arguments(method: Method, own: Arguments) -> list[str]:
     for parameter in method.parameters:
         said = own.get(parameter, COMMON.get(parameter))
         if said is None:
-            raise StaleNameError(f"{method.owner}.{method.signature}: nothing says what {parameter} says")
+            raise StaleNameError(f"{method.owner}.{method.signature}: {parameter} has no equivalent")
         index = seen[parameter] = seen.get(parameter, -1) + 1
         found += _split(said if isinstance(said, str) else said[min(index, len(said) - 1)])
     return found

@@ -1,4 +1,4 @@
-"""Kafka Streams' side of the page: its public methods, read from the jars by a small Java program and kept in methods.json."""
+"""Kafka Streams' side of the page: its public methods, which a small Java program reads from the jars into methods.json."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ReflectionError(Exception):
 
 
 def reflect() -> list[Method]:
-    """All public methods of the classes in scope, as the jars have them."""
+    """All public methods of the classes in scope, read from the jars."""
     jar = JARS / f"kafka-streams-{VERSION}.jar"
     if not jar.exists():
         raise ReflectionError(f"there is no {jar.relative_to(ROOT)}; run `make setup`")
@@ -68,7 +68,7 @@ def reflect() -> list[Method]:
 
 
 def _packaged(jar: Path) -> list[str]:
-    """The classes of the packages that are in scope as a whole, so that none can be forgotten."""
+    """The classes of the packages that are wholly in scope, so that none is missed."""
     with zipfile.ZipFile(jar) as archive:
         names = [
             name.removeprefix(_PACKAGE).removesuffix(".class") for name in sorted(archive.namelist()) if name.endswith(".class")
@@ -103,7 +103,7 @@ def _method(row: dict[str, object]) -> Method:
 
 
 def save(methods: list[Method], path: Path = METHODS) -> None:
-    """Keep the methods, one per line, for runs without Java and for reviews of an upgrade."""
+    """Save the methods, one per line, for runs without Java and for reviews of an upgrade."""
     rows = [
         {
             "class": method.owner,
@@ -119,5 +119,5 @@ def save(methods: list[Method], path: Path = METHODS) -> None:
 
 
 def load(path: Path = METHODS) -> list[Method]:
-    """The methods as kept."""
+    """The saved methods."""
     return [_method(row) for row in json.loads(path.read_text())]

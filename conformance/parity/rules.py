@@ -1,4 +1,4 @@
-"""How a method of Kafka Streams is judged: said in Penstock by a call, never to be said, or missing."""
+"""How a method of Kafka Streams is judged: equivalent to a call in Penstock, never to be mapped, or missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 EVERY_CASE = "every case"
-"""Stands where conformance cases exercise something by being run at all."""
+"""For what every conformance case exercises."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Method:
 
     @property
     def signature(self) -> str:
-        """As a Java programmer would look it up."""
+        """The form in which a Java programmer would look it up."""
         simple = self.owner.rpartition(".")[2]
         name = f"new {simple}" if self.name == "new" else self.name
         return f"{name}({', '.join(self.parameters)})"
@@ -35,7 +35,7 @@ class Method:
 
 
 Arguments = Mapping[str, "str | tuple[str, ...]"]
-"""What says in Penstock what a Java parameter of a type says: `predicate`, `name=`, or several of them, `mapper, with_key=True`.
+"""Penstock's equivalent of a Java parameter of a type: `predicate`, `name=`, or several, `mapper, with_key=True`.
 
 A tuple serves a type that occurs repeatedly, in order.
 """
@@ -43,9 +43,9 @@ A tuple serves a type that occurs repeatedly, in order.
 
 @dataclass(frozen=True)
 class To:
-    """Said by `target`, a dotted name, with the arguments for the method's parameters; `fixed` ones come with each call.
+    """Equivalent to `target`, a dotted name, with the arguments for the method's parameters; `fixed` ones are in each call.
 
-    `bare` is for what is passed on by name rather than called.
+    `bare` is for names that are passed rather than called.
     """
 
     target: str
@@ -58,7 +58,7 @@ class To:
 
 @dataclass(frozen=True)
 class Never:
-    """Not said in Penstock, for a reason that a user of Kafka Streams would accept."""
+    """Without an equivalent in Penstock, for a reason that a user of Kafka Streams would accept."""
 
     reason: str
 
@@ -75,14 +75,14 @@ Outcome = To | Never | Missing
 
 @dataclass(frozen=True)
 class Rule:
-    """An outcome for the methods of these names (several apart by spaces) that have at least these parameters."""
+    """An outcome for the methods of these names (separated by spaces) that have at least these parameters."""
 
     names: str
     outcome: Outcome
     when: tuple[str, ...] = ()
 
     def covers(self, method: Method) -> bool:
-        """Whether the rule is about this method."""
+        """Whether the rule covers this method."""
         return method.name in self.names.split() and not Counter(self.when) - Counter(method.parameters)
 
 
@@ -101,4 +101,4 @@ def judge(method: Method, rules: Rules) -> Outcome:
     for rule in rules.get(method.owner, ()):
         if rule.covers(method):
             return rule.outcome
-    return Missing("no rule says anything about it")
+    return Missing("no rule covers it")

@@ -15,7 +15,7 @@ def _table(java: str, python: str, **arguments: str) -> Rule:
 
 
 def _with_key(java: str, python: str, owner: str, verb: str) -> tuple[Rule, Rule]:
-    """A verb whose function is given the key as well, or not."""
+    """A verb whose function receives the key as well, or not."""
     target = f"penstock.{owner}.{python}"
     return (
         Rule(java, To(target, {}, (f"{verb}(with_key)",)), ("ValueMapperWithKey",)),

@@ -75,7 +75,7 @@ _WINDOWS: Rules = {
 
 
 def _windowed_serde(python: str, *verbs: str) -> tuple[Rule, ...]:
-    """What serializer, deserializer and serde of one kind of windowed keys have in common."""
+    """The methods that serializer, deserializer and serde of one kind of windowed keys share."""
     return (
         Rule("new", To(python, {"Serde": "inner", "Serializer": "inner", "long": "window_size_ms"}, verbs), ("Serde",)),
         Rule(
@@ -118,7 +118,7 @@ _FUNCTION = "a function"
 
 
 def _function(java: str, target: str, argument: str, verb: str) -> tuple[Rule]:
-    """A function type: in Python what is passed as `argument` is any callable."""
+    """A function type: in Python `argument` is any callable."""
     outcome = To(target, {"Object": ""}, (verb,), fixed=argument, note=_FUNCTION)
     return (Rule(java, outcome),)
 

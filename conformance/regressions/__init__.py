@@ -1,4 +1,4 @@
-"""The fixed set: small cases written by hand, one per verb, window and join type, and per subtlety that was once wrong."""
+"""The fixed set: small hand-written cases, one per verb, window and join type, and per subtle bug of the past."""
 
 from __future__ import annotations
 

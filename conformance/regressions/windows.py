@@ -97,7 +97,7 @@ def plain() -> Iterator[Case]:
 
 
 def suppressed() -> Iterator[Case]:
-    """What is held back, and in which order it comes."""
+    """What is suppressed, and in which order it is emitted."""
     windows = [*GROUPED, ("w", "grouped_windowed_by", "g", {"windows": {"type": "tumbling", "size": 10, "grace": 5}})]
     windows += [("c", "windowed_count", "w", {"store": {"value": "long", "key": "string"}})]
     close = ("t", "table_suppress", "c", {"until": "window_closes"})

@@ -1,4 +1,4 @@
-"""What counts as a difference, and what a person gets to read about it."""
+"""What counts as a difference, and how it is shown."""
 
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ def test_lists_of_names_in_a_description_have_no_order() -> None:
     assert settled(one) != settled(two.replace("x", "z"))
 
 
-def test_whatever_is_left_out_has_a_reason() -> None:
+def test_everything_left_out_has_a_reason() -> None:
     assert all(item.name and item.reason for item in LEFT_OUT)
     assert not is_left_out("store-1")
 
@@ -99,7 +99,7 @@ def test_shrinking_keeps_what_fails_and_nothing_else() -> None:
     assert len(small.steps) == 1
 
 
-def test_mutants_can_be_planted_and_a_stale_one_is_noticed(tmp_path: Path) -> None:
+def test_mutants_can_be_planted_and_a_stale_one_is_detected(tmp_path: Path) -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 15
     for mutant in MUTANTS:
         assert mutant.new in (plant(mutant, tmp_path) / "penstock" / mutant.module).read_text()

@@ -1,4 +1,4 @@
-"""The epoch oracle: its cases are a function of seed and index, its judge is the test driver, and what differs is seen."""
+"""The epoch oracle: its cases are a function of seed and index, its judge is the test driver, and it finds differences."""
 
 from collections import Counter
 from dataclasses import replace
@@ -56,7 +56,7 @@ class TestGenerator:
             starts = [step.lanes for step in case.steps if isinstance(step, Restart)]
             assert 1 <= max([case.lanes, *starts]) <= min(8, case.shards)
 
-    def test_what_the_other_generator_cannot_make_comes_up(self) -> None:
+    def test_it_also_generates_what_the_other_generator_cannot(self) -> None:
         cases = list(generator.generate(1, 250))
         inputs = [step for case in cases for step in case.steps if isinstance(step, Input)]
         assert {step.partition for step in inputs} == {0, 1, 2, 3}
@@ -87,21 +87,21 @@ class TestRouter:
         assert is_well_ordered(arrived[:1] + arrived[2:])
         assert is_well_ordered(arrived[:2])
 
-    def test_a_key_has_one_shard_however_it_is_spelt(self, tmp_path: Path) -> None:
+    def test_a_key_has_one_shard_in_every_encoding(self, tmp_path: Path) -> None:
         case = case_of(ops=(Op("n0", "builder_stream", (), {"topic": "in", "key": "json"}),), key="json")
         router = Router(topology_of(case, tmp_path), case.topics, 1000)
         arrived = [router.arrive(record("a", blanks=blanks)) for blanks in range(4)]
         assert {one.shard for one in arrived} == {shard_of(b'{"k":"a"}', 1000)}
         assert len({one.key for one in arrived}) == 4
 
-    def test_a_record_without_key_goes_by_its_partition(self, tmp_path: Path) -> None:
+    def test_a_record_without_a_key_is_routed_by_its_partition(self, tmp_path: Path) -> None:
         case = case_of()
         router = Router(topology_of(case, tmp_path), case.topics, 3)
         assert [router.arrive(record(None, partition=partition)).shard for partition in range(5)] == [0, 1, 2, 0, 1]
 
 
 class TestCourse:
-    def test_epochs_end_at_cuts_and_wherever_the_order_would_not_be_defined(self, tmp_path: Path) -> None:
+    def test_epochs_end_at_cuts_and_before_the_order_becomes_undefined(self, tmp_path: Path) -> None:
         steps = (
             record("a", "1", 5),
             record("b", "2", 6, 1),
@@ -123,7 +123,7 @@ class TestCourse:
             ([], []),
         ]
 
-    def test_what_is_ahead_at_a_start_comes_again_after_it(self, tmp_path: Path) -> None:
+    def test_an_epoch_that_is_ahead_at_a_start_runs_again_after_it(self, tmp_path: Path) -> None:
         case = case_of(record("a", "1"), Restart(1, "ahead"), Advance(5))
         actions = list(course(case, topology_of(case, tmp_path)))
         start = next(action for action in actions if isinstance(action, Start))
@@ -145,7 +145,7 @@ class TestCourse:
 
 
 def is_comparable(case: EpochCase, topology: Topology) -> bool:
-    """Whether the driver means the same: it has one stream time for all sub-topologies, and one for all topics of a pattern."""
+    """Whether the test driver is comparable: it has one stream time for all sub-topologies and all topics of a pattern."""
     asks_for_time = any(op.args.get("fn") in {"stream_timer", "metadata"} for op in case.ops)
     by_pattern = any("pattern" in op.args and "timestamp" in op.args for op in case.ops)
     return not by_pattern and not (asks_for_time and len(topology.groups()) > 1)
@@ -165,7 +165,7 @@ class TestJudge:
                 assert_is_the_driver(case, topology)
         assert compared > 40
 
-    def test_what_goes_through_an_exchange_is_with_the_shard_of_its_new_key(self, tmp_path: Path) -> None:
+    def test_an_exchange_routes_to_the_shard_of_the_new_key(self, tmp_path: Path) -> None:
         ops = (COUNT[0], Op("n1", "stream_group_by", ("n0",), {"fn": "by_value"}), *COUNT[2:])
         case = case_of(*(record(key, value) for key in "abcd" for value in "xy"), ops=ops, shards=4)
         topology = topology_of(case, tmp_path)
@@ -177,7 +177,7 @@ class TestJudge:
             assert repr(key) in kept[shard_of(key.encode(), 4)]
         assert [row.cause.hops for row in judge.outputs] == [1] * 8
 
-    def test_keys_of_a_processors_own_making_are_counted_by_shard(self, tmp_path: Path) -> None:
+    def test_arbitrary_keys_of_a_processor_are_counted_by_shard(self, tmp_path: Path) -> None:
         ops = (
             COUNT[0],
             Op("n1", "builder_add_state_store", (), {"name": "own", "kind": "key_value", "key": "string", "value": "long"}),
@@ -254,7 +254,7 @@ class TestCompare:
         assert found(one_shard, [b"2", b"1"]) == ["output"]
         assert found(one_shard, [b"1"]) == ["output"]
 
-    def test_rows_of_several_shards_may_come_in_any_order_that_keeps_each_of_theirs(self) -> None:
+    def test_rows_of_several_shards_may_interleave_but_not_be_reordered(self) -> None:
         two_shards = [sent_by(0, b"1", hops=1), sent_by(0, b"2", hops=1), sent_by(1, b"3", hops=1)]
         assert found(two_shards, [b"3", b"1", b"2"]) == []
         assert found(two_shards, [b"2", b"3", b"1"]) == ["output"]
@@ -271,11 +271,11 @@ class TestCompare:
         [difference] = differences(case_of(), wrong)
         assert (difference.kind, difference.where) == ("changelog", "store")
 
-    def test_failures_have_to_come_together(self) -> None:
+    def test_both_sides_must_fail_together(self) -> None:
         assert differences(case_of(), Outcome(failure="one", expected_failure="two")) == []
         assert [one.kind for one in differences(case_of(), Outcome(failure="one"))] == ["error"]
 
-    def test_what_was_dropped_is_counted(self) -> None:
+    def test_dropped_records_are_counted(self) -> None:
         outcome = Outcome(dropped=Counter({("node", "null key"): 1}))
         assert [one.kind for one in differences(case_of(), outcome)] == ["dropped"]
 
@@ -289,7 +289,7 @@ def test_a_count_survives_every_kind_of_start(stores: str) -> None:
     assert [row.value for row in outcome.actual if row.key == b"a"] == [bytes(7) + bytes([count]) for count in (1, 2, 3)]
 
 
-def test_every_planted_bug_has_its_place() -> None:
+def test_every_bug_can_be_planted() -> None:
     names = [mutant.name for mutant in MUTANTS]
     assert len(names) == len(set(names)) >= 12
     sources = Path(str(penstock.__file__)).parent

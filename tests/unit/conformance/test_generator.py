@@ -1,4 +1,4 @@
-"""The generator is a function of seed and index, and what it writes survives the way to the oracle and back."""
+"""The generator is a function of seed and index, and its cases survive a round trip to the oracle."""
 
 from collections import Counter
 
@@ -55,12 +55,12 @@ def test_every_focus_comes_up_as_often_as_any_other() -> None:
     assert min(seen[name] for name in ("stream_map", "table_suppress", "cogrouped_aggregate", "topology_add_global_store")) >= 3
 
 
-def test_durations_are_those_that_edges_can_be_made_of() -> None:
+def test_durations_include_all_window_edges() -> None:
     case = next(case for case in regressions() if case.id == "hopping windows overlap")
     assert durations(case) == {10, 4, 3, 13}
 
 
-def test_fixed_cases_have_names_of_their_own() -> None:
+def test_fixed_cases_have_unique_names() -> None:
     names = [case.id for case in regressions()]
     assert len(names) == len(set(names))
     assert len(names) >= 40

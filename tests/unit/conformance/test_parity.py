@@ -1,4 +1,4 @@
-"""The parity page: nothing in it is stale, every method of Kafka Streams is judged, and what is on disk is what is generated."""
+"""The parity page: nothing in it is stale, every method of Kafka Streams is judged, and the page on disk is up to date."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def method(name: str, *parameters: str, owner: str = "kstream.KStream", deprecat
     return Method(owner, name, parameters, "KStream", static=False, deprecated=deprecated)
 
 
-def test_every_name_in_the_mapping_is_penstocks() -> None:
+def test_every_name_in_the_mapping_exists_in_penstock() -> None:
     assert len(rows(METHODS, MAPPING)) == len(METHODS)
 
 
@@ -56,7 +56,7 @@ def test_a_call_is_rendered_in_the_order_of_penstocks_signature() -> None:
     assert call(method("mapValues", "Named", "ValueMapperWithKey"), to) == "KStream.map_values(mapper, name=…, with_key=True)"
 
 
-def test_repeated_types_are_told_apart_by_their_order() -> None:
+def test_repeated_types_are_distinguished_by_their_order() -> None:
     to = To("penstock.KGroupedTable.reduce", {"Reducer": ("adder", "subtractor")})
     assert call(method("reduce", "Reducer", "Reducer"), to) == "KGroupedTable.reduce(adder, subtractor)"
 
@@ -85,12 +85,12 @@ def test_stale_names_are_refused(to: To, complaint: str) -> None:
         call(method("filter"), to)
 
 
-def test_a_parameter_that_nothing_is_said_about_is_refused() -> None:
-    with pytest.raises(StaleNameError, match="nothing says what Novelty says"):
+def test_a_parameter_without_an_equivalent_is_refused() -> None:
+    with pytest.raises(StaleNameError, match="Novelty has no equivalent"):
         call(method("filter", "Novelty"), To("penstock.KStream.filter"))
 
 
-def test_all_stale_names_are_told_at_once() -> None:
+def test_all_stale_names_are_reported_at_once() -> None:
     rules = {"kstream.KStream": (Rule("one two", To("penstock.gone")),)}
     with pytest.raises(StaleNameError, match=r"one\(\)(.|\n)*two\(\)"):
         rows([method("one"), method("two")], rules)
@@ -107,13 +107,13 @@ def test_the_first_rule_that_covers_a_method_judges_it() -> None:
     assert judge(method("equals", "Object"), rules) is OBJECT_PROTOCOL
 
 
-def test_methods_are_kept_and_read_as_they_are(tmp_path: Path) -> None:
+def test_saved_methods_are_loaded_unchanged(tmp_path: Path) -> None:
     save(METHODS[:5], tmp_path / "methods.json")
     assert load(tmp_path / "methods.json") == METHODS[:5]
 
 
 class TestMain:
-    """The door, with the kept methods in place of Java."""
+    """The command, with the saved methods in place of Java."""
 
     @pytest.fixture(autouse=True)
     def _places(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ class TestMain:
         parity.CONFORMANCE.write_text(json.dumps({"cases": cases, "verbs": {"a_verb": count}}))
         assert parity.main([]) == code
 
-    def test_missing_fails_and_is_named(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_missing_method_fails_and_is_named(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert parity.main([]) == 1
         assert "missing: kstream.KStream.filter(Predicate)" in capsys.readouterr().out
 

@@ -1,1 +1,1 @@
-"""What happens to a record: frozen operators that know neither Spark nor Kafka; each is imported from its own module."""
+"""Operators: frozen values that say what a node does with a record. They import neither Spark nor Kafka."""

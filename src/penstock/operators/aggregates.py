@@ -31,9 +31,9 @@ class StreamAggregate(TableOperator):
         initialize, aggregate = self.initializer, self.aggregator
         dropped, failed = host.dropped, host.failed
         keep, entry_of = keeper(host, self.store, forward, self.send_old_values), stored_view(host, self.store).get
-        # Without a cache Kafka Streams sends the initial aggregate as the old value of a new key; with one, nothing.
+        # Without a cache, Kafka Streams sends the initial aggregate as the old value of a new key; with one, it sends None.
         initial_is_old = not host.spec(self.store).cached
-        # With one it also reads the old value on its own, so that an aggregator may change the aggregate in place.
+        # With a cache it reads the old value separately, so an aggregator may change the aggregate in place.
         reads_old = host.spec(self.store).cached and self.send_old_values
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -58,7 +58,7 @@ class StreamAggregate(TableOperator):
         return process
 
     def _bind_held(self, host: Host, store: CachedKeyValueStore[Any, Any]) -> Process:
-        """The same with a cache, on what the store holds: the hot path of most applications."""
+        """Bind with a cache, directly on the store's held entries: the hot path of most applications."""
         initialize, aggregate = self.initializer, self.aggregator
         dropped, failed, held, load = host.dropped, host.failed, store.held, store.load
 
@@ -77,7 +77,7 @@ class StreamAggregate(TableOperator):
                     new, time = aggregate(key, value, entry[0]), entry[1]
                     time = max(time, timestamp)
                 if is_held:
-                    del held[key]  # and set again: the flush follows the order of the last puts
+                    del held[key]  # then set again: the flush follows the order of the last puts
                 held[key] = (new, time, key, headers, timestamp)
             except ATTRIBUTED:
                 raise

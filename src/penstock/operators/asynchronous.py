@@ -1,4 +1,4 @@
-"""Operators that ask other systems: they take note of requests while records come by, and send on the answers at the end."""
+"""Operators that call other systems: they collect requests during the epoch and forward the results at its end."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from penstock.records import Headers, Process, Record, RecordMetadata, SideOutpu
 
 @dataclass(frozen=True, slots=True)
 class MapValuesAsync(Operator):
-    """Replaces the value with what was answered."""
+    """Replaces the value with the result of the call."""
 
-    is_repeatable: ClassVar[bool] = True  # calls are made once or more in any case
+    is_repeatable: ClassVar[bool] = True  # calls are at least once anyway
     call: Call
     with_key: bool = False
 
@@ -32,9 +32,9 @@ class MapValuesAsync(Operator):
 
 @dataclass(frozen=True, slots=True)
 class MapAsync(Operator):
-    """Replaces key and value with the pair that was answered."""
+    """Replaces key and value with the pair that the call returned."""
 
-    is_repeatable: ClassVar[bool] = True  # calls are made once or more in any case
+    is_repeatable: ClassVar[bool] = True  # calls are at least once anyway
     call: Call
 
     def bind(self, host: Host, forward: Process) -> Process:
@@ -50,7 +50,7 @@ class MapAsync(Operator):
 
 @dataclass(frozen=True, slots=True)
 class ProcessAsync(Operator):
-    """Sends on what the function has forwarded and sent aside by the time it is done."""
+    """Forwards the records that the function sent, to children and to side outputs, once the function has returned."""
 
     call: Call
 
@@ -70,34 +70,34 @@ class ProcessAsync(Operator):
 
 
 class CallContext:
-    """What the function given to `process_async` can do besides asking: forward records, and send records aside.
+    """The context of a `process_async` function: forwards records and writes to side outputs.
 
-    They go on when the function is done; those of an attempt that fails do not.
+    Records are sent when the function returns; those of a failed attempt are discarded.
     """
 
     __slots__ = ("record_metadata", "sent")
 
     def __init__(self, metadata: RecordMetadata | None) -> None:
         self.record_metadata = metadata
-        """Topic, partition and offset of the record; None for what a timer or a cache has sent."""
+        """Topic, partition and offset of the record; None for one that a timer or a cache has sent."""
         self.sent: list[tuple[str | None, Record[Any, Any]]] = []
 
     def forward(self, record: Record[Any, Any]) -> None:
-        """Hand a record on."""
+        """Forward a record to the node's children."""
         self._send(None, record)
 
     def side_output(self, name: str, record: Record[Any, Any]) -> None:
-        """Send a record aside, to the stream that was declared as `side_output(name)`."""
+        """Send a record to the stream declared as `side_output(name)`."""
         self._send(name, record)
 
     def _send(self, side: str | None, record: Record[Any, Any]) -> None:
         if record.timestamp < 0:
-            raise ValueError(f"a record needs a timestamp of 0 or later, not {record.timestamp}")
+            raise ValueError(f"Invalid record timestamp {record.timestamp}: it must be 0 or later.")
         self.sent.append((side, record))
 
 
 def with_context(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of `process_async` as a call: it is given a new context each time, and gives what it sent there."""
+    """Wrap the function of `process_async` as a call that gets a new context each time and returns what it sent."""
 
     async def call(record: Record[Any, Any], metadata: RecordMetadata | None, *client: Any) -> list[Any]:
         context = CallContext(metadata)
@@ -107,7 +107,7 @@ def with_context(function: Callable[..., Any]) -> Callable[..., Any]:
     def blocking_call(record: Record[Any, Any], metadata: RecordMetadata | None, *client: Any) -> Any:
         context = CallContext(metadata)
         result = function(record, context, *client)
-        return result if inspect.isawaitable(result) else context.sent  # which the caller refuses
+        return result if inspect.isawaitable(result) else context.sent  # the caller rejects an awaitable
 
     return call if is_async(function) else blocking_call
 

@@ -1,4 +1,4 @@
-"""Why operators skip records, in the words that counters and tests use."""
+"""Why operators drop records: the reasons that counters report."""
 
 NULL_KEY = "null key"
 NULL_KEY_OR_VALUE = "null key or value"

@@ -1,8 +1,8 @@
-"""When a table's change leaves its node: at once, or (cached) once per key when the epoch is flushed.
+"""When a node forwards a table's change: immediately, or (cached) once per key when the epoch is flushed.
 
-Caching, as in Kafka Streams, is about what downstream gets to see: the last change of a key since the previous flush, in
-the order of the last writes, against the value before the first. Here window, session and expiring stores are written at
-once and only their emission waits; key-value tables hold their changes themselves (`state.CachedKeyValueStore`).
+As in Kafka Streams, a cache decides what downstream sees: the last change of a key since the previous flush, in the order of
+the last writes, with the value before the first write as its old value. Window, session and expiring stores are written
+immediately and only their emission waits; key-value tables hold their changes themselves (`state.CachedKeyValueStore`).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Emit = Callable[[Any, Change, int, Headers, int], None]
 
 
 def emitter(host: Host, store: str, forward: Process, send_old_values: bool) -> Emit:
-    """How a node that keeps its table in `store` hands changes on."""
+    """Return how a node that keeps its table in `store` forwards changes."""
     if host.spec(store).cached:
         return _deferred(host, store, forward, send_old_values)
     return immediate(forward, send_old_values)
 
 
 def immediate(forward: Process, send_old_values: bool) -> Emit:
-    """Every change at once; what a node without a store does."""
+    """Forward every change immediately, as a node without a store does."""
 
     def with_old(key: Any, change: Change, timestamp: int, headers: Headers, record_timestamp: int) -> None:
         forward(key, change, timestamp, headers)
@@ -44,7 +44,7 @@ def _deferred(host: Host, store: str, forward: Process, send_old_values: bool) -
         if not pending:
             return
         changes = list(pending.values())
-        pending.clear()  # before forwarding: a change downstream may come round to this very store
+        pending.clear()  # before forwarding: a change downstream may reach this same store
         shown = [old if still_shown(key, new, old) else None for key, new, old, _, _ in changes]
         for (key, new, _, timestamp, headers), old in zip(changes, shown, strict=True):
             if new is not None or old is not None:
@@ -55,7 +55,7 @@ def _deferred(host: Host, store: str, forward: Process, send_old_values: bool) -
 
     def emit(key: Any, change: Change, timestamp: int, headers: Headers, record_timestamp: int) -> None:
         name = key if identity is None else identity(key)
-        earlier = pending.pop(name, None)  # popped and set again: the flush follows the order of the last writes
+        earlier = pending.pop(name, None)  # popped, then set again: the flush follows the order of the last writes
         old = change.old if earlier is None else earlier[2]
         pending[name] = (key, change.new, old, timestamp if change.new is not None else record_timestamp, headers)
 
@@ -63,12 +63,12 @@ def _deferred(host: Host, store: str, forward: Process, send_old_values: bool) -
 
 
 def _still_shown(host: Host, store: str) -> Callable[[Any, Any, Any], bool]:
-    """Whether a store would still show a key's old value when its cache is flushed, key after key.
+    """Return whether the store still shows a key's old value while its cache is flushed, key by key.
 
-    Kafka Streams reads old values below the cache at that moment, and a window store's time moves with every write to it.
+    Kafka Streams reads old values below the cache at that moment, and every write advances a window store's time.
     """
     spec = host.spec(store)
-    if spec.retention_ms is None or host.has_watermarks:  # no window that is open is past its retention by the watermark
+    if spec.retention_ms is None or host.has_watermarks:  # the watermark keeps every open window within its retention
         return lambda key, new, old: True
     retention, kept, by_end = spec.retention_ms, host.store(store), spec.kind is StoreKind.SESSION
     observed = kept.observed_stream_time
@@ -85,7 +85,7 @@ def _still_shown(host: Host, store: str) -> Callable[[Any, Any, Any], bool]:
 
 
 def _identity(serde: Any) -> Callable[[Any], Any] | None:
-    """How to tell keys apart: by themselves where equal keys mean equal bytes, else by their bytes."""
+    """Return how to identify keys: None if equal keys have equal bytes, else by their bytes."""
     if serde.identity:
         return None
     serialize = serde.serialize

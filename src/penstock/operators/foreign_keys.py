@@ -1,7 +1,7 @@
-"""Table–table joins on a foreign key: the left row subscribes to a right key, the right side answers the left key.
+"""Table–table joins on a foreign key: the left row subscribes to a right key, the right side responds to the left key.
 
-Subscriptions and answers cross an exchange each, so an answer may be overtaken by a newer left row; it carries a
-digest of the row it answers, and one that does not fit the row any more is dropped.
+Subscriptions and responses each cross an exchange, so a left row may change before its response arrives. A response carries a
+digest of the row it belongs to, and is dropped if the row no longer matches.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Instruction(IntEnum):
 
 
 class Subscription(NamedTuple):
-    """A left row's request to hear from a right key; `digest` is None if the left row was deleted."""
+    """A left row's subscription to a right key; `digest` is None if the left row was deleted."""
 
     digest: bytes | None
     instruction: Instruction
@@ -44,7 +44,7 @@ class Subscription(NamedTuple):
 
 
 class SubscriptionResponse(NamedTuple):
-    """The answer to a subscription: the right value, None if there is none."""
+    """The response to a subscription: the right value, None if there is none."""
 
     digest: bytes | None
     foreign_value: Any
@@ -58,9 +58,9 @@ class CombinedKey(NamedTuple):
 
 
 class SubscriptionSerde(Enclosing[Subscription]):
-    """Subscriptions on their way; `inner` is the left table's key serde.
+    """The serde of subscriptions; `inner` is the left table's key serde.
 
-    A byte with the instruction (and 128 if there is no digest), the digest, the left key.
+    A byte with the instruction (plus 128 if there is no digest), the digest, the left key.
     """
 
     @cached_property
@@ -84,7 +84,7 @@ class SubscriptionSerde(Enclosing[Subscription]):
                 has_digest = data[0] < _NO_DIGEST
                 instruction = Instruction(data[0] & ~_NO_DIGEST)
             except (IndexError, ValueError):
-                raise SerializationError(f"these {len(data)} bytes are not a subscription") from None
+                raise SerializationError(f"Invalid subscription of {len(data)} bytes.") from None
             digest, rest = _cut_digest(data, has_digest)
             return Subscription(digest, instruction, read(rest))
 
@@ -92,10 +92,10 @@ class SubscriptionSerde(Enclosing[Subscription]):
 
 
 class ResponseSerde(Enclosing[SubscriptionResponse]):
-    """Answers on their way; `inner` is the right table's value serde.
+    """The serde of responses; `inner` is the right table's value serde.
 
-    A byte that is 128 if there is no digest, else 0; the digest; the value. As in Kafka Streams, no bytes are no value: a right
-    row whose value has none, such as the empty string, joins as if it were not there.
+    A byte that is 128 if there is no digest, else 0; the digest; the value. As in Kafka Streams, zero bytes mean no value: a
+    right row whose value has zero bytes, such as the empty string, joins as if it did not exist.
     """
 
     @cached_property
@@ -115,7 +115,7 @@ class ResponseSerde(Enclosing[SubscriptionResponse]):
 
         def deserialize(data: bytes) -> SubscriptionResponse:
             if data[:1] not in {b"\x00", b"\x80"}:
-                raise SerializationError(f"these {len(data)} bytes are not the response to a subscription")
+                raise SerializationError(f"Invalid response to a subscription, of {len(data)} bytes.")
             digest, rest = _cut_digest(data, has_digest=data[0] == 0)
             return SubscriptionResponse(digest, read(rest) if rest else None)
 
@@ -125,15 +125,15 @@ class ResponseSerde(Enclosing[SubscriptionResponse]):
 def subscription_store_spec(name: str) -> StoreSpec:
     """The store that `SubscriptionReceive` writes and `ForeignTableJoin` scans: digests by combined key.
 
-    A key is the size of the right key in four bytes, the right key, the left key: the left rows of one right key lie
-    together, in the order of the left keys' bytes, and a right key is never taken for the beginning of a longer one.
+    A key is the size of the right key in four bytes, the right key, the left key. So the left rows of one right key are
+    adjacent, ordered by the left keys' bytes, and no right key is mistaken for a prefix of a longer one.
     """
     return StoreSpec(name, StoreKind.RAW, layout=RawLayout.SUBSCRIPTIONS)
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionSend(Operator):
-    """On the left: turns each change of a row into subscriptions and their ends."""
+    """On the left: turns each change of a row into subscriptions and unsubscriptions."""
 
     extractor: Callable[[Any, Any], Any]
     foreign_key: Serde[Any]
@@ -145,7 +145,7 @@ class SubscriptionSend(Operator):
         extractor, write, versioned = self.extractor, self.value.serialize, self.versioned
         instructions = self._left if self.left else self._inner
         failed, dropped, cause = host.failed, host.dropped, host.cause
-        asked: dict[Any, int] = {}  # because of which of the epoch's records a row has asked last
+        asked: dict[Any, int] = {}  # by row: which record of the epoch caused its last subscription
 
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:
@@ -162,7 +162,7 @@ class SubscriptionSend(Operator):
                 digest = None if new is None else _digest(write(new))
                 questions = instructions(old_key, new_key)
                 row, now = _hashable(key), cause()
-                if asked.setdefault(row, now) != now:  # the answer to that question will be stale: there must be another
+                if asked.setdefault(row, now) != now:  # its response will be stale: request another
                     questions = _asking(questions, new_key)
                 for foreign_key, instruction in questions:
                     forward(foreign_key, Subscription(digest, instruction, key), timestamp, headers)
@@ -174,14 +174,14 @@ class SubscriptionSend(Operator):
         return process
 
     def _left(self, old_key: Any, new_key: Any) -> list[tuple[Any, Instruction]]:
-        """Every change gets an answer, as every left row is in the result; a null key asks for an answer without a row."""
+        """Request a response to every change, as every left row is in the result; for a null key, one without a right row."""
         ask = (new_key, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
         if old_key is not None and self._differ(old_key, new_key):
             return [(old_key, Instruction.DELETE_KEY_NO_PROPAGATE), ask]
         return [ask]
 
     def _inner(self, old_key: Any, new_key: Any) -> list[tuple[Any, Instruction]]:
-        """An answer is needed only where the result may change."""
+        """Request a response only if the result may change."""
         if new_key is None:
             return [] if old_key is None else [(old_key, Instruction.DELETE_KEY_AND_PROPAGATE)]
         if old_key is not None and self._differ(old_key, new_key):
@@ -198,7 +198,7 @@ class SubscriptionSend(Operator):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionReceive(Operator):
-    """On the right: remembers who subscribes, and passes each subscription on under its combined key."""
+    """On the right: stores each subscription and forwards it under its combined key."""
 
     store: str
     foreign_key: Serde[Any]
@@ -229,7 +229,7 @@ class SubscriptionReceive(Operator):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionJoin(Operator):
-    """On the right: answers a subscription with the right row as it is now."""
+    """On the right: responds to a subscription with the current right row."""
 
     foreign_table: str
 
@@ -260,7 +260,7 @@ class SubscriptionJoin(Operator):
 
 @dataclass(frozen=True, slots=True)
 class ForeignTableJoin(Operator):
-    """On the right: tells every subscriber of a row that it has changed."""
+    """On the right: notifies every subscriber of a row that it has changed."""
 
     store: str
     foreign_key: Serde[Any]
@@ -293,7 +293,7 @@ class ForeignTableJoin(Operator):
 
 @dataclass(frozen=True, slots=True)
 class ResponseJoin(Operator):
-    """Back on the left: joins an answer with the row as it is now, if it is still the row that asked. Forwards plain values."""
+    """Back on the left: joins a response with the current row if that is still the one that subscribed. Forwards plain values."""
 
     primary_table: str
     value: Serde[Any]
@@ -328,7 +328,7 @@ def _hashable(key: Any) -> Any:
 
 
 def _asking(questions: list[tuple[Any, Instruction]], new_key: Any) -> list[tuple[Any, Instruction]]:
-    """The same changes, and an answer in any case."""
+    """Return the same changes, but request a response unconditionally."""
     ends = [(key, Instruction.DELETE_KEY_NO_PROPAGATE) for key, instruction in questions if instruction not in _SUBSCRIBING]
     return [*ends, (new_key, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)]
 
@@ -341,15 +341,15 @@ def _digest(data: bytes) -> bytes:
 
 
 def _prefix(foreign_key: bytes) -> bytes:
-    """How the combined keys of a right key begin."""
+    """Return the prefix of a right key's combined keys."""
     return len(foreign_key).to_bytes(4, "big") + foreign_key
 
 
 def _cut_digest(data: bytes, has_digest: bool) -> tuple[bytes | None, bytes]:
-    """The digest after the first byte, and what follows."""
+    """Return the digest after the first byte, and the rest."""
     if not has_digest:
         return None, data[1:]
     end = 1 + DIGEST_BYTES
     if len(data) < end:
-        raise SerializationError(f"{len(data)} bytes end within a digest")
+        raise SerializationError(f"Invalid subscription or response: its {len(data)} bytes end within the digest.")
     return data[1:end], data[end:]

@@ -1,6 +1,6 @@
-"""Stream–stream joins: each side keeps its records for as long as they may meet a partner, and looks at the other's.
+"""Stream–stream joins: each side stores its records for as long as they may find a partner, and reads the other side's.
 
-Two nodes per side: `JoinWindowStore` keeps the side's records, `StreamStreamJoin` behind it looks for partners.
+Two nodes per side: `JoinWindowStore` stores the side's records, `StreamStreamJoin` below it looks for partners.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Joiner = Callable[[Any, Any, Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class JoinWindowStore(Operator):
-    """Keeps a side's records where the other side finds them, after they have looked for partners themselves."""
+    """Stores a side's records for the other side to find, after they have looked for partners themselves."""
 
     store: str
 
@@ -49,10 +49,10 @@ class JoinWindowStore(Operator):
 
 @dataclass(frozen=True, slots=True)
 class StreamStreamJoin(Operator):
-    """One side of a stream–stream join: joins a record with all of the other side's within the window.
+    """One side of a stream–stream join: joins a record with all of the other side's records within the window.
 
-    In a left join the left side's records, in an outer join both sides', that have met no partner wait in `outer_store`
-    until their window has closed. Both sides share that store, the stream time and the earliest time that waits.
+    Records without a partner (a left join's left side, both sides of an outer join) wait in `outer_store` until their window
+    closes. Both sides share that store, the stream time and the earliest waiting time.
     """
 
     kind: JoinKind
@@ -68,11 +68,11 @@ class StreamStreamJoin(Operator):
         return self._bind_inner(host, forward) if self.outer_store is None else self._bind_outer(host, forward, self.outer_store)
 
     def _side(self, host: Host) -> tuple[Callable[..., Any], int, int, Joiner]:
-        """How to read the other side, how far back and ahead of a record, and the joiner as this side calls it."""
+        """Return how to read the other side, how far before and after a record, and the joiner as this side calls it."""
         joiner, windows = self.joiner, self.windows
         if self.left_side:
             return host.store(self.right_store).fetch_range, windows.before_ms, windows.after_ms, joiner
-        # Seen from the right, the window is the other way round.
+        # Seen from the right, before and after are swapped.
         return (
             host.store(self.left_store).fetch_range,
             windows.after_ms,
@@ -107,7 +107,7 @@ class StreamStreamJoin(Operator):
         observe = host.clock(f"{self.left_store}/join").observe
         unjoined = _Unjoined(self, host, forward, outer_store)
         waits_for_watermark = host.has_watermarks
-        if left_side:  # the other one shares what waits
+        if left_side:  # once for both sides, which share the buffer
             host.wait_for_watermark(unjoined.due, unjoined.reach)
         key_serde, value_serde = host.spec(self.left_store if left_side else self.right_store).serdes
         serialize_key, serialize = key_serde.serialize, value_serde.serialize
@@ -144,7 +144,7 @@ class StreamStreamJoin(Operator):
 
 
 class _Unjoined:
-    """The records of a join that wait for a partner, and how they leave without one."""
+    """The records of a join that wait for a partner, and their emission without one."""
 
     def __init__(self, join: StreamStreamJoin, host: Host, forward: Process, store: str) -> None:
         self.buffer = UnjoinedBuffer(host.store(store))
@@ -156,25 +156,24 @@ class _Unjoined:
         self._earliest = host.register(f"{join.left_store}/earliest_unjoined", NEVER)
 
     def add(self, timestamp: int, is_left: bool, key: bytes, value: bytes) -> None:
-        """Hold a record back."""
+        """Buffer a record."""
         self._earliest.value = min(self._earliest.value, timestamp)
         self.buffer.add(timestamp, is_left, key, value)
 
     def due(self) -> int:
-        """At which watermark the first of them may leave."""
+        """Return the watermark at which the first of them may be emitted."""
         windows = self._windows
         return min(self._earliest.value + min(windows.after_ms, windows.before_ms) + windows.grace_ms + 1, NEVER)
 
     def reach(self, watermark: int) -> None:
-        """Let those go that nothing can join any more; no record has moved the time, so there are no headers."""
+        """Emit those that nothing can join any more; no record advanced the time, so there are no headers."""
         self.emit(watermark, min(self._windows.after_ms, self._windows.before_ms), NO_HEADERS)
 
     def emit(self, now: int, after: int, headers: Headers) -> None:
-        """Emit the records whose window has closed, joined with nothing; `after` is that of the side in hand.
+        """Emit the records whose window has closed, without a partner; `after` is that of the current record's side.
 
-        They go out with the headers of the record that moved the time. `_earliest` follows Kafka Streams step by step:
-        it is where the walk over the buffer stopped, which can be later than the first record that remains; that one
-        then leaves later too.
+        They get the headers of the record that advanced the time. `_earliest` follows Kafka Streams exactly: it is where the
+        walk over the buffer stopped, which can be later than the first remaining record; that one is then emitted later too.
         """
         if self._earliest.value + after + self._windows.grace_ms >= now:
             return
@@ -189,14 +188,14 @@ class _Unjoined:
                 result = self._joiner(key, None, self._right(value))
             self._forward(key, result, timestamp, headers)
             if previous is not None and previous != position:
-                self.buffer.remove(previous)  # not before all records of the position are out, should one of them fail
+                self.buffer.remove(previous)  # only after all records of the position are out, as one of them may fail
             previous = position
         if previous is not None:
             self.buffer.remove(previous)
         self._earliest.value = stopped_at
 
     def _closed(self, now: int) -> tuple[list[Unjoined], int]:
-        """The records whose window has closed, and where the walk stopped: at the end, or when neither side has more."""
+        """Return the records whose window has closed, and where the walk stopped: at the end, or when neither side has more."""
         left_closes = now - self._windows.after_ms - self._windows.grace_ms
         right_closes = now - self._windows.before_ms - self._windows.grace_ms
         closed: list[Unjoined] = []
@@ -227,8 +226,8 @@ def join_store_specs(
     logged: bool = True,
     changelog_config: tuple[tuple[str, str], ...] = (),
 ) -> tuple[StoreSpec, ...]:
-    """The stores of a stream–stream join: the left side's, the right side's and, unless it is an inner join, the shared one."""
-    # Every record is a row of its own, so there is nothing to compact.
+    """Return the stores of a stream–stream join: the left side's, the right side's and, unless it is inner, the shared one."""
+    # Every record is its own row, so there is nothing to compact.
     by_time = (*(pair for pair in changelog_config if pair[0] != "cleanup.policy"), ("cleanup.policy", "delete"))
     sides = tuple(
         StoreSpec(

@@ -1,7 +1,7 @@
-"""Late records, right below their source: what becomes of them, and a stream of their own.
+"""Late records, directly below their source: the policy for them, and a separate stream of them.
 
-A record is late if its event time is before the watermark that its partition had told when it came, or before the application's
-watermark as of the last barrier.
+A record is late if its event time is before its partition's watermark when it arrived, or before the application's watermark
+as of the last barrier.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.records import Headers, Process
 
 @dataclass(frozen=True, slots=True)
 class LatePolicy(Operator):
-    """Lets records pass that are in time, and does with the others what the handler says."""
+    """Forwards records that are on time, and applies the handler to late ones."""
 
     is_repeatable: ClassVar[bool] = True
     handler: ErrorHandler
@@ -30,14 +30,14 @@ class LatePolicy(Operator):
             if timestamp >= reached:
                 forward(key, value, timestamp, headers)
             else:
-                late(handler, LateRecordError(f"its time is {timestamp}, but no record before {reached} was expected"), key)
+                late(handler, LateRecordError(f"The timestamp {timestamp} is before the watermark {reached}."), key)
 
         return process
 
 
 @dataclass(frozen=True, slots=True)
 class OnlyLate(Operator):
-    """Lets records pass that are late."""
+    """Forwards late records only."""
 
     def bind(self, host: Host, forward: Process) -> Process:
         clock = host.clock(host.node)

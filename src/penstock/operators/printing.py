@@ -1,4 +1,4 @@
-"""`print`: records as text, for looking at a stream while developing."""
+"""`print`: records as text, to inspect a stream during development."""
 
 from __future__ import annotations
 

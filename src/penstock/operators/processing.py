@@ -18,9 +18,9 @@ Supplier = Callable[[], Processor[Any, Any, Any, Any]]
 
 
 def sets_timers(supplier: Supplier) -> bool:
-    """Whether the processors that a supplier makes have timers: their class says what to do with one.
+    """Return whether a supplier's processors have timers: whether their class overrides `on_timer`.
 
-    A function is called to find out, as Kafka Streams calls every supplier while a topology is built.
+    A function is called to find out; Kafka Streams, too, calls every supplier while a topology is built.
     """
     while isinstance(supplier, partial):
         supplier = supplier.func
@@ -30,15 +30,15 @@ def sets_timers(supplier: Supplier) -> bool:
         try:
             made = type(supplier())
         except Exception:
-            return False  # which is said where the processor is needed
+            return False  # reported when the processor is bound
     return issubclass(made, Processor) and made.on_timer is not Processor.on_timer
 
 
 def made_by(supplier: Supplier, host: Host) -> Processor[Any, Any, Any, Any]:
-    """The processor that a supplier makes."""
+    """Return a new processor from the supplier."""
     processor = supplier()
     if not isinstance(processor, Processor):
-        raise TopologyError(f"{host.node}: the supplier made a {type(processor).__name__}; it must make a Processor")
+        raise TopologyError(f"{host.node}: the supplier must return a Processor, not a {type(processor).__name__}.")
     return processor
 
 
@@ -76,7 +76,7 @@ class Processing(Operator):
         return process
 
     def _bind_timers(self, host: Host, context: Context, processor: Processor[Any, Any, Any, Any], store: str) -> Process:
-        """As above, for a processor with timers, which has to know the key in hand."""
+        """Bind a processor with timers, which needs the current key."""
         run, on_timer, failed = processor.process, processor.on_timer, host.failed
 
         def fire(timer: Timer) -> None:
@@ -119,7 +119,7 @@ class Context:
         self.key_timers: ProcessorTimers | None = None
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
-        """Hand a record on."""
+        """Forward a record to the node's children, or to the named one."""
         if self.check_key and record.key is not self.fixed_key and record.key != self.fixed_key:
             self._refuse_key()
         if record.timestamp < 0:
@@ -128,7 +128,7 @@ class Context:
         forward(record.key, record.value, record.timestamp, record.headers)
 
     def side_output(self, name: str, record: Record[Any, Any]) -> None:
-        """Send a record aside."""
+        """Send a record to a side output."""
         if self.check_key and record.key is not self.fixed_key and record.key != self.fixed_key:
             self._refuse_key()
         if record.timestamp < 0:
@@ -136,43 +136,43 @@ class Context:
         self._host.side_output(name)(record.key, record.value, record.timestamp, record.headers)
 
     def store(self, name: str) -> Any:
-        """A store connected to this processor."""
+        """Return a store connected to this processor."""
         return self._host.user_store(name)
 
     def schedule(self, interval: Any, kind: PunctuationType, callback: Callable[[int], None], start: Any = None) -> Cancellable:
-        """Call back at every interval."""
+        """Call `callback` at every interval."""
         start_ms = None if start is None else instant_ms(start)
         return Cancellable(self._host.schedule(duration_ms(interval), kind, callback, start_ms))
 
     @property
     def timers(self) -> ProcessorTimers:
-        """Timers of the key in hand."""
+        """Timers of the current key."""
         if self.key_timers is None:
             raise TopologyError(
-                f"{self._host.node} has no timers: override on_timer in the processor's class, and pass the class itself, "
-                f"a functools.partial of it, or a function that makes one while the topology is built"
+                f"{self._host.node} has no timers: override on_timer in the processor's class, and pass as supplier the class, "
+                f"a functools.partial of it, or a function that can be called while the topology is built."
             )
         return self.key_timers
 
     def commit(self) -> None:
-        """An early end of the epoch, where the host can give one."""
+        """Request an early end of the epoch, if the host supports it."""
         self._host.request_commit()
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
-        """Where the record in hand came from."""
+        """Where the current record came from."""
         return self._host.metadata()
 
     def current_stream_time_ms(self) -> int:
-        """Stream time."""
+        """Return the stream time."""
         return self._host.stream_time()
 
     def current_system_time_ms(self) -> int:
-        """Wall-clock time."""
+        """Return the wall-clock time."""
         return self._host.wall_clock()
 
     def _refuse_key(self) -> None:
-        raise ValueError(f"{self._host.node}: a FixedKeyProcessor must not change the key; use process() instead")
+        raise ValueError(f"{self._host.node}: a FixedKeyProcessor must not change the key. Use process() instead.")
 
     def _refuse_timestamp(self, record: Record[Any, Any]) -> None:
-        raise ValueError(f"{self._host.node}: a record needs a timestamp of 0 or later, not {record.timestamp}")
+        raise ValueError(f"{self._host.node}: invalid record timestamp {record.timestamp}: it must be 0 or later.")

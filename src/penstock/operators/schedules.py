@@ -1,4 +1,4 @@
-"""A scheduled source: a timer of the wall clock that sets itself again, in the lane of the schedule's name."""
+"""A scheduled source: a wall-clock timer that re-registers itself, in the shard that owns the schedule's name."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from penstock.state import TimerEntry, timer_id
 from penstock.timing.schedules import Misfire, Schedule
 
 LATE_MS = 60_000
-"""With `skip`, a tick that comes later than this after its time is left out."""
+"""With `skip`, a tick that is later than this is dropped."""
 
 MOST_AT_ONCE = 1_000
-"""With `all`, so many missed ticks are made up for in one epoch; the next ones follow in the next."""
+"""With `all`, at most this many missed ticks are sent in one epoch; the rest follow in the next."""
 
 MISSED = "missed tick"
 
@@ -25,9 +25,9 @@ TICK_VALUE: Serde[int] = Int64()
 
 @dataclass(frozen=True, slots=True)
 class Ticks(Operator):
-    """Sends a record whenever a schedule is due. Where the schedule stands is a timer named after its expression.
+    """Sends a record whenever a schedule is due. The next tick is a timer named after the schedule's expression.
 
-    The timer of another expression is one that the schedule had before: it is deleted, and the schedule begins from now.
+    A timer with another expression belongs to an earlier version of the schedule: it is deleted, and the schedule starts now.
     """
 
     name: str

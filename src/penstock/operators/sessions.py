@@ -1,4 +1,4 @@
-"""Aggregation by session windows, as `KStreamSessionWindowAggregate` does it."""
+"""Aggregation by session windows, as in `KStreamSessionWindowAggregate`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from penstock.timing import MAX_MS, SessionWindows
 
 @dataclass(frozen=True, slots=True)
 class SessionAggregate(TableOperator):
-    """One aggregate per key and session; a record joins all sessions within the gap of it into one.
+    """One aggregate per key and session; a record merges all sessions within the gap around it.
 
-    A result's timestamp is the end of its session. Of a session that grew, the old window is retracted first.
+    A result's timestamp is the end of its session. When a session grows, its old window is retracted first.
     """
 
     store: str
@@ -58,7 +58,7 @@ class SessionAggregate(TableOperator):
                 aggregated = initialize()
                 sessions = list(find(key, timestamp - gap, timestamp + gap))
                 if has_watermarks:
-                    # What closes by a watermark stays closed: whether it was sent on already is for the barriers to know.
+                    # A session that the watermark closed stays closed, whether or not a barrier has emitted it yet.
                     sessions = [found for found in sessions if found[0].end >= close_time]
                 for session, session_value in sessions:
                     aggregated = merge(key, aggregated, session_value)
@@ -66,7 +66,7 @@ class SessionAggregate(TableOperator):
                 if end < close_time:
                     dropped(EXPIRED_WINDOW)
                 else:
-                    # Kafka Streams sends the record's headers along out of a cache only.
+                    # Kafka Streams sends the record's headers only from a cache.
                     sent_headers = headers if cached else NO_HEADERS
                     old = None
                     if start != end:
@@ -77,12 +77,12 @@ class SessionAggregate(TableOperator):
                                 change = Change(None, before if with_old else None)
                                 emit(session, change, session.end, sent_headers, session.end)
                     elif sessions and cached:
-                        # The session of this very instant is replaced, not retracted; without a cache nobody says by what.
+                        # The session of the same instant is replaced, not retracted; without a cache its old value is not sent.
                         old = fetch(key, start, end) if reads_old else sessions[0][1]
                     new = aggregate(key, value, aggregated)
                     session = Windowed(key, start, end)
                     if not cached or new is not None or old is not None:
-                        put(session, new)  # a cache swallows the deletion of what was never there, and its time
+                        put(session, new)  # a cache drops the deletion of a missing entry, and its time
                     if emit is not None:
                         emit(session, Change(new, old), end, sent_headers, end)
                 if emit_closed is not None:
@@ -107,7 +107,7 @@ class SessionAggregate(TableOperator):
 
 
 def _closing(host: Host, store: str, forward: Process, lateness_ms: int) -> EmitClosed:
-    """A session `[start, end]` closes when the close time is beyond its end; sent on by end, start and key."""
+    """Emit each session `[start, end]` once the close time is past its end, ordered by end, start and key."""
     find, last_close = host.store(store).find_by_end_range, last_close_time(host, store)
 
     def emit_closed(close_time: int, headers: Headers) -> None:

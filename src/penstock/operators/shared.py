@@ -1,4 +1,4 @@
-"""Shared stores: the node that does writes where their keys live, and the processor that runs alone over all lanes."""
+"""Shared stores: the node that applies writes in the shard of their key, and the processor that runs alone over all lanes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.state import SharedKeyValueStore, StoreSpec, Write
 
 @dataclass(frozen=True, slots=True)
 class ApplyWrites(Operator):
-    """Does writes to a shared store, in the order in which they come, on the lane of their key."""
+    """Applies writes to a shared store, in order of arrival, in the shard of their key."""
 
     spec: StoreSpec
 
@@ -37,7 +37,7 @@ class ApplyWrites(Operator):
 
 @dataclass(frozen=True, slots=True)
 class AtomicProcessing(Operator):
-    """Runs a user's processor over all lanes: what it does about a record happens as a whole, or not at all."""
+    """Runs a user's processor over all lanes: its effects for a record are atomic, all or none."""
 
     runs_user_objects: ClassVar[bool] = True
     runs_serially: ClassVar[bool] = True
@@ -68,7 +68,7 @@ class AtomicProcessing(Operator):
 
 
 class Section:
-    """What one record has led to so far: values to put back if it fails, records to hand on if it does not."""
+    """The effects of one record so far: old values to restore if it fails, records to forward if it succeeds."""
 
     __slots__ = ("_old", "_sent")
 
@@ -77,23 +77,23 @@ class Section:
         self._sent: list[tuple[Process, Record[Any, Any]]] = []
 
     def put(self, store: Any, key: Any, value: Any) -> None:
-        """Set a key's value, as long as the section does not fail."""
+        """Set a key's value, and remember the old one in case the section fails."""
         self._old.append((store.put, key, store.get(key)))
         store.put(key, value)
 
     def send(self, process: Process, record: Record[Any, Any]) -> None:
-        """Hand a record on when the section is complete."""
+        """Forward a record when the section completes."""
         self._sent.append((process, record))
 
     def take_back(self) -> None:
-        """Leave everything as it was before."""
+        """Restore everything to its state before the record."""
         for put, key, old in reversed(self._old):
             put(key, old)
         self._old.clear()
         self._sent.clear()
 
     def complete(self) -> None:
-        """Let all of it be."""
+        """Keep the writes and forward the records."""
         self._old.clear()
         sent, self._sent = self._sent, []
         for process, record in sent:
@@ -101,7 +101,7 @@ class Section:
 
 
 class AtomicContext(Context):
-    """The context of a processor in an atomic section: what it sends waits for the section's end, and it has no clocks."""
+    """The context of a processor in an atomic section: it sends records when the section completes, and has no clocks."""
 
     __slots__ = ("_declared_at", "_section", "_stores")
 
@@ -112,45 +112,45 @@ class AtomicContext(Context):
         self._stores: dict[str, AtomicStore] = {}
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
-        """Hand a record on when the section is complete."""
+        """Forward a record when the section completes."""
         if record.timestamp < 0:
             self._refuse_timestamp(record)
         self._section.send(self._forward if child is None else self._host.child(child), record)
 
     def side_output(self, name: str, record: Record[Any, Any]) -> None:
-        """Send a record aside when the section is complete."""
+        """Send a record to a side output when the section completes."""
         if record.timestamp < 0:
             self._refuse_timestamp(record)
         self._section.send(self._host.side_output(name), record)
 
     def store(self, name: str) -> Any:
-        """A shared store, of which any key is read and written now."""
+        """Return a shared store that reads and writes any key immediately."""
         found = self._stores.get(name)
         if found is None:
             host = self._host
             if host.spec(name).sharing is None:
-                return host.user_store(name)  # a global one, which everybody reads
+                return host.user_store(name)  # a global one, which all lanes can read
             found = self._stores[name] = AtomicStore(host.spec(name), host.node, host.user_store(name), self._section)
         return found
 
     def schedule(self, interval: Any, kind: PunctuationType, callback: Callable[[int], None], start: Any = None) -> Cancellable:
-        """Refuse."""
+        """Raise: an atomic section has no punctuators."""
         self._refuse_clock("schedules a punctuator")
 
     @property
     def timers(self) -> NoReturn:
-        """Refuse."""
-        self._refuse_clock("asks for timers")
+        """Raise: an atomic section has no timers."""
+        self._refuse_clock("uses timers")
 
     def _refuse_clock(self, what: str) -> NoReturn:
         raise TopologyError(
-            f"{self._host.node} {what} in an atomic section ({self._declared_at}), which runs for records only; "
-            f"keep time in a process(...) before it, and send a record into the section when the time has come"
+            f"{self._host.node} {what} in an atomic section ({self._declared_at}), which runs only for records. "
+            f"Use timers in a process(...) before the section, and forward a record into it when they fire."
         )
 
 
 class AtomicStore(SharedKeyValueStore[Any, Any]):
-    """A shared store in an atomic section: every key as it is now, whichever lane it is on."""
+    """A shared store in an atomic section: the current value of every key, in whichever lane."""
 
     def __init__(self, spec: StoreSpec, user: str, store: Any, section: Section) -> None:
         super().__init__(spec, user)

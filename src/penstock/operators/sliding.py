@@ -1,8 +1,8 @@
-"""Aggregation by sliding windows, as `KStreamSlidingWindowAggregate` does it.
+"""Aggregation by sliding windows, as in `KStreamSlidingWindowAggregate`.
 
-A record at `t` ends one window, `[t - difference, t]`, and opens another right after itself, `[t + 1, t + 1 +
-difference]`, which exists only once another record is in it. Windows are thus made from what is found in windows
-already there; each one's timestamp tells its latest record.
+A record at `t` ends one window, `[t - difference, t]`, and opens another directly after itself, `[t + 1, t + 1 +
+difference]`, which exists only once it contains a record. So new windows are created from the content of existing ones;
+a window's timestamp is that of its latest record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.timing import SlidingWindows
 
 @dataclass(frozen=True, slots=True)
 class SlidingAggregate(TableOperator):
-    """One aggregate per key and distinct set of records that are at most the time difference apart."""
+    """One aggregate per key and distinct set of records at most the time difference apart."""
 
     store: str
     windows: SlidingWindows
@@ -46,7 +46,7 @@ class SlidingAggregate(TableOperator):
                 if timestamp + difference < close_time:
                     dropped(EXPIRED_WINDOW)
                 elif timestamp < difference:
-                    # As in Kafka Streams, such a record does not make closed windows leave; the next later one does.
+                    # As in Kafka Streams, such a record does not emit closed windows; the next later one does.
                     windows.add_early(key, value, timestamp, headers, close_time)
                 else:
                     windows.add(key, value, timestamp, headers, close_time)
@@ -65,7 +65,7 @@ class SlidingAggregate(TableOperator):
 
 
 class _Windows:
-    """The windows of a bound node: finds those that a record is in and makes those that it brings about."""
+    """The windows of a bound node: finds those that contain a record and creates those that it causes."""
 
     __slots__ = (
         "_aggregate",
@@ -94,14 +94,14 @@ class _Windows:
         )
 
     def add(self, key: Any, value: Any, timestamp: int, headers: Headers, close_time: int) -> None:
-        """Take in a record whose own window starts at the epoch or later."""
+        """Add a record whose own window starts at time 0 or later."""
         difference = self._difference
         found: list[tuple[int, ValueAndTimestamp]] = []
         before: ValueAndTimestamp | None = None  # the latest window that ends before the record
-        right: ValueAndTimestamp | None = None  # a window that reaches beyond the record and so holds what follows it
+        right: ValueAndTimestamp | None = None  # a window that ends after the record and so contains later records
         previous: int | None = None  # the record before this one, if its right window may be missing
         has_left = has_right = False
-        # Read first, then write: what a scan sees of writes made meanwhile is open.
+        # Read first, then write: it is undefined whether a scan sees concurrent writes.
         for start, entry in self._fetch(key, max(0, timestamp - 2 * difference), timestamp + 1, reverse=True):
             end = start + difference
             if start > timestamp:
@@ -122,7 +122,7 @@ class _Windows:
         for start, entry in found:
             self._update(key, value, timestamp, headers, close_time, start, entry)
         if has_left and previous is None:
-            return  # a record with this timestamp was here before and has made all windows there are to make
+            return  # an earlier record with this timestamp has created all its windows
         if previous is not None and previous + 1 + difference >= timestamp:
             self._create_previous_right(key, value, timestamp, headers, close_time, previous + 1, found)
         if not has_left:
@@ -133,7 +133,7 @@ class _Windows:
             self._create_right(key, timestamp, headers, right)
 
     def add_early(self, key: Any, value: Any, timestamp: int, headers: Headers, close_time: int) -> None:
-        """Take in a record whose own window would start before the epoch: all of these share `[0, difference]`."""
+        """Add a record whose own window would start before time 0: all of these share `[0, difference]`."""
         found: list[tuple[int, ValueAndTimestamp]] = []
         shared: ValueAndTimestamp | None = None
         right: ValueAndTimestamp | None = None
@@ -149,7 +149,7 @@ class _Windows:
         for start, entry in found:
             self._update(key, value, timestamp, headers, close_time, start, entry)
         if not has_right:
-            # With no window in between, whatever the shared one holds besides is after this record, or before it and older.
+            # With no window in between, the shared one holds either only later records or only earlier ones.
             self._create_right(key, timestamp, headers, shared if right is None else right)
         if shared is not None and shared.timestamp < timestamp:
             self._create_previous_right(key, value, timestamp, headers, close_time, shared.timestamp + 1, found)
@@ -181,12 +181,12 @@ class _Windows:
         start: int,
         found: list[tuple[int, ValueAndTimestamp]],
     ) -> None:
-        """Make the window that opens after the previous record, now that there is a record to be in it."""
+        """Create the window that opens after the previous record, now that a record is in it."""
         if all(start != known for known, _ in found):
             self._create(key, value, timestamp, headers, close_time, start, self._initialize())
 
     def _create_right(self, key: Any, timestamp: int, headers: Headers, right: ValueAndTimestamp | None) -> None:
-        """Make the window that opens after the record, if later records are known: it holds what `right` held before."""
+        """Create the window that opens after the record, if there are later records: it gets the aggregate of `right`."""
         if right is None or right.timestamp <= timestamp:
             return
         aggregated, latest = right
@@ -213,20 +213,20 @@ class _Windows:
             return
         new = self._aggregate(key, value, aggregated)
         if self._cached and new is None and old is None:
-            return  # a cache swallows the deletion of what was never there; the store does not see its time
+            return  # a cache drops the deletion of a missing entry; the store does not see its time
         self._put(key, new, start, latest)
         if self._emit is not None:
             self._emit(Windowed(key, start, end), Change(new, old), latest, headers, timestamp)
 
 
 def _emit_closed(host: Host, store: str, forward: Process, difference: int, grace: int) -> EmitClosed:
-    """A window may end at any time."""
+    """Return what emits closed windows; a sliding window may end at any time."""
     closing = Closing(_closed_since(difference), lambda last: max(last, difference) + 1, difference + 1, grace)
     return closed_windows(host, store, forward, closing)
 
 
 def _closed_since(difference: int) -> Bounds:
-    """Which starts to look at: a window `[start, end]` closes when the close time is beyond its end."""
+    """Return the starts to read: a window `[start, end]` closes when the close time is past its end."""
 
     def bounds(last: int, close_time: int) -> tuple[int, int] | None:
         upper = close_time - difference - 1

@@ -1,4 +1,4 @@
-"""Operators that look at one record and keep nothing."""
+"""Operators without state: each looks at one record at a time."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class FlatMapValues(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Peek(Operator):
-    """Shows each record to an action and passes it on; as `foreach`, it is the last stop."""
+    """Calls an action for each record and forwards the record; for `foreach` it has no children."""
 
     is_repeatable: ClassVar[bool] = True
     action: Callable[[Any, Any], object]
@@ -214,7 +214,7 @@ class Branch(Operator):
 
 @dataclass(frozen=True, slots=True)
 class PassThrough(Operator):
-    """Joins several streams into one, or names a place; records go through untouched."""
+    """Merges several streams into one, or adds a name; records pass unchanged."""
 
     is_repeatable: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""Joins of a stream with a table or a global table: each of the stream's records looks up one entry."""
+"""Joins of a stream with a table or a global table: each record of the stream looks up one entry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NULL = "null join key or value"
 class StreamTableJoin(Operator):
     """Joins a stream's records with the table's value of the same key; a versioned table's as of the record's time.
 
-    With `grace_ms` a record waits in `buffer_store` until stream time is so much later, for the table to catch up.
+    With `grace_ms`, a record waits in `buffer_store` until stream time is that much later, so that the table can catch up.
     """
 
     table: str
@@ -50,7 +50,7 @@ class StreamTableJoin(Operator):
         return process
 
     def _joining(self, host: Host, forward: Process) -> Process:
-        """Look up, join and hand on."""
+        """Look up, join and forward."""
         view, joiner, left = host.view(self.table), self.joiner, self.left
         get, get_as_of, is_versioned = view.get, view.get_as_of, view.is_versioned
 
@@ -67,9 +67,9 @@ class StreamTableJoin(Operator):
         return join
 
     def _buffered(self, host: Host, join: Process, grace_ms: int, buffer_store: str) -> Process:
-        """Join later, unless the record is late already; a record without a key has nothing to wait for."""
+        """Buffer the record and join it later, unless it is already late or has no key."""
         if not host.view(self.table).is_versioned:
-            raise TopologyError(f"{host.node}: a table must be versioned to be joined with a grace period")
+            raise TopologyError(f"{host.node}: a join with a grace period needs a versioned table.")
         buffer = RecordBuffer(host.store(buffer_store))
         observe, metadata, at = host.clock(f"{buffer_store}/buffer").observe, host.metadata, host.at
         key_serde, value_serde = host.spec(buffer_store).serdes
@@ -102,7 +102,7 @@ class StreamTableJoin(Operator):
 
 @dataclass(frozen=True, slots=True)
 class StreamGlobalTableJoin(Operator):
-    """Joins a stream's records with the global table's value of the key that the selector names."""
+    """Joins a stream's records with the global table's value of the key that the selector returns."""
 
     store: str
     key_selector: Callable[[Any, Any], Any]
@@ -132,5 +132,5 @@ class StreamGlobalTableJoin(Operator):
 
 
 def join_buffer_spec(name: str, *, key: Serde[Any], value: Serde[Any]) -> StoreSpec:
-    """The store of a stream–table join with a grace period; the serdes are the stream's."""
+    """Return the store of a stream–table join with a grace period; the serdes are the stream's."""
     return StoreSpec(name, StoreKind.RAW, key, value, layout=RawLayout.WAITING)

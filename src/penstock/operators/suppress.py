@@ -1,4 +1,4 @@
-"""Suppression: a table whose changes are held back until their window closes, a time has passed or the buffer is full."""
+"""Suppression: a table whose changes are held back until their window closes, a time limit passes or the buffer is full."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from penstock.timing import BufferConfig, Suppressed
 class Suppress(TableOperator):
     """Holds back the last change of each key; the parent must send old values.
 
-    Final results wait for `grace_ms` (the windows' own) after the end of their window; others for the emission's time
-    limit after the first change. Changes leave with the timestamp and headers they came with.
+    Final results wait until `grace_ms` (that of the windows) after the end of their window; others for the emission's time
+    limit after the first change. Changes are emitted with their own timestamp and headers.
     """
 
     parent_table: str
@@ -79,7 +79,7 @@ class Suppress(TableOperator):
         return process
 
     def view(self, host: Host) -> View:
-        """The table as downstream has seen it: a key that is held back still has its prior value, without a known time."""
+        """Return the table as downstream has seen it: a key held back still has its prior value, without a known time."""
         buffer, parent = ChangeBuffer(host.store(self.store)), host.view(self.parent_table).get
         key_serde, value_serde = host.spec(self.store).serdes
         serialize_key, deserialize, node = key_serde.serialize, value_serde.deserialize, host.node
@@ -91,13 +91,13 @@ class Suppress(TableOperator):
             return None if held.prior is None else ValueAndTimestamp(deserialize(held.prior), NO_TIMESTAMP)
 
         def get_as_of(key: Any, timestamp: int) -> NoReturn:
-            raise StateError(f"{node}: a suppressed table has no versions")
+            raise StateError(f"{node}: a suppressed table has no versions and cannot be read as of a time.")
 
         return View(get, get_as_of, is_versioned=False)
 
 
 def _hold(expired: int) -> None:
-    """What a record lets go of where changes wait for the application's watermark."""
+    """Release nothing: changes wait for the application's watermark, not for records."""
 
 
 def _is_over(buffer: ChangeBuffer, bounds: BufferConfig) -> bool:
@@ -109,16 +109,16 @@ def _is_over(buffer: ChangeBuffer, bounds: BufferConfig) -> bool:
 
 def _full(node: str, buffer: ChangeBuffer, bounds: BufferConfig) -> StateError:
     records, size = buffer.measured
-    most_records = "any" if bounds.max_records is None else bounds.max_records
-    most_bytes = "any" if bounds.max_bytes is None else bounds.max_bytes
+    most_records = "unlimited" if bounds.max_records is None else bounds.max_records
+    most_bytes = "unlimited" if bounds.max_bytes is None else bounds.max_bytes
     return StateError(
-        f"{node}: the buffer is over its bound, with {records} of {most_records} records and {size} of {most_bytes} bytes: "
-        "give it more room or let it emit early"
+        f"{node}: the suppression buffer is full: {records} records (limit {most_records}), {size} bytes (limit {most_bytes}). "
+        "Raise the limit or call emit_early_when_full()."
     )
 
 
 def suppress_buffer_spec(name: str, emission: Suppressed, *, key: Serde[Any], value: Serde[Any]) -> StoreSpec:
-    """The store of a suppression; `key` is the serde of the table's whole keys, their windows included."""
+    """Return the store of a suppression; `key` is the serde of the table's keys including their windows."""
     buffer = emission.buffer
     return StoreSpec(
         name,

@@ -1,4 +1,4 @@
-"""Aggregates of grouped tables, which add and subtract rows, and the table that a cogroup's aggregates have in common."""
+"""Aggregates of grouped tables, which add and subtract rows, and the table that a cogroup's aggregates share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_ENTRY = (None, NO_TIMESTAMP)
 
 @dataclass(frozen=True, slots=True)
 class TableAggregate(TableOperator):
-    """An aggregate per group: rows that leave are subtracted before rows that come are added."""
+    """One aggregate per group: old rows are subtracted before new rows are added."""
 
     store: str
     initializer: Callable[[], Any]
@@ -32,7 +32,7 @@ class TableAggregate(TableOperator):
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:
                 if key is None:
-                    raise ValueError("a table's aggregate needs a key")
+                    raise ValueError("The key is None: a table's aggregate needs a key.")
                 new, old, _ = change
                 before, before_timestamp = entry(key) or _NO_ENTRY
                 aggregate, result_timestamp = before, timestamp
@@ -56,7 +56,7 @@ class TableAggregate(TableOperator):
 
 @dataclass(frozen=True, slots=True)
 class TableReduce(TableOperator):
-    """As `TableAggregate`, for aggregates of the rows' own type: a group starts with its first row."""
+    """Like `TableAggregate`, for aggregates of the same type as the rows: a group starts with its first row."""
 
     store: str
     adder: Callable[[Any, Any], Any]
@@ -71,7 +71,7 @@ class TableReduce(TableOperator):
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:
                 if key is None:
-                    raise ValueError("a table's aggregate needs a key")
+                    raise ValueError("The key is None: a table's aggregate needs a key.")
                 new, old, _ = change
                 before, before_timestamp = entry(key) or _NO_ENTRY
                 aggregate, result_timestamp = before, timestamp
@@ -98,7 +98,7 @@ class TableReduce(TableOperator):
 
 @dataclass(frozen=True, slots=True)
 class TablePassThrough(TableOperator):
-    """Where the aggregates of a cogroup, which share a store, become one table."""
+    """Merges the aggregates of a cogroup, which share a store, into one table."""
 
     parents: tuple[str, ...]
     store: str
@@ -108,4 +108,4 @@ class TablePassThrough(TableOperator):
         return forward
 
     def view(self, host: Host) -> View:
-        return host.view(self.parents[0])  # any of them: it knows which kind of store they share
+        return host.view(self.parents[0])  # any of them will do: they share the store

@@ -1,4 +1,4 @@
-"""Table–table joins on the key: one operator per side, each reading the other's table, and the one that merges them."""
+"""Table–table joins on the key: one operator per side, which reads the other side's table, and one that merges both."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ class TableJoinSide(TableOperator):
         return View(get, unversioned(host.node), False)
 
     def _join(self) -> Callable[[Any, Any], Any]:
-        """The joiner, taking this side's row first."""
+        """Return the joiner with this side's row as its first argument."""
         joiner = self.joiner
         return (lambda this, other: joiner(other, this)) if self.reversed else joiner
 
 
 @dataclass(frozen=True, slots=True)
 class TableJoinMerger(TableOperator):
-    """The joined table: what both sides have to say about it."""
+    """The joined table: merges the changes from both sides."""
 
     this_side: str
     other_side: str
@@ -112,7 +112,7 @@ class TableJoinMerger(TableOperator):
     def _keeping(self, host: Host, store: str, forward: Process) -> Process:
         failed = host.failed
         keep = keeper(host, store, forward, self.send_old_values)
-        # At once, old is what the side computed; deferred, what the store had.
+        # Without a cache, the old value is what the side computed; with one, what the store had.
         old_value = old_value_reader(host, store, self.send_old_values) if host.spec(store).cached else None
 
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:

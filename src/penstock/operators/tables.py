@@ -1,6 +1,6 @@
-"""Tables that follow one topic or one table: the table itself, filtered, mapped, transformed, re-keyed.
+"""Tables derived from one topic or one table: as it is, filtered, mapped, transformed, re-keyed.
 
-A table may be kept in a store, timestamped or versioned; one that is not is read through its parent's view.
+A table may be kept in a store, timestamped or versioned; one without a store is read through its parent's view.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTim
 from penstock.state import NEWEST, NOT_PUT, CachedKeyValueStore, StoreKind
 
 Keep = Callable[[Any, Any, Any, int, Headers, int], None]
-"""`keep(key, new, old, timestamp, headers, record_timestamp)`: write a table's new value to its store and hand the change on."""
+"""`keep(key, new, old, timestamp, headers, record_timestamp)`: write a table's new value to its store and forward the change."""
 
 
 def keeper(host: Host, store: str, forward: Process, send_old_values: bool) -> Keep:
-    """How a table kept in `store` takes a new value."""
+    """Return how a table kept in `store` is updated."""
     kept = host.store(store)
     if isinstance(kept, CachedKeyValueStore):
         return _holder(host, kept, forward, send_old_values)
@@ -42,7 +42,7 @@ def keeper(host: Host, store: str, forward: Process, send_old_values: bool) -> K
 
 
 def _holder(host: Host, kept: CachedKeyValueStore[Any, Any], forward: Process, send_old_values: bool) -> Keep:
-    """How a table with a cache takes a new value: the store holds it, and hands it on when the epoch ends."""
+    """Return how a table with a cache is updated: the store holds the value and forwards it when the epoch ends."""
     host.on_flush(kept.name, lambda: kept.flush(forward, send_old_values))
     hold = kept.hold
 
@@ -53,9 +53,9 @@ def _holder(host: Host, kept: CachedKeyValueStore[Any, Any], forward: Process, s
 
 
 def old_value_reader(host: Host, store: str | None, send_old_values: bool) -> Callable[[Any], Any] | None:
-    """How to read the value that an update replaces; None if the table is not kept, or nobody asks.
+    """Return how to read the value that an update replaces; None if the table has no store or the old value is not needed.
 
-    Deferred emission asks even when old values are not sent: it swallows the deletion of what was never there.
+    A cache needs it even when old values are not sent: it drops the deletion of a missing entry.
     """
     if store is None or not (send_old_values or host.spec(store).cached):
         return None
@@ -69,7 +69,7 @@ def old_value_reader(host: Host, store: str | None, send_old_values: bool) -> Ca
 
 
 def stored_view(host: Host, store: str) -> View:
-    """How a table kept in `store` is read."""
+    """Return the view of a table kept in `store`."""
     kept = host.store(store)
     if not is_versioned(host, store):
         return View(kept.entry, unversioned(store), False)
@@ -86,7 +86,7 @@ def stored_view(host: Host, store: str) -> View:
 
 
 def derived_view(parent: View, derive: Callable[[Any, ValueAndTimestamp | None], ValueAndTimestamp | None]) -> View:
-    """How a table that is not kept is read: its parent's entry, and what the table makes of it."""
+    """Return the view of a table without a store: `derive` applied to its parent's entry."""
     parent_get, parent_get_as_of = parent.get, parent.get_as_of
 
     def get(key: Any) -> ValueAndTimestamp | None:
@@ -99,16 +99,16 @@ def derived_view(parent: View, derive: Callable[[Any, ValueAndTimestamp | None],
 
 
 def unversioned(table: str) -> Callable[[Any, int], NoReturn]:
-    """Reading as of a time where no history is kept."""
+    """Return a `get_as_of` that raises, for a table without history."""
 
     def get_as_of(key: Any, timestamp: int) -> NoReturn:
-        raise StateError(f"{table!r} cannot be read as of a time; only tables in a versioned store can")
+        raise StateError(f"{table!r} cannot be read as of a time: it is not in a versioned store.")
 
     return get_as_of
 
 
 def is_versioned(host: Host, store: str) -> bool:
-    """Whether the store keeps history."""
+    """Return whether the store keeps history."""
     return host.spec(store).kind is StoreKind.VERSIONED
 
 
@@ -144,7 +144,7 @@ class TableSource(TableOperator):
 
     def view(self, host: Host) -> View:
         if self.store is None:
-            raise TopologyError(f"{host.node}: the table is read by key and needs a store")
+            raise TopologyError(f"{host.node}: the table is read by key and therefore needs a store.")
         return stored_view(host, self.store)
 
 
@@ -152,8 +152,8 @@ class TableSource(TableOperator):
 class TableFilter(TableOperator):
     """Keeps the rows for which the predicate holds (or, negated, does not); a row that no longer passes is deleted.
 
-    With old values it knows what it let through before, and stays silent about rows it never showed; not so for a versioned
-    table, where a deletion is part of the history.
+    With old values it knows which rows passed before, and forwards no deletion of rows that never did. In a versioned table
+    such a deletion is part of the history and is forwarded.
     """
 
     parent_table: str
@@ -205,7 +205,7 @@ class TableFilter(TableOperator):
 
 @dataclass(frozen=True, slots=True)
 class TableMapValues(TableOperator):
-    """Replaces each row's value; deletions pass without the mapper being asked."""
+    """Replaces each row's value; deletions pass without a call of the mapper."""
 
     parent_table: str
     mapper: Callable[[Any, Any], Any]
@@ -253,7 +253,7 @@ class TableMapValues(TableOperator):
 
 @dataclass(frozen=True, slots=True)
 class TableTransformValues(TableOperator):
-    """Replaces each row's value by a user's `ValueTransformer`, which may use stores and is asked about deletions too."""
+    """Replaces each row's value by a user's `ValueTransformer`, which may use stores and is called for deletions too."""
 
     runs_user_objects: ClassVar[bool] = True
 
@@ -297,14 +297,14 @@ class TableTransformValues(TableOperator):
         return derived_view(host.view(self.parent_table), transformed)
 
     def _transform(self, host: Host) -> Callable[[Any, Any], Any]:
-        """The function of a new transformer; the node has one and its view another, as in Kafka Streams."""
+        """Return the function of a new transformer; the node and its view have one each, as in Kafka Streams."""
         transformer = self.supplier()
         if not isinstance(transformer, ValueTransformer):
             made = type(transformer).__name__
-            raise TopologyError(f"{host.node}: the supplier made a {made}; it must make a ValueTransformer")
+            raise TopologyError(f"{host.node}: the supplier must return a ValueTransformer, not a {made}.")
 
         def refuse(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            raise StateError(f"{host.node}: a ValueTransformer returns its value and cannot forward records")
+            raise StateError(f"{host.node}: a ValueTransformer cannot forward records. Return the value instead.")
 
         context = Context(host, refuse)
         host.on_start(lambda: transformer.init(context))
@@ -314,9 +314,9 @@ class TableTransformValues(TableOperator):
 
 @dataclass(frozen=True, slots=True)
 class TableRepartitionMap(Operator):
-    """Takes each row to its group: the old row is to be subtracted from its old group, then the new one added to its new.
+    """Routes each row to its group: subtracts the old row from its old group, then adds the new row to its new group.
 
-    If both belong to the same group they travel as one change, so that the group is never seen without either.
+    If both are in the same group they travel as one change, so that the group is never seen without either.
     """
 
     selector: Callable[[Any, Any], tuple[Any, Any]]
@@ -328,7 +328,7 @@ class TableRepartitionMap(Operator):
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:
                 if key is None:
-                    raise ValueError("a table's row needs a key to be grouped")
+                    raise ValueError("The key is None: a table's row needs a key to be grouped.")
                 new, old, is_latest = change
                 if versioned and not is_latest:
                     return  # groups are made of newest rows only
@@ -350,15 +350,15 @@ class TableRepartitionMap(Operator):
 
 
 def dated(value: Any, timestamp: int) -> ValueAndTimestamp | None:
-    """A view's entry; a value of None is no entry."""
+    """Return a view's entry; None if the value is None."""
     return None if value is None else ValueAndTimestamp(value, timestamp)
 
 
 def _complete(pair: tuple[Any, Any] | None) -> tuple[Any, Any] | None:
-    """A selected pair, unless its key or value is missing: such a row belongs to no group."""
+    """Return a selected pair; None if its key or value is None, as such a row belongs to no group."""
     return None if pair is None or pair[0] is None or pair[1] is None else pair
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two keys are one group; Python's 1 == 1.0 == True are three, as their bytes differ."""
+    """Return whether two keys are the same group; 1, 1.0 and True are equal but different groups, as their bytes differ."""
     return type(one) is type(other) and bool(one == other)

@@ -1,4 +1,4 @@
-"""A node's timers: set by its code for the key in hand, kept in a store of its own, fired by the lane when they are due."""
+"""A node's timers: registered by its code for the current key, kept in a separate store, fired by the lane when due."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _written_ms = lru_cache(maxsize=256)(duration_ms)
 
 
 def timers_store(node: str) -> str:
-    """The name of the store of a node's timers."""
+    """Return the name of a node's timer store."""
     return f"{node}-timers"
 
 
 def timers_spec(node: str, key: Serde[Any]) -> StoreSpec:
-    """The store of a node's timers, which are kept by keys of that serde."""
+    """Return the store of a node's timers; `key` is the serde of their keys."""
     return StoreSpec(timers_store(node), StoreKind.TIMERS, key)
 
 
 class NodeTimers:
-    """The timers of a node: a `TimerQueue` that hands each to `on_timer`, in the order of time, key and name."""
+    """The timers of a node: a `TimerQueue` that passes each to `on_timer`, ordered by time, key and name."""
 
     def __init__(self, host: Host, store: str, on_timer: Callable[[TimerEntry, int], None]) -> None:
         self.store: TimerStore = host.store(store)
@@ -65,7 +65,7 @@ class NodeTimers:
 
 
 class ProcessorTimers(NodeTimers):
-    """The timers of a user's processor, and its `Timers` for the key in hand."""
+    """The timers of a user's processor, and its `Timers` for the current key."""
 
     def __init__(self, host: Host, store: str, on_timer: Callable[[Timer], None]) -> None:
         super().__init__(host, store, self._fire)
@@ -77,9 +77,9 @@ class ProcessorTimers(NodeTimers):
         self._firing: TimerEntry | None = None
         self._now = NO_TIMESTAMP
         self.key: Any = None
-        """The key in hand, None between records."""
+        """The current key, None between records."""
         self.timestamp = NO_TIMESTAMP
-        """The event time of what is in hand."""
+        """The event time of the current record or timer."""
 
     def _fire(self, entry: TimerEntry, now: int) -> None:
         time, key, name, kind = entry
@@ -118,38 +118,38 @@ class ProcessorTimers(NodeTimers):
 
     def _register(self, kind: TimerKind, base: int, after: Duration | None, at: Instant | None, name: str) -> None:
         if (after is None) == (at is None):
-            raise ValueError(f"{self._node}: a timer is registered with either after= or at=")
+            raise ValueError(f"{self._node}: pass either after= or at= to register a timer.")
         if at is not None:
             time = instant_ms(at, "at=")
         else:
             assert after is not None
             if base == NO_TIMESTAMP:
-                raise ValueError(f"{self._node}: there is no event time yet for after= to count from; say at=")
+                raise ValueError(f"{self._node}: after= counts from the event time, and there is none yet. Use at= instead.")
             time = base + (after if type(after) is int else _written_ms(after, "after="))
         firing = self._firing
         if firing is not None and firing.kind == kind and time <= firing.time:
-            time = self._now + 1  # or it would fire again and again in this very round
+            time = self._now + 1  # or it would fire repeatedly in this round
         if not 0 <= time <= MAX_MS:
-            raise ValueError(f"{self._node}: a timer's time is 0 or later, and fits into 63 bits: {time}")
+            raise ValueError(f"{self._node}: invalid timer time {time}: it must be between 0 and {MAX_MS}.")
         self.store.register(timer_id(self._in_hand(), name), kind, time)
 
     def _id(self, name: str) -> bytes:
         return timer_id(self._in_hand(), name)
 
     def _in_hand(self) -> bytes:
-        """The bytes of the key in hand."""
+        """Return the bytes of the current key."""
         key = self.key
         if key is None:
             raise ValueError(
-                f"{self._node}: a timer belongs to the key of the record or timer in hand, and there is none; "
-                f"records without a key and punctuators cannot have timers"
+                f"{self._node}: a timer belongs to the current record's or timer's key, and there is none. "
+                f"Records without a key and punctuators cannot have timers."
             )
         try:
             return self._write(key)
         except Exception as error:
             raise SerializationError(
-                f"a timer's key is written by {self._serde!r}, as records are keyed where {self._node} stands, and that "
-                f"cannot write {key!r}: {error}. Say key= where the records are read, or repartition(key=...) them"
+                f"{self._node}: the key serde of its input, {self._serde!r}, cannot serialize the timer's key {key!r}: {error}. "
+                f"Pass key= where the records are read, or call repartition(key=...)."
             ) from error
 
     def _timer(self, entry: TimerEntry) -> Timer:

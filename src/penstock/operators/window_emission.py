@@ -1,4 +1,4 @@
-"""When a window's results leave its node: with every update, or once when stream time has closed the window."""
+"""When a node forwards a window's results: with every update, or once when the window closes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from penstock.records import NO_HEADERS, NO_TIMESTAMP, Change, Headers, Process,
 from penstock.state.buffers import NEVER
 
 EmitClosed = Callable[[int, Headers], None]
-"""`emit_closed(close_time, headers)`: send on every window that ended before `close_time` and was not sent yet."""
+"""`emit_closed(close_time, headers)`: forward every window that ended before `close_time` and was not forwarded yet."""
 
 Bounds = Callable[[int, int], "tuple[int, int] | None"]
 """`bounds(last, close_time)`: the windows that closed since `last`, as a range of times for the store, both inclusive."""
 
 
 class Updates(NamedTuple):
-    """How a node sends on each update; `emit` is None if results wait for their window to close.
+    """How a node forwards each update; `emit` is None if results wait for their window to close.
 
-    What Kafka Streams calls the old value of a window's first result depends on caching: without a cache it is the
-    aggregate that the update started from (the initial one, say), out of a cache it is what the store held: nothing.
+    The old value of a window's first result depends on the cache, as in Kafka Streams: without a cache it is the aggregate
+    that the update started from (such as the initial one), with a cache it is what the store had: None.
     """
 
     emit: Emit | None
@@ -32,26 +32,26 @@ class Updates(NamedTuple):
 
 
 def updates(host: Host, store: str, forward: Process, send_old_values: bool, emit_on_close: bool) -> Updates:
-    """How a node that keeps its windows in `store` sends on updates."""
+    """Return how a node that keeps its windows in `store` forwards updates."""
     if emit_on_close:
         return Updates(None, cached=False, with_old=False, with_initial=False)
     if host.spec(store).cached:
         return Updates(emitter(host, store, forward, send_old_values), cached=True, with_old=True, with_initial=False)
-    # The node names old values only where they are wanted, so nothing is left to strip from a change.
+    # The node sets old values only if they are needed, so there is nothing to strip from a change.
     emit = immediate(forward, send_old_values=True)
     return Updates(emit, cached=False, with_old=send_old_values, with_initial=send_old_values)
 
 
 def own_old_value(host: Host, store: str, send_old_values: bool) -> bool:
-    """Whether the old value of a window must be read on its own, so that an aggregator may change the aggregate in place.
+    """Return whether a window's old value must be read separately, because an aggregator may change the aggregate in place.
 
-    Kafka Streams reads it from the store when a cache is flushed; without a cache it sends the very object.
+    Kafka Streams reads it from the store when a cache is flushed; without a cache it sends the same object.
     """
     return send_old_values and host.spec(store).cached
 
 
 class Closing(NamedTuple):
-    """When windows close: `bounds` finds those that did, `next_end` the first time after another at which one may end."""
+    """When windows close: `bounds` finds the closed ones, `next_end(last)` the first time after `last` at which one may end."""
 
     bounds: Bounds
     next_end: Callable[[int], int]
@@ -60,9 +60,9 @@ class Closing(NamedTuple):
 
 
 def closed_windows(host: Host, store: str, forward: Process, closing: Closing) -> EmitClosed:
-    """How a node that emits on close sends on the windows of a timestamped window store, by start and then by key.
+    """Return what emits the closed windows of a timestamped window store, ordered by start and then by key.
 
-    With watermarks no record closes a window: results have no headers then.
+    With watermarks no record closes a window, so results have no headers.
     """
     kept, last_close = host.store(store), last_close_time(host, store)
     fetch_all = kept.entries.fetch_all
@@ -86,16 +86,16 @@ def closed_windows(host: Host, store: str, forward: Process, closing: Closing) -
 
 
 def closes_nothing(close_time: int, headers: Headers) -> None:
-    """What a record does about windows that wait for the application's watermark."""
+    """Emit nothing: windows wait for the application's watermark, not for records."""
 
 
 def last_close_time(host: Host, store: str) -> Any:
-    """The register that tells up to which close time a node has emitted."""
+    """Return the register with the close time up to which a node has emitted."""
     return host.register(f"{store}:emitted-until", NO_TIMESTAMP)
 
 
 def window_view(host: Host, store: str) -> View:
-    """How to read a table of time windows by its windowed key."""
+    """Return the view of a table of time windows, read by windowed key."""
     fetch = host.store(store).fetch_entry
 
     def get(windowed: Windowed) -> ValueAndTimestamp | None:
@@ -106,5 +106,5 @@ def window_view(host: Host, store: str) -> View:
 
 
 def no_history(windowed: Windowed, timestamp: int) -> ValueAndTimestamp | None:
-    """What a windowed table says when asked for the past."""
-    raise StateError(f"windowed tables keep no versions; asked for {windowed!r} as of {timestamp}")
+    """Raise: a windowed table cannot be read as of a time."""
+    raise StateError(f"Cannot read {windowed!r} as of {timestamp}: windowed tables have no versions.")

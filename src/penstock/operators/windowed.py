@@ -1,4 +1,4 @@
-"""Aggregation by tumbling, hopping and unlimited windows, as `KStreamWindowAggregate` does it."""
+"""Aggregation by tumbling, hopping and unlimited windows, as in `KStreamWindowAggregate`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _new = tuple.__new__  # cheaper than Windowed(...) and Change(...), once per rec
 
 @dataclass(frozen=True, slots=True)
 class WindowAggregate(TableOperator):
-    """One aggregate per key and window; a record updates every window its timestamp is in that is not closed yet."""
+    """One aggregate per key and window; a record updates every open window that contains its timestamp."""
 
     store: str
     windows: Windows
@@ -29,7 +29,7 @@ class WindowAggregate(TableOperator):
 
     def __post_init__(self) -> None:
         if self.emit_on_close and isinstance(self.windows, UnlimitedWindows):
-            raise TopologyError("results cannot be emitted on window close: unlimited windows never close")
+            raise TopologyError("Unlimited windows never close, so their results cannot be emitted on window close.")
 
     def bind(self, host: Host, forward: Process) -> Process:
         """The node's `process`: one fetch, one aggregator call, one put and one emit per window."""
@@ -67,7 +67,7 @@ class WindowAggregate(TableOperator):
                         old = fetch(key, start)[0] if reads_old else aggregated if with_old else None
                     new = aggregate(key, value, aggregated)
                     if cached and new is None and entry is None:
-                        continue  # a cache swallows the deletion of what was never there; the store does not see its time
+                        continue  # a cache drops the deletion of a missing entry; the store does not see its time
                     put(key, new, start, result_time)
                     if emit is not None:
                         windowed, change = _new(Windowed, (key, start, end)), _new(Change, (new, old, True))
@@ -86,10 +86,10 @@ class WindowAggregate(TableOperator):
         return window_view(host, self.store)
 
     def _closing(self, host: Host, forward: Process) -> tuple[EmitClosed | None, EmitClosed | None]:
-        """What sends closed windows on before a record is taken in, and what does so afterwards: at most one of them.
+        """Return what emits closed windows before a record is added, and what does so afterwards: at most one is not None.
 
-        It makes a difference when stream time jumps, because the store lets go of what is past its retention as soon as
-        it is given the new window. Kafka Streams' cache still shows the old ones; without a cache they are lost.
+        The order matters when stream time jumps, because the store drops windows past their retention as soon as it gets the
+        new one. Kafka Streams' cache still shows the old ones; without a cache they are lost.
         """
         if not self.emit_on_close or isinstance(self.windows, UnlimitedWindows):
             return None, None
@@ -103,7 +103,7 @@ def _size_ms(windows: Windows) -> int:
 
 
 def _closing(windows: Windows) -> Closing:
-    """Time windows end every `advance_ms`."""
+    """Return when windows close; time windows end every `advance_ms`."""
     size, advance = windows.size_ms, getattr(windows, "advance_ms", windows.size_ms)
 
     def next_end(last: int) -> int:
@@ -113,7 +113,7 @@ def _closing(windows: Windows) -> Closing:
 
 
 def _closed_since(windows: Windows) -> Bounds:
-    """Which starts to look at: a window `[start, end)` closes when the close time reaches its end."""
+    """Return the starts to read: a window `[start, end)` closes when the close time reaches its end."""
     size, windows_for = windows.size_ms, windows.windows_for
 
     def bounds(last: int, close_time: int) -> tuple[int, int] | None:
@@ -123,7 +123,7 @@ def _closed_since(windows: Windows) -> Bounds:
         if last == NO_TIMESTAMP:
             return 0, upper
         seen = max(0, last - size)
-        # Most records close nothing; the same windows at both ends mean that none has ended in between.
+        # Most records close nothing: if both times are in the same windows, none has ended in between.
         return None if list(windows_for(upper)) == list(windows_for(seen)) else (seen + 1, upper)
 
     return bounds

@@ -176,7 +176,7 @@ class TestSideOutputs:
         async def early(record: Record[str, str], context: CallContext) -> None:
             context.forward(record.with_timestamp(-1))
 
-        with pytest.raises(ProcessingError, match="timestamp of 0 or later"):
+        with pytest.raises(ProcessingError, match="Invalid record timestamp -1: it must be 0 or later"):
             run(built("process_async", early), ("a", "x"))
 
 

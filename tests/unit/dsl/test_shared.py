@@ -242,11 +242,11 @@ class TestSections:
         with pytest.raises(TopologyError, match=r"late overrides on_timer and is an atomic section.*test_shared.py:.*process\("):
             stream.process_atomically(Late, stores=[], name="late")
 
-    @pytest.mark.parametrize("what", ["schedules a punctuator", "asks for timers"])
+    @pytest.mark.parametrize("what", ["schedules a punctuator", "uses timers"])
     def test_one_that_asks_for_clocks_is_refused_when_it_does(self, what: str) -> None:
         class Late(Processor[str, str, str, str]):
             def init(self, context: ProcessorContext[str, str]) -> None:
-                if what == "asks for timers":
+                if what == "uses timers":
                     context.timers.all()
                 context.schedule("1s", PunctuationType.STREAM_TIME, lambda time: None)
 
@@ -265,7 +265,7 @@ class TestSections:
             builder.build()
 
     def test_a_record_without_a_time_is_refused(self) -> None:
-        with pytest.raises(Exception, match="needs a timestamp of 0 or later"):
+        with pytest.raises(Exception, match="invalid record timestamp -1: it must be 0 or later"):
             content(doing("context.forward(Record('k', 1, -1))", atomically=True), 1)
 
     def test_an_undeclared_store_is_named(self) -> None:

@@ -136,7 +136,10 @@ class TestMistakes:
 
         builder = StreamsBuilder()
         builder.stream("in", value=int).process(Early).side_output("early")
-        with TopologyTestDriver(builder.build()) as driver, pytest.raises(ProcessingError, match="timestamp of 0 or later"):
+        with (
+            TopologyTestDriver(builder.build()) as driver,
+            pytest.raises(ProcessingError, match="invalid record timestamp -1: it must be 0 or later"),
+        ):
             driver.input("in").pipe(1)
 
     def test_only_a_processor_can_send_aside(self) -> None:

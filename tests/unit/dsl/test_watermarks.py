@@ -254,7 +254,7 @@ class TestLateRecords:
             (letter,) = driver.output("too-late").records()
             assert (letter.key, letter.value, letter.timestamp) == (b"k", b"x", 4 * SECOND)
             headers = dict(letter.headers)
-            assert headers["__streams.errors.message"] == b"its time is 4000, but no record before 5000 was expected"
+            assert headers["__streams.errors.message"] == b"The timestamp 4000 is before the watermark 5000."
             assert headers["__streams.errors.exception"] == b"penstock.errors.exceptions.LateRecordError"
             assert headers["__streams.errors.offset"] == b"1"
 

@@ -306,7 +306,7 @@ class TestProcessors:
 
     def test_a_supplier_of_something_else_is_refused_as_without(self) -> None:
         topology = Topology().add_source("in", "in").add_processor("p", lambda: 5, "in")  # type: ignore[arg-type,return-value]
-        with pytest.raises(Exception, match="p: the supplier made a int; it must make a Processor"):
+        with pytest.raises(Exception, match="p: the supplier must return a Processor, not a int"):
             TopologyTestDriver(topology, processing_errors=retry())
 
     def test_what_names_its_node_already_is_not_tried_again(self) -> None:

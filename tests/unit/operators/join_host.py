@@ -1,4 +1,4 @@
-"""A lane in memory for operator tests: nodes that are bound once, or anew for every record as on Spark."""
+"""A lane in memory for operator tests: nodes that are bound once, or again for every record as on Spark."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class MemoryHost:
         self._inputs[name] = operators
 
     def pipe(self, name: str, key: Any, value: Any, timestamp: int, headers: Headers = NO_HEADERS) -> list[Out]:
-        """Process a record in an epoch of its own; what it made."""
+        """Process a record in its own epoch and return the output."""
         if self.rebind:
             self._bound.clear()
         if not self._bound:
@@ -171,7 +171,7 @@ class MemoryHost:
         raise NotImplementedError
 
     def wait_for_watermark(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
-        """Nobody tells watermarks here."""
+        """No source has a watermark here."""
 
     def add_timers(self, queue: Any) -> None:
         raise NotImplementedError

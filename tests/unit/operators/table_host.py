@@ -25,7 +25,7 @@ class Out(NamedTuple):
 
 @dataclass(frozen=True)
 class Exchange(Operator):
-    """Takes records out of the lane as bytes and brings them back when the bench delivers them."""
+    """Serializes records out of the lane and brings them back when the bench delivers them."""
 
     key: Serde[Any]
     value: Serde[Any]
@@ -45,7 +45,7 @@ class Exchange(Operator):
 
 @dataclass(frozen=True)
 class Refusing(Operator):
-    """A node below that fails in a way that is already somebody's."""
+    """A node below that fails with an error that already names its node."""
 
     def bind(self, host: Host, forward: Process) -> Process:
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -55,7 +55,7 @@ class Refusing(Operator):
 
 
 class NodeHost:
-    """What one node of the bench is offered."""
+    """The host of one node of the bench."""
 
     has_watermarks = False
 
@@ -67,7 +67,7 @@ class NodeHost:
         raise NotImplementedError
 
     def wait_for_watermark(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
-        """Nobody tells watermarks here."""
+        """No source has a watermark here."""
 
     def store(self, name: str) -> Any:
         return self.bench.state.store(self.bench.specs[name])
@@ -94,7 +94,7 @@ class NodeHost:
         return changes
 
     def on_flush(self, store: str, flush: Callable[[], None]) -> None:
-        self.bench.flushes.setdefault(store, flush)  # the last node in the topology asks first
+        self.bench.flushes.setdefault(store, flush)  # the last node in the topology is bound first
 
     def on_start(self, start: Callable[[], None]) -> None:
         self.bench.starts.append(start)
@@ -129,7 +129,7 @@ class Bench:
         self.stream_time = -1
         self.goes_on = False
         self.auto_deliver = True
-        self.piped = 0  # every record is a cause of its own
+        self.piped = 0  # every record is its own cause
         self.drops: list[tuple[str, str]] = []
         self.failures: list[tuple[Any, ...]] = []
         self.headers: list[Headers] = []
@@ -149,7 +149,7 @@ class Bench:
         return self
 
     def pipe(self, node: str, key: Any, value: Any, timestamp: int = 0, headers: Headers = NO_HEADERS) -> list[Out]:
-        """Give a node a record; what came out for it."""
+        """Process a record at a node and return the output."""
         self.piped += 1
         self._bind()
         self.stream_time = max(self.stream_time, timestamp)
@@ -159,14 +159,14 @@ class Bench:
         return self.take()
 
     def deliver(self) -> None:
-        """Deliver all that is in exchanges."""
+        """Deliver all records in exchanges."""
         while any(self.exchanges.values()):
             for queue in self.exchanges.values():
                 if queue:
                     queue.popleft()()
 
     def flush(self) -> list[Out]:
-        """The end of an epoch; what came out then."""
+        """End the epoch and return the output."""
         for flush in reversed(self.flushes.values()):  # nodes are bound from the last to the first
             flush()
             self.deliver()
@@ -228,7 +228,7 @@ def number_table(name: str, *, cached: bool = False) -> StoreSpec:
 
 
 def apply(rows: dict[Any, Any], outputs: list[Out]) -> dict[Any, Any]:
-    """A table's content after plain values came out of the lane."""
+    """Return a table's content after the lane has forwarded these plain values."""
     for key, value, _ in outputs:
         if value is None:
             rows.pop(key, None)

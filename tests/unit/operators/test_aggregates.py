@@ -18,7 +18,7 @@ HEADERS = (("trace", b"1"),)
 
 
 class Changes:
-    """Listens to what a table forwards."""
+    """Records what a table forwards."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[Any, Change, int, Headers]] = []
@@ -47,7 +47,7 @@ class TestAggregate:
     @pytest.mark.parametrize(
         ("caching", "first_old"),
         [(False, 100), (True, None)],
-        ids=["uncached: the initial value is old", "cached: nothing is old"],
+        ids=["uncached: old value is the initial one", "cached: no old value"],
     )
     def test_old_values(self, caching: bool, first_old: int | None) -> None:
         builder = StreamsBuilder()
@@ -58,7 +58,7 @@ class TestAggregate:
         assert listening.changes() == [("a", 101, first_old), ("a", 103, 101)]
 
     @pytest.mark.parametrize("caching", [False, True])
-    def test_old_values_are_not_sent_unasked(self, caching: bool) -> None:
+    def test_old_values_are_sent_only_if_requested(self, caching: bool) -> None:
         builder = StreamsBuilder()
         table = builder.stream("in", value=int).group_by_key().aggregate(lambda: 100, total, value=int)
         listening = Changes()
@@ -66,7 +66,7 @@ class TestAggregate:
             driver.input("in").pipe_pairs([("a", 1), ("a", 2)])
         assert listening.changes() == [("a", 101, None), ("a", 103, None)]
 
-    def test_time_is_the_highest_and_headers_are_the_last_records(self) -> None:
+    def test_a_result_has_the_highest_time_and_the_last_records_headers(self) -> None:
         builder = StreamsBuilder()
         table = builder.stream("in", value=int).group_by_key().aggregate(int, total, value=int)
         listening = Changes()
@@ -84,15 +84,15 @@ class TestAggregate:
         ):
             driver.input("in").pipe(1, key="a")
 
-    def test_a_failure_below_is_left_alone(self) -> None:
+    def test_a_failure_below_is_not_reported_again(self) -> None:
         builder = StreamsBuilder()
         table = builder.stream("in", value=int).group_by_key().aggregate(int, total, value=int)
         table.to_stream().foreach(lambda key, value: 1 / value, name="below")
         with TopologyTestDriver(builder.build(), caching=False) as driver, pytest.raises(ProcessingError, match=r"^below failed"):
             driver.input("in").pipe(0, key="a")
 
-    @pytest.mark.parametrize("key", [str, float], ids=["told apart by themselves", "told apart by their bytes"])
-    def test_a_cache_counts_within_an_epoch_skips_nulls_and_starts_anew_after_a_deletion(self, key: type) -> None:
+    @pytest.mark.parametrize("key", [str, float], ids=["identified by the key", "identified by its bytes"])
+    def test_a_cache_counts_within_an_epoch_skips_nulls_and_restarts_after_a_deletion(self, key: type) -> None:
         def add(key: Any, value: int, so_far: int) -> Any:
             return so_far + value if value else None
 
@@ -125,11 +125,11 @@ class TestAggregate:
             process(key(1), 0, 7, ())
         assert lane.store("sums").entry(key(1)) == (1, 7)
 
-    def test_an_aggregate_that_the_serde_cannot_write_names_the_node_out_of_a_cache_too(self) -> None:
+    def test_a_cached_aggregate_that_cannot_be_serialized_names_the_node(self) -> None:
         builder = StreamsBuilder()
 
         def wrong(key: Any, value: Any, so_far: Any) -> Any:
-            return "no number"
+            return "no number"  # the store cannot serialize it
 
         builder.stream("in").group_by_key().aggregate(int, wrong, store=Store("sums", value=int), name="sum")
         with TopologyTestDriver(builder.build()) as driver, pytest.raises(ProcessingError, match=r"(?s)sum .*test_aggregates.py"):
@@ -147,7 +147,7 @@ class TestAggregate:
 
 
 class TestInPlace:
-    """An aggregator may change its aggregate in place and hand back the same object."""
+    """An aggregator may change its aggregate in place and return the same object."""
 
     RECORDS = (("a", 1), ("a", 2), ("b", 5), ("a", 3))
 
@@ -181,7 +181,7 @@ class TestInPlace:
             driver.input("in").pipe_pairs([("a1", 1), ("a2", 2), ("b1", 5), ("a1", 3), ("a2", None)])
             assert driver.output("out").values()[-1] == 8
 
-    def test_several_changes_in_one_epoch_are_one_against_the_value_before(self) -> None:
+    def test_several_changes_in_one_epoch_are_merged_into_one(self) -> None:
         builder = StreamsBuilder()
         table = builder.stream("in", name="in").group_by_key().aggregate(list, self.append, store=Store("lists", value=list))
         listening = Changes()
@@ -195,7 +195,7 @@ class TestInPlace:
         assert listening.changes() == [("a", [1, 2], None), ("a", [1, 2, 3, 4], [1, 2])]
 
     @pytest.mark.parametrize("windows", [tumbling(1000), sliding(1000, grace=0), None], ids=["tumbling", "sliding", "ttl"])
-    def test_the_old_value_is_the_stored_one_where_emission_is_deferred(self, windows: Any) -> None:
+    def test_the_old_value_of_a_cached_table_is_the_stored_one(self, windows: Any) -> None:
         builder = StreamsBuilder()
         grouped = builder.stream("in").group_by_key()
         if windows is None:
@@ -207,7 +207,7 @@ class TestInPlace:
             driver.input("in", start=100).pipe_pairs(self.RECORDS)
             assert driver.output("out").values() == [1, 3, 8, 11]
 
-    def test_who_read_the_table_does_not_see_later_changes(self) -> None:
+    def test_a_value_read_from_the_table_does_not_change_later(self) -> None:
         builder = StreamsBuilder()
         lists = builder.stream("in", name="in").group_by_key().aggregate(list, self.append, value=list)
         asked = builder.stream("ask", name="ask").join(lists, lambda value, found: found)
@@ -241,7 +241,7 @@ class TestReduce:
             assert driver.output("out").is_empty
             assert driver.dropped() == {("r", "null key or value"): 2}
 
-    def test_a_failure_names_the_node_and_one_below_is_left_alone(self) -> None:
+    def test_a_failure_names_the_node_and_one_below_is_not_reported_again(self) -> None:
         builder = StreamsBuilder()
         builder.stream("in").group_by_key().reduce(lambda so_far, value: so_far / value, name="r").to_stream().foreach(
             lambda key, value: 1 / value, name="below"

@@ -1,4 +1,4 @@
-"""When a table's changes leave: at once, or deferred to the end of an epoch and then once per key."""
+"""When a table's changes are emitted: immediately, or at the end of the epoch and then once per key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEADERS = (("trace", b"1"),)
 
 
 class Epoch:
-    """A host of one store, with an epoch that is flushed by hand."""
+    """A host with one store, and an epoch that the test flushes."""
 
     def __init__(self, *, cached: bool, key: Any = str, send_old_values: bool = True) -> None:
         self.sent: list[Sent] = []
@@ -56,14 +56,14 @@ class TestAtOnce:
         assert epoch.sent == [("a", Change(1, None), 5), ("a", Change(None, 1), 6), ("a", Change(2, 1, False), 7)]
         assert epoch.headers[0] == HEADERS
 
-    def test_old_values_are_left_out_where_nobody_asked(self) -> None:
+    def test_old_values_are_omitted_unless_requested(self) -> None:
         epoch = Epoch(cached=False, send_old_values=False)
         epoch.emit("a", Change(2, 1, False), 7, (), 7)
         assert epoch.sent == [("a", Change(2, None, False), 7)]
 
 
 class TestDeferred:
-    def test_only_the_last_change_of_a_key_is_sent_against_the_value_before_the_first(self) -> None:
+    def test_only_the_last_change_of_a_key_is_sent_with_the_value_before_the_first(self) -> None:
         epoch = Epoch(cached=True)
         epoch.change("a", 1, 0, 5)
         epoch.change("a", 2, 1, 6)
@@ -71,7 +71,7 @@ class TestDeferred:
         assert epoch.flushed() == [("a", Change(2, 0), 6)]
         assert epoch.flushed() == []
 
-    def test_the_next_epoch_starts_anew(self) -> None:
+    def test_the_next_epoch_starts_empty(self) -> None:
         epoch = Epoch(cached=True)
         epoch.change("a", 1, None)
         epoch.flushed()
@@ -84,7 +84,7 @@ class TestDeferred:
             epoch.change(key, 1, None)
         assert [key for key, _, _ in epoch.flushed()] == ["b", "c", "a"]
 
-    def test_what_came_and_went_within_an_epoch_is_not_sent(self) -> None:
+    def test_a_key_added_and_deleted_within_an_epoch_is_not_sent(self) -> None:
         epoch = Epoch(cached=True)
         epoch.change("a", 1, None)
         epoch.change("a", None, 1)
@@ -97,7 +97,7 @@ class TestDeferred:
         epoch.change("b", 2, 1, timestamp=9, record_timestamp=4)
         assert [time for _, _, time in epoch.flushed()] == [4, 9]
 
-    def test_old_values_are_left_out_where_nobody_asked_but_still_decide(self) -> None:
+    def test_omitted_old_values_still_decide_what_is_sent(self) -> None:
         epoch = Epoch(cached=True, send_old_values=False)
         epoch.change("a", None, 1)
         epoch.change("b", None, None)
@@ -118,13 +118,13 @@ class TestDeferred:
         ("one", "same", "other"),
         [({"x": 1, "y": 2}, {"x": 1, "y": 2}, {"x": 2}), (Windowed([1], 0, 5), Windowed([1], 0, 5), Windowed([1], 5, 10))],
     )
-    def test_keys_that_cannot_tell_themselves_apart_are_told_by_their_bytes(self, one: Any, same: Any, other: Any) -> None:
+    def test_keys_without_identity_are_compared_by_their_bytes(self, one: Any, same: Any, other: Any) -> None:
         epoch = Epoch(cached=True, key=Json())
         for key in (one, same, other):
             epoch.change(key, 1, None)
         assert [key for key, _, _ in epoch.flushed()] == [one, other]
 
-    def test_text_keys_are_their_own_names(self) -> None:
+    def test_text_keys_are_compared_directly(self) -> None:
         assert String().identity
         epoch = Epoch(cached=True)
         epoch.change("a", 1, None)

@@ -1,4 +1,4 @@
-"""Foreign-key joins: which subscriptions a change makes, what is answered, what is dropped as stale, and the result."""
+"""Foreign-key joins: the subscriptions of a change, the responses, what is dropped as stale, and the result."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class TestSend:
         assert self.send(Change(new, old), left=True) == instructions
         assert self.bench.drops == []
 
-    def test_a_subscription_says_for_which_row_it_asks(self) -> None:
+    def test_a_subscription_names_its_row(self) -> None:
         bench = Bench().add("send", SubscriptionSend(owner, String(), String(), False, False))
         (first,) = bench.pipe("send", "k", Change("ann:1"), 3, HEADERS)
         assert first == Out("ann", Subscription(digest_of("ann:1"), ANSWER_IF_FOUND, "k"), 3)
@@ -107,8 +107,8 @@ class TestSend:
         (last,) = bench.pipe("send", "another", Change(None, "ann:1"), 4)
         assert last.value.digest is None
 
-    def test_a_row_that_has_asked_in_this_epoch_asks_again_in_any_case(self) -> None:
-        """Its first question will be answered after it has changed; such answers are dropped as stale."""
+    def test_a_row_changed_twice_in_an_epoch_always_requests_a_response(self) -> None:
+        """The response to its first subscription arrives after the row has changed, and is dropped as stale."""
         bench = Bench().add("send", SubscriptionSend(owner, String(), String(), False, False))
         bench.pipe("send", "k", Change("ann:1"))
         again = bench.pipe("send", "k", Change("ann:2", "ann:1"))
@@ -116,7 +116,7 @@ class TestSend:
         gone = bench.pipe("send", "k", Change(None, "ann:2"))
         assert [(out.key, out.value.instruction) for out in gone] == [("ann", DELETE), (None, ANSWER)]
 
-    def test_keys_are_told_apart_by_their_bytes(self) -> None:
+    def test_keys_are_compared_by_their_bytes(self) -> None:
         class Folding(String):
             def serialize(self, value: str) -> bytes:
                 return value.lower().encode()
@@ -124,12 +124,12 @@ class TestSend:
         bench = Bench().add("send", SubscriptionSend(owner, Folding(), String(), False, False))
         assert [out.value.instruction for out in bench.pipe("send", "k", Change("Ann:1", "ann:1"))] == [ANSWER_IF_FOUND]
 
-    def test_versioned_what_is_not_the_newest_is_dropped(self) -> None:
+    def test_a_versioned_table_drops_out_of_order_changes(self) -> None:
         assert self.send(Change("ann:1", None, False), left=True, versioned=True) == []
         assert self.bench.drops == [("send", "out of order")]
         assert self.send(Change("ann:1", None, False), left=True) == [("ann", ANSWER)]
 
-    def test_a_failing_extractor_is_this_nodes_failure(self) -> None:
+    def test_a_failing_extractor_names_this_node(self) -> None:
         bench = Bench().add("send", SubscriptionSend(lambda key, value: value.owner, String(), String(), False, False))
         with pytest.raises(ProcessingError, match="send: "):
             bench.pipe("send", "k", Change("ann:1"))
@@ -142,7 +142,7 @@ class TestReceive:
     def rows(self, bench: Bench) -> dict[bytes, bytes]:
         return dict(bench.state.store(bench.specs["subs"]).scan())
 
-    def test_remembers_and_forgets_who_subscribes(self) -> None:
+    def test_stores_and_deletes_subscriptions(self) -> None:
         bench = self.bench()
         asked = Subscription(b"d" * 16, ANSWER_IF_FOUND, "k1")
         assert bench.pipe("receive", "ann", asked, 3, HEADERS) == [Out(CombinedKey("ann", "k1"), asked, 3)]
@@ -153,19 +153,19 @@ class TestReceive:
         bench.pipe("receive", "ann", Subscription(b"f" * 16, DELETE, "k2"), 6)
         assert self.rows(bench) == {}
 
-    def test_a_null_key_is_answered_but_not_remembered(self) -> None:
+    def test_a_null_key_gets_a_response_but_no_subscription(self) -> None:
         bench = self.bench()
         asked = Subscription(None, ANSWER, "k1")
         assert bench.pipe("receive", None, asked, 3) == [Out(CombinedKey(None, "k1"), asked, 3)]
         assert self.rows(bench) == {}
 
     @pytest.mark.parametrize("instruction", [DELETE, DELETE_AND_ANSWER, ANSWER_IF_FOUND])
-    def test_a_null_key_makes_no_other_sense(self, instruction: Instruction) -> None:
+    def test_a_null_key_with_another_instruction_is_dropped(self, instruction: Instruction) -> None:
         bench = self.bench()
         assert bench.pipe("receive", None, Subscription(None, instruction, "k1")) == []
         assert bench.drops == [("receive", "null foreign key")]
 
-    def test_a_key_that_breaks_its_serde_is_this_nodes_failure(self) -> None:
+    def test_a_key_that_cannot_be_serialized_names_this_node(self) -> None:
         bench = self.bench()
         with pytest.raises(ProcessingError, match="receive: "):
             bench.pipe("receive", "ann", ())
@@ -197,7 +197,7 @@ class TestJoin:
         assert self.answer(ANSWER, key) == [Out("k", SubscriptionResponse(b"d", None), 5)]
         assert self.answer(ANSWER_IF_FOUND, key) == []
 
-    def test_a_failing_view_is_this_nodes_failure(self) -> None:
+    def test_a_failing_view_names_this_node(self) -> None:
         bench = Bench().add("join", SubscriptionJoin("r"))
         bench._views["r"] = View(failing_view, failing_view, False)
         with pytest.raises(ProcessingError, match="join: no view"):
@@ -213,7 +213,7 @@ class TestForeignTable:
             bench.pipe("receive", foreign_key, Subscription(primary_key.encode(), ANSWER, primary_key))
         return bench
 
-    def test_tells_the_subscribers_of_that_key_in_the_order_of_their_bytes(self) -> None:
+    def test_notifies_the_subscribers_of_a_key_in_byte_order(self) -> None:
         bench = self.bench()
         assert bench.pipe("foreign", "ann", Change("Ann", "old"), 4, HEADERS) == [
             Out("k10", SubscriptionResponse(b"k10", "Ann"), 4),
@@ -228,13 +228,13 @@ class TestForeignTable:
         assert bench.pipe("foreign", None, Change("x")) == []
         assert bench.drops == [("foreign", "null key")]
 
-    def test_versioned_what_is_not_the_newest_is_dropped(self) -> None:
+    def test_a_versioned_table_drops_out_of_order_changes(self) -> None:
         bench = self.bench(versioned=True)
         assert bench.pipe("foreign", "b", Change("x", None, False)) == []
         assert bench.drops == [("foreign", "out of order")]
         assert len(self.bench().pipe("foreign", "b", Change("x", None, False))) == 1
 
-    def test_a_key_that_breaks_its_serde_is_this_nodes_failure(self) -> None:
+    def test_a_key_that_cannot_be_serialized_names_this_node(self) -> None:
         bench = self.bench()
         with pytest.raises(ProcessingError, match="foreign: "):
             bench.pipe("foreign", "b", ())
@@ -247,7 +247,7 @@ class TestResponse:
         return bench
 
     @pytest.mark.parametrize("left", [True, False])
-    def test_joins_the_row_that_asked(self, left: bool) -> None:
+    def test_joins_the_row_that_subscribed(self, left: bool) -> None:
         bench = self.bench(left=left)
         asked = digest_of("ann:1")
         assert bench.pipe("resolve", "k", SubscriptionResponse(asked, "Ann"), 3) == [Out("k", "ann:1+Ann", 3)]
@@ -255,16 +255,16 @@ class TestResponse:
         assert bench.pipe("resolve", "k", SubscriptionResponse(asked, None), 4) == [Out("k", nobody, 4)]
 
     @pytest.mark.parametrize("left", [True, False])
-    def test_a_row_that_is_gone_is_gone_from_the_result(self, left: bool) -> None:
+    def test_a_deleted_row_is_deleted_from_the_result(self, left: bool) -> None:
         assert self.bench(left=left).pipe("resolve", "gone", SubscriptionResponse(None, None), 3) == [Out("gone", None, 3)]
 
     @pytest.mark.parametrize(("key", "digest"), [("k", b"other"), ("k", None), ("gone", b"other")])
-    def test_an_answer_to_another_row_is_stale(self, key: str, digest: bytes | None) -> None:
+    def test_a_response_to_another_row_is_stale(self, key: str, digest: bytes | None) -> None:
         bench = self.bench(left=True)
         assert bench.pipe("resolve", key, SubscriptionResponse(digest, "Ann")) == []
         assert bench.drops == [("resolve", "stale response")]
 
-    def test_a_failing_joiner_is_this_nodes_failure(self) -> None:
+    def test_a_failing_joiner_names_this_node(self) -> None:
         bench = self.bench(left=True, joiner=lambda left, right: left + right)
         with pytest.raises(ProcessingError, match="resolve: "):
             bench.pipe("resolve", "k", SubscriptionResponse(digest_of("ann:1"), None))
@@ -275,7 +275,7 @@ digests = st.none() | st.binary(min_size=16, max_size=16)
 
 class TestSerdes:
     @given(digests, st.sampled_from(Instruction), st.text())
-    def test_subscriptions_come_back(self, digest: bytes | None, instruction: Instruction, key: str) -> None:
+    def test_subscriptions_round_trip(self, digest: bytes | None, instruction: Instruction, key: str) -> None:
         serde = SubscriptionSerde(String())
         subscription = Subscription(digest, instruction, key)
         back = serde.deserialize(serde.serialize(subscription))
@@ -283,10 +283,10 @@ class TestSerdes:
         assert type(back.instruction) is Instruction
 
     @given(digests, st.none() | st.text())
-    def test_responses_come_back(self, digest: bytes | None, value: str | None) -> None:
+    def test_responses_round_trip(self, digest: bytes | None, value: str | None) -> None:
         serde = ResponseSerde(String())
         back = serde.deserialize(serde.serialize(SubscriptionResponse(digest, value)))
-        assert back == SubscriptionResponse(digest, value or None)  # no bytes are no value
+        assert back == SubscriptionResponse(digest, value or None)  # zero bytes mean no value
 
     def test_formats(self) -> None:
         digest = bytes(range(16))
@@ -297,13 +297,13 @@ class TestSerdes:
 
     @pytest.mark.parametrize("serde", [SubscriptionSerde(str), ResponseSerde(str)])
     @pytest.mark.parametrize("data", [b"", b"\x7f", b"\x84", b"\x00short"])
-    def test_what_they_cannot_read(self, serde: Serde[Any], data: bytes) -> None:
+    def test_invalid_bytes_are_rejected(self, serde: Serde[Any], data: bytes) -> None:
         with pytest.raises(SerializationError):
             serde.deserialize(data)
 
-    def test_they_are_values_that_travel(self) -> None:
+    def test_serdes_are_picklable_values(self) -> None:
         for serde in (SubscriptionSerde(str), ResponseSerde(str)):
-            serde.serialize  # noqa: B018 - made on first use, and left behind
+            serde.serialize  # noqa: B018 - created on first use, and not pickled
             assert pickle.loads(pickle.dumps(serde)) == serde
         assert SubscriptionSerde(str) != ResponseSerde(str)
 
@@ -318,7 +318,7 @@ class TestSerdes:
         ResponseJoin("l", String(), pair, True),
     ],
 )
-def test_operators_are_values_that_travel(operator: Operator) -> None:
+def test_operators_are_picklable_values(operator: Operator) -> None:
     assert pickle.loads(pickle.dumps(operator)) == operator
 
 
@@ -332,7 +332,7 @@ def test_operators_are_values_that_travel(operator: Operator) -> None:
         ("resolve", "k", SubscriptionResponse(None, None)),
     ],
 )
-def test_a_failure_below_is_not_this_nodes(node: str, key: Any, value: Any) -> None:
+def test_a_failure_below_is_not_reported_by_this_node(node: str, key: Any, value: Any) -> None:
     bench = whole_join(left=True)
     bench.state.store(bench.specs["subs"]).put(b"\0\0\0\x03annk", b"")
     bench.add("below", Refusing(), node)
@@ -342,7 +342,7 @@ def test_a_failure_below_is_not_this_nodes(node: str, key: Any, value: Any) -> N
 
 
 def whole_join(left: bool, *, versioned: bool = False, cached: bool = False) -> Bench:
-    """Tables `l` and `r`, all that is between them, and the result `j`, kept in store `j`."""
+    """Tables `l` and `r`, the nodes between them, and the result `j`, kept in store `j`."""
     tables = [versioned_table(name, 1000) if versioned else table(name, cached=cached) for name in ("l", "r")]
     return (
         Bench(*tables, subscription_store_spec("subs"), table("j", cached=cached))
@@ -386,13 +386,13 @@ class TestWholeJoin:
         bench.pipe("r", "ann", "", 1)
         assert bench.pipe("l", "k", "ann:1", 2) == [Out("k", Change("ann:1+None", None), 2)]
 
-    def test_an_answer_overtaken_by_a_newer_row_is_dropped(self) -> None:
+    def test_a_response_that_arrives_after_a_newer_row_is_dropped(self) -> None:
         bench = whole_join(left=False)
         bench.pipe("r", "ann", "Ann", 1)
         bench.pipe("r", "bob", "Bob", 1)
         bench.auto_deliver = False
         bench.pipe("l", "k", "ann:1", 2)
-        bench.exchanges["subscriptions"].popleft()()  # Ann's answer is on its way when the row turns to Bob
+        bench.exchanges["subscriptions"].popleft()()  # Ann's response is under way when the row changes to Bob
         bench.pipe("l", "k", "bob:1", 3)
         bench.deliver()
         assert bench.take() == [Out("k", Change("bob:1+Bob", None), 3)]
@@ -423,8 +423,8 @@ steps = st.lists(st.tuples(left_changes | right_changes, st.integers(0, 3)), max
 
 
 @given(st.booleans(), st.booleans(), st.booleans(), steps)
-def test_the_table_that_comes_out_is_the_join(left: bool, in_step: bool, cached: bool, changes: list[Any]) -> None:
-    """After every change if exchanges deliver at once; in the end if they deliver when they like."""
+def test_the_result_is_the_join_of_both_tables(left: bool, in_step: bool, cached: bool, changes: list[Any]) -> None:
+    """After every change if exchanges deliver immediately; at the end if they deliver later."""
     bench = whole_join(left=left, cached=cached)
     bench.auto_deliver = in_step
     tables: dict[str, dict[str, str]] = {"l": {}, "r": {}}

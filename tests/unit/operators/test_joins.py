@@ -43,7 +43,7 @@ def rebind(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-def test_a_window_reaches_before_and_after_both_inside(rebind: bool) -> None:
+def test_both_bounds_of_a_window_are_inclusive(rebind: bool) -> None:
     join = Join("inner", before=5, after=10, rebind=rebind)
     assert join.left("a", "L", 100) == []
     assert join.right("a", "94", 94) == []
@@ -60,7 +60,7 @@ def test_keys_do_not_mix() -> None:
     assert join.right("a", "x", 0) == [("a", "A+x", 0)]
 
 
-def test_duplicates_all_join_in_the_order_in_which_they_came(rebind: bool) -> None:
+def test_duplicates_all_join_in_order_of_arrival(rebind: bool) -> None:
     join = Join("inner", 10, 10, rebind=rebind)
     join.left("a", "late", 5)
     for value in ("1", "2", "1"):
@@ -68,7 +68,7 @@ def test_duplicates_all_join_in_the_order_in_which_they_came(rebind: bool) -> No
     assert [out.value for out in join.right("a", "r", 0)] == ["1+r", "2+r", "1+r", "late+r"]
 
 
-def test_the_result_has_the_later_time_and_the_headers_of_the_record_in_hand() -> None:
+def test_the_result_has_the_later_time_and_the_current_records_headers() -> None:
     join = Join("inner", 10, 10)
     join.pipe("left", "a", "L", 7, (("h", b"left"),))
     assert join.pipe("right", "a", "R", 3, (("h", b"right"),)) == [("a", "L+R", 7)]
@@ -84,7 +84,7 @@ def test_a_negative_side_puts_the_window_wholly_after_the_record() -> None:
 
 
 @pytest.mark.parametrize("kind", ["inner", "left", "outer"])
-def test_what_is_older_than_window_and_grace_is_not_found_any_more(kind: Any) -> None:
+def test_records_older_than_window_and_grace_are_not_found(kind: Any) -> None:
     join = Join(kind, 10, 10, grace=5)
     join.left("a", "kept", 100)
     join.left("x", "moves the left side's time", 124)
@@ -109,7 +109,7 @@ def test_null_keys_and_values_are_dropped_by_an_inner_join() -> None:
     assert join.right("a", "r", 0) == []
 
 
-def test_a_left_join_emits_null_keys_of_its_left_side_at_once() -> None:
+def test_a_left_join_emits_null_keys_of_its_left_side_immediately() -> None:
     join = Join("left", 10, 10)
     assert join.left(None, "L", 5) == [(None, "L+None", 5)]
     assert join.right(None, "R", 5) == []
@@ -117,22 +117,22 @@ def test_a_left_join_emits_null_keys_of_its_left_side_at_once() -> None:
     assert len(join.drops) == 3
 
 
-def test_an_outer_join_emits_null_keys_of_both_sides_at_once() -> None:
+def test_an_outer_join_emits_null_keys_of_both_sides_immediately() -> None:
     join = Join("outer", 10, 10)
     assert join.left(None, "L", 5) == [(None, "L+None", 5)]
     assert join.right(None, "R", 5) == [(None, "None+R", 5)]
 
 
-def test_a_record_with_a_null_key_moves_the_time_but_emits_nobody_else(rebind: bool) -> None:
+def test_a_record_with_a_null_key_advances_the_time_but_emits_no_other_record(rebind: bool) -> None:
     join = Join("left", 10, 10, rebind=rebind)
     join.left("a", "A", 0)
     assert join.left(None, "L", 50) == [(None, "L+None", 50)]
-    assert join.left("b", "old", 20) == [("b", "old+None", 20)]  # its own window is over: it need not wait
+    assert join.left("b", "old", 20) == [("b", "old+None", 20)]  # its own window is closed: it need not wait
     assert join.left("b", "B", 50) == [("a", "A+None", 0)]
 
 
 @pytest.mark.parametrize("grace", [0, 5])
-def test_a_left_record_without_partner_leaves_when_its_window_has_closed(grace: int, rebind: bool) -> None:
+def test_a_left_record_without_partner_is_emitted_when_its_window_closes(grace: int, rebind: bool) -> None:
     join = Join("left", before=3, after=10, grace=grace, rebind=rebind)
     assert join.left("a", "A", 0) == []
     assert join.left("b", "B", 10 + grace) == []
@@ -140,7 +140,7 @@ def test_a_left_record_without_partner_leaves_when_its_window_has_closed(grace: 
     assert join.left("d", "D", 11 + grace) == []
 
 
-def test_a_left_record_that_met_a_partner_does_not_leave_alone(rebind: bool) -> None:
+def test_a_left_record_with_a_partner_is_not_emitted_alone(rebind: bool) -> None:
     join = Join("left", 10, 10, rebind=rebind)
     join.left("a", "A1", 0)
     join.left("a", "A2", 0)
@@ -162,12 +162,12 @@ def test_an_outer_join_emits_right_before_left_and_by_each_sides_window(rebind: 
     join = Join("outer", before=5, after=10, rebind=rebind)
     join.left("a", "A", 100)
     join.right("b", "B", 100)
-    assert join.left("c", "C", 106) == []  # b's window has closed, but a left record only looks after its own reach
+    assert join.left("c", "C", 106) == []  # b's window has closed, but a left record only checks its own side's window
     assert join.right("d", "D", 111) == [("b", "None+B", 100), ("a", "A+None", 100)]
     assert join.left("e", "E", 112) == []
 
 
-def test_an_outer_join_stops_looking_when_both_sides_are_open(rebind: bool) -> None:
+def test_an_outer_join_stops_scanning_when_both_sides_are_open(rebind: bool) -> None:
     join = Join("outer", before=10, after=10, rebind=rebind)
     join.left("a", "A", 0)
     for timestamp in (5, 6):
@@ -182,21 +182,21 @@ def test_an_outer_join_stops_looking_when_both_sides_are_open(rebind: bool) -> N
     ]
 
 
-def test_duplicates_without_partner_leave_in_the_order_in_which_they_came(rebind: bool) -> None:
+def test_duplicates_without_partner_are_emitted_in_order_of_arrival(rebind: bool) -> None:
     join = Join("left", 10, 10, rebind=rebind)
     for value in ("2", "1", "2"):
         join.left("a", value, 0)
     assert [out.value for out in join.left("b", "B", 11)] == ["2+None", "1+None", "2+None"]
 
 
-def test_what_leaves_alone_has_its_own_time_and_the_headers_of_the_record_that_moved_the_time() -> None:
+def test_a_record_without_partner_has_its_own_time_and_the_headers_that_advanced_the_time() -> None:
     join = Join("left", 10, 10)
     join.pipe("left", "a", "A", 3, (("h", b"a"),))
     assert join.pipe("right", "b", "B", 50, (("h", b"b"),)) == [("a", "A+None", 3)]
     assert join.headers == [(("h", b"b"),)]
 
 
-def test_a_record_out_of_order_does_not_make_others_leave(rebind: bool) -> None:
+def test_an_out_of_order_record_emits_no_others(rebind: bool) -> None:
     join = Join("left", 10, 10, rebind=rebind)
     join.left("a", "A", 0)
     join.right(None, "moves the time", 40)
@@ -204,7 +204,7 @@ def test_a_record_out_of_order_does_not_make_others_leave(rebind: bool) -> None:
     assert join.left("b", "B", 40) == [("a", "A+None", 0)]
 
 
-def test_a_late_record_without_partner_leaves_at_once(rebind: bool) -> None:
+def test_a_late_record_without_partner_is_emitted_immediately(rebind: bool) -> None:
     join = Join("outer", before=2, after=10, rebind=rebind)
     join.left("x", "X", 100)
     assert join.left("a", "closed", 89) == [("a", "closed+None", 89)]
@@ -213,8 +213,8 @@ def test_a_late_record_without_partner_leaves_at_once(rebind: bool) -> None:
     assert join.right("b", "open", 98) == []
 
 
-def test_the_walk_over_waiting_records_goes_on_from_where_it_stopped(rebind: bool) -> None:
-    """Kafka Streams takes the last record it came by for the earliest: b leaves later than its window closes."""
+def test_the_scan_of_waiting_records_continues_where_it_stopped(rebind: bool) -> None:
+    """Kafka Streams takes the last record it visited as the earliest: b is emitted later than its window closes."""
     join = Join("left", 10, 10, rebind=rebind)
     join.left("a", "A", 0)
     join.left("b", "B", 5)
@@ -232,7 +232,7 @@ def test_a_failing_joiner_is_reported_with_its_record(kind: Any) -> None:
         join.right("a", "R", 0)
 
 
-def test_what_failed_to_leave_leaves_again(rebind: bool) -> None:
+def test_records_whose_emission_failed_are_emitted_again(rebind: bool) -> None:
     calls = []
 
     def joiner(key: str, left: str | None, right: str | None) -> str:
@@ -270,7 +270,7 @@ def test_an_error_from_downstream_passes_through() -> None:
         assert join.failures == []
 
 
-def test_an_error_that_nobody_has_reported_yet_is_the_nodes_own() -> None:
+def test_an_unattributed_error_names_the_node() -> None:
     host = Join("inner", 10, 10)
     process = JoinWindowStore("right").bind(host, lambda *record: record[1000])
     with pytest.raises(ProcessingError):
@@ -293,6 +293,6 @@ def test_the_stores_of_a_join() -> None:
     assert len(join_store_specs(windows, "l", "r", None, key=String(), left_value=String(), right_value=String())) == 2
 
 
-def test_operators_travel() -> None:
+def test_operators_are_picklable() -> None:
     join = StreamStreamJoin("outer", True, "l", "r", "o", JoinWindows(1, 2, 3), max)
     assert pickle.loads(pickle.dumps(join)) == join

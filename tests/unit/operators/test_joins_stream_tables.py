@@ -52,7 +52,7 @@ def rebind(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_a_record_joins_the_tables_value_of_now_whatever_its_time(left: bool) -> None:
+def test_a_record_joins_the_tables_current_value_whatever_its_time(left: bool) -> None:
     join = TableJoin(left)
     assert join.stream("a", "s", 5) == ([("a", "s+None", 5)] if left else [])
     join.put("a", "t", 100)
@@ -96,12 +96,12 @@ def test_a_record_waits_unless_it_is_later_than_the_grace_period(timestamp: int,
     join.stream("x", "moves the time", 100)
     out = join.stream("a", "s", timestamp)
     if timestamp == 95:
-        assert out == [("a", "s+None", 95)]  # waits, and its time has come
+        assert out == [("a", "s+None", 95)]  # waits, and is due
     else:
         assert (out == []) is waits
 
 
-def test_without_grace_a_buffered_record_leaves_at_once(rebind: bool) -> None:
+def test_without_grace_a_buffered_record_is_emitted_immediately(rebind: bool) -> None:
     join = TableJoin(left=False, grace=0, rebind=rebind)
     join.put("a", "t", 0)
     assert join.stream("a", "1", 5) == [("a", "1+t", 5)]
@@ -118,11 +118,11 @@ def test_records_leave_the_buffer_with_their_own_headers() -> None:
     assert join.headers == [(("h", b"1"), ("h", None)), (("h", b"2"),)]
 
 
-def test_nulls_do_not_wait() -> None:
+def test_null_keys_and_values_do_not_wait() -> None:
     join = TableJoin(left=True, grace=5)
     assert join.stream(None, "s", 0) == [(None, "s+None", 0)]
     assert join.stream("a", None, 100) == []
-    assert join.stream("a", "s", 0) == []  # neither of them moved the buffer's time
+    assert join.stream("a", "s", 0) == []  # neither of them advanced the buffer's time
     assert join.drops == ["null join key or value"]
 
 
@@ -133,7 +133,7 @@ def test_only_a_versioned_table_can_be_joined_with_a_grace_period() -> None:
         join.stream("a", "s", 0)
 
 
-def test_what_failed_to_leave_the_buffer_leaves_again(rebind: bool) -> None:
+def test_records_whose_emission_failed_are_emitted_again(rebind: bool) -> None:
     join = TableJoin(left=False, grace=5, rebind=rebind)
     join.go_on = True
     join.put("a", "t", 0)
@@ -148,7 +148,7 @@ def test_what_failed_to_leave_the_buffer_leaves_again(rebind: bool) -> None:
     assert join.stream("b", "again", 6) == [("a", "2+t", 0)]
 
 
-def test_errors_of_the_joiner_are_the_nodes_own_and_those_of_downstream_are_not() -> None:
+def test_errors_of_the_joiner_name_the_node_and_downstream_errors_pass() -> None:
     join = TableJoin(left=True)
     broken = StreamTableJoin("table", lambda key, value, found: found.missing, True).bind(join, join._collect)
     with pytest.raises(ProcessingError, match="missing"):
@@ -178,7 +178,7 @@ class GlobalJoin(MemoryHost):
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_a_record_joins_the_global_tables_value_of_the_key_it_names(left: bool) -> None:
+def test_a_record_joins_the_global_tables_value_of_the_selected_key(left: bool) -> None:
     join = GlobalJoin(left)
     assert join.stream("a", "x1") == [("a", "x1+X", 7)]
     assert join.stream(None, "x1") == [(None, "x1+X", 7)]
@@ -187,7 +187,7 @@ def test_a_record_joins_the_global_tables_value_of_the_key_it_names(left: bool) 
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_a_record_that_names_no_key_is_dropped_by_an_inner_join(left: bool) -> None:
+def test_a_record_without_a_selected_key_is_dropped_by_an_inner_join(left: bool) -> None:
     join = GlobalJoin(left)
     assert join.stream("a", "none") == ([("a", "none+None", 7)] if left else [])
     assert join.stream("a", None) == []

@@ -45,7 +45,7 @@ class TestForwarding:
             driver.input("in").pipe_pairs([("one", 1), (None, 2), ("two", 3)])
             assert (driver.output("one").values(), driver.output("two").values()) == ([1, 2], [2, 3])
 
-    def test_an_unknown_child_is_refused_with_those_that_exist(self) -> None:
+    def test_an_unknown_child_is_rejected_with_the_known_ones(self) -> None:
         def route(self: AnyProcessor, record: Record[Any, Any]) -> None:
             self.context.forward(record, child="typo")
 
@@ -71,13 +71,13 @@ class TestForwarding:
             driver.input("in").pipe(1, timestamp=5, headers=(("a", b"1"),))
             assert driver.output("out").read() == Record(None, 1, 99, (("a", b"1"), ("b", None)))
 
-    def test_a_negative_time_is_refused(self) -> None:
+    def test_a_negative_timestamp_is_rejected(self) -> None:
         def change(self: AnyProcessor, record: Record[Any, Any]) -> None:
             self.context.forward(record.with_timestamp(-1))
 
         with (
             TopologyTestDriver(topology(processor(change))) as driver,
-            pytest.raises(ProcessingError, match="p: a record needs a timestamp of 0 or later, not -1"),
+            pytest.raises(ProcessingError, match="p: invalid record timestamp -1: it must be 0 or later"),
         ):
             driver.input("in").pipe(1)
 
@@ -97,8 +97,8 @@ class TestFixedKeys:
     def test_an_equal_key_is_the_same_key(self) -> None:
         assert self.ran(lambda self, record: self.context.forward(record.with_key(str(record.key)))) == [("k", 1)]
 
-    def test_another_key_is_refused(self) -> None:
-        with pytest.raises(ProcessingError, match=r"p: a FixedKeyProcessor must not change the key; use process\(\) instead"):
+    def test_a_changed_key_is_rejected(self) -> None:
+        with pytest.raises(ProcessingError, match=r"p: a FixedKeyProcessor must not change the key. Use process\(\) instead"):
             self.ran(lambda self, record: self.context.forward(record.with_key("other")))
 
 
@@ -115,7 +115,7 @@ class TestFailures:
         assert f"{__file__}:" in str(caught.value)
         assert caught.value.code == "processing"
 
-    def test_a_failure_downstream_is_reported_once_by_whom_it_befell(self) -> None:
+    def test_a_failure_downstream_is_reported_once_by_its_own_node(self) -> None:
         builder = StreamsBuilder()
         passing = processor(lambda self, record: self.context.forward(record))
         builder.stream("in").process(passing, name="above").map_values(lambda value: 1 / value, name="below").to("out")
@@ -132,7 +132,7 @@ class TestFailures:
         with pytest.raises(PenstockError, match=r"(?s)p .*RuntimeError: no.*test_processing.py"):
             TopologyTestDriver(topology(Failing))
 
-    def test_an_init_that_asks_for_a_store_that_is_not_there_is_a_mistake_in_the_topology(self) -> None:
+    def test_an_unknown_store_in_init_is_a_topology_error(self) -> None:
         class Asking(AnyProcessor):
             def init(self, context: Any) -> None:
                 context.store("kept")
@@ -140,7 +140,7 @@ class TestFailures:
         with pytest.raises(TopologyError, match="there is no store 'kept'; the topology has none"):
             TopologyTestDriver(topology(Asking))
 
-    def test_a_value_that_a_store_cannot_write_names_the_node_that_put_it(self) -> None:
+    def test_a_value_that_cannot_be_serialized_names_the_node_that_put_it(self) -> None:
         def put(self: AnyProcessor, record: Record[Any, Any]) -> None:
             self.context.store("kept")[record.key] = "no number"
 
@@ -151,8 +151,8 @@ class TestFailures:
         ):
             driver.input("in").pipe(1, key="k")
 
-    def test_a_supplier_makes_processors(self) -> None:
-        with pytest.raises(TopologyError, match="p: the supplier made a dict; it must make a Processor"):
+    def test_a_supplier_must_return_a_processor(self) -> None:
+        with pytest.raises(TopologyError, match="p: the supplier must return a Processor, not a dict"):
             TopologyTestDriver(topology(dict))
 
     def test_a_processor_without_process_fails_at_its_first_record(self) -> None:
@@ -179,7 +179,7 @@ class TestStores:
         with TopologyTestDriver(made) as driver, pytest.raises(TopologyError, match="no store 'typo'; the topology has kept"):
             driver.input("in").pipe(1, key="k")
 
-    def test_live_on_from_record_to_record(self) -> None:
+    def test_persist_from_record_to_record(self) -> None:
         def count(self: AnyProcessor, record: Record[Any, Any]) -> None:
             store = self.context.store("kept")
             store[record.key] = (store.get(record.key) or 0) + 1
@@ -292,14 +292,14 @@ class TestPunctuators:
         ):
             driver.input("in").pipe("x")
 
-    def test_a_failure_below_is_reported_once_by_whom_it_befell(self) -> None:
+    def test_a_failure_below_is_reported_once_by_its_own_node(self) -> None:
         builder = StreamsBuilder()
         builder.stream("in").process(Ticking, name="tick").foreach(lambda key, value: 1 // 0, name="below")
         with TopologyTestDriver(builder.build()) as driver, pytest.raises(ProcessingError) as caught:
             driver.input("in").pipe("x")
         assert str(caught.value).startswith("below failed on the record from a timer")
 
-    def test_know_no_record(self) -> None:
+    def test_have_no_record_metadata(self) -> None:
         seen: list[Any] = []
 
         class Looking(Ticking):
@@ -310,7 +310,7 @@ class TestPunctuators:
             driver.input("in").pipe("x")
         assert seen == [None]
 
-    def test_a_wrong_child_stays_a_mistake_in_the_topology(self) -> None:
+    def test_an_unknown_child_is_a_topology_error(self) -> None:
         class Routing(Ticking):
             def tick(self, timestamp: int) -> None:
                 self.context.forward(Record(None, None, 0), child="typo")

@@ -1,4 +1,4 @@
-"""Stateless operators: what passes untouched, and whose failure is whose."""
+"""Stateless operators: what passes unchanged, and which node a failure belongs to."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_failure_below_is_not_reported_again_above(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", PASSING)
-def test_time_headers_and_nulls_pass_untouched(verb: str) -> None:
+def test_time_headers_and_nulls_pass_unchanged(verb: str) -> None:
     builder = StreamsBuilder()
     PASSING[verb](builder.stream("in")).to("out")
     with TopologyTestDriver(builder.build()) as driver:
@@ -96,7 +96,7 @@ def test_time_headers_and_nulls_pass_untouched(verb: str) -> None:
 
 
 @pytest.mark.parametrize(("error", "named"), [(StateError, True), (ProcessingError, False), (TopologyError, False)])
-def test_errors_that_name_their_node_pass_and_all_others_are_the_nodes(error: type[PenstockError], named: bool) -> None:
+def test_attributed_errors_pass_and_others_name_the_node(error: type[PenstockError], named: bool) -> None:
     def refuse(key: Any, value: Any) -> str:
         raise error("as it is")
 
@@ -108,7 +108,7 @@ def test_errors_that_name_their_node_pass_and_all_others_are_the_nodes(error: ty
     assert isinstance(caught.value.__cause__, error) is named
 
 
-def test_a_flat_map_of_nothing_is_a_filter() -> None:
+def test_a_flat_map_to_nothing_drops_the_record() -> None:
     builder = StreamsBuilder()
     builder.stream("in").flat_map(lambda key, value: ()).to("out")
     with TopologyTestDriver(builder.build()) as driver:

@@ -39,7 +39,7 @@ def rebind(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-def test_a_change_leaves_when_its_time_limit_has_passed(rebind: bool) -> None:
+def test_a_change_is_emitted_after_its_time_limit(rebind: bool) -> None:
     table = Table(until_time_limit(10), rebind=rebind)
     assert table.put("a", "1", 0) == table.put("b", "1", 9) == []
     assert table.put("c", "1", 10) == [("a", Change("1"), 0)]
@@ -48,7 +48,7 @@ def test_a_change_leaves_when_its_time_limit_has_passed(rebind: bool) -> None:
     assert table.put("d", "1", 30) == [("c", Change("3", "2"), 19)]
 
 
-def test_without_a_time_limit_every_change_leaves_at_once() -> None:
+def test_with_a_time_limit_of_zero_every_change_is_emitted_immediately() -> None:
     table = Table(until_time_limit(0))
     assert table.put("a", "1", 5) == [("a", Change("1"), 5)]
     assert table.put("a", None, 5) == [("a", Change(None, "1"), 5)]
@@ -65,21 +65,21 @@ def test_a_later_change_replaces_the_one_held_back_and_keeps_its_place(rebind: b
     assert table.put("a", "3", 11) == [("b", Change("1"), 1)]
 
 
-def test_changes_of_one_time_leave_in_the_order_of_their_keys(rebind: bool) -> None:
+def test_changes_of_one_time_are_emitted_by_key(rebind: bool) -> None:
     table = Table(until_time_limit(10), rebind=rebind)
     for key in ("b", "ab", "c", "a"):
         table.put(key, "1", 0)
     assert [out.key for out in table.put("d", "1", 10)] == ["a", "ab", "b", "c"]
 
 
-def test_tombstones_leave_after_a_time_limit(rebind: bool) -> None:
+def test_tombstones_are_emitted_after_a_time_limit(rebind: bool) -> None:
     table = Table(until_time_limit(10), rebind=rebind)
     table.put("a", "1", 0)
     table.put("a", None, 1)
     assert table.put("b", "1", 10) == [("a", Change(None, "1"), 1)]
 
 
-def test_a_window_leaves_once_when_it_closes(rebind: bool) -> None:
+def test_a_window_is_emitted_once_when_it_closes(rebind: bool) -> None:
     table = Table(until_window_closes(), grace=5, key=TimeWindowed(String(), 10), rebind=rebind)
     first, second = Windowed("a", 0, 10), Windowed("a", 10, 20)
     assert table.put(first, "1", 3) == table.put(first, "2", 4) == table.put(second, "1", 14) == []
@@ -88,7 +88,7 @@ def test_a_window_leaves_once_when_it_closes(rebind: bool) -> None:
     assert table.put(second, "4", 25) == [(second, Change("4", "3"), 25)]
 
 
-def test_windows_leave_by_their_end_whenever_they_came(rebind: bool) -> None:
+def test_windows_are_emitted_by_their_end_whatever_the_order_of_arrival(rebind: bool) -> None:
     table = Table(until_window_closes(), key=TimeWindowed(String(), 10), rebind=rebind)
     later, earlier = Windowed("a", 10, 20), Windowed("b", 0, 10)
     table.put(later, "1", 5)
@@ -96,7 +96,7 @@ def test_windows_leave_by_their_end_whenever_they_came(rebind: bool) -> None:
     assert [out.key for out in table.put(Windowed("c", 20, 30), "1", 20)] == [earlier, later]
 
 
-def test_tombstones_of_windows_do_not_leave(rebind: bool) -> None:
+def test_tombstones_of_windows_are_not_emitted(rebind: bool) -> None:
     table = Table(until_window_closes(), grace=3, key=SessionWindowed(String()), rebind=rebind)
     table.put(Windowed("a", 0, 3), "1", 3)
     table.put(Windowed("a", 0, 3), None, 3)
@@ -110,27 +110,27 @@ def test_windows_can_have_a_time_limit_instead() -> None:
     assert table.put(Windowed("b", 0, 10), "1", 8) == [(Windowed("a", 0, 10), Change("1"), 3)]
 
 
-def test_over_its_records_a_buffer_lets_the_oldest_go(rebind: bool) -> None:
+def test_a_buffer_over_its_record_limit_emits_the_oldest(rebind: bool) -> None:
     table = Table(until_time_limit(1000, max_records(2)), rebind=rebind)
     assert table.put("a", "1", 5) == table.put("b", "1", 4) == table.put("a", "2", 6) == []
     assert table.put("c", "1", 7) == [("b", Change("1"), 4)]
     assert table.put("d", "1", 1) == [("d", Change("1"), 1)]
 
 
-def test_as_many_go_as_make_room(rebind: bool) -> None:
+def test_a_full_buffer_emits_as_many_as_needed(rebind: bool) -> None:
     table = Table(until_time_limit(1000, max_bytes(100)), rebind=rebind)
     for key in ("a", "b", "c"):
         table.put(key, "1", 0)
     assert [out.key for out in table.put("d", "x" * 60, 0)] == ["a", "b", "c"]
 
 
-def test_a_buffer_for_nothing_lets_everything_go(rebind: bool) -> None:
+def test_a_buffer_of_size_zero_emits_everything(rebind: bool) -> None:
     table = Table(until_time_limit(1000, max_records(0)), rebind=rebind)
     assert table.put("a", "1", 5) == [("a", Change("1"), 5)]
 
 
-# A change counts for 8 bytes of time, its key, its new value, the value before it, the old one if that is another, and
-# 20 bytes, topic and headers of its record.
+# The size of a change: 8 bytes of time, its key, its new value, the prior value, the old value if that differs, and 20 bytes,
+# topic and headers of its record.
 @pytest.mark.parametrize(
     ("changes", "size"),
     [
@@ -140,7 +140,7 @@ def test_a_buffer_for_nothing_lets_everything_go(rebind: bool) -> None:
         ([("a", "x", ()), ("a", "yyy", ()), ("a", None, ())], 8 + 1 + 3 + 20 + 2),
     ],
 )
-def test_over_its_bytes_a_buffer_lets_the_oldest_go(changes: Any, size: int, rebind: bool) -> None:
+def test_a_buffer_over_its_byte_limit_emits_the_oldest(changes: Any, size: int, rebind: bool) -> None:
     for bound, full in ((size, False), (size - 1, True)):
         table = Table(until_time_limit(1000, max_bytes(bound)), rebind=rebind)
         table.origin = None
@@ -152,7 +152,7 @@ def test_over_its_bytes_a_buffer_lets_the_oldest_go(changes: Any, size: int, reb
         assert bool(table.put(key, value, 0, headers)) is full
 
 
-def test_the_value_before_the_buffer_counts_besides_the_old_one(rebind: bool) -> None:
+def test_the_prior_value_counts_in_addition_to_the_old_one(rebind: bool) -> None:
     size = 8 + 1 + 1 + 2 + 3 + 20 + 2  # prior "1", old "22", new "333"
     for bound, full in ((size, False), (size - 1, True)):
         table = Table(until_time_limit(1000, max_bytes(bound)), rebind=rebind)
@@ -161,7 +161,7 @@ def test_the_value_before_the_buffer_counts_besides_the_old_one(rebind: bool) ->
         assert bool(table.put("a", "333", 0)) is full
 
 
-def test_a_buffer_that_is_full_takes_more_once_something_has_left(rebind: bool) -> None:
+def test_a_full_buffer_accepts_more_after_an_emission(rebind: bool) -> None:
     table = Table(until_time_limit(10, max_records(2)), rebind=rebind)
     table.put("a", "1", 0)
     table.put("b", "1", 0)
@@ -169,22 +169,23 @@ def test_a_buffer_that_is_full_takes_more_once_something_has_left(rebind: bool) 
     assert table.put("d", "1", 11) == []
 
 
-def test_a_strict_buffer_that_is_over_its_bound_is_an_error(rebind: bool) -> None:
+def test_a_strict_buffer_over_its_limit_is_an_error(rebind: bool) -> None:
     table = Table(until_time_limit(1000, max_records(1).shut_down_when_full()), rebind=rebind)
     table.put("a", "1", 0)
-    with pytest.raises(ProcessingError, match="the-node: the buffer is over its bound, with 2 of 1 records and 64 of any bytes"):
+    message = r"the-node: the suppression buffer is full: 2 records \(limit 1\), 64 bytes \(limit unlimited\)"
+    with pytest.raises(ProcessingError, match=message):
         table.put("b", "1", 2)
     assert isinstance(table.failures[0], StateError)
 
 
-def test_a_strict_buffer_of_bytes_names_its_bound() -> None:
+def test_a_strict_buffer_of_bytes_names_its_limit() -> None:
     table = Table(until_window_closes(unbounded().with_max_bytes(10)), key=TimeWindowed(String(), 10))
     table.go_on = True
     assert table.put(Windowed("a", 0, 10), "1", 0) == []
-    assert "1 of any records and 40 of 10 bytes" in str(table.failures[0])
+    assert "1 records (limit unlimited), 40 bytes (limit 10)" in str(table.failures[0])
 
 
-def test_a_record_that_did_not_leave_for_an_error_leaves_again(rebind: bool) -> None:
+def test_a_record_whose_emission_failed_is_emitted_again(rebind: bool) -> None:
     table = Table(until_time_limit(10), rebind=rebind)
     table.put("a", "1", 0)
 
@@ -198,7 +199,7 @@ def test_a_record_that_did_not_leave_for_an_error_leaves_again(rebind: bool) -> 
     assert table.put("b", "1", 11) == [("a", Change("1"), 0)]
 
 
-def test_a_key_that_is_no_window_is_the_nodes_own_error() -> None:
+def test_a_key_without_a_window_is_the_nodes_error() -> None:
     table = Table(until_window_closes())
     with pytest.raises(ProcessingError, match="end"):
         table.put("a", "1", 0)
@@ -231,6 +232,6 @@ def test_the_store_of_a_suppression() -> None:
     assert (spec.logged, spec.changelog_config) == (True, (("retention.ms", "1"),))
 
 
-def test_the_operator_travels() -> None:
+def test_the_operator_is_picklable() -> None:
     operator = Suppress("parent", "buffer", until_time_limit(1), 5)
     assert pickle.loads(pickle.dumps(operator)) == operator

@@ -1,4 +1,4 @@
-"""Table–table joins: what each side forwards when the other has a row and when it has none, and the table that results."""
+"""Table–table joins: what each side forwards when the other has a row and when it has none, and the resulting table."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def bench(kind: str, *, old: bool = True, store: str | None = None, cached: bool
 
 Step = tuple[str, "str | None", "tuple[str | None, str | None] | None"]
 
-# Which side gets which value, and the change that follows: (new, old), or None for silence.
+# Which side gets which value, and the expected change: (new, old), or None for no change.
 SCENARIOS: dict[str, list[Step]] = {
     "inner": [
         ("l", "A", None),
@@ -109,7 +109,7 @@ def test_the_result_has_the_later_of_both_times(kind: str, left: int, right: int
     assert out.timestamp == max(1, right)
 
 
-def test_without_the_other_row_the_result_has_the_time_of_its_own() -> None:
+def test_without_the_other_row_the_result_has_its_own_rows_time() -> None:
     lane = bench("left")
     assert lane.pipe("l", "k", "A", 3, HEADERS) == [Out("k", Change("A+None", None), 3)]
     assert lane.headers == [HEADERS]
@@ -121,7 +121,7 @@ def test_a_null_key_is_dropped() -> None:
     assert lane.drops == [("this", "null key")]
 
 
-def test_versioned_what_is_not_the_newest_is_dropped() -> None:
+def test_a_versioned_join_drops_out_of_order_changes() -> None:
     lane = bench("inner", versioned=True)
     lane.pipe("l", "k", "A", 20)
     assert lane.pipe("r", "k", "1", 10) == [Out("k", Change("A+1", None, True), 20)]
@@ -130,7 +130,7 @@ def test_versioned_what_is_not_the_newest_is_dropped() -> None:
     assert lane.pipe("r", "k", "2", 30) == [Out("k", Change("A+2", "A+1", True), 30)]
 
 
-def test_without_versioned_semantics_what_is_not_the_newest_goes_on() -> None:
+def test_an_unversioned_join_forwards_out_of_order_changes() -> None:
     lane = (
         Bench(table("r")).add("r", TableSource("r", False)).add("j", TableJoinSide("inner", "l", "r", pair, False, False, False))
     )
@@ -138,7 +138,7 @@ def test_without_versioned_semantics_what_is_not_the_newest_goes_on() -> None:
     assert lane.pipe("j", "k", Change("A", None, False), 2) == [Out("k", Change("A+1", None, False), 2)]
 
 
-def test_a_failing_joiner_is_its_sides_failure() -> None:
+def test_a_failing_joiner_names_its_side() -> None:
     lane = bench("outer")
     failing = TableJoinSide("outer", "l", "r", lambda left, right: left + right, False, True, False)
     lane.add("this", failing, "l")
@@ -147,7 +147,7 @@ def test_a_failing_joiner_is_its_sides_failure() -> None:
 
 
 @pytest.mark.parametrize("node", ["this", "j"])
-def test_a_failure_below_is_not_this_nodes(node: str) -> None:
+def test_a_failure_below_is_not_reported_by_this_node(node: str) -> None:
     lane = bench("outer", store="s")
     lane.add("below", Refusing(), node)
     with pytest.raises(ProcessingError, match=r"^refused"):
@@ -156,7 +156,7 @@ def test_a_failure_below_is_not_this_nodes(node: str) -> None:
 
 
 @pytest.mark.parametrize("old", [True, False])
-def test_deferred_the_old_value_is_the_stores(old: bool) -> None:
+def test_the_old_value_of_a_cached_join_is_the_stored_one(old: bool) -> None:
     lane = bench("outer", old=old, store="s", cached=True)
     lane.pipe("l", "k", "A", 1)
     assert lane.flush() == [Out("k", Change("A+None", None), 1)]
@@ -171,7 +171,7 @@ def test_deferred_the_old_value_is_the_stores(old: bool) -> None:
     assert lane.flush() == []
 
 
-def test_a_join_kept_in_a_versioned_store_forwards_what_the_store_took() -> None:
+def test_a_join_in_a_versioned_store_forwards_what_the_store_accepted() -> None:
     lane = Bench(versioned_table("s", 100)).add("j", TableJoinMerger("this", "other", "s", True))
     assert lane.pipe("j", "k", Change("A+1", None), 500) == [Out("k", Change("A+1", None, True), 500)]
     assert lane.pipe("j", "k", Change("A+2", "A+1", True), 450) == [Out("k", Change("A+2", "A+1", False), 450)]
@@ -179,7 +179,7 @@ def test_a_join_kept_in_a_versioned_store_forwards_what_the_store_took() -> None
     assert lane.view("j").get_as_of("k", 460) == ("A+2", 450)
 
 
-def test_a_failure_of_the_joins_store_is_the_mergers() -> None:
+def test_a_failure_of_the_joins_store_names_the_merger() -> None:
     lane = bench("inner", store="s")
     with pytest.raises(ProcessingError, match="j: "):
         lane.pipe("j", "k", ("not", "a", "change", "at", "all")[:0])
@@ -210,7 +210,7 @@ def test_a_join_of_versioned_tables_is_not_versioned() -> None:
         lane.view("j").get_as_of("k", 0)
 
 
-def test_a_kept_join_is_read_from_its_store() -> None:
+def test_a_join_with_a_store_is_read_from_it() -> None:
     lane = bench("left", store="s")
     lane.pipe("l", "k", "A", 3)
     assert lane.view("j").get("k") == ("A+None", 3)
@@ -219,7 +219,7 @@ def test_a_kept_join_is_read_from_its_store() -> None:
 @pytest.mark.parametrize(
     "operator", [TableJoinSide("left", "l", "r", pair, False, True, False), TableJoinMerger("this", "other", None, True)]
 )
-def test_operators_are_values_that_travel(operator: Any) -> None:
+def test_operators_are_picklable_values(operator: Any) -> None:
     assert pickle.loads(pickle.dumps(operator)) == operator
 
 
@@ -230,7 +230,7 @@ changes = st.lists(
 
 
 @given(st.sampled_from(sorted(KINDS)), st.booleans(), st.sampled_from([None, "s", "cached"]), changes)
-def test_the_table_that_comes_out_is_the_join(kind: str, old: bool, store: str | None, steps: list[Any]) -> None:
+def test_the_result_is_the_join_of_both_tables(kind: str, old: bool, store: str | None, steps: list[Any]) -> None:
     lane = bench(kind, old=old, store=store and "s", cached=store == "cached")
     tables: dict[str, dict[str, str]] = {"l": {}, "r": {}}
     result: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Aggregates of grouped tables: subtract and add, timestamps, and that they equal an aggregate of the rows at hand."""
+"""Aggregates of grouped tables: subtract and add, timestamps, and that they equal an aggregate of the current rows."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def test_its_time_never_goes_back(operator: Operator) -> None:
 
 
 @BOTH
-def test_a_change_that_does_nothing_takes_its_own_time(operator: Operator) -> None:
+def test_a_change_without_effect_has_its_own_time(operator: Operator) -> None:
     lane = bench(operator)
     lane.pipe("g", "a", Change(5, None), 10)
     assert lane.pipe("g", "a", Change(None, None), 3) == [Out("a", Change(5, 5), 3)]
 
 
 @BOTH
-def test_nothing_is_subtracted_from_a_group_that_is_not_there(operator: Operator) -> None:
+def test_nothing_is_subtracted_from_a_missing_group(operator: Operator) -> None:
     lane = bench(operator)
     assert lane.pipe("g", "a", Change(None, 5), 1) == [Out("a", Change(None, None), 1)]
     assert lane.pipe("g", "a", Change(2, 5), 2) == [Out("a", Change(2, None), 2)]
@@ -89,7 +89,7 @@ def test_a_group_without_a_key_fails(operator: Operator) -> None:
 
 
 @BOTH
-def test_a_failing_function_is_this_nodes_failure(operator: Operator) -> None:
+def test_a_failing_function_names_this_node(operator: Operator) -> None:
     lane = bench(operator)
     lane.goes_on = True
     lane.pipe("g", "a", Change(5, None), 1)
@@ -99,7 +99,7 @@ def test_a_failing_function_is_this_nodes_failure(operator: Operator) -> None:
 
 
 @BOTH
-def test_a_failure_below_is_not_this_nodes(operator: Operator) -> None:
+def test_a_failure_below_is_not_reported_by_this_node(operator: Operator) -> None:
     lane = bench(operator).add("below", Refusing(), "g")
     with pytest.raises(ProcessingError, match=r"^refused"):
         lane.pipe("g", "a", Change(1))
@@ -107,7 +107,7 @@ def test_a_failure_below_is_not_this_nodes(operator: Operator) -> None:
 
 
 @BOTH
-def test_deferred_it_shows_what_an_epoch_made_of_a_group(operator: Operator) -> None:
+def test_a_cached_aggregate_sends_one_change_per_group_and_epoch(operator: Operator) -> None:
     lane = bench(operator, cached=True)
     lane.pipe("g", "a", Change(5, None), 1)
     lane.pipe("g", "a", Change(None, 5), 2)
@@ -115,7 +115,7 @@ def test_deferred_it_shows_what_an_epoch_made_of_a_group(operator: Operator) -> 
     assert lane.flush() == [Out("a", Change(7, None), 3)]
 
 
-def test_an_aggregate_may_end() -> None:
+def test_an_aggregate_of_none_deletes_the_group() -> None:
     def remove(key: str, value: int, total: int) -> int | None:
         return total - value or None
 
@@ -127,7 +127,7 @@ def test_an_aggregate_may_end() -> None:
     assert lane.pipe("g", "a", Change(2, 5), 4) == [Out("a", Change(2, 5), 10)]
 
 
-def test_a_reduction_that_ends_starts_anew_with_the_next_row() -> None:
+def test_a_deleted_reduction_restarts_with_the_next_row() -> None:
     lane = bench(TableReduce("s", plus, lambda total, value: total - value or None, True))
     lane.pipe("g", "a", Change(5, None), 10)
     assert lane.pipe("g", "a", Change(2, 5), 4) == [Out("a", Change(2, 5), 10)]
@@ -139,7 +139,7 @@ def test_without_old_values_none_are_sent() -> None:
     assert lane.pipe("g", "a", Change(1, None), 2) == [Out("a", Change(6, None), 2)]
 
 
-def test_kept_in_a_versioned_store_it_forwards_what_the_store_took() -> None:
+def test_in_a_versioned_store_it_forwards_what_the_store_accepted() -> None:
     spec = StoreSpec("s", StoreKind.VERSIONED, String(), Int64(), retention_ms=100)
     lane = Bench(spec).add("g", AGGREGATE)
     lane.pipe("g", "a", Change(5, None), 500)
@@ -147,14 +147,14 @@ def test_kept_in_a_versioned_store_it_forwards_what_the_store_took() -> None:
     assert lane.pipe("g", "a", Change(1, None), 300) == [Out("a", Change(6, 5, True), 500)]
 
 
-def test_a_cogroups_table_passes_on_what_its_parts_say() -> None:
+def test_a_cogroups_table_forwards_the_changes_of_its_parts() -> None:
     lane = Bench(table("s")).add("part", TableSource("s", True)).add("all", TablePassThrough(("part",), "s", True), "part")
     assert lane.pipe("part", "a", "1", 3) == [Out("a", Change("1", None), 3)]
     assert lane.view("all").get("a") == ("1", 3)
 
 
 @pytest.mark.parametrize("operator", [AGGREGATE, REDUCE, TablePassThrough(("part",), "s", True)])
-def test_operators_are_values_that_travel(operator: Operator) -> None:
+def test_operators_are_picklable_values(operator: Operator) -> None:
     assert pickle.loads(pickle.dumps(operator)) == operator
 
 

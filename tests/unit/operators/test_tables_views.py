@@ -37,7 +37,7 @@ def bench(derived: Operator, *, versioned: bool = False) -> Bench:
     ],
 )
 @pytest.mark.parametrize("versioned", [False, True])
-def test_a_table_that_is_not_kept_is_computed_from_its_parents(
+def test_a_table_without_a_store_is_computed_from_its_parent(
     derived: Operator, value: str, seen: str | None, versioned: bool
 ) -> None:
     lane = bench(derived, versioned=versioned)
@@ -49,7 +49,7 @@ def test_a_table_that_is_not_kept_is_computed_from_its_parents(
 
 
 @pytest.mark.parametrize("derived", [FILTER, MAP, TRANSFORM])
-def test_history_is_read_through(derived: Operator) -> None:
+def test_history_is_read_through_the_parent(derived: Operator) -> None:
     lane = bench(derived, versioned=True)
     lane.pipe("t", "a", "first", 10)
     lane.pipe("t", "a", "second", 20)
@@ -78,7 +78,7 @@ def test_a_negated_filter_shows_the_rest() -> None:
         TableTransformValues("t", Doubling, (), "s", False),
     ],
 )
-def test_a_table_that_is_kept_is_read_from_its_store(derived: Operator) -> None:
+def test_a_table_with_a_store_is_read_from_it(derived: Operator) -> None:
     lane = bench(derived)
     lane.pipe("t", "a", "x", 7)
     entry = lane.view("d").get("a")
@@ -106,5 +106,5 @@ def test_other_stores_have_no_history() -> None:
 
 
 def test_a_source_without_a_store_cannot_be_read() -> None:
-    with pytest.raises(TopologyError, match="t: the table is read by key and needs a store"):
+    with pytest.raises(TopologyError, match="t: the table is read by key and therefore needs a store"):
         Bench().add("t", TableSource(None, False)).view("t")

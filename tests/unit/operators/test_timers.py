@@ -1,4 +1,4 @@
-"""The timers of a processor, in the test driver: what fires when, and what is refused."""
+"""The timers of a processor, in the test driver: what fires when, and what is rejected."""
 
 from __future__ import annotations
 
@@ -103,13 +103,13 @@ class TestFiring:
 
 
 class TestKeyAndName:
-    def test_the_same_key_and_name_again_replaces(self) -> None:
+    def test_registering_the_same_key_and_name_replaces_the_timer(self) -> None:
         with driver_of(Scripted) as driver:
             assert feed(driver, ("a", "e10,e20", 0), ("b", "e10", 0), ("z", "", 15)) == [("b", "e @10")]
             assert feed(driver, ("a", "e30", 16), ("z", "", 29)) == []
             assert feed(driver, ("z", "", 30)) == [("a", "e @30")]
 
-    def test_on_the_other_clock_too(self) -> None:
+    def test_registering_on_the_other_clock_replaces_it_too(self) -> None:
         with driver_of(Scripted) as driver:
             feed(driver, ("a", "e10,p10", 0))
             assert feed(driver, ("z", "", 100)) == []
@@ -158,7 +158,7 @@ class Chain(Processor[str, str, str, str]):
 
 
 class TestTimersThatRegisterTimers:
-    def test_what_has_become_due_fires_in_the_same_round(self) -> None:
+    def test_a_timer_that_becomes_due_fires_in_the_same_round(self) -> None:
         with driver_of(partial(Chain, 10)) as driver:
             driver.input("in").pipe("", key="a", timestamp=5)
             driver.output("out").records()
@@ -167,7 +167,7 @@ class TestTimersThatRegisterTimers:
             assert found == [("a", 15), ("a", 25), ("a", 35), ("b", 38)]
 
     @pytest.mark.parametrize("step", [0, -1, -100])
-    def test_one_that_is_not_later_waits_for_the_clock_to_move(self, step: int) -> None:
+    def test_a_timer_that_is_not_later_waits_for_the_clock_to_advance(self, step: int) -> None:
         with driver_of(partial(Chain, step)) as driver:
             driver.input("in").pipe("", key="a", timestamp=5)
             assert len(driver.output("out").records()) == 1
@@ -176,7 +176,7 @@ class TestTimersThatRegisterTimers:
             driver.input("in").pipe("", key="c", timestamp=6)
             assert [(record.key, record.timestamp) for record in driver.output("out").records()] == [("a", 6), ("b", 6), ("c", 6)]
 
-    def test_so_does_one_that_is_due_at_once_by_the_wall_clock(self) -> None:
+    def test_a_wall_clock_timer_due_now_waits_too(self) -> None:
         class AtOnce(Scripted):
             def on_timer(self, timer: Timer) -> None:
                 super().on_timer(timer)
@@ -217,7 +217,7 @@ class TestAfter:
             assert feed(driver, ("c", "", 2_499)) == []
             assert feed(driver, ("d", "", 2_600)) == [("a", "e again@2500"), ("b", "e @2600")]
 
-    def test_in_a_timer_of_the_wall_clock_it_counts_from_the_present_event_time(self) -> None:
+    def test_in_a_wall_clock_timer_it_counts_from_the_current_event_time(self) -> None:
         class Mixed(Scripted):
             def on_timer(self, timer: Timer) -> None:
                 super().on_timer(timer)
@@ -234,12 +234,12 @@ class TestAfter:
         [
             ({}, "either after= or at="),
             ({"after": 1, "at": 1}, "either after= or at="),
-            ({"at": -1}, "0 or later"),
-            ({"at": datetime(1969, 1, 1, tzinfo=timezone.utc)}, "0 or later"),
+            ({"at": -1}, "must be between 0 and"),
+            ({"at": datetime(1969, 1, 1, tzinfo=timezone.utc)}, "must be between 0 and"),
             ({"after": "2 weeks"}, "cannot read"),
         ],
     )
-    def test_other_times_are_refused(self, arguments: dict[str, Any], message: str) -> None:
+    def test_invalid_times_are_rejected(self, arguments: dict[str, Any], message: str) -> None:
         class Wrong(Scripted):
             def process(self, record: Record[str, str]) -> None:
                 self.context.timers.event_time(**arguments)
@@ -258,12 +258,12 @@ class TestWatermark:
             driver.advance_watermark("1970-01-01T00:00:00.050Z")
             assert driver.output("out").pairs() == [("a", "e @50")]
 
-    def test_records_move_it_as_their_source_says(self) -> None:
+    def test_records_advance_it_as_their_source_declares(self) -> None:
         with driver_of(Scripted, bounded_disorder(100)) as driver:
             assert feed(driver, ("a", "e50", 0), ("b", "", 149)) == []
             assert feed(driver, ("b", "", 150)) == [("a", "e @50")]
 
-    def test_without_one_there_is_nothing_to_move(self) -> None:
+    def test_without_a_watermark_it_cannot_be_advanced(self) -> None:
         with driver_of(Scripted) as driver, pytest.raises(TopologyError, match="no source was declared with watermark="):
             driver.advance_watermark(10)
 
@@ -322,7 +322,7 @@ class TestDeclaring:
         assert list(topology.stores) == ["p-timers"]
         assert "Processor: p (stores: [p-timers])" in topology.describe()
 
-    def test_others_have_none(self) -> None:
+    def test_a_class_without_on_timer_has_no_timers(self) -> None:
         class Plain(Processor[str, str, str, str]):
             def process(self, record: Record[str, str]) -> None:
                 self.context.timers.processing_time(after=1)
@@ -335,7 +335,7 @@ class TestDeclaring:
         with driver_of(Plain) as driver, pytest.raises(TopologyError, match="p has no timers: override on_timer"):
             feed(driver, ("a", "", 0))
 
-    def test_keys_are_written_as_they_are_where_the_processor_stands(self) -> None:
+    def test_keys_are_serialized_by_the_key_serde_of_the_input(self) -> None:
         builder = StreamsBuilder()
         stream = builder.stream("in", key=int, value=str)
         stream.process(Scripted, name="plain").to("out", key=int, value=str)
@@ -345,20 +345,23 @@ class TestDeclaring:
         found = {name: type(specs[f"{name}-timers"].key).__name__ for name in ("plain", "windowed", "unknown")}
         assert found == {"plain": "Int64", "windowed": "TimeWindowed", "unknown": "String"}
 
-    def test_a_key_that_cannot_be_written_is_named_with_the_cure(self) -> None:
+    def test_a_key_that_cannot_be_serialized_is_reported_with_the_cure(self) -> None:
         builder = StreamsBuilder()
         builder.stream("in", value=str).select_key(lambda key, _: 5).process(Scripted, name="p")
         with (
             TopologyTestDriver(builder.build()) as driver,
-            pytest.raises(ProcessingError, match=r"String\(\).*cannot write 5.*key="),
+            pytest.raises(ProcessingError, match=r"String\(\), cannot serialize the timer's key 5.*key="),
         ):
             driver.input("in").pipe("e5", key="a", timestamp=0)
 
     def test_a_record_without_a_key_has_no_timers(self) -> None:
-        with driver_of(Scripted) as driver, pytest.raises(ProcessingError, match="belongs to the key"):
+        with (
+            driver_of(Scripted) as driver,
+            pytest.raises(ProcessingError, match="Records without a key and punctuators cannot have timers"),
+        ):
             driver.input("in").pipe("e5", timestamp=0)
 
-    def test_nor_has_a_punctuator(self) -> None:
+    def test_a_punctuator_has_no_timers(self) -> None:
         class Punctuating(Scripted):
             def init(self, context: Any) -> None:
                 super().init(context)
@@ -366,7 +369,7 @@ class TestDeclaring:
 
         with driver_of(Punctuating) as driver:
             feed(driver, ("a", "e500", 0))
-            with pytest.raises(ProcessingError, match="belongs to the key"):
+            with pytest.raises(ProcessingError, match="Records without a key and punctuators cannot have timers"):
                 driver.advance_wall_clock("1s")
 
     def test_in_the_processor_api_keys_are_those_of_the_sources_above(self) -> None:
@@ -392,7 +395,7 @@ class TestFailures:
             with pytest.raises(ProcessingError, match=r"p failed on the record from a timer.*key 'a'.*no x(.|\n)*test_timers.py"):
                 driver.advance_wall_clock(5)
 
-    def test_it_is_gone_if_the_handler_goes_on(self) -> None:
+    def test_a_failed_timer_is_deleted_if_the_handler_continues(self) -> None:
         with driver_of(self.Failing, processing_errors=log_and_continue()) as driver:
             feed(driver, ("a", "p5 x,p6 y", 0))
             driver.advance_wall_clock(5)
@@ -406,7 +409,7 @@ class TestFailures:
             [letter] = driver.output("dead").records()
             assert (letter.key, letter.value, letter.timestamp) == (b"a", None, 1_005)
 
-    def test_it_is_tried_again_as_long_as_it_has_set_no_timer(self) -> None:
+    def test_a_failed_timer_is_retried_unless_it_has_registered_a_timer(self) -> None:
         calls: list[str] = []
 
         class Flaky(Scripted):

@@ -1,4 +1,4 @@
-"""What is held back where sources tell watermarks: it waits for the application's, however far the partition of a record is."""
+"""What is held back where sources have watermarks: it waits for the application's, however far a record's partition is."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 @pytest.mark.parametrize("caching", [False, True])
-def test_a_partition_that_is_ahead_closes_no_windows_of_others(
+def test_a_partition_that_is_ahead_closes_no_windows_of_other_partitions(
     shape: Callable[[KStream[Any, str]], KStream[Any, Any]], caching: bool
 ) -> None:
     with TopologyTestDriver(of_two_topics(shape), caching=caching) as driver:
         driver.input("slow").pipe("v", key="k", timestamp=100)
-        for _ in range(2):  # the second brings along what the first has told
+        for _ in range(2):  # the second carries the watermark of the first
             driver.input("fast").pipe("v", key="other", timestamp=FAR_MS)
         assert driver.output("out").is_empty
         driver.input("slow").pipe("v", key="k", timestamp=100)
@@ -79,7 +79,7 @@ def test_a_partition_that_is_ahead_closes_no_windows_of_others(
 
 
 def test_a_session_that_a_watermark_has_closed_stays_closed() -> None:
-    """A record that is not late itself begins another: whether the closed one was sent on already depends on barriers."""
+    """A record that is not late starts another session: whether the closed one was emitted already depends on barriers."""
     with TopologyTestDriver(of_two_topics(suppressed_sessions), caching=False) as driver:
         slow, fast = driver.input("slow"), driver.input("fast")
         fast.pipe("v", key="other", timestamp=FAR_MS)
@@ -91,7 +91,7 @@ def test_a_session_that_a_watermark_has_closed_stays_closed() -> None:
         assert ("k@105", 1) in driver.output("out").pairs()
 
 
-def test_what_found_no_partner_waits_for_both_sides() -> None:
+def test_a_record_without_partner_waits_for_both_sides() -> None:
     builder = StreamsBuilder()
     left, right = (builder.stream(topic, value=str, watermark=monotonous()) for topic in ("left", "right"))
     joined = left.left_join(right, lambda one, other: f"{one}{other}", within=10, grace=0, value=str, other_value=str)
@@ -121,8 +121,8 @@ def test_a_join_with_grace_waits_for_the_tables_side_too() -> None:
 
 
 @pytest.mark.parametrize("caching", [False, True])
-def test_a_store_keeps_what_a_record_out_of_order_may_still_add_to(caching: bool) -> None:
-    """By the time that it is given, the store would have let go of the window: its retention is size and grace."""
+def test_a_store_keeps_windows_that_out_of_order_records_may_update(caching: bool) -> None:
+    """By the times it is given, the store would have dropped the window: its retention is size and grace."""
     builder = StreamsBuilder()
     stream = builder.stream("in", value=str, watermark=bounded_disorder("10s"))
     suppressed(stream).to("out", value=int)
@@ -134,7 +134,7 @@ def test_a_store_keeps_what_a_record_out_of_order_may_still_add_to(caching: bool
 
 @pytest.mark.parametrize("is_moved", [False, True], ids=["in one stage", "behind an exchange"])
 @pytest.mark.parametrize("caching", [False, True])
-def test_windows_of_windows_have_all_that_closes_with_them(is_moved: bool, caching: bool) -> None:
+def test_windows_of_windows_include_all_that_closes_with_them(is_moved: bool, caching: bool) -> None:
     builder = StreamsBuilder()
     closed = suppressed(builder.stream("in", value=str, watermark=monotonous())).select_key(lambda *_: "all", key=str)
     grouped = closed.group_by(lambda key, _: f"{key}!", key=str, value=int) if is_moved else closed.group_by_key(value=int)

@@ -50,7 +50,7 @@ def test_records_of_equal_timestamps_add_up() -> None:
     assert lane.pipe("k", "b", 5) == [Result("k", 0, 10, "ab", None, 5)]
 
 
-def test_a_result_is_as_late_as_its_latest_record() -> None:
+def test_a_result_has_the_time_of_its_latest_record() -> None:
     lane = bench(tumbling(10, grace=100))
     lane.pipe("k", "a", 7)
     assert lane.pipe("k", "b", 3) == [Result("k", 0, 10, "ab", None, 7)]
@@ -100,7 +100,7 @@ def test_without_a_cache_the_first_old_value_is_the_initial_aggregate() -> None:
     assert lane.pipe("k", "b", 1) == [Result("k", 0, 10, "ab", "a", 1)]
 
 
-def test_out_of_a_cache_each_window_leaves_once_against_what_was_there_before() -> None:
+def test_a_cache_emits_each_window_once_with_the_value_before() -> None:
     lane = bench(hopping(10, 5), cached=True, send_old_values=True)
     assert lane.pipe("k", "a", 7) == []
     assert lane.pipe("k", "b", 12) == []
@@ -115,7 +115,7 @@ def test_out_of_a_cache_each_window_leaves_once_against_what_was_there_before() 
     assert lane.flush() == []
 
 
-def test_a_cache_swallows_the_deletion_of_what_was_never_there_and_its_time() -> None:
+def test_a_cache_drops_the_deletion_of_a_missing_window_and_its_time() -> None:
     lane = bench(tumbling(10), cached=True)
     lane.pipe("k", "delete", 50)
     assert (lane.flush(), lane.observed_stream_time) == ([], -1)
@@ -124,7 +124,7 @@ def test_a_cache_swallows_the_deletion_of_what_was_never_there_and_its_time() ->
     assert uncached.observed_stream_time >= 0
 
 
-def test_out_of_a_cache_without_old_values() -> None:
+def test_a_cache_without_old_values() -> None:
     lane = bench(tumbling(10), cached=True)
     lane.pipe("k", "a", 7, (("h", b"1"),))
     lane.flush()
@@ -133,7 +133,7 @@ def test_out_of_a_cache_without_old_values() -> None:
     assert lane.headers == [(("h", b"2"),)]
 
 
-def test_results_carry_the_headers_of_the_record_in_hand() -> None:
+def test_results_have_the_current_records_headers() -> None:
     lane = bench(hopping(10, 5))
     lane.pipe("k", "a", 7, (("h", b"1"),))
     assert lane.headers == [(("h", b"1"),), (("h", b"1"),)]
@@ -161,11 +161,11 @@ def test_the_view_reads_by_windowed_key() -> None:
     host: Any = lane  # as much of one as a view needs
     view = lane.operator.view(host)
     assert not view.is_versioned
-    with pytest.raises(StateError, match="keep no versions"):
+    with pytest.raises(StateError, match="windowed tables have no versions"):
         view.get_as_of("k", 0)
 
 
-def test_errors_of_user_code_are_the_nodes_own() -> None:
+def test_errors_of_user_code_name_the_node() -> None:
     lane = bench(tumbling(10), aggregator=lambda key, value, aggregate: 1 // 0)
     assert lane.pipe("k", "a", 3, (("h", None),)) == []
     ((error, *record),) = lane.failures
@@ -189,7 +189,7 @@ def test_the_operator_is_a_value() -> None:
 
 
 class TestOnClose:
-    def test_a_window_leaves_once_when_it_closes(self) -> None:
+    def test_a_window_is_emitted_once_when_it_closes(self) -> None:
         lane = bench(tumbling(10, grace=5), emit_on_close=True)
         assert lane.pipe("k", "a", 3) == []
         assert lane.pipe("k", "b", 14) == []
@@ -199,7 +199,7 @@ class TestOnClose:
         assert lane.pipe("k", "e", 24) == []
         assert lane.pipe("m", "f", 25) == [Result("k", 10, 20, "b", None, 14), Result("m", 10, 20, "d", None, 15)]
 
-    def test_closed_windows_leave_by_start_then_key_and_never_with_old_values(self) -> None:
+    def test_closed_windows_are_emitted_by_start_then_key_without_old_values(self) -> None:
         lane = bench(hopping(10, 5), emit_on_close=True, send_old_values=True, retention_ms=EVER)
         for key, timestamp in (("m", 1), ("k", 6), ("b", 12)):
             lane.pipe(key, key, timestamp)  # the last one lets [0, 10) leave
@@ -216,7 +216,7 @@ class TestOnClose:
         assert lane.pipe("k", "c", 4) == []
         assert lane.drops == ["expired window"]
 
-    def test_when_stream_time_jumps_a_cache_still_shows_what_the_store_lets_go_of(self) -> None:
+    def test_when_stream_time_jumps_a_cache_still_shows_windows_that_the_store_drops(self) -> None:
         cached, uncached = (bench(tumbling(10), emit_on_close=True, cached=cached) for cached in (True, False))
         for lane in (cached, uncached):
             assert lane.pipe("k", "a", 3) == []
@@ -225,7 +225,7 @@ class TestOnClose:
         for lane in (cached, uncached):
             assert lane.pipe("k", "c", 110) == [Result("k", 100, 110, "b", None, 100)]
 
-    def test_nothing_leaves_twice_after_the_node_was_bound_again(self) -> None:
+    def test_nothing_is_emitted_twice_after_the_node_is_bound_again(self) -> None:
         lane = bench(tumbling(10), emit_on_close=True, retention_ms=EVER)
         lane.pipe("k", "a", 3)
         assert len(lane.pipe("k", "b", 10)) == 1
@@ -243,7 +243,7 @@ class TestOnClose:
         st.integers(1, 10),
         st.integers(0, 10),
     )
-    def test_every_closed_window_leaves_exactly_once(
+    def test_every_closed_window_is_emitted_exactly_once(
         self, records: list[tuple[str, int]], size: int, advance: int, grace: int
     ) -> None:
         windows = hopping(size, min(size, advance), grace=grace)
@@ -262,7 +262,7 @@ class TestOnClose:
     st.integers(1, 10),
     st.integers(0, 10),
 )
-def test_windows_hold_what_came_in_before_they_closed(
+def test_windows_contain_the_records_that_arrived_before_they_closed(
     records: list[tuple[str, int]], size: int, advance: int, grace: int
 ) -> None:
     windows = hopping(size, min(size, advance), grace=grace)

@@ -97,7 +97,7 @@ def test_without_a_cache_the_session_of_the_same_instant_is_replaced_without_old
     assert lane.pipe("k", "b", 5) == [Result("k", 5, 5, "ab", None, 5)]
 
 
-def test_out_of_a_cache_the_session_of_the_same_instant_is_replaced_with_its_old_value() -> None:
+def test_with_a_cache_the_session_of_the_same_instant_is_replaced_with_its_old_value() -> None:
     lane = bench(session(10), cached=True, send_old_values=True)
     lane.pipe("k", "a", 5)
     assert lane.flush() == [Result("k", 5, 5, "a", None, 5)]
@@ -105,7 +105,7 @@ def test_out_of_a_cache_the_session_of_the_same_instant_is_replaced_with_its_old
     assert lane.flush() == [Result("k", 5, 5, "ab", "a", 5)]
 
 
-def test_out_of_a_cache_sessions_that_came_and_went_are_not_mentioned() -> None:
+def test_a_cache_does_not_emit_sessions_that_were_added_and_removed() -> None:
     lane = bench(session(10), cached=True, send_old_values=True)
     lane.pipe("k", "a", 5, (("h", b"1"),))
     lane.pipe("k", "b", 10, (("h", b"2"),))
@@ -116,7 +116,7 @@ def test_out_of_a_cache_sessions_that_came_and_went_are_not_mentioned() -> None:
     assert lane.headers == [(("h", b"3"),)] * 2
 
 
-def test_a_cache_swallows_the_deletion_of_what_was_never_there_and_its_time() -> None:
+def test_a_cache_drops_the_deletion_of_a_missing_session_and_its_time() -> None:
     lane = bench(session(10), cached=True)
     lane.pipe("k", "delete", 50)
     assert (lane.flush(), lane.observed_stream_time) == ([], -1)
@@ -154,7 +154,7 @@ def test_a_record_expires_when_its_session_would_have_ended_before_gap_and_grace
     assert lane.pipe("k", "c", 40) == [Result("k", 40, 40, "c", None, 40)]
 
 
-def test_a_late_record_is_taken_in_if_its_session_is_still_open() -> None:
+def test_a_late_record_is_added_if_its_session_is_still_open() -> None:
     lane = bench(session(10), retention_ms=EVER)
     lane.pipe("k", "a", 45)
     lane.pipe("m", "b", 50)
@@ -183,11 +183,11 @@ def test_the_view_reads_by_windowed_key_with_the_end_as_timestamp() -> None:
     assert lane.get("k", 5, 9) == ValueAndTimestamp("ab", 9)
     assert lane.get("k", 5, 5) is None
     host: Any = lane  # as much of one as a view needs
-    with pytest.raises(StateError, match="keep no versions"):
+    with pytest.raises(StateError, match="windowed tables have no versions"):
         lane.operator.view(host).get_as_of("k", 0)
 
 
-def test_errors_of_user_code_are_the_nodes_own_and_others_pass_through() -> None:
+def test_errors_of_user_code_name_the_node_and_others_pass_through() -> None:
     def fail() -> None:
         raise ProcessingError("downstream")
 
@@ -205,7 +205,7 @@ def test_the_operator_is_a_value() -> None:
 
 
 class TestOnClose:
-    def test_a_session_leaves_once_when_nothing_can_join_it_any_more(self) -> None:
+    def test_a_session_is_emitted_once_when_nothing_can_join_it(self) -> None:
         lane = bench(session(10, grace=5), emit_on_close=True, retention_ms=EVER)
         assert lane.pipe("k", "a", 5) == []
         assert lane.pipe("k", "b", 12) == []
@@ -214,13 +214,13 @@ class TestOnClose:
         assert lane.headers == [(("h", b"1"),)]
         assert lane.pipe("m", "e", 29) == []
 
-    def test_closed_sessions_leave_by_end_start_and_key(self) -> None:
+    def test_closed_sessions_are_emitted_by_end_start_and_key(self) -> None:
         lane = bench(session(10), emit_on_close=True, retention_ms=EVER)
         for key, at in (("m", 5), ("k", 5), ("a", 3), ("a", 5)):
             lane.pipe(key, key, at)
         assert [result[:4] for result in lane.pipe("z", "z", 50)] == [("a", 3, 5, "aa"), ("k", 5, 5, "k"), ("m", 5, 5, "m")]
 
-    def test_nothing_leaves_twice_after_the_node_was_bound_again(self) -> None:
+    def test_nothing_is_emitted_twice_after_the_node_is_bound_again(self) -> None:
         lane = bench(session(10), emit_on_close=True, retention_ms=EVER)
         lane.pipe("k", "a", 5)
         assert len(lane.pipe("k", "b", 16)) == 1
@@ -231,20 +231,20 @@ class TestOnClose:
 
     @settings(max_examples=60, deadline=None)
     @given(st.lists(st.tuples(st.sampled_from("km"), st.integers(0, 60)), max_size=12), st.integers(0, 10), st.integers(0, 10))
-    def test_every_session_that_stays_closed_has_left_once(self, records: list[tuple[str, int]], gap: int, grace: int) -> None:
+    def test_every_session_that_stays_closed_is_emitted_once(self, records: list[tuple[str, int]], gap: int, grace: int) -> None:
         windows = session(gap, grace=grace)
         lane = bench(windows, initializer=zero, aggregator=unite, merger=unite, value=BITS, emit_on_close=True, retention_ms=EVER)
         left = [result for bit, (key, at) in enumerate(records) for result in lane.pipe(key, 1 << bit, at)]
         close_time = max((at for _, at in records), default=-1) - grace - gap
         closed = {window: bits for window, bits in lane.content().items() if window[2] < close_time}
-        # A late record may still join a session that has left: the joined one leaves too, later, as another window.
+        # A late record may still join a session that was emitted: the merged one is emitted later too, as another window.
         emitted = {result[:3]: result.new for result in left}
         assert len(emitted) == len(left)
         assert closed.items() <= emitted.items()
 
 
 def model(records: list[tuple[str, int]], gap: int) -> dict[tuple[str, int, int], int]:
-    """Each key's records in order of time, cut where the silence is longer than the gap."""
+    """Each key's records by time, split where the pause is longer than the gap."""
     sessions: dict[tuple[str, int, int], int] = {}
     for key in {key for key, _ in records}:
         current: tuple[int, int, int] | None = None

@@ -66,7 +66,7 @@ def test_both_ends_of_a_window_are_inside() -> None:
     assert Result("k", 20, 30, "ab", None, 30) in lane.pipe("k", "b", 30)
 
 
-def test_an_out_of_order_record_gets_its_right_window_from_what_follows() -> None:
+def test_an_out_of_order_record_gets_its_right_window_from_later_records() -> None:
     lane = bench(sliding(10, grace=50))
     lane.pipe("k", "a", 30)
     assert lane.pipe("k", "b", 25) == [
@@ -95,7 +95,7 @@ def test_a_left_window_that_was_another_records_right_window() -> None:
 
 
 class TestEarlyRecords:
-    """Records whose window would start before the epoch share `[0, difference]`."""
+    """Records whose window would start before time 0 share `[0, difference]`."""
 
     def test_they_share_the_first_window(self) -> None:
         lane = bench(sliding(10))
@@ -130,7 +130,7 @@ def test_a_record_expires_when_stream_time_is_beyond_its_right_window_and_grace(
     lane.pipe("m", "a", 40 + grace)
     assert lane.pipe("k", "b", 29) == []
     assert lane.drops == ["expired window"]
-    # the window that 30 ends is closed long since, the one after it would be open but has nothing in it
+    # the window that ends at 30 is closed; the one after it would be open but is empty
     assert lane.pipe("k", "c", 30) == []
     assert lane.drops == ["expired window", "expired window"]
     assert lane.pipe("k", "d", 40) == [Result("k", 30, 40, "d", None, 40)]
@@ -177,7 +177,7 @@ def test_without_a_cache_old_values_are_what_an_update_started_from() -> None:
     ]
 
 
-def test_out_of_a_cache_old_values_are_what_the_store_held() -> None:
+def test_with_a_cache_old_values_are_the_stored_ones() -> None:
     lane = bench(sliding(10), cached=True, send_old_values=True)
     lane.pipe("k", "a", 20)
     assert lane.flush() == [Result("k", 10, 20, "a", None, 20)]
@@ -187,7 +187,7 @@ def test_out_of_a_cache_old_values_are_what_the_store_held() -> None:
     assert lane.flush() == [Result("k", 21, 31, "bc", "b", 25), Result("k", 15, 25, "abc", "ab", 25)]
 
 
-def test_a_cache_swallows_the_deletion_of_what_was_never_there_and_its_time() -> None:
+def test_a_cache_drops_the_deletion_of_a_missing_window_and_its_time() -> None:
     lane = bench(sliding(10, grace=0), cached=True)
     lane.pipe("k", "delete", 50)
     assert (lane.flush(), lane.observed_stream_time) == ([], -1)
@@ -196,7 +196,7 @@ def test_a_cache_swallows_the_deletion_of_what_was_never_there_and_its_time() ->
     assert uncached.observed_stream_time >= 0
 
 
-def test_results_carry_the_headers_of_the_record_in_hand() -> None:
+def test_results_have_the_current_records_headers() -> None:
     lane = bench(sliding(10, grace=50))
     lane.pipe("k", "a", 30, (("h", b"1"),))
     lane.pipe("k", "b", 25, (("h", b"2"),))
@@ -210,7 +210,7 @@ def test_the_view_reads_by_windowed_key() -> None:
     assert lane.get("k", 21, 31) is None
 
 
-def test_errors_of_user_code_are_the_nodes_own_and_others_pass_through() -> None:
+def test_errors_of_user_code_name_the_node_and_others_pass_through() -> None:
     def fail() -> None:
         raise ProcessingError("downstream")
 
@@ -227,7 +227,7 @@ def test_the_operator_is_a_value() -> None:
 
 
 class TestOnClose:
-    def test_a_window_leaves_once_stream_time_is_beyond_it(self) -> None:
+    def test_a_window_is_emitted_once_stream_time_passes_it(self) -> None:
         lane = bench(sliding(10, grace=5), emit_on_close=True, retention_ms=EVER)
         assert lane.pipe("k", "a", 20) == []
         assert lane.pipe("k", "b", 25, (("h", b"1"),)) == []
@@ -242,7 +242,7 @@ class TestOnClose:
             ("m", 27, 37, "d"),
         ]
 
-    def test_early_and_expired_records_let_nothing_leave(self) -> None:
+    def test_early_and_expired_records_emit_nothing(self) -> None:
         lane = bench(sliding(10), emit_on_close=True, retention_ms=EVER)
         lane.pipe("k", "a", 0)
         assert lane.pipe("k", "b", 9) == []
@@ -252,7 +252,7 @@ class TestOnClose:
 
 
 def model(records: list[tuple[str, int]], difference: int) -> dict[tuple[str, int, int], int]:
-    """Every distinct set of records that a window of the given length can hold, by the windows that Kafka Streams names."""
+    """Every distinct set of records in a window of the given length, by the bounds that Kafka Streams gives the window."""
     windows: dict[tuple[str, int, int], int] = {}
     for key, at in records:
         for start in (max(0, at - difference), at + 1):
@@ -266,7 +266,7 @@ def model(records: list[tuple[str, int]], difference: int) -> dict[tuple[str, in
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("km"), st.integers(0, 40)), max_size=10), st.integers(1, 12))
-def test_windows_are_all_there_are_whatever_the_order(records: list[tuple[str, int]], difference: int) -> None:
+def test_windows_do_not_depend_on_the_order_of_records(records: list[tuple[str, int]], difference: int) -> None:
     lane = bench(sliding(difference, grace=EVER), initializer=zero, aggregator=unite, value=BITS)
     for bit, (key, at) in enumerate(records):
         lane.pipe(key, 1 << bit, at)
@@ -275,7 +275,7 @@ def test_windows_are_all_there_are_whatever_the_order(records: list[tuple[str, i
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("km"), st.integers(12, 60)), max_size=10), st.integers(1, 12), st.integers(0, 12))
-def test_every_closed_window_leaves_exactly_once(records: list[tuple[str, int]], difference: int, grace: int) -> None:
+def test_every_closed_window_is_emitted_exactly_once(records: list[tuple[str, int]], difference: int, grace: int) -> None:
     windows = sliding(difference, grace=grace)
     lane = bench(windows, initializer=zero, aggregator=unite, value=BITS, emit_on_close=True, retention_ms=EVER)
     left = [result for bit, (key, at) in enumerate(records) for result in lane.pipe(key, 1 << bit, at)]

@@ -1,4 +1,4 @@
-"""A lane of one windowed node: the real stores in memory, and everything around them as plain as can be."""
+"""A lane with one windowed node: the real stores in memory, and a minimal host."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Clock:
 
 
 class Bench:
-    """Hosts one node; `pipe` gives it a record and hands back what it forwarded for it."""
+    """Hosts one node; `pipe` processes a record and returns what the node forwarded for it."""
 
     node = "node"
 
@@ -81,7 +81,7 @@ class Bench:
         raise NotImplementedError
 
     def wait_for_watermark(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
-        """Nobody tells watermarks here."""
+        """No source has a watermark here."""
 
     def bind(self) -> None:
         """Bind the operator (again), as at the start of an epoch."""
@@ -96,7 +96,7 @@ class Bench:
         return self.results
 
     def flush(self) -> list[Result]:
-        """What a cached store's node forwards at the end of an epoch."""
+        """Return what a cached store's node forwards at the end of an epoch."""
         assert self._flush is not None
         self.results, self.headers = [], []
         self._flush()
@@ -122,7 +122,7 @@ class Bench:
         if self._downstream is not None:
             self._downstream()
 
-    # what the node asks of its host
+    # what the node needs from its host
 
     def store(self, name: str) -> Any:
         assert name == STORE
@@ -145,7 +145,7 @@ class Bench:
 
     def on_flush(self, store: str, flush: Callable[[], None]) -> None:
         assert store == STORE
-        self._flush = self._flush or flush  # the last node in the topology asks first
+        self._flush = self._flush or flush  # the last node in the topology is bound first
 
     def dropped(self, reason: str) -> None:
         self.drops.append(reason)
@@ -160,14 +160,14 @@ def nothing() -> str:
 
 
 def append(key: str, value: str | None, aggregate: str | None) -> str | None:
-    """The aggregator of most tests: a word of what came in, or no aggregate at all."""
+    """The aggregator of most tests: concatenates the values, or returns None."""
     if value == "delete":
         return None
     return (aggregate or "") + ("-" if value is None else value)
 
 
 def zero() -> int:
-    """An initial aggregate for sets of records, each record a bit."""
+    """The initial aggregate for sets of records, one bit per record."""
     return 0
 
 

@@ -57,7 +57,7 @@ class TestForm:
             make()
 
     def test_a_back_off_is_a_duration(self) -> None:
-        with pytest.raises(TopologyError, match="backoff: cannot read 'soon'"):
+        with pytest.raises(TopologyError, match="backoff: invalid duration 'soon'"):
             retry(backoff="soon")
 
     def test_a_function_without_a_signature_is_accepted(self) -> None:

@@ -1,4 +1,4 @@
-"""Time as values: windows, durations, instants, schedules, what a suppression waits for. Arithmetic only; no clock ticks here."""
+"""Time as values: windows, durations, instants, schedules, suppressions, watermarks. Arithmetic only, without any clock."""
 
 from penstock.timing.durations import MAX_MS, Duration, Instant, duration_ms, instant_ms
 from penstock.timing.schedules import Misfire, Schedule, schedule

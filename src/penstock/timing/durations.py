@@ -1,4 +1,4 @@
-"""Durations and instants as users write them, in whole milliseconds as everything inside counts them."""
+"""Durations and instants as users write them, converted to whole milliseconds."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ _WRITTEN = re.compile(r"\s*(-?[0-9]+)\s*(ms|s|m|h|d)\s*")
 
 
 def duration_ms(duration: Duration, what: str = "duration") -> int:
-    """A duration in milliseconds; parts of a millisecond are cut off. `what` names it in errors."""
+    """Return a duration in milliseconds, rounded down. `what` names it in errors."""
     if isinstance(duration, str):
         written = _WRITTEN.fullmatch(duration)
         if written is None:
-            raise TopologyError(f'{what}: cannot read {duration!r}; write a number and a unit: "250ms", "30s", "5m", "1h", "7d"')
+            raise TopologyError(
+                f'{what}: invalid duration {duration!r}; write a number and a unit: "250ms", "30s", "5m", "1h", "7d"'
+            )
         milliseconds = int(written[1]) * _UNITS_MS[written[2]]
     elif isinstance(duration, timedelta):
         milliseconds = duration // _MILLISECOND
@@ -39,13 +41,13 @@ def duration_ms(duration: Duration, what: str = "duration") -> int:
 
 
 def instant_ms(instant: Instant, what: str = "instant") -> int:
-    """A point in time as epoch milliseconds; parts of a millisecond are cut off. `what` names it in errors."""
+    """Return a point in time as epoch milliseconds, rounded down. `what` names it in errors."""
     if isinstance(instant, str):
         try:
-            # Python 3.10 does not read the Z of ISO 8601.
+            # Python 3.10 does not accept the Z of ISO 8601.
             instant = datetime.fromisoformat(f"{instant[:-1]}+00:00" if instant[-1:] in {"Z", "z"} else instant)
         except ValueError:
-            raise TopologyError(f'{what}: cannot read {instant!r}; write ISO 8601: "2024-05-01T12:00:00Z"') from None
+            raise TopologyError(f'{what}: invalid instant {instant!r}; write ISO 8601: "2024-05-01T12:00:00Z"') from None
     if isinstance(instant, datetime):
         if instant.utcoffset() is None:
             raise TopologyError(f"{what}: {instant.isoformat()} has no time zone; add one, such as Z or tzinfo=timezone.utc")
@@ -61,5 +63,5 @@ def _is_int(number: object) -> bool:
 
 def _within_range(milliseconds: int, what: str) -> int:
     if not -MAX_MS <= milliseconds <= MAX_MS:
-        raise TopologyError(f"{what}: {milliseconds} ms do not fit into 64 bits")
+        raise TopologyError(f"{what}: {milliseconds} ms exceed 64 bits")
     return milliseconds

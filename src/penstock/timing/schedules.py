@@ -1,4 +1,4 @@
-"""When a scheduled source ticks: a cron expression in a time zone, or an interval, as a value. No clock ticks here."""
+"""When a scheduled source ticks: a cron expression in a time zone, or an interval, as a value without a clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPANS_MS = (_HOUR_MS, 24 * _HOUR_MS, 32 * 24 * _HOUR_MS, 366 * 24 * _HOUR_MS)
 
 
 class Misfire(Enum):
-    """What becomes of ticks that were due while the application was down, or busy."""
+    """What to do with ticks that were due while the application was down or busy."""
 
     SKIP = "skip"
     ONCE = "once"
@@ -37,25 +37,25 @@ class Schedule:
 
     @property
     def expression(self) -> str:
-        """What decides when it ticks, in words; a schedule with another expression is another schedule."""
+        """When it ticks, as text; a schedule with another expression is another schedule."""
         return f"every {self.every_ms} ms" if self.cron is None else f"cron {self.cron} in {self.tz}"
 
     def __str__(self) -> str:
         return f"{self.expression}, misfire: {self.misfire.value}"
 
     def first(self, now: int) -> int:
-        """The first tick of a schedule that begins now."""
+        """Return the first tick of a schedule that starts now."""
         return self.following(now)
 
     def following(self, due: int) -> int:
-        """The tick after the one that is due then."""
+        """Return the tick after the one at `due`."""
         return due + self.every_ms if self.every_ms is not None else next(self._after(due))
 
     def latest(self, due: int, now: int) -> int:
-        """The last tick up to now, if one of them is due then, which is not later than now."""
+        """Return the last tick at or before `now`; `due` is a tick at or before `now`."""
         if self.every_ms is not None:
             return due + (now - due) // self.every_ms * self.every_ms
-        for span in _SPANS_MS:  # so that not all of a long time is gone through
+        for span in _SPANS_MS:  # so that a long pause is not walked tick by tick
             *_, last = -1, *takewhile(lambda time: time <= now, self._after(max(due, now - span)))
             if last != -1:
                 return last
@@ -63,35 +63,37 @@ class Schedule:
         return last
 
     def _after(self, time: int) -> Iterator[int]:
-        """All ticks after a time, by the cron expression."""
+        """Yield all ticks of the cron expression after a time."""
         start = datetime.fromtimestamp(time // 1_000, ZoneInfo(self.tz))
         return (instant_ms(found) for found in CronSim(self.cron or "", start))
 
 
 def schedule(cron: str | None, every: Duration | None, tz: str | None, misfire: str) -> Schedule:
-    """The schedule of these words, once they are known to make sense."""
+    """Return a schedule from checked arguments."""
     if (cron is None) == (every is None):
-        raise TopologyError("a schedule has either cron= or every=")
+        raise TopologyError("pass either cron= or every=")
     if every is not None and tz is not None:
-        raise TopologyError("tz= is for cron=: an interval is the same everywhere")
+        raise TopologyError("tz= is only for cron=: an interval does not depend on the time zone")
     every_ms = None if every is None else duration_ms(every, "every=")
     if every_ms is not None and every_ms < 1:
-        raise TopologyError(f"every={every!r}: an interval is at least 1 ms")
+        raise TopologyError(f"every={every!r}: an interval must be at least 1 ms")
     zone = "UTC" if tz is None else tz
     try:
         ZoneInfo(zone)
     except (ValueError, OSError, KeyError):
-        raise TopologyError(f"tz={tz!r}: there is no such time zone here; write it as Europe/Zurich, and see tzdata") from None
+        raise TopologyError(
+            f"tz={tz!r}: unknown time zone; write it like Europe/Zurich, and check that tzdata is installed"
+        ) from None
     try:
         made = Schedule(None if cron is None else " ".join(cron.split()), zone, every_ms, Misfire(misfire))
     except ValueError:
-        raise TopologyError(f"misfire={misfire!r}: it is 'skip', 'once' or 'all'") from None
+        raise TopologyError(f"misfire={misfire!r}: it must be 'skip', 'once' or 'all'") from None
     try:
         made.first(0)
     except CronSimError as error:
         raise TopologyError(
-            f"cron={cron!r}: {error}; it has five fields: minute, hour, day of month, month, day of week"
+            f"cron={cron!r}: {error}; write five fields: minute, hour, day of month, month, day of week"
         ) from None
     except StopIteration:
-        raise TopologyError(f"cron={cron!r}: there is no such day") from None
+        raise TopologyError(f"cron={cron!r}: no such day exists") from None
     return made

@@ -1,4 +1,4 @@
-"""What `suppress` is asked to hold back: until a window closes or a time limit passes, within how large a buffer."""
+"""What `suppress` holds back: until a window closes or a time limit passes, in a buffer of which size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class WhenFull(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BufferConfig:
-    """How much a suppression may hold back, None being no bound, and what it does then; logged to a changelog by default."""
+    """How much a suppression may hold back (None: unlimited), and what it does when full; logged to a changelog by default."""
 
     max_records: int | None = None
     max_bytes: int | None = None
@@ -30,39 +30,39 @@ class BufferConfig:
     def __post_init__(self) -> None:
         for bound, unit in ((self.max_records, "records"), (self.max_bytes, "bytes")):
             if bound is not None and bound < 0:
-                raise TopologyError(f"a suppression buffer cannot hold {bound} {unit}")
+                raise TopologyError(f"Invalid limit of a suppression buffer: {bound} {unit}. It must not be negative.")
 
     @property
     def strict(self) -> bool:
-        """Whether nothing leaves the buffer before its time."""
+        """Whether the buffer never emits early."""
         return self.when_full is WhenFull.SHUT_DOWN
 
     def with_max_records(self, limit: int) -> BufferConfig:
-        """Bounded by the number of keys."""
+        """Limit the number of keys."""
         return replace(self, max_records=limit)
 
     def with_max_bytes(self, limit: int) -> BufferConfig:
-        """Bounded by the bytes of keys and values."""
+        """Limit the bytes of keys and values."""
         return replace(self, max_bytes=limit)
 
     def with_no_bound(self) -> BufferConfig:
-        """As large as it needs to be; strict, for it is never full."""
+        """Remove the limits; strict, as the buffer is never full."""
         return replace(self, max_records=None, max_bytes=None, when_full=WhenFull.SHUT_DOWN)
 
     def emit_early_when_full(self) -> BufferConfig:
-        """When full, the oldest changes leave before their time."""
+        """When full, emit the oldest changes early."""
         return replace(self, when_full=WhenFull.EMIT_EARLY)
 
     def shut_down_when_full(self) -> BufferConfig:
-        """When full, the application stops: strict."""
+        """When full, stop the application: strict."""
         return replace(self, when_full=WhenFull.SHUT_DOWN)
 
     def with_logging_disabled(self) -> BufferConfig:
-        """Without a changelog: what is held back is lost with the lane's local state."""
+        """Keep no changelog: what is held back is lost with the lane's local state."""
         return replace(self, logged=False, changelog_config=())
 
     def with_logging_enabled(self, config: Mapping[str, str]) -> BufferConfig:
-        """With a changelog topic of this configuration."""
+        """Keep a changelog topic with this configuration."""
         return replace(self, logged=True, changelog_config=tuple(config.items()))
 
 
@@ -76,7 +76,7 @@ class Suppressed:
 
     @property
     def final_results(self) -> bool:
-        """Whether each key leaves once, when its window closes; then tombstones need not leave at all."""
+        """Whether each key is emitted once, when its window closes; tombstones are then not emitted at all."""
         return self.wait_ms is None
 
 
@@ -84,33 +84,33 @@ _UNBOUNDED = BufferConfig()
 
 
 def unbounded() -> BufferConfig:
-    """A buffer as large as it needs to be."""
+    """Return a buffer without a limit."""
     return _UNBOUNDED
 
 
 def max_records(limit: int) -> BufferConfig:
-    """A buffer for so many keys, which emits early when full unless told `shut_down_when_full()`."""
+    """Return a buffer for `limit` keys, which emits early when full; see `shut_down_when_full()`."""
     return BufferConfig(max_records=limit, when_full=WhenFull.EMIT_EARLY)
 
 
 def max_bytes(limit: int) -> BufferConfig:
-    """A buffer for so many bytes, which emits early when full unless told `shut_down_when_full()`."""
+    """Return a buffer for `limit` bytes, which emits early when full; see `shut_down_when_full()`."""
     return BufferConfig(max_bytes=limit, when_full=WhenFull.EMIT_EARLY)
 
 
 def until_window_closes(buffer: BufferConfig = _UNBOUNDED, *, name: str | None = None) -> Suppressed:
-    """One result per window and key: the final one. The buffer must be strict, or "final" would not hold."""
+    """Emit one result per window and key: the final one. The buffer must be strict, as an early result is not final."""
     if not buffer.strict:
         raise TopologyError(
-            "until_window_closes needs a strict buffer, since a result emitted early is not final: "
-            "use unbounded() or shut_down_when_full()"
+            "until_window_closes needs a strict buffer, because a result emitted early is not final. "
+            "Use unbounded() or shut_down_when_full()."
         )
     return Suppressed(None, buffer, name)
 
 
 def until_time_limit(limit: Duration, buffer: BufferConfig = _UNBOUNDED, *, name: str | None = None) -> Suppressed:
-    """At most one change per key and `limit`; a later change replaces the one held back but does not restart its wait."""
+    """Emit at most one change per key and `limit`; a later change replaces the pending one but does not restart its wait."""
     wait_ms = duration_ms(limit, "time limit")
     if wait_ms < 0:
-        raise TopologyError(f"the time limit of a suppression must not be negative, got {wait_ms} ms")
+        raise TopologyError(f"The time limit of a suppression must not be negative, got {wait_ms} ms.")
     return Suppressed(wait_ms, buffer, name)

@@ -1,7 +1,7 @@
-"""Watermarks as values: how a source partition tells how far event time has come, and how partitions' tellings are combined.
+"""Watermarks as values: how a source partition's event time progresses, and how the partitions' watermarks are combined.
 
-A watermark of T says that no record before T is expected any more. A partition's follows from its records alone, in the order
-of their offsets; the application's is the lowest of those that are not idle, and never goes back.
+A watermark of T means that no more records before T are expected. A partition's watermark follows from its records alone, in
+offset order; the application's is the lowest of those that are not idle, and never goes back.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from penstock.timing.durations import Duration, duration_ms
 P = TypeVar("P", bound=Hashable)
 
 WatermarkFunction = Callable[[SourceRecord[Any, Any]], "int | None"]
-"""`function(record) -> watermark_ms`, or None where a record tells nothing; a lower one than before changes nothing."""
+"""`function(record) -> watermark_ms`, or None for no change; a lower watermark than before is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """How a source's partitions tell how far event time has come; made by `bounded_disorder`, `monotonous`, `watermark_from`.
+    """How the watermark of a source's partitions is computed; see `bounded_disorder`, `monotonous`, `watermark_from`.
 
     Attributes:
-        disorder_ms: By how much records may be out of order.
-        idle_ms: After so long without records a partition that is read to its end holds nothing back; None: it always does.
-        follows_wall_clock: When every input is idle, time goes on by the wall clock, so that windows close when input stops.
-        align_ms: A partition that is ahead of others by more waits until they have come; None: none waits.
-        function: What tells the watermark; None: the highest event time so far, less `disorder_ms`.
+        disorder_ms: How much records may be out of order.
+        idle_ms: A partition without records for this long, read to its end, holds nothing back; None: it always does.
+        follows_wall_clock: When every input is idle, time follows the wall clock, so that windows close when input stops.
+        align_ms: A partition further ahead of the slowest than this waits for it; None: no partition waits.
+        function: Computes the watermark; None: the highest event time so far, less `disorder_ms`.
     """
 
     disorder_ms: int = 0
@@ -40,24 +40,26 @@ class Watermark:
 
     def __post_init__(self) -> None:
         if self.disorder_ms < 0:
-            raise TopologyError(f"records cannot be out of order by {self.disorder_ms} ms")
+            raise TopologyError(f"The disorder of a watermark must not be negative, got {self.disorder_ms} ms.")
         if self.idle_ms is not None and self.idle_ms < 1:
-            raise TopologyError("idle is a duration of at least 1 ms: leave it out for a source that may be silent for any time")
+            raise TopologyError("idle= must be at least 1 ms. Omit it for a source that is never idle.")
         if self.follows_wall_clock and self.idle_ms is None:
-            raise TopologyError("follow_wall_clock needs idle: it begins when every input has been silent for that long")
+            raise TopologyError(
+                "follow_wall_clock=True needs idle=: time follows the wall clock once every input has been idle for that long."
+            )
         if self.align_ms is not None and self.align_ms < 0:
-            raise TopologyError(f"partitions cannot be {self.align_ms} ms ahead of each other")
+            raise TopologyError(f"align= must not be negative, got {self.align_ms} ms.")
 
 
 def bounded_disorder(
     disorder: Duration, *, idle: Duration | None = None, follow_wall_clock: bool = False, align: Duration | None = None
 ) -> Watermark:
-    """Records come at most `disorder` after others with a higher event time.
+    """Return a watermark for records that arrive at most `disorder` after others with a higher event time.
 
-    A partition without records for `idle` that is read to its end no longer holds the others back. With `follow_wall_clock`,
-    once every input is idle, time goes on by the wall clock (less `disorder`): windows close when input stops. A replay is
-    read to its end only once, when it is over, so it gives what the live run gave. With `align`, a partition whose watermark is
-    further ahead of the slowest one that has records waits for it, so that a replay does not keep the windows of days open.
+    A partition that is read to its end and has no records for `idle` no longer holds the others back. With `follow_wall_clock`,
+    once every input is idle, time follows the wall clock (less `disorder`), so windows close when input stops. A replay reaches
+    the end of its input only once, so it gives the same results as the live run. With `align`, a partition whose watermark is
+    more than that ahead of the slowest one with records waits for it, so that a replay does not keep days of windows open.
 
     Example:
         >>> bounded_disorder("10s", idle="30s").idle_ms
@@ -67,7 +69,7 @@ def bounded_disorder(
 
 
 def monotonous(*, idle: Duration | None = None, follow_wall_clock: bool = False, align: Duration | None = None) -> Watermark:
-    """Event times never go back within a partition: `bounded_disorder(0)`.
+    """Return a watermark for event times that never go back within a partition: `bounded_disorder(0)`.
 
     Example:
         >>> monotonous() == bounded_disorder(0)
@@ -83,7 +85,7 @@ def watermark_from(
     follow_wall_clock: bool = False,
     align: Duration | None = None,
 ) -> Watermark:
-    """Records tell it themselves: `function(record)` gives epoch milliseconds, or None where one tells nothing.
+    """Return a watermark taken from the records: `function(record)` returns epoch milliseconds, or None for no change.
 
     Example:
         >>> strategy = watermark_from(lambda record: record.value["closed_until"], idle="1m")
@@ -100,14 +102,14 @@ def _optional(duration: Duration | None) -> int | None:
 class WatermarkTracker(Generic[P]):
     """The application's watermark, from those of its source partitions.
 
-    `partitions` are those whose source has a strategy; `started_at` counts as the last time each was heard of, so that a start
-    waits for every input as long as a pause in it would. Times are in milliseconds, and are given: no clock ticks here.
+    `partitions` are those whose source has a strategy; `started_at` counts as the time of their last record, so that a start
+    waits for each input as long as a pause would. Times are arguments, in milliseconds; the tracker reads no clock.
 
     Example:
         >>> tracker = WatermarkTracker({"a": bounded_disorder(5), "b": monotonous(idle=100)}, started_at=0)
         >>> tracker.heard("a", 40, at=1), tracker.advance(at=50)
         (None, -1)
-        >>> tracker.advance(at=200)  # b has been silent for long enough
+        >>> tracker.advance(at=200)  # b is idle
         40
     """
 
@@ -125,27 +127,27 @@ class WatermarkTracker(Generic[P]):
         self._heard_at = dict.fromkeys(partitions, started_at)
 
     def add(self, partition: P, strategy: Watermark, *, at: int) -> None:
-        """One more partition."""
+        """Add a partition."""
         self._strategies[partition] = strategy
         self.watermarks[partition], self._heard_at[partition] = NO_TIMESTAMP, at
 
     def heard(self, partition: P, watermark: int, *, at: int) -> None:
-        """Records came, with which the partition's watermark is this."""
+        """Note that records arrived and the partition's watermark after them."""
         self._heard_at[partition] = at
         self.watermarks[partition] = max(watermark, self.watermarks[partition])
 
     def lag(self, behind: frozenset[P], *, at: int) -> None:
-        """Which partitions are not read to their end: none of them is idle, however long nothing came."""
+        """Note which partitions are not read to their end: these are not idle, however long ago their last record was."""
         for partition in behind & self._heard_at.keys():
             self._heard_at[partition] = at
 
     def is_idle(self, partition: P, *, at: int) -> bool:
-        """Whether nothing has come from a partition for so long that nobody waits for it."""
+        """Return whether a partition has had no records for so long that it holds nothing back."""
         idle_ms = self._strategies[partition].idle_ms
         return idle_ms is not None and at - self._heard_at[partition] >= idle_ms
 
     def advance(self, *, at: int) -> int:
-        """The application's watermark at this moment."""
+        """Return the application's watermark at this time."""
         awake = [watermark for partition, watermark in self.watermarks.items() if not self.is_idle(partition, at=at)]
         if awake:
             self.reached = max(self.reached, min(awake))
@@ -154,9 +156,9 @@ class WatermarkTracker(Generic[P]):
         return self.reached
 
     def ahead(self, available: Collection[P]) -> frozenset[P]:
-        """Which of the partitions that have records are so far ahead of the slowest of them that they have to wait.
+        """Return which partitions with records are so far ahead of the slowest one that they must wait.
 
-        Never all: the slowest goes on.
+        Never all of them: the slowest does not wait.
         """
         known = [partition for partition in available if partition in self.watermarks]
         lowest = min((self.watermarks[partition] for partition in known), default=NO_TIMESTAMP)

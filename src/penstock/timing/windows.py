@@ -1,4 +1,4 @@
-"""Windows as values: what users ask for, checked by Kafka Streams' rules, and the arithmetic of which windows a time is in.
+"""Windows as values, checked by Kafka Streams' rules, and the arithmetic of which windows contain a time.
 
 Everything is in milliseconds. Without a grace period a window closes as soon as stream time passes its end.
 """
@@ -14,9 +14,9 @@ from penstock.timing.durations import MAX_MS, Duration, Instant, duration_ms, in
 
 
 class Windows(Protocol):
-    """Fixed-size windows of any making: what `windowed_by` accepts besides Penstock's own.
+    """Custom fixed-size windows: what `windowed_by` accepts besides Penstock's own.
 
-    `windows_for` gives the starts of the windows a time is in, earliest first; each window is `[start, start + size_ms)`.
+    `windows_for` returns the starts of the windows that contain a time, earliest first; each is `[start, start + size_ms)`.
     """
 
     @property
@@ -25,19 +25,19 @@ class Windows(Protocol):
 
     @property
     def grace_ms(self) -> int:
-        """How long after a window's end late records are still taken."""
+        """How long after a window's end late records are still accepted."""
 
     @property
     def retention_ms(self) -> int:
-        """The least time a store must keep a window: size and grace."""
+        """The minimum time that a store must keep a window: size plus grace."""
 
     def windows_for(self, timestamp: int) -> Iterable[int]:
-        """The starts of the windows that `timestamp` is in."""
+        """Return the starts of the windows that contain `timestamp`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeWindows:
-    """Windows of one size, aligned to the epoch, a new one every `advance_ms`: `[start, start + size)`."""
+    """Windows of one size, aligned to time 0, a new one every `advance_ms`: `[start, start + size)`."""
 
     size_ms: int
     advance_ms: int
@@ -45,20 +45,20 @@ class TimeWindows:
 
     def __post_init__(self) -> None:
         if self.size_ms <= 0:
-            raise TopologyError(f"window size must be positive, got {self.size_ms} ms")
+            raise TopologyError(f"The window size must be positive, got {self.size_ms} ms.")
         if not 0 < self.advance_ms <= self.size_ms:
             raise TopologyError(
-                f"a window must advance by more than zero and at most by its size of {self.size_ms} ms, got {self.advance_ms} ms"
+                f"The window advance must be positive and at most the window size of {self.size_ms} ms, got {self.advance_ms} ms."
             )
         _check_grace(self.grace_ms)
 
     @property
     def retention_ms(self) -> int:
-        """The least time a store must keep a window; also Kafka Streams' default."""
+        """The minimum time that a store must keep a window; also Kafka Streams' default."""
         return self.size_ms + self.grace_ms
 
     def windows_for(self, timestamp: int) -> range:
-        """The starts of the windows that `timestamp` is in, earliest first; no window starts before the epoch."""
+        """Return the starts of the windows that contain `timestamp`, earliest first; no window starts before time 0."""
         advance = self.advance_ms
         first = max(0, timestamp - self.size_ms + advance) // advance * advance
         return range(first, timestamp + 1, advance)
@@ -66,43 +66,43 @@ class TimeWindows:
 
 @dataclass(frozen=True, slots=True)
 class SlidingWindows:
-    """Windows `[start, start + difference]` that follow the records: one ends and one starts right after at each record."""
+    """Windows `[start, start + difference]` that follow the records: one ends at each record, one starts directly after it."""
 
     time_difference_ms: int
     grace_ms: int = 0
 
     def __post_init__(self) -> None:
-        # Kafka Streams lets zero pass here and fails on the first record, whose window would be empty.
+        # Kafka Streams accepts zero here and fails on the first record, whose window would be empty.
         if self.time_difference_ms <= 0:
-            raise TopologyError(f"the time difference of sliding windows must be positive, got {self.time_difference_ms} ms")
+            raise TopologyError(f"The time difference of sliding windows must be positive, got {self.time_difference_ms} ms.")
         _check_grace(self.grace_ms)
 
     @property
     def size_ms(self) -> int:
-        """From a window's start to its end, both inside."""
+        """From a window's start to its end, both inclusive."""
         return self.time_difference_ms
 
     @property
     def retention_ms(self) -> int:
-        """The least time a store must keep a window: a new window is filled from others up to two lengths back."""
+        """The minimum time that a store must keep a window: a new window is filled from others up to two lengths back."""
         return 2 * self.time_difference_ms + self.grace_ms
 
 
 @dataclass(frozen=True, slots=True)
 class SessionWindows:
-    """Windows that grow with activity and end once a key is silent for longer than `gap_ms`: `[first, last]` record."""
+    """Windows that grow with activity and end when a key has no records for longer than `gap_ms`: `[first, last]` record."""
 
     gap_ms: int
     grace_ms: int = 0
 
     def __post_init__(self) -> None:
         if self.gap_ms < 0:
-            raise TopologyError(f"the inactivity gap of session windows must not be negative, got {self.gap_ms} ms")
+            raise TopologyError(f"The inactivity gap of session windows must not be negative, got {self.gap_ms} ms.")
         _check_grace(self.grace_ms)
 
     @property
     def retention_ms(self) -> int:
-        """The least time a store must keep a session; also Kafka Streams' default."""
+        """The minimum time that a store must keep a session; also Kafka Streams' default."""
         return self.gap_ms + self.grace_ms
 
 
@@ -114,34 +114,34 @@ class UnlimitedWindows:
 
     def __post_init__(self) -> None:
         if self.start_ms < 0:
-            raise TopologyError(f"window start must not be negative, got {self.start_ms} ms")
+            raise TopologyError(f"The window start must not be negative, got {self.start_ms} ms.")
 
     @property
     def size_ms(self) -> int:
-        """As long as time can be told."""
+        """The largest possible time."""
         return MAX_MS
 
     @property
     def grace_ms(self) -> int:
-        """Nothing is ever late for a window without end."""
+        """No record is late for a window without end."""
         return 0
 
     @property
     def retention_ms(self) -> int:
-        """For ever."""
+        """Unlimited."""
         return MAX_MS
 
     def windows_for(self, timestamp: int) -> range:
-        """The start of the window, if `timestamp` is in it."""
+        """Return the start of the window, if it contains `timestamp`."""
         start = self.start_ms
         return range(start, start + 1) if timestamp >= start else range(0)
 
 
 @dataclass(frozen=True, slots=True)
 class JoinWindows:
-    """Which records of the other stream meet a record: those from `before_ms` earlier to `after_ms` later, both inside.
+    """Which records of the other stream join a record: from `before_ms` earlier to `after_ms` later, both inclusive.
 
-    Either side may be negative, as long as something is left between them.
+    Either may be negative, as long as the window does not end before it starts.
     """
 
     before_ms: int
@@ -151,7 +151,7 @@ class JoinWindows:
     def __post_init__(self) -> None:
         if self.size_ms < 0:
             raise TopologyError(
-                f"a join window must not end before it starts, got {self.before_ms} ms before and {self.after_ms} ms after"
+                f"A join window must not end before it starts, got {self.before_ms} ms before and {self.after_ms} ms after."
             )
         _check_grace(self.grace_ms)
 
@@ -162,12 +162,12 @@ class JoinWindows:
 
     @property
     def retention_ms(self) -> int:
-        """The least time a store must keep a record."""
+        """The minimum time that a store must keep a record."""
         return self.size_ms + self.grace_ms
 
 
 def tumbling(size: Duration, *, grace: Duration | None = None) -> TimeWindows:
-    """Windows of one size, end to end: every record is in exactly one. Kafka's `TimeWindows.ofSizeAndGrace`."""
+    """Adjacent windows of one size: every record is in exactly one. Kafka's `TimeWindows.ofSizeAndGrace`."""
     size_ms = duration_ms(size, "window size")
     return TimeWindows(size_ms, size_ms, _grace_ms(grace))
 
@@ -183,20 +183,20 @@ def sliding(difference: Duration, *, grace: Duration | None = None) -> SlidingWi
 
 
 def session(gap: Duration, *, grace: Duration | None = None) -> SessionWindows:
-    """Windows of activity, parted by silence longer than `gap`. Kafka's `SessionWindows.ofInactivityGapAndGrace`."""
+    """Windows of activity, separated by pauses longer than `gap`. Kafka's `SessionWindows.ofInactivityGapAndGrace`."""
     return SessionWindows(duration_ms(gap, "inactivity gap"), _grace_ms(grace))
 
 
 def unlimited(start: Instant = 0) -> UnlimitedWindows:
-    """One window for all time from `start` on. Kafka's `UnlimitedWindows`."""
+    """One window that starts at `start` and never ends. Kafka's `UnlimitedWindows`."""
     return UnlimitedWindows(instant_ms(start, "window start"))
 
 
 def join_windows(within: Duration | tuple[Duration, Duration], grace: Duration | None = None) -> JoinWindows:
-    """The window of a stream–stream join: `within` either way, or `(before, after)`. Kafka's `JoinWindows`."""
+    """The window of a stream–stream join: `within` in both directions, or `(before, after)`. Kafka's `JoinWindows`."""
     if isinstance(within, tuple):
         if len(within) != 2:
-            raise TopologyError(f"within: expected one duration or a pair (before, after), got {within!r}")
+            raise TopologyError(f"within: expected one duration or a pair (before, after), got {within!r}.")
         before_ms, after_ms = duration_ms(within[0], "within, before"), duration_ms(within[1], "within, after")
     else:
         before_ms = after_ms = duration_ms(within, "within")
@@ -209,4 +209,4 @@ def _grace_ms(grace: Duration | None) -> int:
 
 def _check_grace(grace_ms: int) -> None:
     if grace_ms < 0:
-        raise TopologyError(f"grace must not be negative, got {grace_ms} ms")
+        raise TopologyError(f"The grace period must not be negative, got {grace_ms} ms.")

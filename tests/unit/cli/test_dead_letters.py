@@ -207,7 +207,7 @@ class TestReplay:
     @pytest.mark.parametrize(
         ("arguments", "code", "why"),
         [
-            (["--since", "yesterday"], 3, "--since: cannot read 'yesterday'"),
+            (["--since", "yesterday"], 3, "--since: invalid instant 'yesterday'"),
             (["--offset", "x"], 2, "--offset: expected partition:offset"),
             (["--to", "node"], 2, "--to node needs FILE:APP"),
             (["nowhere.py:app"], 2, "there is no file nowhere.py"),

@@ -220,7 +220,7 @@ class TestSilence:
             make()
 
     def test_following_the_clock_needs_a_time_to_wait_first(self) -> None:
-        with pytest.raises(TopologyError, match="follow_wall_clock needs idle"):
+        with pytest.raises(TopologyError, match="follow_wall_clock=True needs idle="):
             monotonous(follow_wall_clock=True)
 
 

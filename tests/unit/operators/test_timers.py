@@ -236,7 +236,7 @@ class TestAfter:
             ({"after": 1, "at": 1}, "either after= or at="),
             ({"at": -1}, "must be between 0 and"),
             ({"at": datetime(1969, 1, 1, tzinfo=timezone.utc)}, "must be between 0 and"),
-            ({"after": "2 weeks"}, "cannot read"),
+            ({"after": "2 weeks"}, "invalid duration '2 weeks'"),
         ],
     )
     def test_invalid_times_are_rejected(self, arguments: dict[str, Any], message: str) -> None:

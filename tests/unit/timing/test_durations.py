@@ -36,12 +36,12 @@ def test_reads_durations(written: Any, milliseconds: int) -> None:
 
 
 @pytest.mark.parametrize("written", ["", "5", "5 minutes", "1.5h", "1h30m", "ms", "5M", 1.5, True, None, b"5s"])
-def test_refuses_what_is_no_duration(written: Any) -> None:
+def test_rejects_invalid_durations(written: Any) -> None:
     with pytest.raises(TopologyError, match=r"^grace: .*5m"):
         duration_ms(written, "grace")
 
 
-def test_refuses_durations_beyond_64_bits() -> None:
+def test_rejects_durations_beyond_64_bits() -> None:
     with pytest.raises(TopologyError, match="64 bits"):
         duration_ms("106751991168d")
     with pytest.raises(TopologyError, match="64 bits"):
@@ -67,18 +67,18 @@ def test_reads_instants(written: Any, milliseconds: int) -> None:
 
 
 @pytest.mark.parametrize("written", ["", "Z", "yesterday", "2024-13-01T00:00:00Z", 1.5, True, None])
-def test_refuses_what_is_no_instant(written: Any) -> None:
+def test_rejects_invalid_instants(written: Any) -> None:
     with pytest.raises(TopologyError, match=r"^start: .*ISO 8601"):
         instant_ms(written, "start")
 
 
 @pytest.mark.parametrize("written", ["2024-05-01", "2024-05-01T12:00:00", datetime(2024, 5, 1)])  # noqa: DTZ001
-def test_refuses_instants_without_a_time_zone(written: Any) -> None:
+def test_rejects_instants_without_a_time_zone(written: Any) -> None:
     with pytest.raises(TopologyError, match="no time zone"):
         instant_ms(written)
 
 
-def test_refuses_instants_beyond_64_bits() -> None:
+def test_rejects_instants_beyond_64_bits() -> None:
     with pytest.raises(TopologyError, match="64 bits"):
         instant_ms(MAX_MS + 1)
 

@@ -23,9 +23,13 @@ def test_strategies() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "said"),
-    [({"disorder_ms": -1}, "out of order"), ({"idle_ms": 0}, "at least 1 ms"), ({"follows_wall_clock": True}, "needs idle")],
+    [
+        ({"disorder_ms": -1}, "must not be negative"),
+        ({"idle_ms": 0}, "at least 1 ms"),
+        ({"follows_wall_clock": True}, "needs idle"),
+    ],
 )
-def test_refuses_nonsense(settings: dict[str, Any], said: str) -> None:
+def test_rejects_invalid_settings(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(TopologyError, match=said):
         Watermark(**settings)
 
@@ -40,7 +44,7 @@ def test_the_lowest_partition_holds_all_others_back() -> None:
     assert tracker.advance(at=5) == 70
 
 
-def test_an_idle_partition_holds_nothing_back_until_it_is_heard_of_again() -> None:
+def test_an_idle_partition_holds_nothing_back_until_its_next_record() -> None:
     tracker = WatermarkTracker({"a": monotonous(), "b": monotonous(idle=100)}, started_at=0)
     tracker.heard("a", 70, at=50)
     assert tracker.advance(at=99) == NO_TIMESTAMP
@@ -78,7 +82,7 @@ def test_when_all_are_idle_time_stands_still_unless_it_follows_the_wall_clock() 
     assert mixed.advance(at=1_000) == NO_TIMESTAMP, "one that does not ask for it keeps it from happening"
 
 
-def test_goes_on_from_what_was_committed() -> None:
+def test_resumes_from_the_committed_watermark() -> None:
     tracker = WatermarkTracker({"a": monotonous(), "b": monotonous()}, started_at=0, known={"a": 50}, reached=40)
     assert tracker.watermarks == {"a": 50, "b": NO_TIMESTAMP}
     assert tracker.advance(at=1) == 40
@@ -88,7 +92,7 @@ def test_goes_on_from_what_was_committed() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-1, 50), st.integers(0, 20)), max_size=40))
-def test_never_goes_back_and_never_passes_who_is_awake(steps: list[tuple[str, int, int]]) -> None:
+def test_never_goes_back_and_never_passes_an_active_partition(steps: list[tuple[str, int, int]]) -> None:
     partitions = {"a": monotonous(), "b": monotonous(idle=15), "c": bounded_disorder(3, idle=5, follow_wall_clock=True)}
     tracker = WatermarkTracker(partitions, started_at=0)
     now, before = 0, NO_TIMESTAMP

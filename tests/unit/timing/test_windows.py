@@ -29,7 +29,7 @@ from penstock.timing import (
 )
 
 
-def test_doors_read_durations_and_default_to_no_grace() -> None:
+def test_constructors_accept_durations_and_default_to_no_grace() -> None:
     assert tumbling("1m") == TimeWindows(60_000, 60_000, 0)
     assert tumbling(timedelta(minutes=1), grace="5s") == TimeWindows(60_000, 60_000, 5_000)
     assert hopping("1m", "20s") == TimeWindows(60_000, 20_000, 0)
@@ -49,29 +49,29 @@ def test_doors_read_durations_and_default_to_no_grace() -> None:
     [
         (lambda: tumbling(0), "window size must be positive, got 0 ms"),
         (lambda: tumbling("-1s"), "window size must be positive"),
-        (lambda: tumbling("1s", grace="-1ms"), "grace must not be negative, got -1 ms"),
-        (lambda: hopping("1s", 0), "more than zero and at most by its size of 1000 ms, got 0 ms"),
+        (lambda: tumbling("1s", grace="-1ms"), "grace period must not be negative, got -1 ms"),
+        (lambda: hopping("1s", 0), "positive and at most the window size of 1000 ms, got 0 ms"),
         (lambda: hopping("1s", "1001ms"), "got 1001 ms"),
         (lambda: sliding("-1ms"), "time difference of sliding windows must be positive, got -1 ms"),
         (lambda: sliding(0), "time difference of sliding windows must be positive, got 0 ms"),
-        (lambda: sliding(1, grace=-1), "grace must not be negative"),
+        (lambda: sliding(1, grace=-1), "grace period must not be negative"),
         (lambda: session(-1), "inactivity gap of session windows must not be negative"),
-        (lambda: session(1, grace=-1), "grace must not be negative"),
+        (lambda: session(1, grace=-1), "grace period must not be negative"),
         (lambda: unlimited(-1), "window start must not be negative"),
         (lambda: join_windows("-1s"), "must not end before it starts, got -1000 ms before and -1000 ms after"),
         (lambda: join_windows(("-2s", "1s")), "must not end before it starts"),
-        (lambda: join_windows("1s", "-1s"), "grace must not be negative"),
+        (lambda: join_windows("1s", "-1s"), "grace period must not be negative"),
         (lambda: join_windows(("1s", "1s", "1s")), "a pair"),  # type: ignore[arg-type]
-        (lambda: join_windows(("1s", "soon")), "within, after: cannot read 'soon'"),
-        (lambda: tumbling("soon"), "window size: cannot read 'soon'"),
+        (lambda: join_windows(("1s", "soon")), "within, after: invalid duration 'soon'"),
+        (lambda: tumbling("soon"), "window size: invalid duration 'soon'"),
     ],
 )
-def test_refuses_what_kafka_streams_refuses(build: Callable[[], Any], complaint: str) -> None:
+def test_rejects_what_kafka_streams_rejects(build: Callable[[], Any], complaint: str) -> None:
     with pytest.raises(TopologyError, match=complaint):
         build()
 
 
-def test_the_edges_of_what_is_allowed() -> None:
+def test_the_limits_of_what_is_allowed() -> None:
     assert hopping(10, 10) == tumbling(10)
     assert sliding(1).size_ms == 1
     assert session(0).gap_ms == 0
@@ -79,7 +79,7 @@ def test_the_edges_of_what_is_allowed() -> None:
     assert join_windows(("-5s", "10s")) == JoinWindows(-5_000, 10_000, 0)
 
 
-def test_retention_is_the_least_that_loses_no_window_in_grace() -> None:
+def test_retention_is_the_minimum_that_keeps_every_window_in_grace() -> None:
     assert tumbling(10, grace=3).retention_ms == 13
     assert hopping(10, 2, grace=3).retention_ms == 13
     assert sliding(10, grace=3).retention_ms == 23
@@ -92,7 +92,7 @@ def test_windows_of_a_time() -> None:
     assert list(tumbling(10).windows_for(0)) == [0]
     assert list(tumbling(10).windows_for(9)) == [0]
     assert list(tumbling(10).windows_for(10)) == [10]
-    # the example of Kafka Streams' own tests: no window starts before the epoch, the earliest comes first
+    # the example of Kafka Streams' own tests: no window starts before time 0, the earliest comes first
     assert list(hopping(12, 5).windows_for(21)) == [10, 15, 20]
     assert list(hopping(12, 5).windows_for(3)) == [0]
     assert list(hopping(10, 5).windows_for(7)) == [0, 5]

@@ -1,4 +1,4 @@
-"""What the layout of a store is: one list, from which come the words in committed facts and the store's part of a fingerprint.
+"""The layout of a store: one list, which gives both the text in committed facts and the store's part of a fingerprint.
 
 Both are kept in Kafka and compared after an upgrade. An entry's word, its place and what it says of a store that could already
 be declared never change; a new entry says nothing of such a store, and is no part of the fingerprint.
@@ -14,7 +14,7 @@ from penstock.serdes import Serde
 from penstock.state import StoreSpec
 
 UNLOGGED = "log"
-"""What the layout of a store without a changelog has besides. It may be taken up at any time, but not be left again."""
+"""Marks the layout of a store without a changelog. A store may lose its changelog at any time, but not get it back."""
 
 _FIRST = 5
 """Of a fingerprint's entries, those in the first of its two tuples."""
@@ -35,7 +35,7 @@ class Entry:
 
 
 def layout(spec: StoreSpec) -> dict[str, str]:
-    """How a store lays out what it keeps, in words."""
+    """Return how a store lays out its content, as text."""
     described = {entry.word: entry.told(entry.of(spec)) for entry in LAYOUT}
     return {word: told for word, told in described.items() if told is not None}
 

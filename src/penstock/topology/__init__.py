@@ -1,4 +1,4 @@
-"""The logical graph: frozen nodes, the `Topology` that collects them, and how it is shown to people."""
+"""The logical graph: frozen nodes, the `Topology` that collects them, and its descriptions and drawings."""
 
 from penstock.topology.graph import Topology
 from penstock.topology.groups import watermarked_nodes

@@ -1,4 +1,4 @@
-"""A topology for people: Kafka Streams' text form, and Mermaid."""
+"""A topology as text for people: Kafka Streams' description, and Mermaid."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
 
 def describe(nodes: Mapping[str, Node], global_stores: Mapping[str, str], groups: Sequence[Sequence[str]]) -> str:
-    """The text Kafka Streams' `Topology.describe()` prints for the same topology.
+    """Return the text that Kafka Streams' `Topology.describe()` prints for the same topology.
 
-    Nodes with more below them come first, equal ones by name.
+    Nodes with more nodes below them come first, then by name.
     """
     global_sources = set(global_stores.values())
     parts = ["Topologies:\n "]
@@ -49,7 +49,7 @@ def _text(node: Node, below: str, above: str) -> str:
 
 
 def _stores(node: ProcessorNode) -> str:
-    """Kafka Streams' words for a node's stores; it knows no shared ones, nor any that run alone."""
+    """Return a node's stores as Kafka Streams writes them, plus shared stores and serial nodes, which it does not have."""
     parts = [f"stores: [{', '.join(node.stores)}]"]
     if node.shared:
         parts.append(f"shared: [{', '.join(store for store, _ in node.shared)}]")
@@ -59,7 +59,7 @@ def _stores(node: ProcessorNode) -> str:
 
 
 def _function_name(function: object) -> str:
-    """A name that is the same in every process, unlike `repr`."""
+    """Return a name that is the same in every process, unlike `repr`."""
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
@@ -72,7 +72,7 @@ def _successors(members: Sequence[Node]) -> dict[str, list[str]]:
 
 
 def _sizes(members: Sequence[Node]) -> dict[str, int]:
-    """How much hangs below each node, itself included; shared children count once per path."""
+    """Return the number of nodes below each node, itself included; shared children count once per path."""
     sizes: dict[str, int] = {}
     successors = _successors(members)
     for node in reversed(members):

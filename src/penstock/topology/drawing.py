@@ -1,4 +1,4 @@
-"""A topology as SVG: one document that needs no other, in light and dark."""
+"""A topology as SVG: one self-contained document, for light and dark mode."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STYLE = """
 .penstock .line.dotted { stroke-dasharray: 3 3; }
 .penstock .tip { fill: var(--edge); }
 """
-"""What a drawing looks like; a page that shows one inside itself and allows no style but its own files' serves this as one."""
+"""The style of a drawing; a page that embeds one under a policy without inline styles serves it as a file."""
 
 _TIP = (
     '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
@@ -37,11 +37,11 @@ _TIP = (
 _RIM = 5.0
 _PLAIN = 'font-family="monospace" font-size="12"'
 _SHAPE, _STROKE = 'fill="#fff" stroke="#8a94a3"', 'fill="none" stroke="#8a94a3"'
-"""For whoever does not heed the style: some programs, and browsers under a policy that forbids it."""
+"""Attributes for programs that ignore the style, and for browsers under a policy that forbids it."""
 
 
 def svg(drawing: Drawing, *, style: str = STYLE) -> str:
-    """The picture as a document that needs no other; parts carry `data-node`, `data-topic` or `data-store` with their name."""
+    """Return the drawing as a self-contained document; parts have `data-node`, `data-topic` or `data-store` with their name."""
     size = f'width="{drawing.width:g}" height="{drawing.height:g}" viewBox="0 0 {drawing.width:g} {drawing.height:g}"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="penstock" {size} {_PLAIN} role="img" aria-label="topology">',
@@ -57,7 +57,7 @@ def svg(drawing: Drawing, *, style: str = STYLE) -> str:
 
 
 def drawable(text: str) -> str:
-    """The text without characters that XML cannot have."""
+    """Return the text without characters that are invalid in XML."""
     return "".join(character if _is_xml(ord(character)) else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
@@ -108,7 +108,7 @@ def _line_texts(line: Line) -> Iterator[str]:
 
 
 def _path(points: Sequence[Point]) -> str:
-    """Straight where two points are above or beside each other, otherwise a curve that leaves and arrives upright."""
+    """Return a straight line between points above or beside each other, otherwise a curve with vertical ends."""
     steps = [f"M{points[0][0]:g} {points[0][1]:g}"]
     for (x, y), (to_x, to_y) in pairwise(points):
         if abs(x - to_x) < 0.5 or y == to_y:

@@ -1,4 +1,4 @@
-"""Checks on the functions users hand in: called with the right number of arguments, found out while declaring."""
+"""Checks of the users' functions while the topology is declared: does each accept the arguments it will be called with?"""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def checked(function: F, arguments: str, verb: str, line: Line) -> F:
-    """The function itself, once it is known to take `arguments` (a comma-separated list of their meanings)."""
+    """Return the function after checking that it accepts `arguments` (a comma-separated list of their meanings)."""
     if not callable(function):
-        raise TopologyError(f"{verb} needs a function of ({arguments}), not {function!r} ({line})")
+        raise TopologyError(f"{verb} needs a function of ({arguments}), not {function!r} ({line}).")
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # built-ins without a signature are taken on trust
+    except (TypeError, ValueError):  # built-ins without a signature are not checked
         return function
     try:
         signature.bind(*[None] * len(arguments.split(", ")) if arguments else ())
     except TypeError:
         name = getattr(function, "__qualname__", repr(function))
         raise TopologyError(
-            f"{verb} calls its function with ({arguments}), but {name}{signature} does not take that ({line})"
+            f"{verb} calls its function with ({arguments}), but {name}{signature} does not accept that ({line})."
         ) from None
     return function

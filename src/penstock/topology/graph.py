@@ -1,7 +1,7 @@
-"""`Topology`: sources, processors, sinks and stores, added in order; the Processor API's front door.
+"""`Topology`: sources, processors, sinks and stores, added in order; the entry point of the Processor API.
 
-The DSL writes into it as well. Nodes are frozen; the topology only collects them and checks that they fit. Its collections are
-read-only: who adds to one puts another in its place, which a frozen topology refuses.
+The DSL builds one too. Nodes are frozen; the topology only collects and checks them. Its collections are read-only: to add to one
+is to replace it, which a frozen topology refuses.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Topology:
 
     @property
     def exchanges(self) -> Mapping[str, Exchange]:
-        """The re-keying points by topic name."""
+        """The exchanges by topic name."""
         return self._exchanges
 
     @property
@@ -124,7 +124,7 @@ class Topology:
         pattern = topics[0] if len(topics) == 1 and isinstance(topics[0], re.Pattern) else None
         line = user_line()
         if not topics or (pattern is None and not all(isinstance(topic, str) for topic in topics)):
-            raise TopologyError(f"source {name!r} needs topic names or one pattern ({line})")
+            raise TopologyError(f"Source {name!r} needs topic names or one compiled pattern ({line}).")
         names = () if pattern else tuple(dict.fromkeys(str(topic) for topic in topics))
         if timestamp is not None:
             checked(timestamp, "record", "timestamp=", line)
@@ -133,7 +133,7 @@ class Topology:
         return self
 
     def add_processor(self, name: str, supplier: Supplier, *parents: str, stores: Iterable[str] = ()) -> Topology:
-        """Add a processor below its parents; `supplier` is a class or a function that makes a `Processor`.
+        """Add a processor below its parents; `supplier` is a class or a function that returns a new `Processor`.
 
         Example:
             >>> from penstock import Processor
@@ -145,14 +145,14 @@ class Topology:
         """
         line = user_line()
         if not parents:
-            raise TopologyError(f"processor {name!r} needs at least one parent ({line})")
+            raise TopologyError(f"Processor {name!r} needs at least one parent ({line}).")
         self._add_processing(name, checked(supplier, "", "add_processor", line), parents, line)
         return self.connect_processor_and_state_stores(name, *stores) if (stores := tuple(stores)) else self
 
     def add_side_output(self, name: str, processor: str, output: str) -> Topology:
-        """Add a node for the records that a processor sends aside by `context.side_output(output, record)`.
+        """Add a node for the records that a processor sends with `context.side_output(output, record)`.
 
-        Nodes below `name` see those records and no others; what the processor forwards goes to its other children.
+        Nodes below `name` get only those records; what the processor forwards goes to its other children.
 
         Example:
             >>> from penstock import Processor
@@ -179,10 +179,10 @@ class Topology:
         value: Any = None,
         partitioner: Partitioner | None = None,
     ) -> Topology:
-        """Add a node that writes its parents' records to a topic, or to the topic a function names per record."""
+        """Add a node that writes its parents' records to a topic, or to the topic that a function returns per record."""
         line = user_line()
         if not parents:
-            raise TopologyError(f"sink {name!r} needs at least one parent ({line})")
+            raise TopologyError(f"Sink {name!r} needs at least one parent ({line}).")
         if not isinstance(topic, str):
             checked(topic, "key, value, context", "add_sink", line)
         if partitioner is not None:
@@ -191,13 +191,13 @@ class Topology:
         return self
 
     def add_state_store(self, spec: StoreSpec, *processors: str) -> Topology:
-        """Declare a store and connect it to processors; the same declaration may be made again to connect more."""
+        """Declare a store and connect it to processors; repeat the same declaration to connect more."""
         known = self._stores.get(spec.name)
         if known is not None and known is not spec:
-            raise TopologyError(f"store {spec.name!r} is declared twice ({user_line()}); give one of them another name")
+            raise TopologyError(f"Store {spec.name!r} is declared twice ({user_line()}). Give one of them another name.")
         if not is_name(spec.name):
             rule = "at most 249 letters, digits, '.', '_' and '-'"
-            raise TopologyError(f"a store's name has {rule}: {spec.name[:_SHOWN]!a} is none ({user_line()})")
+            raise TopologyError(f"Invalid store name {spec.name[:_SHOWN]!a} ({user_line()}): use {rule}.")
         self._stores = _with(self._stores, spec.name, spec)
         for processor in processors:
             self.connect_processor_and_state_stores(processor, spec.name)
@@ -214,7 +214,7 @@ class Topology:
         key: Any = None,
         value: Any = None,
     ) -> Topology:
-        """Add a store that every lane sees whole, fed from all of `topic` by its own processor."""
+        """Add a store of which every lane has a whole copy, fed from all of `topic` by its own processor."""
         line = user_line()
         reader = SourceNode(source, (topic,), None, _key(key), _value(value), line)
         operator = Processing(checked(supplier, "", "add_global_store", line), fixed_key=False)
@@ -241,13 +241,13 @@ class Topology:
         return self.add_state_store(spec, processor)
 
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
-        """Let a processor use stores that were declared before."""
+        """Let a processor use stores that are already declared."""
         node = self._processor(processor, "connect stores to", user_line())
         for store in stores:
             if store not in self._stores:
                 known = ", ".join(self._stores) or "none"
                 raise TopologyError(
-                    f"store {store!r} is not declared ({user_line()}); call add_state_store first. There are: {known}"
+                    f"Store {store!r} is not declared ({user_line()}). Call add_state_store first. Declared stores: {known}."
                 )
         shared = [store for store in stores if self._is_shared_with(node, store)]
         others = [store for store in stores if store not in shared and store not in self._global_stores]
@@ -258,26 +258,26 @@ class Topology:
         return self
 
     def _is_shared_with(self, node: ProcessorNode, store: str) -> bool:
-        """Whether a node uses a store without having to be where it is."""
+        """Return whether a node uses a store as a shared one, from any shard."""
         spec = self._stores[store]
         if spec.sharing is not None and isinstance(node.operator, (Processing, AtomicProcessing)):
             return True
         if spec.takes_writes and not isinstance(node.operator, ApplyWrites):
             raise TopologyError(
-                f"{node.name} cannot use the shared store {store!r} ({node.line}); use it in process, process_values or "
-                f"process_atomically"
+                f"{node.name} cannot use the shared store {store!r} ({node.line}). Use it in process, process_values or "
+                f"process_atomically."
             )
         if isinstance(node.operator, AtomicProcessing) and store not in self._global_stores:
             raise TopologyError(
-                f"{node.name} is an atomic section and cannot use store {store!r}, which is not shared ({node.line}); "
-                f"declare it by shared_store({store!r}, ...), or a table's by Store(..., shared=True)"
+                f"{node.name} is an atomic section and cannot use store {store!r}, which is not shared ({node.line}). "
+                f"Declare it with shared_store({store!r}, ...), or a table's store with Store(..., shared=True)."
             )
         return False
 
     def _sink_of_writes(self, node: ProcessorNode, store: str) -> str | None:
-        """The sink that takes a node's writes to a shared store to the lanes of their keys; the first brings the other end along.
+        """Return the sink that sends a node's writes to a shared store to the shards of their keys.
 
-        Nobody needs one who only reads, or runs where all lanes are at hand.
+        The first such sink also adds the nodes that apply the writes. A node that only reads, or runs over all lanes, has none.
         """
         spec = self._stores[store]
         if not spec.takes_writes or isinstance(node.operator, AtomicProcessing):
@@ -292,38 +292,45 @@ class Topology:
         return sink
 
     def add_node(self, node: Node) -> None:
-        """Add a node as it is, after checking that its name is new and its parents are there."""
+        """Add a node after checking that its name is new and its parents exist."""
         if node.name in self._nodes:
-            raise TopologyError(f"node {node.name!r} exists already ({node.line}); give it another name")
+            raise TopologyError(f"Node {node.name!r} already exists ({node.line}). Give it another name.")
         for parent in node.parents:
             if isinstance(self._nodes.get(parent), SinkNode) or parent not in self._nodes:
                 known = ", ".join(self._nodes) or "none"
-                raise TopologyError(f"node {node.name!r} has no parent {parent!r} to read from ({node.line}); there are: {known}")
+                raise TopologyError(
+                    f"Node {node.name!r} cannot read from {parent!r} ({node.line}): not a source or processor. Nodes: {known}."
+                )
         if isinstance(node, SourceNode):
             self._check_topics(node)
         topics = node.topics if isinstance(node, SourceNode) else (node.topic,) if isinstance(node, SinkNode) else ()
         for topic in topics:
             if isinstance(topic, str) and not is_name(topic):
-                raise TopologyError(f"{topic[:_SHOWN]!a} is no name of a topic that {node.name!r} could have ({node.line})")
+                raise TopologyError(
+                    f"Invalid topic name {topic[:_SHOWN]!a} of node {node.name!r} ({node.line}): "
+                    f"Kafka allows at most 249 letters, digits, '.', '_' and '-'."
+                )
         self._nodes = _with(self._nodes, node.name, node)
 
     def add_side_node(self, node: ProcessorNode, output: str) -> None:
-        """Add a node as it is, for what its parent sends aside under a name."""
+        """Add a node for a side output of its parent."""
         [processor] = node.parents
-        parent = self._processor(processor, "send records aside", node.line)
+        parent = self._processor(processor, "add a side output to", node.line)
         if any(output == known for known, _ in parent.side_outputs):
-            raise TopologyError(f"side output {output!r} of {processor} is declared twice ({node.line}); use what the first gave")
+            raise TopologyError(f"Side output {output!r} of {processor} is declared twice ({node.line}). Use the first one.")
         self.add_node(node)
         self._nodes = _with(self._nodes, processor, replace(parent, side_outputs=(*parent.side_outputs, (output, node.name))))
 
     def add_exchange(self, exchange: Exchange) -> None:
-        """Note that an internal topic of this name is a re-keying point."""
+        """Note that the internal topic of this name is an exchange."""
         self._exchanges = _with(self._exchanges, exchange.topic, exchange)
 
     def add_global_nodes(self, spec: StoreSpec, source: SourceNode, processor: ProcessorNode) -> None:
-        """Add a global store with the two nodes that keep it."""
+        """Add a global store with the two nodes that maintain it."""
         if spec.sharing is not None:
-            raise TopologyError(f"store {spec.name!r} is global and cannot be shared: every lane has it whole ({source.line})")
+            raise TopologyError(
+                f"Store {spec.name!r} is global and cannot be shared: every lane has a copy of it ({source.line})."
+            )
         self.add_node(source)
         self.add_state_store(spec)
         self._global_stores = _with(self._global_stores, spec.name, source.name)
@@ -334,31 +341,31 @@ class Topology:
         self._copartitioned = (*self._copartitioned, frozenset(sources))
 
     def describe(self) -> str:
-        """The topology in Kafka Streams' text form."""
+        """Return the topology in Kafka Streams' text form."""
         return describe(self._nodes, self._global_stores, self.groups())
 
     def mermaid(self) -> str:
-        """The topology as a Mermaid flow chart."""
+        """Return the topology as a Mermaid flow chart."""
         return mermaid(self._nodes, self._stores, self.groups())
 
     def svg(self) -> str:
-        """The topology drawn, as an SVG document; notebooks show it by themselves."""
+        """Return a drawing of the topology as an SVG document; notebooks show it automatically."""
         return svg(layout(self))
 
     _repr_svg_ = svg
 
     def dead_letter_topics(self) -> frozenset[str]:
-        """The topics that late records are known to go to; a function may name others."""
+        """Return the known dead-letter topics of late records; a function may choose others."""
         policies = [node.operator for node in self._nodes.values() if isinstance(node, ProcessorNode)]
         handlers = [policy.handler for policy in policies if isinstance(policy, LatePolicy)]
         return frozenset(handler.topic for handler in handlers if isinstance(handler, DeadLetter))
 
     def groups(self) -> list[list[str]]:
-        """Sub-topologies: names of nodes that are connected by edges or shared stores, exchanges cut."""
+        """Return the sub-topologies: names of nodes connected by edges or common stores, but not through exchanges."""
         return node_groups(self._nodes, self._global_stores)
 
     def _add_processing(self, name: str, supplier: Supplier, parents: tuple[str, ...], line: Line) -> None:
-        """A user's processor, with a store for its timers if it has any."""
+        """Add a user's processor, with a store for its timers if it has any."""
         if not sets_timers(supplier):
             self.add_node(ProcessorNode(name, parents, Processing(supplier, fixed_key=False), (), line))
             return
@@ -370,7 +377,7 @@ class Topology:
         if isinstance(node, ProcessorNode):
             return node
         known = ", ".join(name for name, node in self._nodes.items() if isinstance(node, ProcessorNode)) or "none"
-        raise TopologyError(f"there is no processor {name!r} to {purpose} ({line}); there are: {known}")
+        raise TopologyError(f"There is no processor {name!r} to {purpose} ({line}). Processors: {known}.")
 
     def _check_topics(self, source: SourceNode) -> None:
         for other in self._nodes.values():
@@ -380,8 +387,8 @@ class Topology:
                 both |= {topic for topic in other.topics if source.pattern is not None and source.pattern.fullmatch(topic)}
                 if both:
                     raise TopologyError(
-                        f"topic {min(both)!r} is read by both {other.name!r} ({other.line}) and {source.name!r} ({source.line}); "
-                        f"read it once, and go on from there in both places"
+                        f"Topic {min(both)!r} is read by both {other.name!r} ({other.line}) and {source.name!r} ({source.line}). "
+                        f"Read it once, and use that source in both places."
                     )
 
 

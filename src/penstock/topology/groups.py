@@ -1,4 +1,4 @@
-"""Which nodes belong together: sub-topologies, what is below sources that tell watermarks, which key is above a processor."""
+"""Groups of nodes: sub-topologies, nodes below sources with watermarks, sources above a processor."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from penstock.topology.nodes import Line, Node, ProcessorNode, SinkNode, SourceN
 
 
 def node_groups(nodes: Mapping[str, Node], global_stores: Mapping[str, str]) -> list[list[str]]:
-    """Groups in the order of their first node, each in topological order.
+    """Return the sub-topologies, ordered by their first node, each in topological order.
 
-    Exchanges cut by themselves: an internal sink and the internal source behind it share no edge.
+    An exchange separates them: its internal sink and internal source share no edge.
     """
     leader: dict[str, str] = {}
 
@@ -39,11 +39,11 @@ def node_groups(nodes: Mapping[str, Node], global_stores: Mapping[str, str]) -> 
 
 
 def watermarked_nodes(nodes: Mapping[str, Node]) -> frozenset[str]:
-    """The nodes that records of a source with a watermark can come to, behind exchanges too."""
+    """Return the nodes that records of a source with a watermark can reach, through exchanges too."""
     reached: set[str] = set()
     exchanges: set[str] = set()
     before = -1
-    while len(reached) > before:  # an exchange may lead back to nodes that were looked at before
+    while len(reached) > before:  # an exchange may lead back to nodes already visited
         before = len(reached)
         for node in nodes.values():
             if isinstance(node, SourceNode):
@@ -58,7 +58,7 @@ def watermarked_nodes(nodes: Mapping[str, Node]) -> frozenset[str]:
 
 
 def key_above(nodes: Mapping[str, Node], name: str, line: Line) -> Serde[Any]:
-    """How records are keyed where they enter above a processor."""
+    """Return the key serde of the sources above a processor."""
     above, waiting = [], list(nodes[name].parents)
     while waiting:
         node = nodes[waiting.pop()]
@@ -68,7 +68,7 @@ def key_above(nodes: Mapping[str, Node], name: str, line: Line) -> Serde[Any]:
     if any(source.key != above[0].key for source in above):
         known = ", ".join(f"{source.name}: {source.key!r}" for source in above)
         raise TopologyError(
-            f"timers of {name!r} are kept by key, and its sources have keys of different kinds ({known}; {line}); "
-            f"give each kind a processor of its own"
+            f"Timers of {name!r} are kept by key, but its sources have different key serdes ({known}; {line}). "
+            f"Use one processor per key serde."
         )
     return above[0].key

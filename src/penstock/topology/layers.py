@@ -1,6 +1,6 @@
-"""The arithmetic of a layered drawing: which layer an item is in, in which order they stand, and at which x.
+"""The arithmetic of a layered drawing: the layer of each item, the order within layers, and the x positions.
 
-It knows sizes and links, not what is drawn. The same items and links always give the same arrangement.
+It works on sizes and links only. The same items and links always give the same arrangement.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Point = tuple[float, float]
 
 _SWEEPS = 12
 _STRAIGHT = 4.0
-"""How much more a long link pulls on itself than on what it leads to: it runs straight and bends at its ends."""
+"""How much more strongly a long link pulls on its own points than on its ends: so it runs straight and bends at the ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """From one item down to another; it leaves and arrives so far to the right of their middles."""
+    """From one item down to another, with the horizontal offsets of its ends from their middles."""
 
     tail: str
     head: str
@@ -38,7 +38,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """Where items are (left, top), and the points each link runs through, downwards."""
+    """The positions of items (left, top), and the points of each link from top to bottom."""
 
     places: Mapping[str, Point]
     routes: tuple[tuple[Point, ...], ...]
@@ -48,7 +48,7 @@ class Arrangement:
 
 @dataclass(frozen=True, slots=True)
 class _Pull:
-    """A neighbour, and where the pulled item would stand if it had its way."""
+    """A neighbour, with the offset from it at which it pulls the item."""
 
     other: str
     dx: float
@@ -56,7 +56,7 @@ class _Pull:
 
 
 def longest_paths(keys: Iterable[str], links: Iterable[Link]) -> dict[str, int]:
-    """The layer of each item: one below the lowest that leads to it. Links must not go round in a circle."""
+    """Return the layer of each item: one below the lowest item that links to it. Links must not form a cycle."""
     above: dict[str, list[str]] = defaultdict(list)
     for link in links:
         above[link.head].append(link.tail)
@@ -69,13 +69,13 @@ def longest_paths(keys: Iterable[str], links: Iterable[Link]) -> dict[str, int]:
                 layers[key] = 1 + max((layers[tail] for tail in above[key]), default=-1)
             else:
                 later.append(key)
-        assert len(later) < len(waiting), "links go round in a circle"
+        assert len(later) < len(waiting), "links form a cycle"
         waiting = later
     return layers
 
 
 def arranged(items: Sequence[Item], links: Sequence[Link], layers: Mapping[str, int], *, gap: Point) -> Arrangement:
-    """Items in their layers, at least `gap` apart, with few crossings and links as straight as that allows."""
+    """Arrange items in their layers, at least `gap` apart, with few crossings and links as straight as possible."""
     sizes = {item.key: item for item in items}
     rows: list[list[str]] = [[] for _ in range(1 + max(layers.values(), default=-1))]
     for item in items:
@@ -96,7 +96,7 @@ def arranged(items: Sequence[Item], links: Sequence[Link], layers: Mapping[str, 
 
 
 def _lines(rows: Sequence[Sequence[str]], sizes: Mapping[str, Item], gap: float) -> tuple[list[float], list[float]]:
-    """Where layers begin and end."""
+    """Return the top and the bottom of each layer."""
     tops, bottoms, top = [], [], 0.0
     for row in rows:
         tops.append(top)
@@ -114,7 +114,7 @@ def _route(
     tops: Sequence[float],
     bottoms: Sequence[float],
 ) -> tuple[Point, ...]:
-    """Straight down within a layer, across only between layers: so no link runs through an item."""
+    """Route a link: vertical within a layer, sideways only between layers, so that it crosses no item."""
     x = middles[link.tail] + link.tail_dx
     points = [(x, tops[layer] + sizes[link.tail].height), (x, bottoms[layer])]
     for below, key in enumerate(chain[1:-1], start=layer + 1):
@@ -124,7 +124,7 @@ def _route(
 
 
 class _Columns:
-    """The middles of items, moved until they stand well."""
+    """The middles of items, improved step by step."""
 
     def __init__(
         self, rows: list[list[str]], chains: Sequence[tuple[Link, list[str]]], widths: Mapping[str, float], gap: float
@@ -147,7 +147,7 @@ class _Columns:
                 self._steps[layer[tail]].append((tail, tail_dx, head, head_dx))
 
     def settled(self) -> Mapping[str, float]:
-        """Sweep down and up, keep the order with the fewest crossings, then straighten what is in that order."""
+        """Sweep down and up, keep the order with the fewest crossings, then straighten links within that order."""
         for row in self._rows:
             self._place(row, dict.fromkeys(row, 0.0))
         best, fewest = [list(row) for row in self._rows], self._crossings()
@@ -168,7 +168,7 @@ class _Columns:
         return {key: middle - leftmost for key, middle in self._middles.items()}
 
     def _components(self, rows: Sequence[Sequence[str]]) -> list[set[str]]:
-        """What hangs together by links, from left to right."""
+        """Return the connected components, from left to right."""
         components: list[set[str]] = []
         for key in (key for row in rows for key in row):
             if any(key in members for members in components):
@@ -183,7 +183,7 @@ class _Columns:
         return sorted(components, key=lambda members: min(self._middles[key] - self._widths[key] / 2 for key in members))
 
     def _move_up(self, members: set[str], rows: Sequence[Sequence[str]]) -> None:
-        """Move what hangs together to the left until it meets something else: sweeps may have driven them apart."""
+        """Move a component to the left until it touches another: sweeps may have driven them apart."""
         room = [
             (self._middles[key] - self._widths[key] / 2) - (self._middles[before] + self._widths[before] / 2) - self._gap
             for row in rows
@@ -194,7 +194,7 @@ class _Columns:
             self._middles[key] -= min(room)
 
     def _wishes(self, row: Sequence[str], *sides: Mapping[str, list[_Pull]]) -> dict[str, float]:
-        """Where each item of a layer would stand in the middle of its neighbours; where it is, if it has none."""
+        """Return for each item of a layer the mean of its neighbours, or its own position if it has none."""
         wishes = {}
         for key in row:
             pulls = [pull for side in sides for pull in side.get(key, ())]
@@ -204,11 +204,11 @@ class _Columns:
         return wishes
 
     def _place(self, row: Sequence[str], wishes: Mapping[str, float]) -> None:
-        """As close to their wishes as the order and the gaps allow, by least squares.
+        """Place items as close to their wishes as order and gaps allow, by least squares.
 
-        Neighbours that would come too close move as one block from then on, around the mean of what they wish.
+        Neighbours that would come too close move as one block from then on, around the mean of their wishes.
         """
-        blocks: list[tuple[float, int]] = []  # the sum of wishes, each less what stands left of it in the row, and how many
+        blocks: list[tuple[float, int]] = []  # the sum of wishes, each less its offset in the row, and how many
         offsets, offset = [], 0.0
         for number, key in enumerate(row):
             if number:

@@ -1,4 +1,4 @@
-"""Where each part of a topology stands in a picture of it: frozen values, in pixels; `drawing` makes SVG of them."""
+"""The position of each part of a topology in a drawing: frozen values, in pixels; `drawing` turns them into SVG."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from penstock.topology.layers import Arrangement, Item, Link, Point, arranged, l
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
 _CHARACTER, _SMALL = 7.25, 6.65
-"""How wide a character is, in pixels: names at 12, details at 11."""
+"""The width of a character in pixels: names at font size 12, details at 11."""
 _LONGEST = 26
 _PADDING = 12.0
 _BOX, _LOW = 42.0, 28.0
 _NARROWEST = 132.0
-"""So that the figures of a running application have room below a short name."""
+"""Leaves room for a running application's figures below a short name."""
 _BETWEEN: Point = (28.0, 26.0)
 _AROUND = 16.0
 _TITLE = 16.0
@@ -27,7 +27,7 @@ _MARGIN = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A box, pill or cylinder: its kind, its name, and where it is.
+    """A box, pill or cylinder: its kind, name and position.
 
     Kinds are source, processor, sink, topic, schedule, exchange and store.
     """
@@ -42,7 +42,7 @@ class Part:
 
     @property
     def key(self) -> str:
-        """What lines call it."""
+        """The key by which lines refer to it."""
         return key_of(self.kind, self.name)
 
 
@@ -59,7 +59,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What is drawn around a sub-topology."""
+    """The frame around a sub-topology."""
 
     title: str
     x: float
@@ -70,7 +70,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """All of a picture, in pixels from its upper left corner."""
+    """A whole drawing, in pixels from its upper left corner."""
 
     width: float
     height: float
@@ -99,10 +99,10 @@ class Drawable(Protocol):
 
 
 def layout(topology: Drawable) -> Drawing:
-    """Where everything stands: each sub-topology in layers of its own, and those in layers with the topics between them."""
+    """Lay out each sub-topology in its own layers, then sub-topologies and the topics between them in layers."""
     sheets = [_sheet(topology, number, names) for number, names in enumerate(topology.groups())]
     topics: dict[str, Part] = {}
-    ways: list[tuple[Link, str, str, str]] = []  # with the kind of line, and the parts at its ends
+    ways: list[tuple[Link, str, str, str]] = []  # link, kind of line, and the parts at its ends
     for sheet in sheets:
         for node in sheet.nodes:
             if isinstance(node, SourceNode):
@@ -117,7 +117,7 @@ def layout(topology: Drawable) -> Drawing:
             if isinstance(node, SinkNode):
                 topic = _topic(node, topics_of(node)[0])
                 key = topic.key
-                if _leads(key, sheet.key, [way[0] for way in ways]):  # back to itself: drawn once more instead of a circle
+                if _leads(key, sheet.key, [way[0] for way in ways]):  # it would form a cycle: draw the topic a second time
                     key = f"{key} again"
                 topics.setdefault(key, topic)
                 ways.append((Link(sheet.key, key, sheet.dx(node.name), 0), _way(node), key_of("node", node.name), key))
@@ -128,7 +128,7 @@ def layout(topology: Drawable) -> Drawing:
 
 
 def topics_of(node: SourceNode | SinkNode) -> tuple[str, ...]:
-    """The topics of a node as they are drawn: by name or pattern; in their place a schedule, or that the node chooses."""
+    """Return the topics of a node as drawn: names or a pattern, a schedule, or a note that the node chooses."""
     if isinstance(node, SinkNode):
         return (node.topic,) if isinstance(node.topic, str) else (f"{node.name} chooses",)
     if node.schedule is not None:
@@ -154,7 +154,7 @@ class _Sheet:
         return Item(self.key, self.frame.width, self.frame.height)
 
     def dx(self, node: str) -> float:
-        """How far right of the frame's middle a node's middle is."""
+        """Return how far a node's middle is to the right of the frame's middle."""
         [part] = [part for part in self.parts if part.key == key_of("node", node)]
         return part.x + part.width / 2 - self.frame.width / 2
 
@@ -199,7 +199,7 @@ def _flows(nodes: Sequence[Node], inner: Arrangement) -> Iterator[Line]:
 
 
 def _owners(topology: Drawable) -> dict[str, str]:
-    """The node beside which each store stands: the first that keeps it, or that shares it."""
+    """Return the node beside which each store is drawn: the first that owns it, or that shares it."""
     processors = [node for node in topology.nodes.values() if isinstance(node, ProcessorNode)]
     owners = {store: node.name for node in reversed(processors) for store, _ in reversed(node.shared)}
     owners |= {store: node.name for node in reversed(processors) for store in reversed(node.stores)}
@@ -210,7 +210,7 @@ def _owners(topology: Drawable) -> dict[str, str]:
 
 
 def _inputs_last(layers: dict[str, int], links: Sequence[Link]) -> dict[str, int]:
-    """What nothing leads to stands right above what it leads to."""
+    """Move each item without incoming links directly above the item it links to."""
     heads = {link.head for link in links}
     for key in layers:
         below = [layers[link.head] for link in links if link.tail == key]
@@ -264,7 +264,7 @@ def _store_lines(topology: Drawable, at: Mapping[str, Part]) -> Iterator[Line]:
 
 
 def _beside(node: Part, store: Part) -> tuple[Point, ...]:
-    """From a node's side to its store's; from its lower or upper edge if the store stands beside another."""
+    """Draw a line from a node's side to its store's; from its lower or upper edge if the store is beside another node."""
     middle = node.y + node.height / 2
     if store.y < middle < store.y + store.height:
         right = store.x > node.x
@@ -278,7 +278,7 @@ def _beside(node: Part, store: Part) -> tuple[Point, ...]:
 
 
 def key_of(kind: str, name: str) -> str:
-    """What lines call a part; a topic may have the name of a node."""
+    """Return the key by which lines refer to a part; a topic may have the same name as a node."""
     things = {"topic": "topic", "schedule": "topic", "exchange": "topic", "store": "store"}
     return f"{things.get(kind, 'node')} {name}"
 
@@ -288,7 +288,7 @@ def _kind(node: Node) -> str:
 
 
 def _word(node: Node) -> str:
-    """What the node does, in a word."""
+    """Return what the node does, in one word."""
     if not isinstance(node, ProcessorNode):
         return _kind(node)
     name = type(node.operator).__name__
@@ -316,7 +316,7 @@ def _columns(text: str) -> int:
 
 
 def shown(name: str) -> str:
-    """The name without what would hide or turn around other text; of a long one first the zeros go, then its middle."""
+    """Return the name without characters that hide or reverse text; a long one loses its zeros, then its middle."""
     visible = "".join(
         "\N{REPLACEMENT CHARACTER}" if unicodedata.category(each)[0] in "CZ" and each != " " else each for each in name
     )

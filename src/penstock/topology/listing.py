@@ -1,4 +1,4 @@
-"""A topology for machines: nodes, stores and exchanges as plain values that JSON can hold."""
+"""A topology for programs: nodes, stores and exchanges as plain values for JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.topology.nodes import Node, SinkNode, SourceNode
 
 
 def listing(topology: Topology) -> dict[str, Any]:
-    """Nodes with their parents, stores and topics, in topological order; stores; exchanges."""
+    """Return the nodes with their parents, stores and topics, in topological order; the stores; the exchanges."""
     groups = {name: number for number, group in enumerate(topology.groups()) for name in group}
     return {
         "nodes": [{"name": name, "sub_topology": groups[name], **_node(node)} for name, node in topology.nodes.items()],

@@ -1,4 +1,4 @@
-"""The nodes of a topology: frozen values that remember where in the user's code they were declared."""
+"""The nodes of a topology: frozen values with the user's line that declared them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Line(NamedTuple):
 
 
 def user_line() -> Line:
-    """The innermost line on the stack that is not Penstock's own."""
+    """Return the innermost line on the stack outside Penstock."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
@@ -49,23 +49,23 @@ def user_line() -> Line:
 
 
 def offset_reset(reset: str | timedelta | None) -> str | int | None:
-    """Where to start without a committed offset: a policy's name, or milliseconds back from now."""
+    """Return where to start without a committed offset: the name of a policy, or milliseconds before now."""
     if reset is None or reset in ("earliest", "latest", "none"):
         return None if reset is None else str(reset)
     try:
         return duration_ms(reset)
     except (TopologyError, TypeError, ValueError):
         raise TopologyError(
-            f"reset is 'earliest', 'latest', 'none' or a duration back from now, not {reset!r} ({user_line()})"
+            f"Invalid reset {reset!r} ({user_line()}): it must be 'earliest', 'latest', 'none' or a duration before now."
         ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class SourceNode:
-    """Reads topics. `internal` sources read an exchange (Kafka Streams' repartition topic) of the topology itself.
+    """Reads topics. `internal` sources read an exchange (Kafka Streams' repartition topic) of the same topology.
 
-    Without a `watermark` its records are judged by stream time, as in Kafka Streams, and nobody waits for them.
-    One with a `schedule` reads nothing: below it stands a node that makes records by the clock.
+    Without a `watermark`, lateness follows stream time, as in Kafka Streams, and the application's watermark ignores it.
+    A source with a `schedule` reads nothing: the node below it creates records by the clock.
     """
 
     name: str
@@ -86,17 +86,17 @@ class SourceNode:
         return ()
 
     def reads(self, topic: str) -> bool:
-        """Whether it reads a topic, by its name or by the pattern."""
+        """Return whether it reads a topic, by name or by pattern."""
         return topic in self.topics or (self.pattern is not None and self.pattern.fullmatch(topic) is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessorNode:
-    """Does something to records, with stores or without.
+    """Runs an operator, with or without stores.
 
-    `side_outputs` are the names under which it may send records aside, each with the child that takes them: what it forwards
-    goes to all other children. `shared` are the shared stores it uses, each with the sink that takes what it writes there; None
-    where it writes nothing, or at once.
+    `side_outputs` are the names of its side outputs, each with the child that gets their records; what it forwards goes to all
+    other children. `shared` are the shared stores it uses, each with the sink for its writes; None if it writes nothing, or
+    writes immediately.
     """
 
     name: str
@@ -110,7 +110,7 @@ class ProcessorNode:
 
 @dataclass(frozen=True, slots=True)
 class SinkNode:
-    """Writes a topic, or (`internal`) hands records to an exchange of the topology itself."""
+    """Writes to a topic, or (`internal`) to an exchange of the same topology."""
 
     name: str
     parents: tuple[str, ...]
@@ -127,7 +127,7 @@ Node = SourceNode | ProcessorNode | SinkNode
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A re-keying point inside the topology: what Kafka Streams keeps in a repartition topic."""
+    """A re-keying of records within the topology: a repartition topic in Kafka Streams."""
 
     topic: str
     partitions: int | None = None

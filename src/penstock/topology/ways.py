@@ -1,7 +1,7 @@
-"""The way from a source to one node: what a record passes that is to come to that node again, and to no other.
+"""The path from a source to one node, on which a record is replayed to that node and no other.
 
-Only nodes may stand on it that a record can pass a second time without a trace: they make at most one record of each, from that
-record alone. Nodes that keep state have counted it already, and of several records that one became, one may have failed.
+All nodes on the path must be repeatable: they produce at most one record from each, from that record alone. Nodes with state
+have already processed the record, and where one record became several, only one of them may have failed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
 
 def source_of(nodes: Mapping[str, Node], topic: str) -> SourceNode:
-    """The node that reads a topic."""
+    """Return the source that reads a topic."""
     for node in nodes.values():
         if isinstance(node, SourceNode) and not node.internal and node.reads(topic):
             return node
@@ -22,7 +22,7 @@ def source_of(nodes: Mapping[str, Node], topic: str) -> SourceNode:
 
 
 def way_to(nodes: Mapping[str, Node], source: str, goal: str) -> frozenset[str]:
-    """The names of all nodes on the way, both ends included; an error says what is in the way."""
+    """Return the names of all nodes on the path, both ends included; raise if the record cannot be replayed."""
     if goal not in nodes:
         raise TopologyError(f"the topology has no node {goal!r}")
     following = _following(nodes)
@@ -35,17 +35,17 @@ def way_to(nodes: Mapping[str, Node], source: str, goal: str) -> frozenset[str]:
             continue
         if isinstance(node, ProcessorNode) and not node.operator.is_repeatable:
             raise TopologyError(
-                f"{name!r} stands between {source!r} and {goal!r} ({node.line}) and has seen the record already: "
-                f"it keeps state, or may make several records of one"
+                f"{name!r}, between {source!r} and {goal!r} ({node.line}), has already processed the record: "
+                f"it keeps state, or may produce several records from one"
             )
         ways = [child for child in following[name] if child in way]
         if len(ways) > 1 and not (isinstance(node, ProcessorNode) and isinstance(node.operator, Branch)):
-            raise TopologyError(f"several ways lead from {name!r} to {goal!r}, through {', '.join(ways)}")
+            raise TopologyError(f"several paths lead from {name!r} to {goal!r}, through {', '.join(ways)}")
     return way
 
 
 def _following(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
-    """Where a record goes from each node: to its children, and from a sink to who reads the exchange behind it."""
+    """Return where a record goes from each node: to its children, and from an internal sink to the sources of its exchange."""
     following: dict[str, list[str]] = {name: [] for name in nodes}
     for node in nodes.values():
         for parent in node.parents:

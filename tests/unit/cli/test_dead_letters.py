@@ -280,7 +280,7 @@ class TestIntoNodes:
         told = run("replay", "dead", "app.py:app", "--to", "node").stdout
         assert "1 of 3 letters would be replayed." in told
         assert "1 to in, into map only" in told
-        assert "1 not: it cannot be replayed into 'lengths' only: 'words' stands between 'in' and 'lengths'" in told
+        assert "1 not: it cannot be replayed into 'lengths' only: 'words', between 'in' and 'lengths'" in told
         assert "'elsewhere' does not exist" in told
 
     def test_a_global_table_has_no_other_nodes(self) -> None:

@@ -85,7 +85,10 @@ class TestWrites:
     @pytest.mark.parametrize(
         ("code", "says"),
         [
-            ("s.compute('x', add, 1)", "do computes with .*add.*, which is no operation of store 'kept'; .* Declared are: twice"),
+            (
+                "s.compute('x', add, 1)",
+                "do computes with .*add.*, which is no operation of store 'kept'; .* Declared are: twice",
+            ),
             ("s.put(None, 1)", "a store has no null key"),
             ("s.merge('x', None)", "merge needs a value"),
         ],
@@ -95,9 +98,7 @@ class TestWrites:
             content(doing(code, atomically=atomically), 1)
 
     def test_merging_needs_a_function(self, atomically: bool) -> None:
-        with pytest.raises(
-            TopologyError, match=r"do: store 'kept' has no merge function; declare it by shared_store\(merge=...\)"
-        ):
+        with pytest.raises(TopologyError, match=r"do: store 'kept' has no merge function; declare it by shared_store\(merge=...\)"):
             content(doing("s.merge('x', 1)", atomically=atomically, merge=None), 1)
 
     def test_a_tables_store_is_read_and_not_written(self, atomically: bool) -> None:
@@ -271,7 +272,7 @@ class TestSections:
     def test_an_undeclared_store_is_named(self) -> None:
         builder = StreamsBuilder()
         builder.stream("in").process_atomically(Processor, stores=["nowhere"])
-        with pytest.raises(TopologyError, match="store 'nowhere' is not declared"):
+        with pytest.raises(TopologyError, match="Store 'nowhere' is not declared"):
             builder.build()
 
 

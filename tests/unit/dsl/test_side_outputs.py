@@ -143,7 +143,7 @@ class TestMistakes:
             driver.input("in").pipe(1)
 
     def test_only_a_processor_can_send_aside(self) -> None:
-        with pytest.raises(TopologyError, match="no processor 'in' to send records aside"):
+        with pytest.raises(TopologyError, match="no processor 'in' to add a side output to"):
             Topology().add_source("in", "in").add_side_output("aside", "in", "aside")
 
 

@@ -194,5 +194,5 @@ class TestDriver:
         builder = StreamsBuilder()
         builder.schedule("x", every="1s")
         builder.schedule("x", every="2s")
-        with pytest.raises(TopologyError, match="exists already"):
+        with pytest.raises(TopologyError, match="already exists"):
             builder.build()

@@ -99,7 +99,7 @@ class TestInTheDriver:
             assert driver.store("counts")["even"] == 2
 
     @pytest.mark.parametrize(
-        ("node", "why"), [("nobody", "has no node 'nobody'"), ("counted", "'count' stands between"), ("", "has no node ''")]
+        ("node", "why"), [("nobody", "has no node 'nobody'"), ("counted", "'count', between"), ("", "has no node ''")]
     )
     def test_where_there_is_no_way_it_fails_as_any_other_record(self, node: str, why: str) -> None:
         assert seen(branching(), 4, into(node), processing_errors=log_and_continue()) == {}

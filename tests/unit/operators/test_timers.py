@@ -380,7 +380,7 @@ class TestDeclaring:
             "q-timers": "Int64",
         }
         topology.add_source("three", "in3", key=str)
-        with pytest.raises(TopologyError, match=r"timers of 'r'.*three: String\(\)"):
+        with pytest.raises(TopologyError, match=r"Timers of 'r'.*three: String\(\)"):
             topology.add_processor("r", Scripted, "one", "three")
 
 

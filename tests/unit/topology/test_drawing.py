@@ -1,4 +1,4 @@
-"""A topology as a picture: everything is there, nothing stands on anything else, and names are only text."""
+"""A topology as a drawing: it is complete, nothing overlaps, and names are only text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Copy(Processor[Any, Any, Any, Any]):
 
 
 def wide() -> Topology:
-    """Sixty nodes, of which many skip layers."""
+    """Sixty nodes; many links skip layers."""
     topology = Topology().add_source("n0", "in")
     for number in range(1, 55):
         parents = {f"n{number // 3}", f"n{number // 2}", f"n{max(0, number - 7)}"}
@@ -89,7 +89,7 @@ class TestAnyTopology:
         expected = {(f"node {parent}", f"node {node.name}") for node in topology.nodes.values() for parent in node.parents}
         assert expected <= edges
 
-    def test_nothing_stands_on_anything_else(self, name: str) -> None:
+    def test_nothing_overlaps(self, name: str) -> None:
         drawing = layout(ALL[name]())
         for these in (drawing.parts, drawing.frames):
             for one, two in combinations(these, 2):
@@ -103,7 +103,7 @@ class TestAnyTopology:
                     through = [part for part in drawing.parts if x == to_x and is_through(part, x, y, to_y)]
                     assert through == [], f"{line} runs through {through}"
 
-    def test_all_is_inside(self, name: str) -> None:
+    def test_everything_is_inside_the_drawing(self, name: str) -> None:
         drawing = layout(ALL[name]())
         everything: list[Any] = [*drawing.parts, *drawing.frames]
         for each in everything:
@@ -124,7 +124,7 @@ def is_through(part: Part, x: float, top: float, bottom: float) -> bool:
     return part.x < x < part.x + part.width and top < part.y + part.height - 0.5 and bottom > part.y + 0.5
 
 
-def test_a_small_one_is_drawn_as_it_was() -> None:
+def test_a_small_drawing_is_unchanged() -> None:
     text = TOPOLOGIES["word_count"]().svg()
     if os.environ.get("PENSTOCK_REWRITE_GOLDEN"):
         GOLDEN.write_text(text, encoding="utf-8")
@@ -136,7 +136,7 @@ def test_notebooks_show_it() -> None:
     assert topology._repr_svg_() == topology.svg()
 
 
-def test_it_needs_nothing_from_outside_and_runs_nothing() -> None:
+def test_it_is_self_contained_and_has_no_scripts() -> None:
     text = TOPOLOGIES["word_count"]().svg()
     assert re.findall(r"https?://[^\"]+", text) == ["http://www.w3.org/2000/svg"]
     assert "<script" not in text
@@ -158,7 +158,7 @@ def test_names_are_only_text() -> None:
     assert topology.svg().encode()
 
 
-def test_long_names_are_shortened_and_told_in_full() -> None:
+def test_long_names_are_shortened_with_the_full_name_in_the_title() -> None:
     name = "a-very-long-name-of-a-processor-that-nobody-could-show"
     root = drawn(Topology().add_source(name, "in").add_source("KSTREAM-FLATMAPVALUES-0000000012", "other"))
     shown = {element.text for element in root.iter(f"{SVG}text")}
@@ -192,7 +192,7 @@ def test_sub_topologies_are_framed() -> None:
     assert [frame.title for frame in layout(TOPOLOGIES["global_table"]()).frames] == ["sub-topology 0 · global", "sub-topology 1"]
 
 
-def test_nothing_is_drawn_too() -> None:
+def test_an_empty_topology_is_drawn() -> None:
     assert layout(Topology()) == Drawing(20, 20, (), (), ())
 
 
@@ -205,7 +205,7 @@ class TestLayers:
         assert done.routes[0][0][1] == 40
         assert len(done.routes[2]) == 4, "it passes the layer between"
 
-    def test_crossings_are_taken_out(self) -> None:
+    def test_crossings_are_removed(self) -> None:
         items = [Item(key, 10, 10) for key in "abcdxyzw"]
         links = [Link("a", "w"), Link("b", "z"), Link("c", "y"), Link("d", "x")]
         done = arranged(items, links, longest_paths("abcdxyzw", links), gap=(5, 5))
@@ -214,6 +214,6 @@ class TestLayers:
         pairs = {link.tail: link.head for link in links}
         assert [pairs[key] for key in above] == below
 
-    def test_a_circle_is_refused(self) -> None:
-        with pytest.raises(AssertionError, match="circle"):
+    def test_a_cycle_is_rejected(self) -> None:
+        with pytest.raises(AssertionError, match="cycle"):
             longest_paths("ab", [Link("a", "b"), Link("b", "a")])

@@ -1,4 +1,4 @@
-"""`Topology`, the Processor API's front door: what can be added, and what is refused."""
+"""`Topology`, the entry point of the Processor API: what can be added, and what is rejected."""
 
 from __future__ import annotations
 
@@ -58,23 +58,25 @@ class TestNodes:
         assert (pattern.topics, pattern.pattern, pattern.reset) == ((), re.compile("c.*"), "latest")
 
     @pytest.mark.parametrize("topics", [(), ("a", re.compile("b")), (re.compile("a"), re.compile("b")), (1,)])
-    def test_a_source_of_anything_else_is_refused(self, topics: tuple[Any, ...]) -> None:
-        with pytest.raises(TopologyError, match=r"source 'in' needs topic names or one pattern \(.*test_topology.py:\d+"):
+    def test_a_source_of_anything_else_is_rejected(self, topics: tuple[Any, ...]) -> None:
+        with pytest.raises(
+            TopologyError, match=r"Source 'in' needs topic names or one compiled pattern \(.*test_topology.py:\d+"
+        ):
             Topology().add_source("in", *topics)
 
     def test_a_topic_is_read_by_one_source(self) -> None:
         with pytest.raises(
-            TopologyError, match=r"topic 'lines' is read by both 'in' \(.*test_topology.py.*\) and 'again' \(.*test_topology.py"
+            TopologyError, match=r"Topic 'lines' is read by both 'in' \(.*test_topology.py.*\) and 'again' \(.*test_topology.py"
         ):
             source().add_source("again", "other", "lines")
 
-    def test_a_topic_that_a_pattern_matches_is_read_already(self) -> None:
-        with pytest.raises(TopologyError, match="topic 'lines-eu'"):
+    def test_a_topic_that_a_pattern_matches_is_already_read(self) -> None:
+        with pytest.raises(TopologyError, match="Topic 'lines-eu'"):
             Topology().add_source("all", re.compile("lines-.*")).add_source("eu", "lines-eu")
-        with pytest.raises(TopologyError, match="topic 'lines-eu'"):
+        with pytest.raises(TopologyError, match="Topic 'lines-eu'"):
             Topology().add_source("eu", "lines-eu").add_source("all", re.compile("lines-.*"))
 
-    def test_functions_of_the_wrong_arity_are_refused(self) -> None:
+    def test_functions_of_the_wrong_arity_are_rejected(self) -> None:
         wrong: Any = lambda one, two, three, four, five: None  # noqa: E731 - one function, wrong everywhere
         with pytest.raises(TopologyError, match=r"test_topology\.py"):
             Topology().add_source("in", "lines", timestamp=wrong)
@@ -84,26 +86,26 @@ class TestNodes:
             source().add_sink("out", wrong, "in")
 
     def test_names_are_unique(self) -> None:
-        with pytest.raises(TopologyError, match=r"node 'in' exists already \(.*test_topology.py"):
+        with pytest.raises(TopologyError, match=r"Node 'in' already exists \(.*test_topology.py"):
             source().add_processor("in", Copy, "in")
 
     def test_parents_come_first(self) -> None:
-        with pytest.raises(TopologyError, match=r"node 'copy' has no parent 'later' to read from \(.*test_topology.py"):
+        with pytest.raises(TopologyError, match=r"Node 'copy' cannot read from 'later' \(.*test_topology.py"):
             source().add_processor("copy", Copy, "in", "later")
 
-    def test_errors_tell_what_there_is(self) -> None:
+    def test_errors_list_the_known_names(self) -> None:
         topology = source().add_processor("copy", Copy, "in").add_state_store(key_value_store("kept"))
-        with pytest.raises(TopologyError, match=r"no parent 'inn' .*; there are: in, copy$"):
+        with pytest.raises(TopologyError, match=r"cannot read from 'inn' .* Nodes: in, copy.$"):
             topology.add_processor("again", Copy, "inn")
-        with pytest.raises(TopologyError, match=r"no processor 'in' to connect stores to .*; there are: copy$"):
+        with pytest.raises(TopologyError, match=r"no processor 'in' to connect stores to .* Processors: copy.$"):
             topology.connect_processor_and_state_stores("in", "kept")
-        with pytest.raises(TopologyError, match=r"store 'keep' is not declared .* There are: kept$"):
+        with pytest.raises(TopologyError, match=r"Store 'keep' is not declared .* Declared stores: kept.$"):
             topology.connect_processor_and_state_stores("copy", "keep")
-        with pytest.raises(TopologyError, match=r"there are: none$"):
+        with pytest.raises(TopologyError, match=r"Nodes: none.$"):
             Topology().add_processor("copy", Copy, "in")
-        with pytest.raises(TopologyError, match=r"there are: none$"):
+        with pytest.raises(TopologyError, match=r"Processors: none.$"):
             source().connect_processor_and_state_stores("copy", "kept")
-        with pytest.raises(TopologyError, match=r"There are: none$"):
+        with pytest.raises(TopologyError, match=r"Declared stores: none.$"):
             source().add_processor("copy", Copy, "in", stores=["kept"])
 
     def test_a_topic_given_twice_is_one(self) -> None:
@@ -117,13 +119,13 @@ class TestNodes:
             source().add_sink("out", "copies", "in", partitioner=wrong)
 
     def test_a_sink_has_no_children(self) -> None:
-        with pytest.raises(TopologyError, match="node 'copy' has no parent 'out' to read from"):
+        with pytest.raises(TopologyError, match="Node 'copy' cannot read from 'out'"):
             source().add_sink("out", "copies", "in").add_processor("copy", Copy, "out")
 
     def test_all_but_sources_need_parents(self) -> None:
-        with pytest.raises(TopologyError, match=r"processor 'copy' needs at least one parent \(.*test_topology.py"):
+        with pytest.raises(TopologyError, match=r"Processor 'copy' needs at least one parent \(.*test_topology.py"):
             source().add_processor("copy", Copy)
-        with pytest.raises(TopologyError, match=r"sink 'out' needs at least one parent \(.*test_topology.py"):
+        with pytest.raises(TopologyError, match=r"Sink 'out' needs at least one parent \(.*test_topology.py"):
             source().add_sink("out", "copies")
 
     def test_a_sink_may_choose_topic_and_partition(self) -> None:
@@ -142,7 +144,7 @@ class TestNodes:
             assert driver.output("lines-x").read_pair() == ("a", "x")
         assert asked == [("lines-x", "a", "x", 1)]
 
-    def test_what_the_properties_give_cannot_be_changed(self) -> None:
+    def test_the_properties_are_read_only(self) -> None:
         topology = source()
         mappings: list[Any] = [topology.nodes, topology.stores, topology.global_stores, topology.exchanges]
         for mapping in mappings:
@@ -234,17 +236,17 @@ class TestStores:
 
     def test_stores_are_for_processors(self) -> None:
         for name in ("in", "nobody"):
-            with pytest.raises(TopologyError, match=rf"there is no processor '{name}' to connect stores to \(.*test_topology.py"):
+            with pytest.raises(TopologyError, match=rf"There is no processor '{name}' to connect stores to \(.*test_topology.py"):
                 source().add_state_store(key_value_store("kept"), name)
 
     def test_a_store_is_declared_before_it_is_connected(self) -> None:
-        with pytest.raises(TopologyError, match=r"store 'kept' is not declared \(.*test_topology.py.*add_state_store"):
+        with pytest.raises(TopologyError, match=r"Store 'kept' is not declared \(.*test_topology.py.*add_state_store"):
             source().add_processor("keep", Keep, "in", stores=["kept"])
 
     def test_a_store_is_declared_once(self) -> None:
         kept = key_value_store("kept")
         topology = source().add_state_store(kept).add_state_store(kept)
-        with pytest.raises(TopologyError, match=r"store 'kept' is declared twice \(.*test_topology.py"):
+        with pytest.raises(TopologyError, match=r"Store 'kept' is declared twice \(.*test_topology.py"):
             topology.add_state_store(key_value_store("kept"))
 
     def test_a_global_store_is_seen_whole_by_every_processor(self) -> None:
@@ -297,18 +299,18 @@ class TestTexts:
         assert '(["a|b"])' in topology.mermaid()
         assert '(["out chooses"])' in topology.mermaid()
 
-    def test_functions_that_choose_topics_are_described_by_a_name_that_stays(self) -> None:
+    def test_functions_that_choose_topics_have_a_stable_name(self) -> None:
         topology = source().add_sink("one", choose, "in").add_sink("two", lambda key, value, context: "out", "in")
         described = topology.describe()
         assert "Sink: one (extractor class: choose)" in described
-        assert "Sink: two (extractor class: TestTexts.test_functions_that_choose_topics_are" in described
+        assert "Sink: two (extractor class: TestTexts.test_functions_that_choose_topics_have" in described
         assert " at 0x" not in described
 
     def test_an_empty_topology_is_described_too(self) -> None:
         assert Topology().describe() == "Topologies:\n "
         assert Topology().mermaid() == "flowchart TD\n"
 
-    def test_a_store_nobody_uses_is_not_drawn(self) -> None:
+    def test_an_unused_store_is_not_drawn(self) -> None:
         assert "kept" not in source().add_state_store(key_value_store("kept")).mermaid()
 
     def test_two_nodes_may_use_a_topic_that_is_drawn_once(self) -> None:
@@ -335,7 +337,7 @@ class TestLines:
         assert line.function == "test_a_line_is_the_users_own"
         assert str(Line("app.py", 3, "main")) == "app.py:3 (in main)"
 
-    def test_a_neighbour_with_a_similar_name_is_a_user_too(self) -> None:
+    def test_a_package_with_a_similar_name_is_user_code(self) -> None:
         scope: dict[str, Any] = {"user_line": user_line}
         neighbour = f"{PACKAGE.rstrip(os.sep)}_app/app.py"
         exec(compile("line = user_line()", neighbour, "exec"), scope)

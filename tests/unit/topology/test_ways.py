@@ -1,4 +1,4 @@
-"""The way from a source to one node, and what is in the way."""
+"""The path from a source to one node, and what blocks it."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ def branching() -> Topology:
     return builder.build()
 
 
-def test_the_way_leads_through_exchanges_and_nowhere_else() -> None:
+def test_the_path_leads_through_exchanges_and_nowhere_else() -> None:
     way = way_to(branching().nodes, "in", "invert")
     assert {"in", "abs", "rekey", "invert"} <= way
     assert way.isdisjoint({"echo", "count", "counted", "counts-out", "out"})
 
 
-def test_it_may_lead_to_what_keeps_state_but_not_through_it() -> None:
+def test_it_may_lead_to_a_stateful_node_but_not_through_one() -> None:
     assert "count" in way_to(branching().nodes, "in", "count")
-    with pytest.raises(TopologyError, match=r"(?s)'count' stands between 'in' and 'counted'.*test_ways\.py.*keeps state"):
+    with pytest.raises(TopologyError, match=r"(?s)'count', between 'in' and 'counted'.*test_ways\.py.*keeps state"):
         way_to(branching().nodes, "in", "counted")
 
 
-def test_a_source_is_its_own_way() -> None:
+def test_a_source_is_its_own_path() -> None:
     assert way_to(branching().nodes, "in", "in") == {"in"}
 
 
-def test_an_unknown_node_and_one_out_of_reach_are_named() -> None:
+def test_an_unknown_node_and_an_unreachable_one_are_named() -> None:
     with pytest.raises(TopologyError, match="has no node 'nobody'"):
         way_to(branching().nodes, "in", "nobody")
     builder = StreamsBuilder()
@@ -48,24 +48,24 @@ def test_an_unknown_node_and_one_out_of_reach_are_named() -> None:
         way_to(builder.build().nodes, "one", "y")
 
 
-def test_what_makes_several_records_of_one_is_in_the_way() -> None:
+def test_a_node_that_produces_several_records_blocks_the_path() -> None:
     builder = StreamsBuilder()
     builder.stream("in", name="in").flat_map_values(lambda v: [v], name="flat").map_values(str, name="end")
-    with pytest.raises(TopologyError, match="'flat' stands between"):
+    with pytest.raises(TopologyError, match="'flat', between"):
         way_to(builder.build().nodes, "in", "end")
 
 
-def test_so_is_a_processor_which_may_do_anything() -> None:
+def test_a_processor_blocks_the_path() -> None:
     topology = Topology().add_source("in", "in").add_processor("any", Processor, "in").add_sink("end", "out", "any")
-    with pytest.raises(TopologyError, match="'any' stands between"):
+    with pytest.raises(TopologyError, match="'any', between"):
         way_to(topology.nodes, "in", "end")
 
 
-def test_two_ways_are_one_too_many_unless_a_branch_chooses() -> None:
+def test_two_paths_are_rejected_unless_a_branch_chooses() -> None:
     builder = StreamsBuilder()
     source = builder.stream("in", name="in")
     source.filter(lambda k, v: True, name="one").merge(source.filter(lambda k, v: True, name="two"), name="end")
-    with pytest.raises(TopologyError, match=re.escape("several ways lead from 'in' to 'end', through one, two")):
+    with pytest.raises(TopologyError, match=re.escape("several paths lead from 'in' to 'end', through one, two")):
         way_to(builder.build().nodes, "in", "end")
     builder = StreamsBuilder()
     one, two = builder.stream("in", name="in").split(lambda k, v: v, otherwise, name="split")

@@ -1,4 +1,4 @@
-"""A plan is a function of a topology: stages between exchanges."""
+"""The plan of a topology: stages between exchanges."""
 
 from penstock.plan.changes import Change, Changes, Verdict, source_changes, store_changes
 from penstock.plan.compatibility import TopologyFacts, decode_facts, encode_facts, facts, incompatibilities, remembered

@@ -1,6 +1,6 @@
-"""What a start with another topology would do to each store and to each source's offsets: the judgements, as values.
+"""What a start with another topology would do to each store and to each source's offsets, as values.
 
-They say what a start does today. No store is converted: one whose layout has changed is refused, as is the whole start.
+No store is converted: if a store's layout has changed, the store and the whole start are refused.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from penstock.plan.compatibility import TopologyFacts, layout_change
 from penstock.topology import SourceNode
 
 _BY_POSITION = re.compile(r"-\d{10}")
-"""Names that count nodes, as Kafka Streams gives them: `KSTREAM-AGGREGATE-STATE-STORE-0000000003`."""
+"""Generated names with a node number, as in Kafka Streams: `KSTREAM-AGGREGATE-STATE-STORE-0000000003`."""
 
 
 class Verdict(Enum):
-    """What becomes of a store, or of a source's offsets."""
+    """What happens to a store, or to a source's offsets."""
 
     KEPT = "kept"
-    """It is as it was committed."""
+    """As committed."""
     NEW = "new"
-    """A store begins empty; a source begins where it says."""
+    """A store starts empty; a source starts at its reset position."""
     REBUILT = "rebuilt"
-    """A store that was gone for a while comes back from its changelog, as it was when it left."""
+    """A store that was removed and added again is restored from its changelog, as it was when removed."""
     LOST = "lost"
-    """A store is left behind: its changelog stays, and nobody reads it."""
+    """A store is removed: its changelog is kept but no longer read."""
     DROPPED = "dropped"
-    """A source is no longer read; its offsets stay."""
+    """A source is no longer read; its offsets are kept."""
     REFUSED = "refused"
     """The start is refused because of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The verdict on one store or source topic, and why."""
+    """The verdict on one store or source topic, and the reason."""
 
     name: str
     verdict: Verdict
@@ -46,7 +46,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """All that a start would do; `refusals` are the reasons that concern no single store."""
+    """Everything a start would do; `refusals` are reasons that do not concern a single store."""
 
     stores: tuple[Change, ...]
     sources: tuple[Change, ...]
@@ -59,7 +59,7 @@ class Changes:
 
     @property
     def loses_state(self) -> bool:
-        """Whether a store would be left behind."""
+        """Whether a store would be lost."""
         return any(change.verdict is Verdict.LOST for change in self.stores)
 
 
@@ -71,9 +71,9 @@ def store_changes(
     unlogged: Collection[str] = (),
     global_stores: Iterable[str] = (),
 ) -> tuple[Change, ...]:
-    """The verdict on each store of the topology, and on those it no longer has.
+    """Return the verdict on each store of the topology, and on those it no longer has.
 
-    `refused` are stores whose changelog is not as it would have to be, with the reason; `unlogged` those that have none.
+    `refused` are stores whose changelog is not as required, with the reason; `unlogged` are those without one.
 
     Example:
         >>> from penstock import StreamsBuilder
@@ -87,7 +87,7 @@ def store_changes(
         [('totals', 'new'), ('words', 'lost')]
     """
     judged = [_store(committed, now, name, refused.get(name), name in unlogged) for name in now.stores]
-    followed = [Change(name, Verdict.KEPT, "it follows its topic, whatever the topology was") for name in global_stores]
+    followed = [Change(name, Verdict.KEPT, "it follows its topic, whatever the last topology was") for name in global_stores]
     if committed is None:
         return (*judged, *followed)
     left = sorted(committed.stores.keys() - now.stores.keys() - set(committed.gone))
@@ -103,10 +103,10 @@ def source_changes(
     added: Collection[tuple[str, int]] = (),
     lost: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Change, ...]:
-    """The verdict on each source topic: those that are read now, those with offsets, those the committed topology has read.
+    """Return the verdict on each source topic: those read now, and those with offsets that the committed topology read.
 
-    `resumed` are topics that the last commit did not cover, with the epoch that did; `added` are partitions that came after it;
-    `lost` says what of a topic is gone and is skipped.
+    `resumed` are topics that the last commit did not cover, with the epoch that did; `added` are partitions created after it;
+    `lost` says which records of a topic are gone and skipped.
     """
     now = []
     for topic, node in sorted(read_now.items()):
@@ -114,7 +114,7 @@ def source_changes(
         change = _known_source(topic, resumed.get(topic), new) if topic in committed else _new_source(topic, node, bool(new))
         now.append(replace(change, why=f"{change.why}; {lost[topic]}") if topic in lost else change)
     dropped = [
-        Change(topic, Verdict.DROPPED, "its offsets stay: a later topology that reads it again goes on from them")
+        Change(topic, Verdict.DROPPED, "its offsets are kept: a later topology that reads it resumes from them")
         for topic in sorted(set(committed) & set(read_before) - read_now.keys())
     ]
     return (*now, *dropped)
@@ -125,39 +125,43 @@ def _store(committed: TopologyFacts | None, now: TopologyFacts, name: str, refus
     if change is not None or refusal is not None:
         return Change(name, Verdict.REFUSED, change or refusal or "")
     if committed is None or name not in committed.stores:
-        return Change(name, Verdict.NEW, "begins empty: what was read before is not read again")
+        return Change(name, Verdict.NEW, "starts empty: records that were already read are not read again")
     if is_unlogged:
-        return Change(name, Verdict.KEPT, "it has no changelog: only while the files in state_dir are as the last run left them")
+        return Change(
+            name, Verdict.KEPT, "it has no changelog: kept only if the files in state_dir are as the last run left them"
+        )
     if name in committed.gone:
-        return Change(name, Verdict.REBUILT, "from its changelog, as it was when it left; what came since is missing")
+        return Change(name, Verdict.REBUILT, "restored from its changelog as of its removal; updates since then are missing")
     if _BY_POSITION.search(name) and committed.fingerprint != now.fingerprint:
-        return Change(name, Verdict.KEPT, "by a name that counts nodes: make sure that it is the same store, and name it")
-    return Change(name, Verdict.KEPT, "as it was committed")
+        return Change(
+            name, Verdict.KEPT, "its generated name contains a node number: check that it is the same store, and give it a name"
+        )
+    return Change(name, Verdict.KEPT, "as committed")
 
 
 def _lost(committed: TopologyFacts, now: TopologyFacts, name: str) -> Change:
     layout = committed.stores[name]
     alike = [new for new in now.stores if new not in committed.stores and now.stores[new] == layout]
-    hint = f"; the new {alike[0]!r} has the same layout: if it is the same store, keep the name" if len(alike) == 1 else ""
-    return Change(name, Verdict.LOST, f"its changelog stays, and nobody reads it{hint}")
+    hint = f"; the new store {alike[0]!r} has the same layout: if it is the same store, keep the name" if len(alike) == 1 else ""
+    return Change(name, Verdict.LOST, f"its changelog is kept but no longer read{hint}")
 
 
 def _known_source(topic: str, left_at: int | None, new: Sequence[int]) -> Change:
-    begun = f"; partitions that came since begin at their earliest record: {', '.join(map(str, new))}" if new else ""
+    begun = f"; new partitions start at their earliest record: {', '.join(map(str, new))}" if new else ""
     if left_at is not None:
         return Change(
-            topic, Verdict.KEPT, f"goes on where it was left at epoch {left_at}: the last topology did not read it{begun}"
+            topic, Verdict.KEPT, f"resumes where it stopped at epoch {left_at}: the last topology did not read it{begun}"
         )
-    return Change(topic, Verdict.KEPT, f"goes on from the committed offsets{begun}")
+    return Change(topic, Verdict.KEPT, f"resumes from the committed offsets{begun}")
 
 
 def _new_source(topic: str, node: SourceNode, came_since: bool) -> Change:
     if came_since:
-        return Change(topic, Verdict.NEW, "came after the last commit: begins at its earliest record")
+        return Change(topic, Verdict.NEW, "created after the last commit: starts at its earliest record")
     if node.reset == "none":
-        return Change(topic, Verdict.REFUSED, f"it has no committed offset, and its source says reset='none' ({node.line})")
+        return Change(topic, Verdict.REFUSED, f"it has no committed offset, and its source has reset='none' ({node.line})")
     if node.reset in (None, "earliest"):
-        return Change(topic, Verdict.NEW, "begins at its earliest record")
+        return Change(topic, Verdict.NEW, "starts at its earliest record")
     if node.reset == "latest":
-        return Change(topic, Verdict.NEW, "begins at its end: what is there now is not read")
-    return Change(topic, Verdict.NEW, f"begins {node.reset} ms back from the start")
+        return Change(topic, Verdict.NEW, "starts at its end: existing records are not read")
+    return Change(topic, Verdict.NEW, f"starts {node.reset} ms before now")

@@ -1,7 +1,7 @@
-"""Whether state that was committed under one topology can be used under another: what is compared, and what is said.
+"""Whether state that was committed under one topology can be used under another, and why not.
 
-A topology may grow: new sources, sinks, branches and stores. A store that keeps its name must keep its layout, because its
-changelog would be read as what it is not; and its records must still be routed by the same kind of key.
+A topology may grow: new sources, sinks, branches and stores. A store that keeps its name must keep its layout, or its changelog
+would be misread; and its records must still be routed by the same kind of key.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from penstock.topology import SourceNode, Topology
 
 
 class TopologyFacts(msgspec.Struct, frozen=True):
-    """What committed state depends on, as it is written down with it; of `stores`, those in `gone` are no longer in use.
+    """What committed state depends on, stored together with it; of `stores`, those in `gone` are no longer in use.
 
-    `sources` are the topics and patterns that are read in epochs, `incarnation` is the start that wrote these facts, with its
-    first commit: every commit of that start covers exactly these sources ("": not known). `topic_ids` tells which topics the
-    changelogs are, by name: one that was created again has another id.
+    `sources` are the topics and patterns that are read in epochs; `incarnation` is the one that wrote these facts, with its
+    first commit: all its commits cover exactly these sources ("": unknown). `topic_ids` are the ids of the changelog topics, by
+    name: a topic that was created again has another id.
     """
 
     fingerprint: str
@@ -34,9 +34,9 @@ _decode = msgspec.json.Decoder(TopologyFacts).decode
 
 
 def facts(topology: Topology, fingerprint: str, incarnation: str = "") -> TopologyFacts:
-    """The facts of a topology, as a start of it writes them down."""
+    """Return the facts of a topology, for one incarnation."""
     stores = {name: layout(spec) for name, spec in topology.stores.items() if name not in topology.global_stores}
-    followed = set(topology.global_stores.values())  # what global tables read is not part of epochs
+    followed = set(topology.global_stores.values())  # topics of global tables are not part of epochs
     topics = [
         topic
         for node in topology.nodes.values()
@@ -47,7 +47,7 @@ def facts(topology: Topology, fingerprint: str, incarnation: str = "") -> Topolo
 
 
 def remembered(committed: TopologyFacts | None, now: TopologyFacts) -> TopologyFacts:
-    """What to write down: stores that are gone, too, because their changelogs are read if they come back."""
+    """Return the facts to store: with removed stores, because their changelogs are read if they are added again."""
     if committed is None:
         return now
     gone = sorted(committed.stores.keys() - now.stores.keys())
@@ -56,33 +56,35 @@ def remembered(committed: TopologyFacts | None, now: TopologyFacts) -> TopologyF
 
 
 def encode_facts(found: TopologyFacts) -> bytes:
-    """The facts as bytes."""
+    """Serialize facts."""
     return msgspec.json.encode(found)
 
 
 def decode_facts(data: bytes) -> TopologyFacts:
-    """The facts from their bytes."""
+    """Deserialize facts."""
     try:
         return _decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise StateError(f"the lanes' topic has facts that this version cannot read ({error}): reset the application") from None
+        raise StateError(
+            f"This version cannot read the topology facts in the lanes' topic ({error}). Reset the application."
+        ) from None
 
 
 def incompatibilities(committed: TopologyFacts, now: TopologyFacts) -> list[str]:
-    """What makes committed state unusable, one line each; none if nothing does."""
+    """Return the reasons why committed state cannot be used, one line each."""
     changes = {name: layout_change(committed, now, name) for name in now.stores}
     return [f"store {name!r}: {change}" for name, change in changes.items() if change is not None]
 
 
 def layout_change(committed: TopologyFacts, now: TopologyFacts, store: str) -> str | None:
-    """How the layout of a store has changed; None if it has not, or if the store is new."""
+    """Return how the layout of a store has changed; None if it has not, or if the store is new."""
     before, after = committed.stores.get(store), now.stores[store]
     if before is None or before == after:
         return None
     if UNLOGGED in before and UNLOGGED not in after:
         return (
-            "it had no changelog and is to have one: what it holds was never logged, and an older changelog of that name would "
-            "bring back what it held before"
+            "it had no changelog and now has one: its content was never logged, and an older changelog of that name would "
+            "restore outdated content"
         )
     different = [what for what in sorted({*before, *after} - {UNLOGGED}) if before.get(what) != after.get(what)]
     if not different:

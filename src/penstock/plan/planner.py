@@ -1,9 +1,9 @@
 """`plan(topology)`: cuts the graph into stages at its exchanges.
 
-All inputs of a sub-topology enter in the same stage, so that a lane can merge them by time; the stage is the earliest in
-which every exchange that feeds the sub-topology has been filled. A foreign-key join asks and is answered, so its
-sub-topologies feed each other: there the answer enters in a later stage than the question. An atomic section has a stage to
-itself, after all that does not follow from it.
+All inputs of a sub-topology enter in the same stage, so that a lane can merge them by time: the earliest stage in which every
+exchange that feeds the sub-topology is full. A foreign-key join subscribes and gets responses, so its sub-topologies feed each
+other: there a response enters in a later stage than its subscription. An atomic section has its own stage, after everything
+that does not depend on it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.topology import Node, ProcessorNode, SinkNode, SourceNode, Topolog
 
 
 def plan(topology: Topology) -> Plan:
-    """The plan of a topology."""
+    """Return the plan of a topology."""
     nodes = topology.nodes
     below = _reachable(nodes)
     global_sources = set(topology.global_stores.values())
@@ -32,7 +32,7 @@ def plan(topology: Topology) -> Plan:
 
 
 def fingerprint(topology: Topology) -> str:
-    """A digest of what state depends on: the nodes with their stores, and how each store lays out what it keeps."""
+    """Return a hash of what state depends on: the nodes with their stores, and the layout of each store."""
     digest = hashlib.sha256(topology.describe().encode())
     for name, spec in sorted(topology.stores.items()):
         digest.update(f"{name}={printed_layout(spec)}".encode())
@@ -72,7 +72,7 @@ def _topics(source: SourceNode) -> tuple[str, ...]:
 
 
 def _reachable(nodes: Mapping[str, Node]) -> dict[str, set[str]]:
-    """Every source with all nodes its records can reach, itself included."""
+    """Return every source with all nodes that its records can reach, itself included."""
     children: dict[str, list[str]] = {name: [] for name in nodes}
     for node in nodes.values():
         for parent in node.parents:
@@ -84,7 +84,7 @@ def _reachable(nodes: Mapping[str, Node]) -> dict[str, set[str]]:
 
 
 def _depths(topology: Topology, below: Mapping[str, set[str]]) -> dict[str, int]:
-    """In which stage each source's records enter."""
+    """Return the stage in which each source's records enter."""
     nodes = topology.nodes
     group_of = {name: number for number, group in enumerate(topology.groups()) for name in group}
     global_sources = set(topology.global_stores.values())
@@ -120,7 +120,7 @@ def _is_serial(nodes: Mapping[str, Node], reached: set[str]) -> bool:
 def _to_wait_for(
     name: str, serial: list[str], sources: list[str], group_of: Mapping[str, int], feeds: Mapping[int, set[int]]
 ) -> list[str]:
-    """What an atomic section waits for besides its feeders: all that follows neither from it nor from a later section."""
+    """Return what an atomic section waits for besides its feeders: sources that neither it nor a later section feeds."""
     if name not in serial:
         return []
     sections = [group_of[later] for later in serial[serial.index(name) :]]
@@ -128,13 +128,13 @@ def _to_wait_for(
 
 
 def _apart(depths: Mapping[str, int], serial: list[str]) -> dict[str, int]:
-    """The same order of stages, with one for each atomic section; what was beside it comes before it."""
+    """Return the same order of stages, with a separate one for each atomic section, after the others of its depth."""
     steps = sorted({(depth, name if name in serial else "") for name, depth in depths.items()})
     return {name: steps.index((depth, name if name in serial else "")) for name, depth in depths.items()}
 
 
 def _feeders(nodes: Mapping[str, Node], source: str, below: Mapping[str, set[str]]) -> list[str]:
-    """The sources whose records can come through an exchange to this internal source."""
+    """Return the sources whose records can reach this internal source through its exchange."""
     node = _source(nodes, source)
     if not node.internal:
         return []
@@ -145,7 +145,7 @@ def _feeders(nodes: Mapping[str, Node], source: str, below: Mapping[str, set[str
 
 
 def _feeds(feeds: Mapping[int, set[int]], start: int, goal: int) -> bool:
-    """Whether one sub-topology feeds another, directly or through others."""
+    """Return whether one sub-topology feeds another, directly or through others."""
     seen: set[int] = set()
     stack = [start]
     while stack:

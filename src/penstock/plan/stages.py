@@ -1,4 +1,4 @@
-"""What a plan is made of: stages between exchanges, as frozen values that print themselves."""
+"""Plans and their stages, as frozen values with a readable text form."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What runs between two exchanges of an epoch.
+    """The nodes that run between two exchanges of an epoch.
 
-    `sources` are the nodes whose records the stage is fed, `nodes` everything those records can reach. A stage that
-    touches no store needs no particular lane (`is_keyed` is false): it runs wherever its rows are. `shared` are stores of which
-    it may use any key; one that `is_serial` works on those of all lanes at once.
+    `sources` are the nodes whose records enter the stage, `nodes` all nodes those records can reach. A stage without stores
+    needs no particular lane (`is_keyed` is false): it runs wherever its rows are. `shared` are stores of which it may use any
+    key; a stage that `is_serial` runs over all lanes at once.
     """
 
     depth: int
@@ -49,7 +49,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a topology runs: its stages in order. `fingerprint` changes with everything that state depends on."""
+    """The stages of a topology, in order. `fingerprint` changes with everything that state depends on."""
 
     stages: tuple[Stage, ...]
     global_topics: tuple[str, ...]

@@ -53,7 +53,7 @@ def test_the_command_says_it_in_a_table_and_by_its_exit_code(broker: Broker, tmp
     plan = json.loads(found.output)
     assert [(store["name"], store["verdict"]) for store in plan["stores"]] == [("planned-counts", "new")]
     assert [(place["name"], place["verdict"]) for place in plan["sources"]] == [("planned-in", "new")]
-    assert "begins at its end" in plan["sources"][0]["why"]
+    assert "starts at its end" in plan["sources"][0]["why"]
     assert not {name for name in topics.names(broker.bootstrap_servers) if name.startswith("planned-planned")}
     missing = CliRunner().invoke(commands, ["plan", str(source), "--set", servers, "--set", "shards=1000000"])
     assert missing.exit_code == 2

@@ -149,7 +149,7 @@ class TestWhileItRuns:
         [change] = case.plan(topology).sources
         assert (change.verdict, change.why) == (
             Verdict.KEPT,
-            "goes on from the committed offsets; partitions that came since begin at their earliest record: 1",
+            "resumes from the committed offsets; new partitions start at their earliest record: 1",
         )
         case.catch_up(topology)
         assert case.counts() == {"a": 2, "b": 1}
@@ -213,7 +213,7 @@ class TestGoingBack:
         assert case.counts() == {"o": 2, "r": 1}
         changes = {change.name.removeprefix(f"{case.id}-"): change for change in case.plan(both).sources}
         assert changes["refunds"].verdict is Verdict.KEPT
-        assert "goes on where it was left at epoch" in changes["refunds"].why
+        assert "resumes where it stopped at epoch" in changes["refunds"].why
         case.catch_up(both)
         assert case.counts() == {"o": 2, "r": 3}
         case.send("refunds", "r")

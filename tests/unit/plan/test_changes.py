@@ -1,4 +1,4 @@
-"""What is said about each store and source before a start, from facts alone."""
+"""The verdict on each store and source before a start, from facts alone."""
 
 from __future__ import annotations
 
@@ -40,33 +40,33 @@ def why(before: TopologyFacts | None, after: TopologyFacts, store: str, **more: 
 
 
 class TestStores:
-    def test_without_anything_committed_all_are_new(self) -> None:
+    def test_without_committed_state_all_are_new(self) -> None:
         assert verdicts(None, facts_of(counts("s"), table("t", str))) == {"s": Verdict.NEW, "t": Verdict.NEW}
 
-    def test_one_that_is_as_it_was_is_kept_and_one_that_comes_is_new(self) -> None:
+    def test_an_unchanged_one_is_kept_and_an_added_one_is_new(self) -> None:
         before, after = facts_of(counts("s")), facts_of(counts("s"), table("t", str))
         assert verdicts(before, after) == {"s": Verdict.KEPT, "t": Verdict.NEW}
-        assert why(before, after, "s") == "as it was committed"
+        assert why(before, after, "s") == "as committed"
 
-    def test_one_that_is_renamed_is_lost_and_the_new_name_is_said_with_it(self) -> None:
+    def test_a_renamed_one_is_lost_with_a_hint_at_the_new_name(self) -> None:
         before, after = facts_of(counts("s")), facts_of(counts("renamed"))
         assert verdicts(before, after) == {"renamed": Verdict.NEW, "s": Verdict.LOST}
-        assert "the new 'renamed' has the same layout" in why(before, after, "s")
+        assert "the new store 'renamed' has the same layout" in why(before, after, "s")
 
-    def test_one_of_another_layout_is_not_taken_for_the_lost_one(self) -> None:
+    def test_one_of_another_layout_is_not_a_hint(self) -> None:
         assert "same layout" not in why(facts_of(counts("s")), facts_of(table("t", str)), "s")
 
-    def test_one_that_changed_is_refused_with_what_changed(self) -> None:
+    def test_a_changed_one_is_refused_with_the_change(self) -> None:
         before, after = facts_of(table("t", str)), facts_of(table("t", int))
         assert verdicts(before, after) == {"t": Verdict.REFUSED}
         assert why(before, after, "t") == "value was String() and is Int64()"
 
-    def test_one_whose_changelog_is_another_is_refused(self) -> None:
+    def test_one_with_another_changelog_is_refused(self) -> None:
         same = facts_of(counts("s"))
         assert verdicts(same, same, refused={"s": "it has 8 partitions"}) == {"s": Verdict.REFUSED}
         assert why(same, same, "s", refused={"s": "it has 8 partitions"}) == "it has 8 partitions"
 
-    def test_one_that_comes_back_is_rebuilt_and_one_that_stays_away_is_lost_once(self) -> None:
+    def test_one_that_returns_is_rebuilt_and_a_removed_one_is_lost_once(self) -> None:
         both, one = facts_of(counts("s"), table("t", str)), facts_of(counts("s"))
         assert verdicts(both, one) == {"s": Verdict.KEPT, "t": Verdict.LOST}
         later = remembered(both, one)
@@ -74,13 +74,13 @@ class TestStores:
         assert verdicts(later, both) == {"s": Verdict.KEPT, "t": Verdict.REBUILT}
         assert verdicts(remembered(later, both), both) == {"s": Verdict.KEPT, "t": Verdict.KEPT}
 
-    def test_a_name_that_counts_nodes_is_pointed_out_when_the_topology_is_another(self) -> None:
+    def test_a_generated_name_is_pointed_out_when_the_topology_changed(self) -> None:
         unnamed = facts_of(counts(None))
         [store] = unnamed.stores
-        assert why(unnamed, unnamed, store) == "as it was committed"
+        assert why(unnamed, unnamed, store) == "as committed"
         grown = facts_of(counts(None), lambda builder: builder.stream("other").to("out"))
         assert verdicts(unnamed, grown) == {store: Verdict.KEPT}
-        assert "name it" in why(unnamed, grown, store)
+        assert "give it a name" in why(unnamed, grown, store)
 
     def test_a_branch_before_an_unnamed_store_moves_its_name(self) -> None:
         shifted = facts_of(lambda builder: builder.stream("other").to("out"), counts(None))
@@ -89,7 +89,7 @@ class TestStores:
     def test_one_without_a_changelog_depends_on_files(self) -> None:
         same = facts_of(counts("s"))
         assert verdicts(same, same, unlogged={"s"}) == {"s": Verdict.KEPT}
-        assert "only while the files" in why(same, same, "s", unlogged={"s"})
+        assert "kept only if the files" in why(same, same, "s", unlogged={"s"})
 
     def test_global_ones_follow_their_topics(self) -> None:
         assert verdicts(None, facts_of(counts("s")), global_stores=["g"]) == {"s": Verdict.NEW, "g": Verdict.KEPT}
@@ -105,41 +105,41 @@ class TestSources:
     @pytest.mark.parametrize(
         ("reset", "verdict", "said"),
         [
-            (None, Verdict.NEW, "begins at its earliest record"),
-            ("earliest", Verdict.NEW, "begins at its earliest record"),
-            ("latest", Verdict.NEW, "begins at its end: what is there now is not read"),
-            ("1h", Verdict.NEW, "begins 3600000 ms back from the start"),
+            (None, Verdict.NEW, "starts at its earliest record"),
+            ("earliest", Verdict.NEW, "starts at its earliest record"),
+            ("latest", Verdict.NEW, "starts at its end: existing records are not read"),
+            ("1h", Verdict.NEW, "starts 3600000 ms before now"),
             ("none", Verdict.REFUSED, "reset='none'"),
         ],
     )
-    def test_a_new_one_begins_where_it_says(self, reset: str | None, verdict: Verdict, said: str) -> None:
+    def test_a_new_one_starts_at_its_reset_position(self, reset: str | None, verdict: Verdict, said: str) -> None:
         [change] = source_changes({"in": source("in", reset)}, (), ())
         assert change.verdict is verdict
         assert said in change.why
 
-    def test_a_known_one_goes_on_whatever_it_says(self) -> None:
+    def test_a_known_one_resumes_whatever_its_reset(self) -> None:
         [change] = source_changes({"in": source("in", "none")}, {"in"}, {"in"})
-        assert change == Change("in", Verdict.KEPT, "goes on from the committed offsets")
+        assert change == Change("in", Verdict.KEPT, "resumes from the committed offsets")
 
-    def test_one_that_the_last_topology_did_without_goes_on_where_it_was_left(self) -> None:
+    def test_one_that_the_last_topology_did_not_read_resumes_where_it_stopped(self) -> None:
         [change] = source_changes({"in": source("in")}, {"in"}, (), resumed={"in": 5})
         assert (change.verdict, change.why) == (
             Verdict.KEPT,
-            "goes on where it was left at epoch 5: the last topology did not read it",
+            "resumes where it stopped at epoch 5: the last topology did not read it",
         )
 
-    def test_partitions_that_came_are_named(self) -> None:
+    def test_new_partitions_are_named(self) -> None:
         [change] = source_changes({"in": source("in", "latest")}, {"in"}, {"in"}, added={("in", 3), ("in", 2), ("other", 9)})
         assert change.verdict is Verdict.KEPT
-        assert change.why.endswith("partitions that came since begin at their earliest record: 2, 3")
+        assert change.why.endswith("new partitions start at their earliest record: 2, 3")
 
-    def test_a_topic_that_came_begins_at_its_earliest_record_whatever_its_source_says(self) -> None:
+    def test_a_created_topic_starts_at_its_earliest_record_whatever_its_reset(self) -> None:
         [change] = source_changes({"in": source("in", "none")}, (), (), added={("in", 0)})
-        assert (change.verdict, change.why) == (Verdict.NEW, "came after the last commit: begins at its earliest record")
+        assert (change.verdict, change.why) == (Verdict.NEW, "created after the last commit: starts at its earliest record")
 
-    def test_what_is_lost_is_said(self) -> None:
+    def test_lost_records_are_mentioned(self) -> None:
         [change] = source_changes({"in": source("in")}, {"in"}, {"in"}, lost={"in": "5 records are gone"})
-        assert change.why == "goes on from the committed offsets; 5 records are gone"
+        assert change.why == "resumes from the committed offsets; 5 records are gone"
 
     def test_one_that_is_no_longer_read_is_dropped(self) -> None:
         changes = source_changes({"in": source("in")}, {"in", "old", "older"}, {"in", "old"})
@@ -147,7 +147,7 @@ class TestSources:
 
 
 class TestChanges:
-    def test_a_refusal_of_anything_is_one_of_the_start(self) -> None:
+    def test_any_refusal_refuses_the_start(self) -> None:
         refused = Change("s", Verdict.REFUSED, "")
         assert Changes((refused,), ()).is_refused
         assert Changes((), (refused,)).is_refused

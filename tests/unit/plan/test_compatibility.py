@@ -1,4 +1,4 @@
-"""Whether committed state can be used under another topology, and what is said if it cannot."""
+"""Whether committed state can be used under another topology, and why not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def counts(builder: StreamsBuilder) -> None:
 
 
 def changed(before: StoreSpec, **changes: Any) -> list[str]:
-    """What is said when a store of that name has changed."""
+    """The incompatibilities when a store of that name has changed."""
     return incompatibilities(_facts(before), _facts(replace(before, **changes)))
 
 
@@ -40,7 +40,7 @@ WINDOWS = StoreSpec("s", StoreKind.WINDOW, key=String(), value=Int64(), retentio
 
 
 class TestGrowth:
-    def test_the_same_topology_fits(self) -> None:
+    def test_the_same_topology_is_compatible(self) -> None:
         assert incompatibilities(facts_of(counts), facts_of(counts)) == []
 
     def test_stores_may_come_and_go(self) -> None:
@@ -51,7 +51,7 @@ class TestGrowth:
         assert incompatibilities(facts_of(counts), facts_of(more)) == []
         assert incompatibilities(facts_of(more), facts_of(counts)) == []
 
-    def test_what_no_changelog_depends_on_may_change(self) -> None:
+    def test_settings_that_no_changelog_depends_on_may_change(self) -> None:
         assert changed(TABLE, cached=True) == []
         assert changed(TABLE, changelog_config=(("retention.ms", "1"),)) == []
         assert changed(replace(TABLE, ttl_ms=5), ttl_ms=6) == []
@@ -64,19 +64,19 @@ class TestGrowth:
 
 
 class TestLogs:
-    """A changelog that nobody has written for a while must not be read."""
+    """A changelog that was not written for a while must not be read."""
 
     UNLOGGED = replace(TABLE, logged=False)
 
-    def test_a_log_may_be_given_up(self) -> None:
+    def test_a_changelog_may_be_removed(self) -> None:
         assert changed(TABLE, logged=False) == []
         assert changed(self.UNLOGGED) == []
 
-    def test_it_may_not_be_taken_up_again(self) -> None:
+    def test_it_may_not_be_added_again(self) -> None:
         [said] = changed(self.UNLOGGED, logged=True)
-        assert said.startswith("store 's': it had no changelog and is to have one")
+        assert said.startswith("store 's': it had no changelog and now has one")
 
-    def test_nor_after_the_store_was_gone_for_a_while(self) -> None:
+    def test_it_may_not_be_added_after_the_store_was_removed_for_a_while(self) -> None:
         known = remembered(remembered(_facts(TABLE), _facts(self.UNLOGGED)), facts(Topology(), "without"))
         assert known.gone == ["s"]
         assert incompatibilities(known, _facts(TABLE)) != []
@@ -86,7 +86,7 @@ class TestLogs:
 
 
 class TestSources:
-    def test_what_is_read_in_epochs_is_written_down_with_the_start_that_reads_it(self) -> None:
+    def test_sources_are_stored_with_the_incarnation_that_reads_them(self) -> None:
         def reading(builder: StreamsBuilder) -> None:
             builder.stream("in", value=str)
             builder.stream(re.compile("more-.*"), value=str)
@@ -154,7 +154,7 @@ class TestChanges:
 
 
 class Own(Serde[Any]):
-    """A serde of a user's, with a function and a secret of its own."""
+    """A user's serde, with a function and a secret in it."""
 
     def __init__(self, dumps: Callable[[Any], bytes], secret: str = "") -> None:
         self.dumps = dumps
@@ -173,7 +173,7 @@ class TestOwnSerdes:
         before, after = (replace(TABLE, key=wrapped(Own(lambda value: b"")), value=Own(lambda value: b"")) for _ in range(2))
         assert incompatibilities(_facts(before), _facts(after)) == []
 
-    def test_what_it_keeps_to_itself_is_not_written_into_a_topic(self) -> None:
+    def test_its_private_parts_are_not_written_to_a_topic(self) -> None:
         assert b"hunter2" not in encode_facts(_facts(replace(TABLE, value=Own(bytes, "hunter2"))))
 
     def test_another_class_is_another_serde(self) -> None:
@@ -181,14 +181,14 @@ class TestOwnSerdes:
 
 
 class TestRemembered:
-    def test_a_store_that_left_is_still_known_when_it_comes_back_as_another(self) -> None:
+    def test_a_removed_store_is_still_known_when_it_returns_with_another_layout(self) -> None:
         first = facts_of(counts)
         second = remembered(first, facts_of(lambda builder: builder.stream("in").to("out")))
         third = facts_of(lambda builder: builder.table("in", value=str, store="s"))
         assert incompatibilities(second, third) == ["store 's': value was Int64() and is String()"]
         assert incompatibilities(second, first) == []
 
-    def test_of_a_store_that_stays_the_layout_now_is_written_down(self) -> None:
+    def test_the_current_layout_of_a_store_is_stored(self) -> None:
         first, second = _facts(WINDOWS), _facts(replace(WINDOWS, retention_ms=8_000))
         assert remembered(first, second).stores == second.stores
         assert remembered(None, first) == first
@@ -210,17 +210,17 @@ class TestWritten:
     def test_a_source_by_pattern_is_its_pattern(self) -> None:
         assert facts_of(lambda builder: builder.stream(re.compile("in-.*")).to("out")).sources == ["in-.*"]
 
-    def test_exchanges_are_no_sources(self) -> None:
+    def test_exchanges_are_not_sources(self) -> None:
         def declare(builder: StreamsBuilder) -> None:
             builder.stream("in", value=str).select_key(lambda key, value: value).group_by_key().count(store="s")
 
         assert facts_of(declare).sources == ["in"]
 
-    def test_what_a_later_version_has_written_is_readable(self) -> None:
+    def test_facts_of_a_later_version_are_readable(self) -> None:
         written = encode_facts(facts_of(counts))
         grown = written[:-1] + b',"more":1}'
         assert decode_facts(grown) == facts_of(counts)
 
-    def test_what_is_none_is_refused(self) -> None:
-        with pytest.raises(StateError, match="facts that this version cannot read"):
+    def test_invalid_facts_are_rejected(self) -> None:
+        with pytest.raises(StateError, match="This version cannot read the topology facts"):
             decode_facts(b"not facts")

@@ -1,4 +1,4 @@
-"""Plans: which stages a topology is cut into, and what makes it another plan."""
+"""Plans: the stages of a topology, and what changes the fingerprint."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class TestStages:
             ([], ["four-repartition", "five-repartition"], []),
         ]
 
-    def test_a_foreign_key_join_asks_and_is_answered(self) -> None:
+    def test_a_foreign_key_join_subscribes_and_gets_responses(self) -> None:
         builder = StreamsBuilder()
         builder.table("orders").join(builder.table("customers"), first, on=lambda order: order, name="fk").to_stream().to("out")
         ask, answer = "fk-subscription-registration-topic", "fk-subscription-response-topic"
@@ -98,7 +98,7 @@ class TestStages:
             ([], [answer], []),
         ]
 
-    def test_foreign_key_joins_in_a_row_go_on_from_each_other(self) -> None:
+    def test_foreign_key_joins_in_a_row_follow_each_other(self) -> None:
         builder = StreamsBuilder()
         one = builder.table("a").join(builder.table("b"), first, on=lambda value: value, name="one")
         one.join(builder.table("c"), first, on=lambda value: value, name="two").to_stream().to("out")
@@ -158,7 +158,7 @@ class TestFingerprint:
     def test_changes_with_the_graph(self) -> None:
         assert fingerprint(self.built(more=True)) != fingerprint(self.built())
 
-    def test_does_not_care_in_which_order_stores_were_declared(self) -> None:
+    def test_does_not_depend_on_the_order_of_store_declarations(self) -> None:
         one, two = key_value_store("one"), key_value_store("two")
         assert fingerprint(Topology().add_state_store(one).add_state_store(two)) == fingerprint(
             Topology().add_state_store(two).add_state_store(one)

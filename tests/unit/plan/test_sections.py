@@ -1,4 +1,4 @@
-"""Where atomic sections run: each in a stage of its own, after all that does not follow from it."""
+"""Where atomic sections run: each in its own stage, after everything that does not depend on it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def stage_of(topology: Topology, source: str) -> Stage:
     return found
 
 
-def test_a_section_comes_after_all_that_does_not_follow_from_it() -> None:
+def test_a_section_comes_after_everything_that_does_not_depend_on_it() -> None:
     build = builder()
     stream = build.stream("in")
     section(stream, "pay").to("out")
@@ -42,7 +42,7 @@ def test_a_section_comes_after_all_that_does_not_follow_from_it() -> None:
     assert str(stages[3]).startswith("stage 3 (serially, over all lanes)\n  from exchanges: pay-section\n  shared stores: kept\n")
 
 
-def test_writes_to_shared_stores_are_done_before_a_section_that_does_not_lead_to_them() -> None:
+def test_writes_to_shared_stores_are_applied_before_a_section_they_do_not_depend_on() -> None:
     build = builder()
     stream = build.stream("in")
     before = section(stream, "pay")
@@ -82,7 +82,7 @@ def test_what_is_joined_with_a_sections_results_waits_for_them() -> None:
 
 
 def test_a_section_in_a_ring_of_sub_topologies_is_still_alone() -> None:
-    """The question of a foreign-key join comes before the section, its answer behind."""
+    """The subscription of a foreign-key join comes before the section, its response after it."""
     build = builder()
     orders = build.table("orders", store="orders")
     joined = orders.join(build.table("names", store="names"), lambda left, right: left + right, on=lambda value: value)

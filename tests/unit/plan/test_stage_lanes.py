@@ -1,4 +1,4 @@
-"""Every stage of a plan can be bound as a lane of its own, which is how Spark will run it."""
+"""Every stage of a plan can be bound as its own lane, as Spark runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shard remembers: typed stores over an epoch's overlay over its lane's engine, with the last epoch's undo."""
+"""The state of a shard: typed stores on an epoch's overlay on its lane's engine, with undo data for the last epoch."""
 
 from penstock.state.bounds import MAX_TIME, after, after_prefix
 from penstock.state.engines.engine import Engine, SpaceBatch

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 MAX_TIME = 2**63 - 1
-"""The latest time there is: a Java long's highest."""
+"""The latest possible time: the largest Java long."""
 
 
 def after(key: bytes) -> bytes:
-    """The smallest key after this one."""
+    """Return the smallest key after this one."""
     return key + b"\x00"
 
 
 def after_prefix(prefix: bytes) -> bytes | None:
-    """The smallest key after all those with this prefix; None if there is no such key."""
+    """Return the smallest key after all keys with this prefix; None if there is none."""
     stripped = prefix.rstrip(b"\xff")
     if not stripped:
         return None

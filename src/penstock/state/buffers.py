@@ -1,7 +1,7 @@
-"""What joins and suppression hold back, in time order over a store's ordered space.
+"""Buffers of joins and suppressions, in time order on a store's ordered space.
 
-An operator makes its buffer anew whenever it is bound, so what a buffer knows besides its space is read from the space
-when first asked for (the earliest time), or kept in the shard's registers (how much it holds).
+An operator creates a new buffer whenever it is bound. So a buffer reads its earliest time from the space on first use, and
+keeps its count and size in the shard's registers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Unjoined(NamedTuple):
-    """One record without a partner; `position` is where its buffer keeps it, together with any others there."""
+    """One record without a partner; `position` is its key in the buffer, which records of the same time, side and key share."""
 
     position: bytes
     timestamp: int
@@ -39,28 +39,28 @@ _decode_values = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 class UnjoinedBuffer:
-    """Records of a left or outer stream–stream join that have met no partner yet: by time, right before left, by key.
+    """Records of a left or outer stream–stream join without a partner so far: by time, right before left, by key.
 
-    Records of the same time, side and key keep the order in which they came, and leave together.
+    Records of the same time, side and key stay in order of arrival, and are emitted together.
     """
 
     def __init__(self, space: OrderedSpace) -> None:
         self._space = space
 
     def add(self, timestamp: int, is_left: bool, key: bytes, value: bytes) -> None:
-        """Hold a record back."""
+        """Add a record."""
         position = _time_and_side.pack(timestamp, is_left) + key
         earlier = self._space.get(position)
         self._space.put(position, _encode([value] if earlier is None else [*_decode_values(earlier), value]))
 
     def met(self, timestamp: int, is_left: bool, key: bytes) -> None:
-        """The records of that time, side and key have met a partner: they need not wait any longer."""
+        """Remove the records of that time, side and key: they have a partner."""
         position = _time_and_side.pack(timestamp, is_left) + key
         if self._space.get(position) is not None:
             self._space.delete(position)
 
     def remove(self, position: bytes) -> None:
-        """Let go of the records at a position."""
+        """Remove the records at a position."""
         self._space.delete(position)
 
     def __iter__(self) -> Iterator[Unjoined]:
@@ -71,7 +71,7 @@ class UnjoinedBuffer:
 
 
 class Waiting(msgspec.Struct, array_like=True, frozen=True):
-    """A stream's record that waits for a table."""
+    """A record of a stream that waits for a table."""
 
     value: bytes
     headers: Headers
@@ -82,7 +82,7 @@ _decode_waiting = msgspec.msgpack.Decoder(list[Waiting]).decode
 
 
 class RecordBuffer:
-    """Records of a stream that wait until the table they join has had time to catch up: by time, key and arrival."""
+    """Records of a stream that wait for the table they join to catch up: by time, key and arrival."""
 
     def __init__(self, space: OrderedSpace) -> None:
         self._space = space
@@ -90,13 +90,13 @@ class RecordBuffer:
 
     @property
     def earliest(self) -> int:
-        """The time of the first record, `NEVER` if there is none."""
+        """The time of the first record, `NEVER` if the buffer is empty."""
         if self._earliest is None:
             self._earliest = _first_time(self._space.scan())
         return self._earliest
 
     def add(self, timestamp: int, key: bytes, record: Waiting) -> None:
-        """Hold a record back."""
+        """Add a record."""
         if timestamp < self.earliest:
             self._earliest = timestamp
         position = _pack(timestamp) + key
@@ -104,10 +104,10 @@ class RecordBuffer:
         self._space.put(position, _encode([record] if earlier is None else [*_decode_waiting(earlier), record]))
 
     def take(self, until: int) -> Iterator[tuple[int, bytes, Waiting]]:
-        """The records up to a time, in order, with time and key; each is gone once the next one was asked for.
+        """Yield the records up to a time, in order, with time and key; each is removed when the next one is requested.
 
-        A position is written once, when all its records are out or no more are asked for: an epoch may go on after one
-        of them has failed, and those before it must not come again.
+        A position is written once, when all its records are taken or iteration stops: an epoch may continue after one of them
+        has failed, and those before it must not be emitted again.
         """
         self._earliest = None
         space = self._space
@@ -128,7 +128,7 @@ class RecordBuffer:
 
 
 class Held(msgspec.Struct, array_like=True, frozen=True):
-    """A table's change that is held back: `time` is its place in the buffer, `prior` what downstream last got to see."""
+    """A table's change that is held back: `time` is its position in the buffer, `prior` the value that downstream last saw."""
 
     time: int
     timestamp: int
@@ -139,7 +139,7 @@ class Held(msgspec.Struct, array_like=True, frozen=True):
     origin: RecordMetadata | None
 
     def size(self, key: bytes) -> int:
-        """What it counts for against a bound in bytes: Kafka Streams' estimate, so that buffers fill at the same record."""
+        """Return its size in bytes by Kafka Streams' estimate, so that buffers are full at the same record."""
         size = 8 + len(key) + 20 + _length(self.prior) + _length(self.new)  # 20: the context's timestamp, offset, partition
         if self.old != self.prior:
             size += _length(self.old)
@@ -154,10 +154,10 @@ _BY_KEY, _BY_TIME, _AFTER_BY_TIME = b"k", b"t", b"u"
 
 
 class ChangeBuffer:
-    """The last change of each key that is held back, by the time it first came in and then by key.
+    """The last change of each key that is held back, by the time of the key's first change and then by key.
 
-    A later change takes the place of an earlier one and does not go to the end of the queue. The changes are kept by
-    key; entries by time only point to them.
+    A later change replaces an earlier one and keeps its position. The changes are kept by key; entries by time only point to
+    them.
     """
 
     def __init__(self, space: OrderedSpace) -> None:
@@ -167,7 +167,7 @@ class ChangeBuffer:
 
     @property
     def earliest(self) -> int:
-        """The time of the first change, `NEVER` if there is none."""
+        """The time of the first change, `NEVER` if the buffer is empty."""
         if self._earliest is None:
             first = next(self._space.scan(_BY_TIME, _AFTER_BY_TIME), None)
             self._earliest = NEVER if first is None else _unpack_from(first[0], 1)[0]
@@ -175,14 +175,14 @@ class ChangeBuffer:
 
     @property
     def measured(self) -> tuple[int, int]:
-        """How many changes there are, and their bytes; looks at all of them the first time in the shard's life."""
+        """The number of changes and their bytes; reads all of them the first time in a shard."""
         if self._count.value == UNKNOWN:
             sizes = [_decode_held(data).size(position[1:]) for position, data in self._space.prefix_scan(_BY_KEY)]
             self._count.value, self._size.value = len(sizes), sum(sizes)
         return self._count.value, self._size.value
 
     def get(self, key: bytes) -> Held | None:
-        """The change of a key, if one is held back."""
+        """Return the pending change of a key, if any."""
         data = self._space.get(_BY_KEY + key)
         return None if data is None else _decode_held(data)
 
@@ -196,7 +196,7 @@ class ChangeBuffer:
         headers: Headers,
         origin: RecordMetadata | None,
     ) -> None:
-        """Hold a key's change back, in the place of the one that is held already."""
+        """Add a key's change, or replace the pending one."""
         earlier = self.get(key)
         if earlier is None:
             change = Held(time, timestamp, new, old, old, headers, origin)
@@ -211,14 +211,14 @@ class ChangeBuffer:
             self._size.value += change.size(key) - (0 if earlier is None else earlier.size(key))
 
     def up_to(self, time: int) -> Iterator[tuple[bytes, Held]]:
-        """The changes up to a time, in order, by key; `remove` may be called on the way."""
+        """Yield the changes up to a time, in order, with their keys; `remove` may be called during iteration."""
         for position, _ in self._space.scan(_BY_TIME, _BY_TIME + _pack(time + 1)):
             held = self.get(position[9:])
             assert held is not None, "an entry by time points to one by key"
             yield position[9:], held
 
     def remove(self, key: bytes, held: Held) -> None:
-        """Let go of a key's change."""
+        """Remove a key's change."""
         self._earliest = None
         if self._count.value != UNKNOWN:
             self._count.value -= 1

@@ -1,6 +1,6 @@
-"""What a lane writes about its epochs: the head (epoch, digests) and how the last epoch is taken back.
+"""What a lane stores about its epochs: the head (epoch, digests) and the undo data of the last epoch.
 
-An epoch of a topology with exchanges passes a lane several times, once per stage; each pass is a step that can be taken back.
+With exchanges, an epoch passes a lane several times, once per stage; each pass is a step that can be rolled back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MASK = 2**64 - 1
 
 
 class Step(msgspec.Struct, array_like=True, frozen=True):
-    """One write of an epoch: the stage that wrote, and the digests as they were before."""
+    """One write of an epoch: the stage that wrote, and the digests before it."""
 
     stage: int
     digests: dict[str, int]
@@ -30,22 +30,22 @@ class Step(msgspec.Struct, array_like=True, frozen=True):
 
 
 MARK_LIFE_MS = 12 * 3600 * 1000
-"""A mark older than this is not used: deletions may have left the changelog since (delete.retention.ms, a day)."""
+"""A mark older than this is not used: the changelog may have lost tombstones since (delete.retention.ms, a day)."""
 
 
 class Mark(msgspec.Struct, array_like=True, frozen=True):
-    """How far the changelogs reached when an epoch was committed, and when that was; a lane catches up from there."""
+    """How far the changelogs reached when an epoch was committed, and when; a lane catches up from there."""
 
     epoch: int
     time_ms: int
     offsets: dict[str, int]
     """By `topic/partition`."""
     topic_ids: dict[str, str] = {}
-    """Which topics those are, by name: a topic that was created again, or is another cluster's, has another id."""
+    """The ids of those topics, by name: a topic that was created again, or in another cluster, has another id."""
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True):
-    """The lane as of its last write. `steps` are the writes of the last epoch; None: it can't be taken back."""
+    """The lane as of its last write. `steps` are the writes of the last epoch; None: it cannot be rolled back."""
 
     epoch: int = -1
     digests: dict[str, int] = {}
@@ -62,48 +62,50 @@ _decode_undo = msgspec.msgpack.Decoder(tuple[list[bytes], list[bytes | None]]).d
 
 
 def encode_head(head: Head) -> bytes:
-    """The head's bytes, with a checksum."""
+    """Serialize the head, with a checksum."""
     return _sealed(_encode(head))
 
 
 def decode_head(data: bytes | None) -> Head:
-    """The head from its bytes; that of a new lane from none."""
+    """Deserialize the head; None gives the head of a new lane."""
     if data is None:
         return Head()
     try:
-        head = _decode_head(_unsealed(data, "the lane's head"))
+        head = _decode_head(_unsealed(data, "The lane's head"))
     except msgspec.MsgspecError as error:
-        raise StateError(f"the lane's head is written in another format, or damaged ({error}): rebuild it") from None
+        raise StateError(f"The lane's head has another format or is damaged ({error}). Rebuild the lane.") from None
     if head.format != _FORMAT:
-        raise StateError(f"the lane is written in format {head.format}, and this is format {_FORMAT}: rebuild it")
+        raise StateError(f"The lane has format {head.format}, but this version needs format {_FORMAT}. Rebuild the lane.")
     return head
 
 
 def undo_key(stage: int, space: str) -> bytes:
-    """Where the old values of a space are kept."""
+    """Return the key of a space's old values."""
     return b"undo/%d/%s" % (stage, space.encode())
 
 
 def encode_undo(keys: list[bytes], old: list[bytes | None]) -> bytes:
-    """All of a space's touched keys and their old values, as one blob."""
+    """Serialize all changed keys of a space and their old values, as one blob."""
     return _sealed(_encode((keys, old)))
 
 
 def decode_undo(data: bytes) -> tuple[list[bytes], list[bytes | None]]:
-    """The keys and old values from the blob."""
+    """Deserialize the keys and old values."""
     try:
-        return _decode_undo(_unsealed(data, "the undo of the last epoch"))
+        return _decode_undo(_unsealed(data, "The undo data of the last epoch"))
     except msgspec.MsgspecError as error:
-        raise StateError(f"the undo of the last epoch is written in another format, or damaged ({error}): rebuild it") from None
+        raise StateError(
+            f"The undo data of the last epoch has another format or is damaged ({error}). Rebuild the lane."
+        ) from None
 
 
 def digest(keys: Iterable[bytes], values: Iterable[bytes]) -> int:
-    """A checksum of entries that does not depend on their order: entries come and go by adding and subtracting theirs."""
+    """Return a checksum of entries that does not depend on their order, so that entries can be added and subtracted."""
     return sum(map(zlib.crc32, values, map(zlib.crc32, keys))) & _MASK
 
 
 def changed_digest(before: int, keys: list[bytes], values: list[bytes | None], old: list[bytes | None]) -> int:
-    """The digest of a space after these keys got new values in place of old ones."""
+    """Return the digest of a space after these keys changed from their old to their new values."""
     return (before + _digest_of_some(keys, values) - _digest_of_some(keys, old)) & _MASK
 
 
@@ -121,5 +123,5 @@ def _sealed(data: bytes) -> bytes:
 def _unsealed(data: bytes, what: str) -> bytes:
     body = data[:-4]
     if zlib.crc32(body).to_bytes(4, "big") != data[-4:]:
-        raise StateError(f"{what} is damaged: rebuild the lane")
+        raise StateError(f"{what} is damaged. Rebuild the lane.")
     return body

@@ -1,8 +1,8 @@
 """Key-value and timestamped stores with a TTL.
 
-An entry is there until the store's time reaches its own time plus the TTL. The store's time is the highest it was
-given: with a put, or by `observe`. A plain store keeps times as a timestamped one does; a put that brings none counts
-as of the store's time. What has expired is not seen from that moment on, and is removed, a share at each commit.
+An entry expires when the store's time reaches its own time plus the TTL. The store's time is the highest it has seen, by a put
+or by `observe`. A plain store keeps times like a timestamped one; a put without a time gets the store's. Expired entries are
+hidden immediately, and removed in portions at each commit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHARE = 1000
 class Expiry:
     """When entries of a space expire: the store's time, and an index of entries by their time.
 
-    An index entry whose key has a newer time by now is stale, and is skipped when its turn comes.
+    An index entry is stale if its key has a newer time, and is skipped then.
     """
 
     def __init__(self, shard: Shard, spec: StoreSpec, space: Space) -> None:
@@ -40,20 +40,20 @@ class Expiry:
 
     @property
     def time(self) -> int:
-        """The store's time, -1 before the first."""
+        """The store's time, -1 before the first entry."""
         return self._observed.value
 
     def observe(self, time: int) -> None:
-        """Let the store's time reach `time`."""
+        """Advance the store's time to `time`."""
         self._observed.value = max(self._observed.value, time)
 
     def get(self, key: bytes) -> bytes | None:
-        """A key's value unless it has expired."""
+        """Return a key's value unless it has expired."""
         raw = self._space.get(key)
         return raw if raw is not None and timestamp_of(raw) + self._ttl > self._observed.value else None
 
     def scan(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """The entries within bounds that have not expired."""
+        """Yield the entries within bounds that have not expired."""
         oldest = self._observed.value - self._ttl
         return (row for row in self._space.scan(lower, upper, reverse) if timestamp_of(row[1]) > oldest)
 
@@ -65,7 +65,7 @@ class Expiry:
             self.observe(timestamp_of(raw))
 
     def purge(self) -> None:
-        """Remove some of what has expired, at least as fast as an epoch adds."""
+        """Remove some expired entries, at least as fast as an epoch adds new ones."""
         due = self._index.scan(None, _pack(max(self._observed.value - self._ttl + 1, 0)))
         for _, (mark, _) in zip(range(_SHARE + 2 * len(self._space.dirty)), due, strict=False):
             raw = self._space.get(mark[8:])
@@ -83,12 +83,12 @@ class ExpiringKeyValueStore(KeyValueStore[K, V]):
         self._expiry = Expiry(shard, spec, self._space)
 
     def put(self, key: K, value: V | None, timestamp: int | None = None) -> None:
-        """Set a key's value as of `timestamp`, or as of the store's time; None deletes it."""
+        """Set a key's value as of `timestamp`, by default the store's time; None deletes it."""
         time = max(self._expiry.time, 0) if timestamp is None else timestamp
         self._expiry.put(self._key_bytes(key), None if value is None else _pack(time) + self._serialize(value))
 
     def observe(self, time: int) -> None:
-        """Let the store's time reach `time`."""
+        """Advance the store's time to `time`."""
         self._expiry.observe(time)
 
     def before_commit(self) -> None:
@@ -115,7 +115,7 @@ class ExpiringTimestampedStore(TimestampedKeyValueStore[K, V]):
         self._expiry = Expiry(shard, spec, self._space)
 
     def observe(self, time: int) -> None:
-        """Let the store's time reach `time`."""
+        """Advance the store's time to `time`."""
         self._expiry.observe(time)
 
     def before_commit(self) -> None:

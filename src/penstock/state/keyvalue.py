@@ -1,4 +1,4 @@
-"""Key-value stores: reading by key, range and prefix in the order of the key's bytes, and the plain store."""
+"""Key-value stores: reads by key, range and prefix in byte order of the keys, and the plain store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REQUIRED = object()
 
 
 class KeyValueReads(ABC, Generic[K, V]):
-    """How a key-value store is read, whatever its values are kept as. Ranges are inclusive, None leaves an end open."""
+    """Reads of a key-value store, for any format of values. Ranges are inclusive; None leaves an end open."""
 
     def __init__(self, key: Serde[K], decode: Callable[[bytes], V]) -> None:
         self._serialize_key = key.serialize
@@ -33,48 +33,48 @@ class KeyValueReads(ABC, Generic[K, V]):
 
     @abstractmethod
     def _raw_get(self, key: bytes) -> bytes | None:
-        """The bytes of a key that is to be seen."""
+        """Return the bytes of a visible key's value."""
 
     @abstractmethod
     def _raw_scan(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """The bytes of all keys within bounds, the upper one exclusive, that are to be seen."""
+        """Yield the bytes of all visible keys within bounds, the upper one exclusive, and of their values."""
 
     def get(self, key: K) -> V | None:
-        """The value of a key, None if it has none."""
+        """Return the value of a key, None if it has none."""
         raw = self._raw_get(self._key_bytes(key))
         return None if raw is None else self._decode(raw)
 
     def range(self, from_key: K | None = None, to_key: K | None = None) -> Iterator[tuple[K, V]]:
-        """Keys and values from one key to another, both included, in the order of the keys' bytes."""
+        """Yield keys and values from one key to another, both inclusive, in byte order of the keys."""
         return self._between(from_key, to_key, reverse=False)
 
     def reverse_range(self, from_key: K | None = None, to_key: K | None = None) -> Iterator[tuple[K, V]]:
-        """As `range`, from the last to the first."""
+        """Like `range`, from the last to the first."""
         return self._between(from_key, to_key, reverse=True)
 
     def all(self) -> Iterator[tuple[K, V]]:
-        """Everything, in the order of the keys' bytes."""
+        """Yield all keys and values, in byte order of the keys."""
         return self._typed(self._raw_scan(None, None, False))
 
     def reverse_all(self) -> Iterator[tuple[K, V]]:
-        """Everything, from the last to the first."""
+        """Yield all keys and values, from the last to the first."""
         return self._typed(self._raw_scan(None, None, True))
 
     def prefix_scan(self, prefix: Any, serialize: Callable[[Any], bytes] | None = None) -> Iterator[tuple[K, V]]:
-        """Everything whose key's bytes start with those of `prefix`, which `serialize` makes, by default as of a key."""
+        """Yield all entries whose key starts with `prefix`, both as bytes; `serialize` is by default the key's."""
         start = (serialize or self._serialize_key)(prefix)
         return self._typed(self._raw_scan(start, after_prefix(start), False))
 
     def items(self) -> Iterator[tuple[K, V]]:
-        """Keys and values, as of a mapping; the same as `all`."""
+        """Yield keys and values, like a mapping; same as `all`."""
         return self.all()
 
     def keys(self) -> Iterator[K]:
-        """All keys, in the order of their bytes."""
+        """Yield all keys, in byte order."""
         return iter(self)
 
     def values(self) -> Iterator[V]:
-        """All values, in the order of the keys' bytes."""
+        """Yield all values, in byte order of the keys."""
         decode = self._decode
         return (decode(value) for _, value in self._raw_scan(None, None, False))
 
@@ -108,12 +108,12 @@ class KeyValueReads(ABC, Generic[K, V]):
 
     def _key_bytes(self, key: K) -> bytes:
         if key is None:
-            raise StateError("a store has no null key")
+            raise StateError("A store cannot have a null key (None).")
         return self._serialize_key(key)
 
 
 class KeyValueStore(KeyValueReads[K, V]):
-    """A plain key-value store. Values are kept as their serde writes them."""
+    """A plain key-value store. Values are stored as their serde writes them."""
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         key, value = spec.serdes
@@ -129,23 +129,23 @@ class KeyValueStore(KeyValueReads[K, V]):
         return self._space.scan(lower, upper, reverse)
 
     def put(self, key: K, value: V | None, timestamp: int | None = None) -> None:
-        """Set a key's value; None deletes it. The time is for stores with a TTL, the others don't keep it."""
+        """Set a key's value; None deletes it. Only stores with a TTL use the timestamp."""
         self._space.put(self._key_bytes(key), None if value is None else self._serialize(value))
 
     def put_if_absent(self, key: K, value: V | None) -> V | None:
-        """Set a key's value unless it has one; gives back the one it had."""
+        """Set a key's value unless it has one; return the one it had."""
         old = self.get(key)
         if old is None and value is not None:
             self.put(key, value)
         return old
 
     def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None:
-        """Set many."""
+        """Set several values."""
         for key, value in entries:
             self.put(key, value)
 
     def delete(self, key: K) -> V | None:
-        """Delete a key; gives back the value it had."""
+        """Delete a key; return the value it had."""
         old = self.get(key)
         self.put(key, None)
         return old
@@ -157,7 +157,7 @@ class KeyValueStore(KeyValueReads[K, V]):
     def pop(self, key: K, default: D) -> V | D: ...
 
     def pop(self, key: K, default: Any = _REQUIRED) -> Any:
-        """Delete a key and give back its value, or `default`; without one, a missing key is a `KeyError`."""
+        """Delete a key and return its value, or `default`; without a default, raise `KeyError` for a missing key."""
         old = self.delete(key)
         if old is not None:
             return old
@@ -173,7 +173,7 @@ class KeyValueStore(KeyValueReads[K, V]):
             raise KeyError(key)
 
     def approximate_num_entries(self) -> int:
-        """How many keys there are, as far as the engine knows without looking at each."""
+        """Return the approximate number of keys."""
         return self._space.count()
 
     def before_commit(self) -> None:

@@ -1,6 +1,6 @@
-"""An epoch's writes, held over the engine until the epoch is committed, and the lane's integers.
+"""The overlay: an epoch's writes in memory, until they are written to the engine, and the shard's registers.
 
-Reads see the overlay first. What was read from the engine is remembered, because at commit it is the undo.
+Reads see the overlay first. Values read from the engine are remembered, because they are the undo data at the commit.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from penstock.state.engines.engine import Engine
 
 Columns = tuple[list[bytes], "list[bytes | None]"]
-"""Keys beside their values; None stands for no value."""
+"""Keys and their values; None means no value."""
 
 Log = Callable[[list[bytes], "list[bytes | None]"], Columns]
-"""How a store's rows are written into its changelog."""
+"""Converts a store's rows to its changelog's."""
 
 _FIRST_CHUNK = 16
 _LARGEST_CHUNK = 4096
@@ -31,32 +31,32 @@ _WORTH_SKIPPING = 8
 
 @dataclass(slots=True)
 class Register:
-    """An integer that belongs to a lane's state: committed and rolled back with the epoch."""
+    """An integer in a shard's state: committed and rolled back with the epoch."""
 
     value: int
 
 
 class Registers:
-    """A shard's integers by name. The same name is the same register."""
+    """A shard's registers by name. The same name is the same register."""
 
     def __init__(self, saved: dict[str, int]) -> None:
         self._saved = saved
         self._open: dict[str, tuple[Register, int]] = {}
 
     def register(self, name: str, initial: int) -> Register:
-        """The register of that name, which starts as `initial` in a new shard."""
+        """Return the register of that name, which starts as `initial` in a new shard."""
         found = self._open.get(name)
         if found is None:
             found = self._open[name] = (Register(self._saved.get(name, initial)), initial)
         return found[0]
 
     def snapshot(self) -> dict[str, int]:
-        """All values as they are now, also those that nobody has asked for since the shard was opened."""
+        """Return all current values, including registers that were not used since the shard was opened."""
         return {**self._saved, **{name: register.value for name, (register, _) in self._open.items()}}
 
     @property
     def have_moved(self) -> bool:
-        """Whether any value differs from the last commit, or is new."""
+        """Whether any value is new or differs from the last commit."""
         saved = self._saved
         return any(register.value != saved.get(name) for name, (register, _) in self._open.items())
 
@@ -66,18 +66,18 @@ class Registers:
         return self._saved
 
     def reset(self, saved: dict[str, int]) -> None:
-        """Take `saved` as committed, and every register back to it."""
+        """Set `saved` as the committed values, and every register to them."""
         self._saved = saved
         for name, (register, initial) in self._open.items():
             register.value = saved.get(name, initial)
 
 
 class Space:
-    """One named byte map of a shard, with the epoch's writes over it.
+    """One named byte map of a shard, with the epoch's writes on top.
 
-    The engine's map of that name holds all shards of a lane: `prefix` is what the keys of this one start with there.
-    `dirty` and `base` keep their identity from epoch to epoch, so a store may hold on to them. `log` says how the
-    changelog is written, None for not at all; with `log_all` also deletions of what was not there are logged.
+    The engine's map of that name holds all shards of a lane: `prefix` starts the keys of this one. `dirty` and `base` keep
+    their identity from epoch to epoch, so a store may keep references to them. `log` converts rows for the changelog, None for
+    no changelog; with `log_all`, deletions of missing keys are logged too.
     """
 
     __slots__ = ("_dead", "_end", "_engine", "_front", "_order", "base", "dirty", "log", "log_all", "name", "prefix", "silent")
@@ -92,14 +92,14 @@ class Space:
         self.dirty: dict[bytes, bytes | None] = {}
         self.base: dict[bytes, bytes | None] = {}
         self.silent: set[bytes] = set()
-        # For scans, and empty before the first: written keys in order, those left out of it because they are deleted,
-        # and where a scan from a certain key may start because all that the engine has before is deleted.
+        # For scans, and empty before the first one: written keys in order; deleted keys that left that order; and where a scan
+        # from a certain key may start, because all that the engine has before is deleted.
         self._order = SortedList()
         self._dead: set[bytes] = set()
         self._front: dict[bytes | None, bytes] = {}
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key as this epoch sees it."""
+        """Return the value of a key as this epoch sees it."""
         dirty = self.dirty
         if key in dirty:
             return dirty[key]
@@ -117,13 +117,13 @@ class Space:
         self.dirty[key] = value
 
     def bulk(self) -> dict[bytes, bytes | None]:
-        """The dict to write many keys into, at once and with nothing in between."""
+        """Return the dict for writing many keys; the caller must not use the space in between."""
         self._order.update(self._dead)
         self._dead.clear()
         return self.dirty
 
     def expire(self, key: bytes, value: bytes) -> None:
-        """Delete a key, whose value was just scanned, without a word in the changelog."""
+        """Delete a key, whose value was just scanned, without a changelog row."""
         if key not in self.dirty:
             self.base[key] = value
         self.dirty[key] = None
@@ -132,9 +132,9 @@ class Space:
     def scan(
         self, lower: bytes | None = None, upper: bytes | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Keys from `lower` (inclusive) to `upper` (exclusive) with their values, in byte order or backwards.
+        """Yield keys from `lower` (inclusive) to `upper` (exclusive) with their values, in byte order or backwards.
 
-        Writing while a scan is under way is allowed; whether the scan comes by what is written ahead of it is open.
+        Writes during a scan are allowed; whether the scan sees writes ahead of it is undefined.
         """
         if upper is not None and (lower or b"") >= upper:
             return iter(())
@@ -148,22 +148,22 @@ class Space:
         return self._merge(lower, stored, self._written(lower, upper, reverse), reverse)
 
     def count(self) -> int:
-        """How many keys the space has. The engine counts all shards of a lane together, so this looks at each key."""
+        """Return the number of keys in the space. The engine counts all shards of a lane together, so this reads every key."""
         return sum(1 for _ in self.scan())
 
     def changes(self) -> tuple[list[bytes], list[bytes | None], list[bytes | None]]:
-        """What the epoch changed, by key: keys ascending, their new values, their old ones."""
+        """Return the epoch's changes: keys ascending, their new values, their old values."""
         self._read_old()
         dirty, base = self.dirty, self.base
         keys = sorted(dirty)
         values = list(map(dirty.__getitem__, keys))
-        if None in values:  # what came and went within the epoch, or was never there, is no change
+        if None in values:  # a key that was missing before and is missing now is no change
             keys = [key for key in keys if dirty[key] is not None or base[key] is not None]
             values = list(map(dirty.__getitem__, keys))
         return keys, values, list(map(base.__getitem__, keys))
 
     def logged(self, keys: list[bytes], values: list[bytes | None]) -> Columns | None:
-        """The changelog's rows for the changes; None if there are none."""
+        """Return the changelog rows of the changes; None if there are none."""
         if self.log is None:
             return None
         if self.log_all and len(keys) < len(self.dirty):
@@ -177,7 +177,7 @@ class Space:
         return rows if rows[0] else None
 
     def _read_old(self) -> None:
-        """Have the old value of every key the epoch wrote; most were read before they were written."""
+        """Read the old value of every key that the epoch wrote; most were read before they were written."""
         base = self.base
         if not self.dirty.keys() <= base.keys():
             name, prefix, read = self.name, self.prefix, self._engine.get
@@ -185,7 +185,7 @@ class Space:
                 base[key] = read(name, prefix + key)
 
     def _stored(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """What the engine has of this shard within bounds."""
+        """Yield the engine's entries of this shard within bounds."""
         prefix, size = self.prefix, len(self.prefix)
         end = self._end if upper is None else prefix + upper
         return ((key[size:], value) for key, value in self._engine.scan(self.name, prefix + (lower or b""), end, reverse))
@@ -200,9 +200,9 @@ class Space:
         self._front.clear()
 
     def _sorted(self) -> SortedList:
-        """The keys that the epoch wrote, in order, with what was added since the last scan.
+        """Return the keys that the epoch wrote, in order, including those added since the last scan.
 
-        A dict remembers the order of arrival and no key leaves it before the epoch ends, so the newest are at its end.
+        A dict keeps insertion order and no key leaves it before the epoch ends, so the newest keys are at its end.
         """
         order, dirty = self._order, self.dirty
         fresh = len(dirty) - len(order) - len(self._dead)
@@ -219,10 +219,10 @@ class Space:
         return order
 
     def _written(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[bytes]:
-        """The keys within bounds that the epoch gave a value.
+        """Yield the keys within bounds that the epoch wrote.
 
-        Taken in chunks, because most scans are short and the order may change meanwhile. Keys that turn out to be
-        deleted leave the order, so that who takes entries off one end does not pass all that were there before.
+        It reads in chunks, because most scans are short and the order may change meanwhile. Deleted keys leave the order, so
+        that taking entries off one end does not scan all earlier ones again.
         """
         dirty, size, inclusive = self.dirty, _FIRST_CHUNK, (True, False)
         while True:
@@ -261,7 +261,7 @@ class Space:
                 continue
             if deleted > _WORTH_SKIPPING and not reverse:
                 self._front[lower] = after(last)
-            deleted = -1  # from here on they are not the first ones
+            deleted = -1  # the following ones are not at the start
             yield key, own
         if deleted > _WORTH_SKIPPING and not reverse:
             self._front[lower] = after(last)
@@ -273,19 +273,19 @@ class Space:
 
 
 class FrozenSpace(Space):
-    """A space that is only read: the old values of the epoch that is not committed yet lie over it."""
+    """A read-only space: the old values of the uncommitted epoch are on top of it."""
 
     __slots__ = ()
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key; not remembered, since a view may be read for long."""
+        """Return the value of a key; not remembered, since a view may be read for a long time."""
         dirty = self.dirty
         return dirty[key] if key in dirty else self._engine.get(self.name, self.prefix + key)
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Refuse."""
-        raise StateError(f"{self.name!r} is read as of a committed epoch and cannot be written")
+        """Raise: the space is read-only."""
+        raise StateError(f"{self.name!r} is a view of a committed epoch and cannot be written.")
 
     def expire(self, key: bytes, value: bytes) -> None:
-        """Refuse."""
-        raise StateError(f"{self.name!r} is read as of a committed epoch and cannot be written")
+        """Raise: the space is read-only."""
+        raise StateError(f"{self.name!r} is a view of a committed epoch and cannot be written.")

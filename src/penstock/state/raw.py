@@ -1,4 +1,4 @@
-"""A bare byte map of a shard, for operators that bring their own layout."""
+"""A plain byte map of a shard, for operators with their own layout."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from penstock.state.store import Shard
 
 UNKNOWN = -1
-"""The value of a measure that nobody has taken yet."""
+"""The value of a measure that was not taken yet."""
 
 
 class OrderedSpace:
-    """Bytes by bytes, in byte order; committed, undone and logged with the shard's other stores."""
+    """Byte values by byte keys, in byte order; committed, rolled back and logged with the shard's other stores."""
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         self.name = spec.name
@@ -30,7 +30,7 @@ class OrderedSpace:
         self._registers = shard.registers
 
     def measures(self) -> tuple[Register, Register]:
-        """What an operator counts here, in records and bytes, kept with the shard; `UNKNOWN` until it has counted once."""
+        """Return the registers for an operator's count of records and bytes; `UNKNOWN` until it has counted once."""
         register = self._registers.register
         return register(f"{self.name}/held_records", UNKNOWN), register(f"{self.name}/held_bytes", UNKNOWN)
 
@@ -41,15 +41,15 @@ class OrderedSpace:
     def scan(
         self, lower: bytes | None = None, upper: bytes | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Keys from `lower` (inclusive) to `upper` (exclusive) with their values, in byte order or backwards."""
+        """Yield keys from `lower` (inclusive) to `upper` (exclusive) with their values, in byte order or backwards."""
         return self._space.scan(lower, upper, reverse)
 
     def prefix_scan(self, prefix: bytes, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        """All keys that start with `prefix`."""
+        """Yield all keys that start with `prefix`, with their values."""
         return self._space.scan(prefix, after_prefix(prefix), reverse)
 
     def approximate_num_entries(self) -> int:
-        """How many keys there are, as far as the engine knows without looking at each."""
+        """Return the approximate number of keys."""
         return self._space.count()
 
     def before_commit(self) -> None:
@@ -63,4 +63,4 @@ class OrderedSpace:
         for key, value in zip(keys, values, strict=True):
             self.put(key, value)
         for measure in self.measures():
-            measure.value = UNKNOWN  # changelogs have no registers: to be counted anew
+            measure.value = UNKNOWN  # the changelog has no registers: count again

@@ -1,7 +1,7 @@
-"""How window and session stores lay their entries out: by time segment, so that what is old goes in one stretch.
+"""The layout of window and session stores: by time segment, so that old entries are removed in one range.
 
-An occurrence is a key's bytes and a suffix of fixed size that starts with eight bytes of time. The changelog has
-key + suffix, as Kafka Streams' has. Scans come in the order in which Kafka Streams' persistent stores give them.
+An occurrence is a key's bytes and a suffix of fixed size that starts with eight bytes of time. The changelog's key is key +
+suffix, as in Kafka Streams. Scans have the order of Kafka Streams' persistent stores.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Occurrence = tuple[bytes, bytes, bytes]
 
 
 def retention_limit(registers: RegisterSource, store: str) -> Register:
-    """The time by which a store lets go of the past, where that is the application's watermark.
+    """Return the register with the watermark from which a store's retention counts back, if there are watermarks.
 
-    Partitions may be far apart. What is not late for the slowest of them has to be there, however far the others have come.
+    Partitions may be far apart: a store must keep what is not late for the slowest, however far ahead the others are.
     """
     return registers.register(f"{store}/watermark", MAX_TIME)
 
 
 class Retention:
-    """A store's time and what of the past it still keeps."""
+    """A store's time and how far back it keeps entries."""
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         self._retention = spec.retention_ms or 0
@@ -48,17 +48,17 @@ class Retention:
 
     @property
     def observed(self) -> int:
-        """The highest time the store was given, -1 before the first."""
+        """The highest time the store has seen, -1 before the first."""
         return self._observed.value
 
     @property
     def horizon(self) -> int:
-        """The time that counts less the retention."""
+        """The current time less the retention."""
         return self.time - self._retention
 
     @property
     def time(self) -> int:
-        """The time from which the retention counts back: the watermark, or what the store was given if there is none."""
+        """The time from which the retention counts back: the watermark, or without one the highest time the store has seen."""
         limit = self._limit.value
         return self._observed.value if limit == MAX_TIME else limit
 
@@ -70,25 +70,25 @@ class Retention:
 
     @property
     def interval(self) -> int:
-        """How much time a segment spans."""
+        """The duration of a segment."""
         return self._interval
 
     def observe(self, time: int) -> None:
-        """Let the store's time reach `time`; segments stay until the next `advance`, as in Kafka Streams."""
+        """Advance the store's time to `time`; segments stay until the next `advance`, as in Kafka Streams."""
         if time > self._observed.value:  # noqa: PLR1730 # at every put: no call
             self._observed.value = time
 
     def advance(self, time: int) -> None:
-        """Let the store's time reach `time`, and let go of the segments that are past the retention then."""
+        """Advance the store's time to `time`, and drop the segments that are then past the retention."""
         self.observe(time)
         self._floor.value = self.segment(self.time - self._retention)
 
     def segment(self, time: int) -> int:
-        """The segment that a time falls into."""
+        """Return the segment that contains a time."""
         return time // self._interval if time > 0 else 0
 
     def purge(self, space: Space, ranges: list[tuple[bytes, bytes]], logged: bool = False) -> None:
-        """Remove some of what lies in the ranges, at least as fast as an epoch adds; all of them are below the floor."""
+        """Remove some entries in the ranges, at least as fast as an epoch adds new ones; the ranges are below the floor."""
         floor = self.floor
         if floor <= self._purged.value:
             return
@@ -106,44 +106,44 @@ class Retention:
 
 
 class Layout(ABC):
-    """Where occurrences are in a space."""
+    """The layout of occurrences in a space."""
 
     def __init__(self, shard: Shard, spec: StoreSpec, retention: Retention, suffix_size: int) -> None:
-        # A deletion moves the store's time even where nothing was: without it a rebuilt store would be behind.
+        # Even a deletion of a missing entry advances the store's time: unlogged, a rebuilt store would be behind.
         self._space = shard.space(spec.name, self.log if spec.logged else None, log_all=True)
         self._retention = retention
         self._suffix_size = suffix_size
 
     @abstractmethod
     def put(self, segment: int, key: bytes, suffix: bytes, value: bytes | None) -> None:
-        """Set an occurrence, whose time falls into that segment; None deletes it."""
+        """Set an occurrence whose time is in that segment; None deletes it."""
 
     @abstractmethod
     def get(self, segment: int, key: bytes, suffix: bytes) -> bytes | None:
-        """The value of an occurrence, whose time falls into that segment."""
+        """Return the value of an occurrence whose time is in that segment."""
 
     @abstractmethod
     def of_key(self, key: bytes, lower: bytes, upper: bytes, times: range, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Suffixes and values of one key, suffixes from `lower` to `upper` inclusive, within the given segments."""
+        """Yield suffixes and values of one key, suffixes from `lower` to `upper` inclusive, within the given segments."""
 
     @abstractmethod
     def of_keys(self, from_key: bytes | None, to_key: bytes | None, times: range, reverse: bool) -> Iterator[Occurrence]:
-        """All occurrences of keys between two keys, both included, None open, within the given segments."""
+        """Yield all occurrences of keys between two keys (inclusive; None: open) within the given segments."""
 
     @abstractmethod
     def of_times(self, from_time: int, to_time: int, reverse: bool) -> Iterator[Occurrence]:
-        """All occurrences from one time to another, both included."""
+        """Yield all occurrences from one time to another, both inclusive."""
 
     @abstractmethod
     def log(self, keys: list[bytes], values: list[bytes | None]) -> tuple[list[bytes], list[bytes | None]]:
-        """The changelog's rows of what was written into the space."""
+        """Return the changelog rows of writes to the space."""
 
     @abstractmethod
     def purge(self) -> None:
-        """Remove some of what is below the floor."""
+        """Remove some entries below the floor."""
 
     def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
-        """Write changelog rows; what the store would not keep any more is left out."""
+        """Write changelog rows, except those that the store would no longer keep."""
         size = self._suffix_size
         floor = self._retention.floor
         for row, value in zip(keys, values, strict=True):
@@ -260,7 +260,7 @@ class TimeFirst(Layout):
 def _of_key(
     space: Space, prefix: bytes, key: bytes, lower: bytes, upper: bytes, times: range, reverse: bool
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Suffixes and values of one key. Longer keys may lie between the bounds: they are told by their length."""
+    """Yield suffixes and values of one key. Rows of longer keys within the bounds are recognized by their length."""
     for segment in reversed(times) if reverse else times:
         start = prefix + _pack(segment) + key
         size, skip = len(start) + len(lower), len(start)
@@ -283,10 +283,10 @@ def _of_keys(
 
 
 def _above(key: bytes, suffix_size: int) -> bytes:
-    """A bound above key + suffix for this key and every smaller one.
+    """Return a bound above key + suffix for this key and every smaller one.
 
-    A smaller key's occurrence can only be larger than all of this key's if it is a prefix of this key and its suffix is
-    larger than what follows in this key; the shortest such prefix decides.
+    A smaller key's occurrence is larger than all of this key's only if that key is a prefix of this one and its suffix is
+    larger than the rest of this key; the shortest such prefix decides.
     """
     largest = b"\x7f" + b"\xff" * suffix_size
     for size in range(len(key)):

@@ -26,7 +26,7 @@ _new = tuple.__new__
 
 
 class SessionStore(Generic[K, V]):
-    """A session store. Sessions of a key come by their end, then by their start; both ends are inclusive."""
+    """A session store. Sessions of a key are ordered by end, then by start; both are inclusive."""
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         key, value = spec.serdes
@@ -44,11 +44,11 @@ class SessionStore(Generic[K, V]):
 
     @property
     def observed_stream_time(self) -> int:
-        """The latest session end the store was given, -1 before the first."""
+        """The latest session end the store has seen, -1 before the first."""
         return self._retention.observed
 
     def put(self, session: Windowed, aggregate: V | None) -> bool:
-        """Set the aggregate of a key's session; None removes it. False if the session has expired and nothing was done."""
+        """Set the aggregate of a key's session; None removes it. Return False if the session has expired: nothing is written."""
         self._retention.advance(session.end)
         return self._put_raw(session, None if aggregate is None else self._serialize(aggregate))
 
@@ -58,19 +58,19 @@ class SessionStore(Generic[K, V]):
         self._put_raw(session, None)
 
     def fetch(self, key: K, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
-        """All sessions of a key."""
+        """Yield all sessions of a key."""
         return self.find_sessions(key, 0, MAX_TIME, reverse)
 
     def fetch_keys(self, from_key: K | None, to_key: K | None, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
-        """All sessions of the keys between two, both included, None open."""
+        """Yield all sessions of the keys between two keys (inclusive; None: open)."""
         return self.find_sessions_by_keys(from_key, to_key, 0, MAX_TIME, reverse)
 
     def fetch_session(self, key: K, start: int, end: int) -> V | None:
-        """The aggregate of one session."""
+        """Return the aggregate of one session."""
         return None if end <= self._retention.horizon else self._fetch_one(key, start, end)
 
     def fetch_kept_session(self, key: K, start: int, end: int) -> V | None:
-        """As `fetch_session`, but sees what is past its retention as long as its segment is kept; see `find_kept_sessions`."""
+        """Like `fetch_session`, including a session past its retention whose segment is kept; see `find_kept_sessions`."""
         return None if self._retention.segment(end) < self._retention.floor else self._fetch_one(key, start, end)
 
     def _fetch_one(self, key: K, start: int, end: int) -> V | None:
@@ -78,13 +78,13 @@ class SessionStore(Generic[K, V]):
         return None if raw is None else self._deserialize(raw)
 
     def find_sessions(self, key: K, earliest_end: int, latest_start: int, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
-        """The sessions of a key that end at or after one time and start at or before another."""
+        """Yield the sessions of a key that end at or after `earliest_end` and start at or before `latest_start`."""
         return self._find(key, self._earliest(earliest_end), latest_start, reverse)
 
     def find_kept_sessions(self, key: K, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, V]]:
-        """As `find_sessions`, but sees what is past its retention as long as its segment is kept.
+        """Like `find_sessions`, including sessions past their retention whose segment is kept.
 
-        This is how a cached table looks for sessions to merge: Kafka Streams' record cache shows expired ones too.
+        A cached table uses it to find sessions to merge: Kafka Streams' record cache shows expired ones too.
         """
         kept = self._retention.floor * self._retention.interval
         return self._find(key, max(earliest_end, kept, 0), latest_start, reverse=False)
@@ -102,7 +102,7 @@ class SessionStore(Generic[K, V]):
     def find_sessions_by_keys(
         self, from_key: K | None, to_key: K | None, earliest_end: int, latest_start: int, reverse: bool = False
     ) -> Iterator[tuple[Windowed, V]]:
-        """As `find_sessions`, of the keys between two, both included, None open; by segment, then by the keys' bytes."""
+        """Like `find_sessions`, for the keys between two keys (inclusive; None: open), by segment and then byte order."""
         lower = None if from_key is None else self._serialize_key(from_key)
         upper = None if to_key is None else self._serialize_key(to_key)
         if lower is not None and upper is not None and lower > upper:
@@ -112,10 +112,10 @@ class SessionStore(Generic[K, V]):
         return self._typed(row for row in rows if _overlaps(row[1], earliest, latest_start))
 
     def find_by_end_range(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed, V]]:
-        """All sessions that end within the given times, whichever their keys.
+        """Yield the sessions of all keys that end within the given times.
 
-        Sees what is past its retention as long as its segment is kept, as Kafka Streams does: this is how sessions are
-        found that close because stream time has moved on.
+        Like Kafka Streams, it includes sessions past their retention whose segment is kept: it finds the sessions that close
+        because stream time has advanced.
         """
         earliest = max(earliest_end, self._retention.floor * self._retention.interval)
         latest = min(latest_end, self._retention.observed)
@@ -124,11 +124,11 @@ class SessionStore(Generic[K, V]):
         return self._typed(self._layout.of_times(earliest, latest, reverse=False))
 
     def all(self, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
-        """Everything there is."""
+        """Yield all sessions."""
         return self.find_sessions_by_keys(None, None, 0, MAX_TIME, reverse)
 
     def items(self) -> Iterator[tuple[Windowed, V]]:
-        """Sessions and aggregates, as of a mapping; the same as `all`."""
+        """Yield sessions and aggregates, like a mapping; same as `all`."""
         return self.all()
 
     def before_commit(self) -> None:
@@ -159,7 +159,7 @@ class SessionStore(Generic[K, V]):
 
     def _key_bytes(self, key: K) -> bytes:
         if key is None:
-            raise StateError("a store has no null key")
+            raise StateError("A store cannot have a null key (None).")
         return self._serialize_key(key)
 
     def _typed(self, rows: Iterable[Occurrence]) -> Iterator[tuple[Windowed, V]]:

@@ -1,4 +1,4 @@
-"""Which record a changelog row belongs to: the key whose shard the row is kept in, found again in the row's own key."""
+"""The record key of a changelog row, which decides its shard, extracted from the row's own key."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _TIME, _SESSION = 8, 16
 
 
 def record_key(spec: StoreSpec, source_key: Serde[object]) -> Callable[[bytes], bytes]:
-    """How to find a record's key in the changelog rows of a store.
+    """Return how to extract the record's key from the changelog rows of a store.
 
-    `source_key` is how records are keyed where they enter the store's sub-topology: a windowed table's rows are kept by the
-    plain key they were counted under, unless the windowed key itself is what they were routed by.
+    `source_key` is the key serde of the records that enter the store's sub-topology: rows of a windowed table belong to the
+    plain key that was aggregated, unless the records were routed by the windowed key itself.
     """
     tail = 0 if _window_size(source_key) else _window_size(spec.key)
     if spec.kind in (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW):
@@ -45,7 +45,7 @@ def record_key(spec: StoreSpec, source_key: Serde[object]) -> Callable[[bytes], 
         return partial(_held, tail=tail)
     if spec.layout is RawLayout.SUBSCRIPTIONS:
         return _foreign_key
-    raise StateError(f"store {spec.name!r} is raw and does not say where its rows have the key")
+    raise StateError(f"Raw store {spec.name!r} has no layout, so the key of its rows is unknown.")
 
 
 def _window_size(serde: Serde[object] | None) -> int:

@@ -1,6 +1,6 @@
-"""Shared stores: what a processor sees of one, and the writes that change a key where it lives.
+"""Shared stores: their interface for processors, and the writes that are applied in the shard of their key.
 
-A write is a value: it travels to the lane that owns its key and is done there, to what the key has by then.
+A write is a value: it is sent to the shard that owns its key and is applied there, to the key's current value.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Write(NamedTuple):
     operation: int = 0
 
     def done(self, spec: StoreSpec, current: Any) -> Any:
-        """What the key has afterwards, None for nothing."""
+        """Return the key's new value, None if it is deleted."""
         act, argument, operation = self
         if act is Act.PUT:
             return argument
@@ -55,7 +55,7 @@ class Write(NamedTuple):
 
 
 class WriteSerde(Serde[Write]):
-    """Writes to a store as bytes: what is done, the number of the operation, whether there is an argument, and the argument."""
+    """The serde of writes: the act, the number of the operation, whether there is an argument, and the argument."""
 
     def __init__(self, value: Serde[Any], argument: Serde[Any]) -> None:
         self.value = value
@@ -75,24 +75,24 @@ class WriteSerde(Serde[Write]):
             code, operation, has_argument = _head.unpack_from(data)
             act = Act(code)
         except Exception as error:
-            raise SerializationError(f"this is no write to a shared store: {error}") from error
+            raise SerializationError(f"Invalid write to a shared store: {error}") from error
         serde = self.argument if act is Act.COMPUTE else self.value
         return Write(act, serde.deserialize(data[_head.size :]) if has_argument else None, operation)
 
 
 def write_serde(spec: StoreSpec) -> WriteSerde:
-    """How writes to a store travel."""
+    """Return the serde of writes to a store."""
     _, value = spec.serdes
     argument = None if spec.sharing is None else spec.sharing.argument
     return WriteSerde(value, value if argument is None else argument)
 
 
 class SharedKeyValueStore(ABC, Generic[K, V]):
-    """A key-value store of which a processor reads and writes any key, whichever lane owns it.
+    """A key-value store of which a processor reads and writes any key, whichever shard owns it.
 
-    In `process` and `process_values` a key of the processor's own lane is read as it is now, any other as of the last barrier; a
-    write is done by the key's owner later in the same epoch, so the next line does not see it yet. In `process_atomically` all
-    reads and writes are of now.
+    In `process` and `process_values`, a key of the processor's own shard has its current value, any other that of the last
+    barrier; the key's shard applies a write later in the same epoch, so the next line does not see it yet. In
+    `process_atomically` all reads and writes are immediate.
     """
 
     def __init__(self, spec: StoreSpec, user: str) -> None:
@@ -103,11 +103,11 @@ class SharedKeyValueStore(ABC, Generic[K, V]):
 
     @abstractmethod
     def get(self, key: K) -> V | None:
-        """The value of a key, None if it has none."""
+        """Return the value of a key, None if it has none."""
 
     @abstractmethod
     def _do(self, key: K, write: Write) -> None:
-        """Do a write, or have it done."""
+        """Apply a write, or send it to the key's shard."""
 
     def put(self, key: K, value: V | None) -> None:
         """Set a key's value; None deletes it."""
@@ -118,13 +118,13 @@ class SharedKeyValueStore(ABC, Generic[K, V]):
         self._write(key, Write(Act.PUT, None))
 
     def put_if_absent(self, key: K, value: V) -> None:
-        """Set a key's value, unless it has one when the write is done."""
+        """Set a key's value, unless it has one when the write is applied."""
         self._write(key, Write(Act.PUT_IF_ABSENT, value))
 
     def merge(self, key: K, value: V) -> None:
-        """Set a key's value to what the store's merge function makes of it and `value`; to `value` if it has none."""
+        """Set a key's value to `merge(current, value)` by the store's merge function; to `value` if it has none."""
         if value is None:
-            raise StateError(f"{self._user}: merge needs a value, and None is none; delete(key) deletes")
+            raise StateError(f"{self._user}: merge needs a value, not None. Use delete(key) to delete.")
         self._write(key, Write(Act.MERGE, value))
 
     def compute(self, key: K, operation: Callable[[V | None, Any], V | None], argument: Any = None) -> None:
@@ -145,18 +145,18 @@ class SharedKeyValueStore(ABC, Generic[K, V]):
 
     def _key_bytes(self, key: K) -> bytes:
         if key is None:
-            raise StateError("a store has no null key")
+            raise StateError("A store cannot have a null key (None).")
         return self._serialize_key(key)
 
     def _write(self, key: K, write: Write) -> None:
         spec = self._spec
         if not spec.takes_writes:
             raise TopologyError(
-                f"{self._user} writes store {self.name!r}, which is a table's: what is below the table would not hear of it. "
-                f"Write to the topic that the table is made of, or keep what you write in a shared_store(...)"
+                f"{self._user} writes to store {self.name!r}, which belongs to a table: nodes below it would miss the write. "
+                f"Write to the table's topic, or use a shared_store(...)."
             )
         if write.act is Act.MERGE and spec.sharing is not None and spec.sharing.merge is None:
-            raise TopologyError(f"{self._user}: store {self.name!r} has no merge function; declare it by shared_store(merge=...)")
+            raise TopologyError(f"{self._user}: store {self.name!r} has no merge function. Pass one to shared_store(merge=...).")
         self._do(key, write)
 
     def _number_of(self, operation: Callable[[V | None, Any], V | None]) -> int:
@@ -164,8 +164,8 @@ class SharedKeyValueStore(ABC, Generic[K, V]):
         if operation not in operations:
             declared = ", ".join(map(_name, operations)) or "none"
             raise TopologyError(
-                f"{self._user} computes with {_name(operation)}, which is no operation of store {self.name!r}; "
-                f"declare it by shared_store(operations=[...]). Declared are: {declared}"
+                f"{self._user} computes with {_name(operation)}, which is not an operation of store {self.name!r}. "
+                f"Declare it with shared_store(operations=[...]). Declared operations: {declared}."
             )
         return operations.index(operation)
 

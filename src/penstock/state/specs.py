@@ -1,4 +1,4 @@
-"""What a store is declared as: a frozen, picklable value that a lane turns into a typed store."""
+"""The declaration of a store: a frozen, picklable value that a lane turns into a typed store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StoreKind(Enum):
-    """Which typed store a specification asks for."""
+    """The type of a store."""
 
     KEY_VALUE = "key_value"
     TIMESTAMPED = "timestamped"
@@ -27,7 +27,7 @@ class StoreKind(Enum):
 
 
 class RawLayout(Enum):
-    """Where in the rows of a raw store the key is of the record they belong to."""
+    """Where the rows of a raw store contain the key of their record."""
 
     UNJOINED = "time, side, key"
     WAITING = "time, key"
@@ -37,10 +37,10 @@ class RawLayout(Enum):
 
 @dataclass(frozen=True)
 class Sharing:
-    """What may be done to a shared store's keys by whoever does not own them.
+    """What shards may do to keys of a shared store that they do not own.
 
-    `merge(current, value)` and each of `operations`, called with (current, argument), run where the key lives. They are part of
-    the topology: what travels is the number of an operation, never code. `argument` is the serde of arguments.
+    `merge(current, value)` and each of `operations`, called with (current, argument), run in the shard of the key. They are part
+    of the topology: only the number of an operation is sent, never code. `argument` is the serde of arguments.
     """
 
     merge: Callable[[Any, Any], Any] | None = None
@@ -57,10 +57,10 @@ _EXPIRING = _SHARED = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED)
 class StoreSpec:
     """One store of a topology.
 
-    `retention_ms` is what window and session stores keep and what a versioned store keeps of its history.
+    `retention_ms` is how long window and session stores keep entries and a versioned store keeps its history.
     `time_ordered` is for window and session stores that are read by time (results emitted when a window closes): they
     scan by time first, as Kafka Streams' time-ordered stores do. `ttl_ms` is for key-value and timestamped stores.
-    One with `sharing` is read from every lane; if it is a plain key-value store, it is written from every lane too.
+    With `sharing`, every shard may read the store; if it is a plain key-value store, every shard may write it too.
     """
 
     name: str
@@ -80,37 +80,39 @@ class StoreSpec:
     sharing: Sharing | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no store can be."""
+        """Check the settings."""
         if not self.name or "/" in self.name:
-            raise StateError(f"a store's name is not empty and has no '/': {self.name!r}")
+            raise StateError(f"Invalid store name {self.name!r}: it must not be empty or contain '/'.")
         if self.kind is StoreKind.TIMERS and self.key is None:
-            raise StateError(f"store {self.name!r} needs a serde for the keys of its timers")
+            raise StateError(f"Store {self.name!r} needs a serde for the keys of its timers.")
         if self.kind not in (StoreKind.RAW, StoreKind.TIMERS):
             _ = self.serdes
         if self.kind in _RETAINING and (self.retention_ms is None or self.retention_ms < 0):
-            raise StateError(f"store {self.name!r} needs a retention of zero or more milliseconds")
+            raise StateError(f"Store {self.name!r} needs a retention of 0 ms or more, got {self.retention_ms}.")
         if self.kind in _WINDOWED and (self.window_size_ms is None or self.window_size_ms < 0):
-            raise StateError(f"store {self.name!r} needs a window size of zero or more milliseconds")
+            raise StateError(f"Store {self.name!r} needs a window size of 0 ms or more, got {self.window_size_ms}.")
         if self.ttl_ms is not None and (self.kind not in _EXPIRING or self.ttl_ms <= 0):
-            raise StateError(f"store {self.name!r}: a TTL is positive and for key-value and timestamped stores only")
+            raise StateError(
+                f"Store {self.name!r}: a TTL must be positive, and only key-value and timestamped stores can have one."
+            )
         if self.sharing is not None and (self.kind not in _SHARED or self.ttl_ms is not None):
-            raise StateError(f"store {self.name!r}: only key-value and timestamped stores without a TTL can be shared")
+            raise StateError(f"Store {self.name!r}: only key-value and timestamped stores without a TTL can be shared.")
 
     @property
     def takes_writes(self) -> bool:
-        """Whether every lane may write it; a table's store is written by its table alone."""
+        """Whether every shard may write it; a table's store is written by its table only."""
         return self.sharing is not None and self.kind is StoreKind.KEY_VALUE
 
     @property
     def serdes(self) -> tuple[Serde[Any], Serde[Any]]:
         """The serdes of keys and values."""
         if self.key is None or self.value is None:
-            raise StateError(f"store {self.name!r} needs a serde for its keys and one for its values")
+            raise StateError(f"Store {self.name!r} needs a serde for its keys and one for its values.")
         return self.key, self.value
 
     @property
     def segment_ms(self) -> int:
-        """How much time one segment of the store spans; the defaults are Kafka Streams'."""
+        """The duration of one segment of the store; the defaults are Kafka Streams'."""
         if self.segment_interval_ms is not None:
             return self.segment_interval_ms
         retention = self.retention_ms or 0

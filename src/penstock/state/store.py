@@ -1,4 +1,4 @@
-"""What a shard asks of every store, and what every store asks of its shard."""
+"""The interface between a shard and its stores."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ if TYPE_CHECKING:
 
 
 class RegisterSource(Protocol):
-    """Where registers come from."""
+    """Provides registers."""
 
     def register(self, name: str, initial: int) -> Register:
-        """The register of that name."""
+        """Return the register of that name."""
 
 
 class StateOfStores(Protocol):
-    """Where those who run operators find typed stores: a shard's state, or that of all shards together."""
+    """Provides typed stores to a host of operators: the state of one shard, or of all shards together."""
 
     @property
     def registers(self) -> RegisterSource:
-        """Its integers."""
+        """The registers."""
 
     def store(self, spec: StoreSpec) -> Any:
-        """The typed store of that specification."""
+        """Return the typed store of that specification."""
 
 
 class Shard(Protocol):
-    """The part of a shard that a store sees."""
+    """A shard as its stores see it."""
 
     @property
     def registers(self) -> RegisterSource:
-        """The shard's integers."""
+        """The shard's registers."""
 
     def space(self, name: str, log: Log | None = None, log_all: bool = False) -> Space:
-        """A byte map to keep entries in."""
+        """Return the byte map of that name."""
 
 
 class Store(Protocol):
-    """The part of a store that the shard sees."""
+    """A store as its shard sees it."""
 
     def before_commit(self) -> None:
-        """Write out what is only held as objects, and let go of some of what has expired."""
+        """Write values that are held as objects, and remove some expired entries."""
 
     def discard(self) -> None:
-        """Forget what is only held as objects."""
+        """Discard values that are held as objects."""
 
     def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
-        """Apply changelog rows, once or again."""
+        """Apply changelog rows; idempotent."""
 
 
 def plain_log(keys: list[bytes], values: list[bytes | None]) -> tuple[list[bytes], list[bytes | None]]:
-    """The changelog of a store whose rows are logged as they are kept."""
+    """Return the rows unchanged: the changelog of a store whose rows are logged as they are stored."""
     return keys, values

@@ -1,4 +1,4 @@
-"""From a specification to the typed store that answers it."""
+"""Opens the typed store of a specification."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _OPEN: dict[StoreKind, Callable[[Shard, StoreSpec], Store]] = {
 
 
 def open_store(shard: Shard, spec: StoreSpec) -> Store:
-    """The store of that specification, in a shard."""
+    """Open the store of that specification in a shard."""
     if spec.ttl_ms is not None:
-        # Objects are not held back where values may expire: a store's time must know every put.
+        # A store with a TTL holds no objects back: every put must advance its time.
         if spec.kind is StoreKind.KEY_VALUE:
             return ExpiringKeyValueStore(shard, spec)
         return ExpiringTimestampedStore(shard, spec)

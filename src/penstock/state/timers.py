@@ -1,9 +1,9 @@
 """The timers of one node: by key and name, to be replaced or deleted, and by time, to be fired.
 
-A timer is one logged entry by key. Beside it lies one entry by time, which is not logged: it follows from the first. A timer that
-is put off leaves its entry by time where it is, too early, and moves it on when it is reached; a time-out that every record of a
-key puts off so costs one write an epoch and not three. What code registers is only noted, and entered when timers are to fire or
-the epoch ends. Of the entries by time only the next few are ever held as objects.
+A timer is one logged entry by key, plus one entry by time, which is not logged because it follows from the first. A postponed
+timer keeps its entry by time, which is then too early, and moves it when it is reached; so a time-out that every record of a key
+postpones costs one write per epoch, not three. Registrations are only noted, and entered when timers fire or the epoch ends. Of
+the entries by time only the next few are held as objects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.state.store import Shard
 
 AHEAD_MS = 1_000
-"""How far a timer's entry by time may be from the clock and still be put where it belongs at the end of an epoch."""
+"""At the end of an epoch, postponed timers whose entry by time is at most this far ahead of the clock are moved."""
 
 _END = b"\x00\x00"
 _ZERO, _ESCAPED_ZERO = b"\x00", b"\x00\xff"
@@ -34,7 +34,7 @@ _unpack_from = Struct(">BQ").unpack_from
 
 
 class TimerEntry(NamedTuple):
-    """A timer as it is kept: `kind` is the number of its clock."""
+    """A stored timer; `kind` is the number of its clock."""
 
     time: int
     key: bytes
@@ -43,17 +43,17 @@ class TimerEntry(NamedTuple):
 
 
 def timer_id(key: bytes, name: str) -> bytes:
-    """Key and name as bytes that are in the order of keys, then of names."""
+    """Return key and name as bytes that sort by key, then by name."""
     return key.replace(_ZERO, _ESCAPED_ZERO) + _END + name.encode()
 
 
 def timer_key(timer: bytes) -> bytes:
-    """The key in a timer's id."""
+    """Return the key in a timer's id."""
     return timer[: timer.index(_END)].replace(_ESCAPED_ZERO, _ZERO)
 
 
 class TimerStore:
-    """Timers by key and name, each on one of two clocks, which are numbered 0 and 1."""
+    """Timers by key and name, each on one of two clocks, numbered 0 and 1."""
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         self.name = spec.name
@@ -65,37 +65,37 @@ class TimerStore:
     # ---- by key -----------------------------------------------------------------------------------------------------
 
     def get(self, timer: bytes) -> TimerEntry | None:
-        """The timer of that id."""
+        """Return the timer of that id."""
         noted = self._noted
         value = noted[timer] if timer in noted else self._by_key.get(timer)
         return None if value is None else _entry(timer, value)
 
     def of_key(self, key: bytes) -> Iterator[TimerEntry]:
-        """All timers of a key, by name."""
+        """Yield all timers of a key, by name."""
         self._enter()
         prefix = timer_id(key, "")
         for timer, value in self._by_key.scan(prefix, after_prefix(prefix)):
             yield _entry(timer, value)
 
     def all(self) -> Iterator[tuple[bytes, TimerEntry]]:
-        """All timers by id, in the order of keys and names."""
+        """Yield all timers by id, ordered by key and name."""
         self._enter()
         for timer, value in self._by_key.scan():
             yield timer, _entry(timer, value)
 
     def approximate_num_entries(self) -> int:
-        """How many timers there are."""
+        """Return the number of timers."""
         self._enter()
         return self._by_key.count()
 
     def register(self, timer: bytes, kind: int, time: int) -> None:
-        """Have a timer fire at a time, in place of what it was registered for before."""
+        """Register a timer for a time; it replaces an earlier registration."""
         self._noted[timer] = _pack(kind, time)
         front = self._fronts[kind]
         front.earliest = min(front.earliest, time)
 
     def delete(self, timer: bytes) -> bool:
-        """Let a timer never fire; whether there was one."""
+        """Delete a timer; return whether there was one."""
         was_there = self.get(timer) is not None
         self._noted[timer] = None
         return was_there
@@ -103,7 +103,7 @@ class TimerStore:
     # ---- by time ----------------------------------------------------------------------------------------------------
 
     def first(self, kind: int, until: int) -> int | None:
-        """When the first timer of a clock is due that has come to `until`; None if that is later."""
+        """Return when the first timer of a clock is due; None if that is after `until`."""
         front = self._fronts[kind]
         front.clock = until
         if until < front.earliest:
@@ -112,7 +112,7 @@ class TimerStore:
         return None if position is None else front.earliest
 
     def take(self, kind: int, until: int) -> TimerEntry | None:
-        """The first timer of a clock that has come to `until`, which is gone then; None if none is due."""
+        """Remove and return the first timer of a clock that is due at `until`; None if none is due."""
         front = self._fronts[kind]
         front.clock = until
         if until < front.earliest:
@@ -128,7 +128,7 @@ class TimerStore:
         return TimerEntry(front.earliest, timer[:end].replace(_ESCAPED_ZERO, _ZERO), timer[end + 2 :].decode(), kind)
 
     def earliest(self, kind: int) -> int | None:
-        """Before when no timer of a clock is due: the time of the first one, or the time it was put off from."""
+        """Return a time before which no timer of a clock is due: that of the first one, or from before it was postponed."""
         self._enter()
         position = next((key for key, _ in self._by_time.scan(_pack(kind, 0), _pack(kind + 1, 0))), None)
         return None if position is None else int(_unpack_from(position)[1])
@@ -136,7 +136,7 @@ class TimerStore:
     # ---- for the shard ----------------------------------------------------------------------------------------------
 
     def before_commit(self) -> None:
-        """See `Store`; what was put off and would be reached soon moves on, so that nobody is woken for it."""
+        """See `Store`; moves postponed timers that would be reached soon, so that the lane does not wake up for them."""
         self._enter()
         if self._by_key.dirty:
             for front in self._fronts:
@@ -155,7 +155,7 @@ class TimerStore:
     # ---- inside -----------------------------------------------------------------------------------------------------
 
     def _enter(self) -> None:
-        """Enter what was noted, by key and by time."""
+        """Enter the noted registrations, by key and by time."""
         if not self._noted:
             return
         noted, self._noted = self._noted, {}
@@ -175,14 +175,14 @@ class TimerStore:
             if value is not None:
                 position = value + timer
                 if position not in base:
-                    base[position] = None  # a timer has one entry by time: there is no such one in the engine
+                    base[position] = None  # a timer has one entry by time: the engine has no other
                 by_time[position] = b""
                 front = fronts[value[0]]
                 if front.end is None or position < front.end:
                     heappush(front.added, position)
 
     def _first(self, front: Front, until: int) -> bytes | None:
-        """The position of the first timer that is due; what was put off moves to its time on the way."""
+        """Return the position of the first timer that is due; move postponed timers to their time."""
         while True:
             if self._noted:
                 self._enter()
@@ -211,7 +211,7 @@ class TimerStore:
         self._by_time.dirty[position] = None
 
     def _load(self, front: Front) -> bool:
-        """Read the next positions; whether there are any."""
+        """Read the next positions; return whether there are any."""
         if front.end is None:
             return False
         scanned = islice(self._by_time.scan(front.end, _pack(front.kind + 1, 0)), front.chunk)
@@ -224,10 +224,10 @@ class TimerStore:
 
 
 class Front:
-    """The first of a clock's entries by time, as far as they have been read.
+    """The first of a clock's entries by time, as far as they are loaded.
 
-    `read` and `added` hold all that are before `end`, which is None when there are no others: those that were read, the last
-    one first, and a heap of those that came since. None is before `earliest`. `clock` is what it was when last looked at.
+    `read` and `added` hold all entries before `end` (None: all there are): those that were read, in reverse order, and a heap of
+    those added since. None is before `earliest`. `clock` is the clock's last known time.
     """
 
     __slots__ = ("added", "chunk", "clock", "earliest", "end", "kind", "read")
@@ -242,14 +242,14 @@ class Front:
         self.chunk = _SMALLEST_CHUNK
 
     def peek(self) -> bytes | None:
-        """The first of them."""
+        """Return the first entry."""
         read, added = self.read, self.added
         if added and not (read and read[-1] < added[0]):
             return added[0]
         return read[-1] if read else None
 
     def pop(self) -> None:
-        """Let go of the first of them."""
+        """Remove the first entry."""
         read, added = self.read, self.added
         if added and not (read and read[-1] < added[0]):
             heappop(added)
@@ -264,10 +264,10 @@ def _entry(timer: bytes, value: bytes) -> TimerEntry:
 
 
 def _position(timer: bytes, value: bytes) -> bytes:
-    """Where a timer's entry by time lies: at its time, or earlier if it was put off."""
+    """Return the position of a timer's entry by time: at its time, or earlier if it was postponed."""
     return (value if len(value) == _HEAD else value[:1] + value[_HEAD:]) + timer
 
 
 def _logged(timers: list[bytes], values: list[bytes | None]) -> tuple[list[bytes], list[bytes | None]]:
-    """The changelog has when a timer is due, and not where its entry by time happens to lie."""
+    """Return the changelog rows: when a timer is due, without the position of its entry by time."""
     return timers, [value and value[:_HEAD] for value in values]

@@ -1,4 +1,4 @@
-"""Timestamped key-value stores: tables. A value is kept with its event time in eight bytes before it, as in Java."""
+"""Timestamped key-value stores: tables. A value is stored with its event time in eight bytes before it, as in Java."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _new = tuple.__new__  # cheaper than ValueAndTimestamp(...), and this is the hot
 
 
 def value_decoder(deserialize: Callable[[bytes], V]) -> Callable[[bytes], V]:
-    """How to read the value out of a timestamped value's bytes."""
+    """Return how to read the value from a timestamped value's bytes."""
     return lambda raw: deserialize(raw[8:])
 
 
 def entry_decoder(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], ValueAndTimestamp]:
-    """How to read a timestamped value's bytes."""
+    """Return how to read value and event time from a timestamped value's bytes."""
     return lambda raw: _new(ValueAndTimestamp, (deserialize(raw[8:]), _unpack_from(raw)[0]))
 
 
 def timestamp_of(raw: bytes) -> int:
-    """The event time in a timestamped value's bytes."""
+    """Return the event time in a timestamped value's bytes."""
     time: int = _unpack_from(raw)[0]
     return time
 
 
 class TimestampedKeyValueStore(KeyValueReads[K, V]):
-    """A key-value store that knows the event time of each value.
+    """A key-value store with the event time of each value.
 
-    Reads give plain values; `entry` and `entries` give them with their time.
+    Reads return plain values; `entry` and `entries` return them with their time.
     """
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
@@ -63,7 +63,7 @@ class TimestampedKeyValueStore(KeyValueReads[K, V]):
         return self._space.scan(lower, upper, reverse)
 
     def entry(self, key: K) -> ValueAndTimestamp | None:
-        """The value of a key with its event time."""
+        """Return the value of a key with its event time."""
         raw = self._raw_get(self._key_bytes(key))
         return None if raw is None else self._decode_entry(raw)
 
@@ -77,28 +77,28 @@ class TimestampedKeyValueStore(KeyValueReads[K, V]):
         self._put_raw(self._key_bytes(key), None if value is None else _pack(timestamp) + self._serialize(value))
 
     def put_if_absent(self, key: K, value: V | None, timestamp: int) -> ValueAndTimestamp | None:
-        """Set a key's value unless it has one; gives back the one it had."""
+        """Set a key's value unless it has one; return the one it had."""
         old = self.entry(key)
         if old is None and value is not None:
             self.put(key, value, timestamp)
         return old
 
     def put_all(self, entries: Iterable[tuple[K, V | None, int]]) -> None:
-        """Set many; each is key, value, timestamp."""
+        """Set several entries; each is key, value, timestamp."""
         for key, value, timestamp in entries:
             self.put(key, value, timestamp)
 
     def delete(self, key: K, timestamp: int | None = None) -> ValueAndTimestamp | None:
-        """Delete a key; gives back what it had. `timestamp` is what a cached table's deletion carries downstream."""
+        """Delete a key; return its old value. A cached table forwards the deletion with `timestamp`."""
         old = self.entry(key)
         self._put_raw(self._key_bytes(key), None)
         return old
 
     def __setitem__(self, key: K, value: V) -> NoReturn:
-        raise TypeError(f"store {self.name!r} keeps a time with each value: use put(key, value, timestamp)")
+        raise TypeError(f"Store {self.name!r} keeps a timestamp with each value. Use put(key, value, timestamp).")
 
     def approximate_num_entries(self) -> int:
-        """How many keys there are, as far as the engine knows without looking at each."""
+        """Return the approximate number of keys."""
         return self._space.count()
 
     def before_commit(self) -> None:
@@ -117,7 +117,7 @@ class TimestampedKeyValueStore(KeyValueReads[K, V]):
 
 
 class _Entries(KeyValueReads[K, ValueAndTimestamp]):
-    """A timestamped store seen with its times."""
+    """A timestamped store, read with event times."""
 
     def __init__(self, store: TimestampedKeyValueStore[K, Any], decode: Callable[[bytes], ValueAndTimestamp]) -> None:
         self._serialize_key = store._serialize_key
@@ -126,7 +126,7 @@ class _Entries(KeyValueReads[K, ValueAndTimestamp]):
         self._store = store
 
     def get(self, key: K) -> ValueAndTimestamp | None:
-        """The value of a key with its event time, None if it has none."""
+        """Return the value of a key with its event time, None if it has none."""
         return self._store.entry(key)
 
     def _raw_get(self, key: bytes) -> bytes | None:
@@ -139,15 +139,15 @@ class _Entries(KeyValueReads[K, ValueAndTimestamp]):
 _IMMUTABLE = frozenset({int, str, bytes, float, bool})
 
 Held = tuple[Any, int, Any, Headers, int]
-"""What a cached store holds of a key: value, timestamp, key, and the headers and timestamp of the record that set it."""
+"""A held entry of a cached store: value, timestamp, key, and the headers and timestamp of the record that set it."""
 
 
 class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
-    """A timestamped store that holds what was put since the last flush as objects, and makes bytes of each key once.
+    """A timestamped store that holds values put since the last flush as objects, and serializes each key once.
 
-    `flush` writes them and hands on, per key, the last value against the one before the first; keys come in the order of
-    their last put. That is Kafka Streams' record cache. What is held belongs to the store: it may be changed in place by
-    whoever put it, and the old value is read from its bytes.
+    `flush` writes them and forwards, per key, the last value with the one before the first put as its old value; keys are in
+    the order of their last put. This is Kafka Streams' record cache. A held value may be changed in place by the code that put
+    it, so the old value is read from its bytes.
     """
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
@@ -157,12 +157,12 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         self._old: dict[Any, bytes | None] = {}
 
     def load(self, key: K) -> ValueAndTimestamp | None:
-        """The value of a key that is not held."""
+        """Return the value of a key that is not held."""
         raw = self._space.get(self._key_bytes(key))
         return None if raw is None else _new(ValueAndTimestamp, (self._deserialize(raw[8:]), _unpack_from(raw)[0]))
 
     def entry(self, key: K) -> ValueAndTimestamp | None:
-        """The value of a key with its event time."""
+        """Return the value of a key with its event time."""
         held = self.held.get(self._name(key))
         if held is None:
             return self.load(key)
@@ -170,11 +170,11 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         if value is None:
             return None
         if type(value) not in _IMMUTABLE:
-            value = self._deserialize(self._serialize(value))  # a reader's own: the held one may yet change in place
+            value = self._deserialize(self._serialize(value))  # a copy for the reader: the held value may still change in place
         return _new(ValueAndTimestamp, (value, held[1]))
 
     def get(self, key: K) -> V | None:
-        """The value of a key, None if it has none."""
+        """Return the value of a key, None if it has none."""
         found = self.entry(key)
         return None if found is None else found[0]
 
@@ -183,15 +183,15 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         self.hold(key, value, timestamp, NO_HEADERS, timestamp)
 
     def hold(self, key: K, value: V | None, timestamp: int, headers: Headers, record_timestamp: int) -> None:
-        """Set a key's value, to be handed on at the next flush with these headers; a deletion carries the record's time."""
+        """Set a key's value, to be forwarded at the next flush with these headers; a deletion has the record's time."""
         if key is None:
-            raise StateError("a store has no null key")
+            raise StateError("A store cannot have a null key (None).")
         name = self._name(key)
-        self.held.pop(name, None)  # popped and set again: the flush follows the order of the last puts
+        self.held.pop(name, None)  # popped, then set again: the flush follows the order of the last puts
         self.held[name] = (value, timestamp, key, headers, record_timestamp)
 
     def delete(self, key: K, timestamp: int | None = None) -> ValueAndTimestamp | None:
-        """Delete a key as of `timestamp`, by default that of its value; gives back what it had."""
+        """Delete a key as of `timestamp`, by default that of its value; return its old value."""
         old = self.entry(key)
         if old is not None:
             self.put(key, None, old[1] if timestamp is None else timestamp)
@@ -201,7 +201,7 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         return self.entry(key) is not None
 
     def flush(self, forward: Process, send_old_values: bool) -> None:
-        """Write what is held, then hand it on; deletions of what was never there stay unsaid."""
+        """Write the held entries, then forward them, except deletions of missing keys."""
         held = self.held
         if not held:
             return
@@ -218,12 +218,12 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
                 forward(key, _new(Change, (None, old if send_old_values else None, True)), record_timestamp, headers)
 
     def settle(self) -> None:
-        """Make bytes of what is held and let go of it, without handing it on."""
+        """Write the held entries and clear them, without forwarding."""
         self._write(self.held)
         self._let_go()
 
     def approximate_num_entries(self) -> int:
-        """How many keys there are, as far as the engine knows without looking at each."""
+        """Return the approximate number of keys."""
         self._show_held()
         return super().approximate_num_entries()
 
@@ -236,14 +236,14 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         self._let_go()
 
     def _name(self, key: K) -> Any:
-        """How a key is told from others: by itself."""
+        """Return what identifies a key: the key itself."""
         return key
 
     def _bytes_of(self, name: Any) -> bytes:
         return self._serialize_key(name)
 
     def _old_value(self, name: Any) -> Any:
-        """What the store had before the first put since the last flush."""
+        """Return the value before the first put since the last flush."""
         raw = self._old[name] if name in self._old else self._space.get(self._bytes_of(name))
         return None if raw is None else self._deserialize(raw[8:])
 
@@ -259,13 +259,13 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         for name, (value, timestamp, key, *_) in held.items():
             try:
                 written[bytes_of(name)] = None if value is None else _pack(timestamp) + serialize(value)
-            except Exception as error:  # far from the record that brought the value: the key has to tell which it was
+            except Exception as error:  # far from the record that set the value: name the key
                 raise SerializationError(f"{error} (store {self.name!r}, key {key!r})") from error
 
     def _show_held(self) -> None:
-        """Let a scan see what was put since the last one; remember what it hides, for the flush still to come.
+        """Write puts since the last scan so that a scan sees them; remember the old values for the next flush.
 
-        A put moves its key to the end of what is held, so all before the last that was shown were shown too.
+        A put moves its key to the end of the held entries, so all entries before one that was shown were shown too.
         """
         shown, fresh = self._shown, dict[Any, Held]()
         for name, held in reversed(self.held.items()):
@@ -287,7 +287,7 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
 
 
 class CachedByBytesKeyValueStore(CachedKeyValueStore[K, V]):
-    """The same where equal keys may have different bytes, or cannot be hashed: keys are told apart by their bytes."""
+    """The same for keys that cannot be hashed, or whose equal keys may have different bytes: identifies keys by their bytes."""
 
     def _name(self, key: K) -> Any:
         return self._key_bytes(key)

@@ -1,7 +1,7 @@
-"""Versioned key-value stores: what a key's value was at a time, for as long as history is kept.
+"""Versioned key-value stores: a key's value as of a time, for as long as history is kept.
 
-The newest version of a key lies by itself; older ones lie in segments by the time at which they ended, which is how
-Kafka Streams does it and what its results for out-of-order updates follow from.
+The newest version of a key is stored separately; older ones are in segments by the time at which they ended. Kafka Streams
+does the same, and its results for out-of-order updates depend on it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 NEWEST = -1
-"""What `put` gives back when the version is the key's newest: it is valid until further notice."""
+"""`put` returns this if the version is the key's newest."""
 
 NOT_PUT = -(2**63)
-"""What `put` gives back when the version came too late to be kept."""
+"""`put` returns this if the version is too late to be kept."""
 
 _pack = Struct(">q").pack
 _LATEST = b"\x00"
@@ -37,7 +37,7 @@ _SEGMENT = b"\x01"
 
 
 class VersionedKeyValueStore(Generic[K, V]):
-    """A versioned key-value store. Its retention is also the grace within which it takes older versions."""
+    """A versioned key-value store. Its retention is also the grace period within which it accepts older versions."""
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         key, value = spec.serdes
@@ -51,13 +51,13 @@ class VersionedKeyValueStore(Generic[K, V]):
 
     @property
     def observed_stream_time(self) -> int:
-        """The latest time the store was given, -1 before the first."""
+        """The latest time the store has seen, -1 before the first."""
         return self._retention.observed
 
     def put(self, key: K, value: V | None, timestamp: int) -> int:
-        """Set what a key's value is from `timestamp` on; None says it has none.
+        """Set a key's value from `timestamp` on; None deletes it.
 
-        Gives back until when that is valid: a time, `NEWEST` if nothing newer is known, `NOT_PUT` if it came too late.
+        Return the end of its validity: a time, `NEWEST` if there is no newer version, `NOT_PUT` if it is too late.
         """
         raw_key = self._key_bytes(key)
         if timestamp < self._retention.horizon:
@@ -67,7 +67,7 @@ class VersionedKeyValueStore(Generic[K, V]):
         return NEWEST if valid_to is None else valid_to
 
     def delete(self, key: K, timestamp: int) -> VersionedRecord | None:
-        """Say that a key has no value from `timestamp` on; gives back the version that was valid then."""
+        """Delete a key's value from `timestamp` on; return the version that was valid then."""
         if timestamp < self._retention.horizon:
             return None
         old = self.get(key, timestamp)
@@ -81,7 +81,7 @@ class VersionedKeyValueStore(Generic[K, V]):
     def get(self, key: K, as_of: int) -> VersionedRecord | None: ...
 
     def get(self, key: K, as_of: int = MAX_TIME) -> VersionedRecord | None:
-        """A key's newest version, or the one valid at a time; None if there was none, or history isn't kept so long."""
+        """Return a key's newest version, or the one valid at a time; None if there is none, or it is past the retention."""
         raw_key = self._key_bytes(key)
         latest = self._space.get(_LATEST + raw_key)
         if latest is not None and timestamp_of(latest) <= as_of:
@@ -99,7 +99,7 @@ class VersionedKeyValueStore(Generic[K, V]):
         return None
 
     def history(self, key: K, from_time: int, to_time: int, reverse: bool = False) -> Iterator[VersionedRecord]:
-        """The versions that were valid at some time between two, both included, oldest first or newest first."""
+        """Yield the versions valid at some time between two times (inclusive), oldest first or newest first."""
         raw_key, found = self._key_bytes(key), []
         latest = self._space.get(_LATEST + raw_key)
         if latest is not None and timestamp_of(latest) <= to_time:
@@ -115,17 +115,17 @@ class VersionedKeyValueStore(Generic[K, V]):
         return iter(found) if reverse else reversed(found)
 
     def all(self) -> Iterator[tuple[K, VersionedRecord]]:
-        """The newest version of every key, in the order of the keys' bytes."""
+        """Yield the newest version of every key, in byte order of the keys."""
         return ((self._deserialize_key(key), found) for key, found in self.newest(None, None))
 
     def newest(self, lower: bytes | None, upper: bytes | None) -> Iterator[tuple[bytes, VersionedRecord]]:
-        """The newest versions of the keys whose bytes are within bounds, the upper one exclusive."""
+        """Yield the newest versions of the keys whose bytes are within bounds, the upper one exclusive."""
         first, end = _LATEST + (lower or b""), _SEGMENT if upper is None else _LATEST + upper
         for row, raw in self._space.scan(first, end):
             yield row[1:], VersionedRecord(self._deserialize(raw[8:]), timestamp_of(raw))
 
     def items(self) -> Iterator[tuple[K, VersionedRecord]]:
-        """Keys and their newest versions, as of a mapping; the same as `all`."""
+        """Yield keys and their newest versions, like a mapping; same as `all`."""
         return self.all()
 
     def before_commit(self) -> None:
@@ -145,11 +145,11 @@ class VersionedKeyValueStore(Generic[K, V]):
 
     def _key_bytes(self, key: K) -> bytes:
         if key is None:
-            raise StateError("a store has no null key")
+            raise StateError("A store cannot have a null key (None).")
         return self._serialize_key(key)
 
     def _rows(self, key: bytes, since: int) -> Iterator[tuple[int, bytes]]:
-        """A key's segments and rows, newest segment first, down to the one that `since` falls into."""
+        """Yield a key's segments and rows, newest segment first, down to the one that contains `since`."""
         first = max(self._retention.segment(since), self._retention.floor)
         for segment in range(self._retention.segment(self._retention.observed), first - 1, -1):
             raw = self._space.get(_SEGMENT + _pack(segment) + key)
@@ -164,7 +164,7 @@ class VersionedKeyValueStore(Generic[K, V]):
         self._space.put(_SEGMENT + _pack(segment) + key, row.encode())
 
     def _put_raw(self, key: bytes, value: bytes | None, timestamp: int) -> int | None:
-        """Put a version where it belongs; gives back until when it is valid, None for ever."""
+        """Insert a version; return the end of its validity, None if it is the newest."""
         latest = self._space.get(_LATEST + key)
         valid_to = None
         if latest is not None:
@@ -189,7 +189,7 @@ class VersionedKeyValueStore(Generic[K, V]):
         return valid_to
 
     def _append(self, key: bytes, valid_from: int, valid_to: int, value: bytes | None) -> None:
-        """Add the newest version there is in the segment in which it ends."""
+        """Add a version as the newest one of the segment in which it ends."""
         segment = self._retention.segment(valid_to)
         row = self._row(key, segment)
         if row is None:
@@ -199,7 +199,7 @@ class VersionedKeyValueStore(Generic[K, V]):
         self._put_row(key, segment, row)
 
     def _put_within(self, key: bytes, value: bytes | None, timestamp: int, segment: int, row: Row) -> int:
-        """Put a version into a row that covers its time; the one it cuts short may now end in an older segment."""
+        """Insert a version into a row that covers its time; the version before it may now end in an older segment."""
         found = row.find(timestamp)
         if found.valid_from == timestamp:
             row.replace(found.place, timestamp, value)
@@ -212,7 +212,7 @@ class VersionedKeyValueStore(Generic[K, V]):
         return found.valid_to
 
     def _put_newest(self, key: bytes, value: bytes | None, timestamp: int) -> None:
-        """Put a version that nothing newer is known of; a deletion is kept in a segment, so that it expires."""
+        """Insert the newest version; a deletion is kept in a segment, so that it expires."""
         if value is not None:
             self._space.put(_LATEST + key, _pack(timestamp) + value)
             return
@@ -225,7 +225,7 @@ class VersionedKeyValueStore(Generic[K, V]):
             self._put_row(key, segment, row)
 
     def _put_before(self, key: bytes, value: bytes | None, timestamp: int, valid_to: int) -> None:
-        """Put a version that is older or newer than all in the segment in which it ends."""
+        """Insert a version that is older or newer than all others in the segment in which it ends."""
         segment = self._retention.segment(valid_to)
         row = self._row(key, segment)
         if row is None:

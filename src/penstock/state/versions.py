@@ -1,4 +1,4 @@
-"""One key's older versions within a segment, in the bytes that Kafka Streams keeps them in."""
+"""One key's older versions within a segment, in Kafka Streams' byte format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _version = Struct(">qi")
 
 
 class Version(NamedTuple):
-    """One version within a row: its place, how long it was valid, its value or None for a tombstone."""
+    """One version within a row: its place, its validity, its value or None for a tombstone."""
 
     place: int
     valid_from: int
@@ -19,10 +19,10 @@ class Version(NamedTuple):
 
 
 class Row:
-    """Versions of one key, newest first. The newest ends at `next_timestamp`, where something newer or a deletion starts.
+    """Versions of one key, newest first. The newest ends at `next_timestamp`, where a newer version or a deletion starts.
 
-    A row is degenerate when it is but a tombstone that is valid from and to the same time: then nothing else was known
-    of the key when it was deleted.
+    A row is degenerate if it is only a tombstone that is valid from and to the same time: the key had no other versions when it
+    was deleted.
     """
 
     __slots__ = ("next_timestamp", "versions")
@@ -38,28 +38,28 @@ class Row:
 
     @property
     def is_degenerate(self) -> bool:
-        """Whether there is nothing in the row but the mark of a deletion."""
+        """Whether the row is only a tombstone."""
         return self.next_timestamp == self.min_timestamp
 
     def find(self, timestamp: int) -> Version:
-        """The version valid at a time that lies between the oldest's start and the newest's end."""
+        """Return the version valid at a time, which must be between the oldest's start and the newest's end."""
         valid_to = self.next_timestamp
         for index, (valid_from, value) in enumerate(self.versions):
             if valid_from <= timestamp:
                 return Version(index, valid_from, valid_to, value)
             valid_to = valid_from
-        raise ValueError(f"{timestamp} is before {self.min_timestamp}")
+        raise ValueError(f"Timestamp {timestamp} is before the oldest version at {self.min_timestamp}.")
 
     def insert(self, index: int, timestamp: int, value: bytes | None) -> None:
         """Add a version before the one at `index`."""
         self.versions.insert(index, (timestamp, value))
 
     def replace(self, index: int, timestamp: int, value: bytes | None) -> None:
-        """Put a version in the place of another."""
+        """Replace a version."""
         self.versions[index] = (timestamp, value)
 
     def insert_newest(self, valid_from: int, valid_to: int, value: bytes | None) -> None:
-        """Add a version on top; if it does not join the one below, the key was deleted in between."""
+        """Add a version as the newest; if it does not start where the previous one ends, the key was deleted in between."""
         if self.is_degenerate and valid_from == self.next_timestamp:
             self.versions.clear()
         elif not self.is_degenerate and valid_from != self.next_timestamp:
@@ -68,32 +68,32 @@ class Row:
         self.next_timestamp = valid_to
 
     def insert_oldest(self, timestamp: int, value: bytes | None) -> None:
-        """Add a version at the bottom; the mark of a deletion gives way to it, since it says where that one ends."""
+        """Add a version as the oldest; it replaces a lone tombstone, whose time is where the version ends."""
         if self.is_degenerate:
             self.versions.clear()
         self.versions.append((timestamp, value))
 
     def encode(self) -> bytes:
-        """The row's bytes: next and least timestamp, times and sizes newest first, then the values oldest first."""
+        """Serialize the row: next and minimum timestamp, times and sizes newest first, then the values oldest first."""
         heads = [_version.pack(time, -1 if value is None else len(value)) for time, value in self.versions]
         bodies = [value for _, value in reversed(self.versions) if value is not None]
         return b"".join((_times.pack(self.next_timestamp, self.min_timestamp), *heads, *bodies))
 
 
 def next_timestamp_of(raw: bytes) -> int:
-    """Where the newest version of a row ends, without reading the row."""
+    """Return where the newest version of a row ends, without decoding the row."""
     time: int = _times.unpack_from(raw)[0]
     return time
 
 
 def min_timestamp_of(raw: bytes) -> int:
-    """Where the oldest version of a row starts, without reading the row."""
+    """Return where the oldest version of a row starts, without decoding the row."""
     time: int = _times.unpack_from(raw)[1]
     return time
 
 
 def decode_row(raw: bytes) -> Row:
-    """A row from its bytes."""
+    """Deserialize a row."""
     next_timestamp, least = _times.unpack_from(raw)
     versions: list[tuple[int, bytes | None]] = []
     offset, end = _times.size, len(raw)

@@ -29,7 +29,7 @@ _new = tuple.__new__
 
 
 class WindowReads(Generic[K, V]):
-    """How a window store is read. Times are window starts, inclusive; what has expired is never seen."""
+    """Reads of a window store. Times are window starts, inclusive; expired windows are hidden."""
 
     _serialize_key: Callable[[K], bytes]
     _deserialize_key: Callable[[bytes], K]
@@ -38,15 +38,15 @@ class WindowReads(Generic[K, V]):
     _retention: Retention
     _spec: StoreSpec
     _seen_from: Callable[[int], int]
-    """The first window start that is still seen when the time that counts is this."""
+    """Returns the first visible window start at a time."""
 
     def fetch(self, key: K, time: int) -> V | None:
-        """The value of a key's window that starts at `time`."""
+        """Return the value of a key's window that starts at `time`."""
         raw = self._fetch_raw(key, time)
         return None if raw is None else self._decode(raw)
 
     def fetch_range(self, key: K, from_time: int, to_time: int, reverse: bool = False) -> Iterator[tuple[int, V]]:
-        """Start and value of a key's windows, by start."""
+        """Yield start and value of a key's windows, by start."""
         lowest, highest = self._limits(from_time, to_time)
         if lowest > highest:
             return iter(())
@@ -63,7 +63,7 @@ class WindowReads(Generic[K, V]):
     def fetch_keys(
         self, from_key: K | None, to_key: K | None, from_time: int, to_time: int, reverse: bool = False
     ) -> Iterator[tuple[Windowed, V]]:
-        """The windows of all keys between two, both included, None open; by segment, then by the keys' bytes."""
+        """Yield the windows of all keys between two keys (inclusive; None: open), by segment and then byte order."""
         lowest, highest = self._limits(from_time, to_time)
         lower = None if from_key is None else self._serialize_key(from_key)
         upper = None if to_key is None else self._serialize_key(to_key)
@@ -73,23 +73,23 @@ class WindowReads(Generic[K, V]):
         return self._typed(row for row in rows if lowest <= _unpack(row[1])[0] <= highest)
 
     def fetch_all(self, from_time: int, to_time: int, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
-        """The windows of all keys that start within the given times."""
+        """Yield the windows of all keys that start within the given times."""
         lowest, highest = self._limits(from_time, to_time)
         if lowest > highest:
             return iter(())
         return self._typed(self._layout.of_times(lowest, highest, reverse))
 
     def all(self, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
-        """Everything there is."""
+        """Yield all windows."""
         return self.fetch_all(0, MAX_TIME, reverse)
 
     def items(self) -> Iterator[tuple[Windowed, V]]:
-        """Windowed keys and values, as of a mapping; the same as `all`."""
+        """Yield windowed keys and values, like a mapping; same as `all`."""
         return self.all()
 
     @property
     def observed_stream_time(self) -> int:
-        """The latest window start the store was given, -1 before the first."""
+        """The latest window start the store has seen, -1 before the first."""
         return self._retention.observed
 
     def _limits(self, from_time: int, to_time: int) -> tuple[int, int]:
@@ -104,7 +104,7 @@ class WindowReads(Generic[K, V]):
 
     def _key_bytes(self, key: K) -> bytes:
         if key is None:
-            raise StateError("a store has no null key")
+            raise StateError("A store cannot have a null key (None).")
         return self._serialize_key(key)
 
     def _typed(self, rows: Iterator[Occurrence]) -> Iterator[tuple[Windowed, V]]:
@@ -138,7 +138,7 @@ class WindowStore(WindowReads[K, V]):
         )
 
     def put(self, key: K, value: V | None, window_start: int) -> bool:
-        """Set the value of a key's window; None deletes it. False if the window has expired and nothing was done."""
+        """Set the value of a key's window; None deletes it. Return False if the window has expired: nothing is written."""
         return self._put_raw(key, None if value is None else self._serialize(value), window_start)
 
     def before_commit(self) -> None:
@@ -178,10 +178,10 @@ class WindowStore(WindowReads[K, V]):
 
 
 def _seen_from(spec: StoreSpec) -> Callable[[int], int]:
-    """How far back a window store shows its windows: exactly as far as Kafka Streams' stores do.
+    """Return how far back a window store shows its windows: exactly as far as Kafka Streams' stores.
 
-    With a cache, by whole segments: Kafka Streams' record cache shows expired windows for as long as it has room, and a
-    late cogrouped stream may still add to them.
+    With a cache, by whole segments: Kafka Streams' record cache shows expired windows as long as it has room, and a late
+    cogrouped stream may still update them.
     """
     retention, interval = spec.retention_ms or 0, spec.segment_ms
     if spec.cached:
@@ -191,7 +191,7 @@ def _seen_from(spec: StoreSpec) -> Callable[[int], int]:
 
 
 class TimestampedWindowStore(WindowStore[K, V]):
-    """A window store that knows the event time of each value. Reads give plain values; `fetch_entry`, `entries` both."""
+    """A window store with the event time of each value. Reads return plain values; `fetch_entry` and `entries` add the time."""
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         super().__init__(shard, spec)
@@ -199,11 +199,11 @@ class TimestampedWindowStore(WindowStore[K, V]):
         self._decode = value_decoder(self._decode)
 
     def put(self, key: K, value: V | None, window_start: int, timestamp: int = -1) -> bool:
-        """Set the value of a key's window as of `timestamp`; None deletes it. False if the window has expired."""
+        """Set the value of a key's window as of `timestamp`; None deletes it. Return False if the window has expired."""
         return self._put_raw(key, None if value is None else _pack_time(timestamp) + self._serialize(value), window_start)
 
     def fetch_entry(self, key: K, time: int) -> ValueAndTimestamp | None:
-        """The value of a key's window that starts at `time`, with its event time."""
+        """Return the value of a key's window that starts at `time`, with its event time."""
         raw = self._fetch_raw(key, time)
         return None if raw is None else self._decode_entry(raw)
 
@@ -214,7 +214,7 @@ class TimestampedWindowStore(WindowStore[K, V]):
 
 
 class _Entries(WindowReads[K, ValueAndTimestamp]):
-    """A timestamped window store seen with its times."""
+    """A timestamped window store, read with event times."""
 
     def __init__(self, store: TimestampedWindowStore[K, Any], decode: Callable[[bytes], ValueAndTimestamp]) -> None:
         self._store = store

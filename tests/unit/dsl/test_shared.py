@@ -87,9 +87,9 @@ class TestWrites:
         [
             (
                 "s.compute('x', add, 1)",
-                "do computes with .*add.*, which is no operation of store 'kept'; .* Declared are: twice",
+                "do computes with .*add.*, which is not an operation of store 'kept'. .* Declared operations: twice",
             ),
-            ("s.put(None, 1)", "a store has no null key"),
+            ("s.put(None, 1)", "A store cannot have a null key"),
             ("s.merge('x', None)", "merge needs a value"),
         ],
     )
@@ -98,7 +98,7 @@ class TestWrites:
             content(doing(code, atomically=atomically), 1)
 
     def test_merging_needs_a_function(self, atomically: bool) -> None:
-        with pytest.raises(TopologyError, match=r"do: store 'kept' has no merge function; declare it by shared_store\(merge=...\)"):
+        with pytest.raises(TopologyError, match=r"do: store 'kept' has no merge function. Pass one to shared_store\(merge=...\)"):
             content(doing("s.merge('x', 1)", atomically=atomically, merge=None), 1)
 
     def test_a_tables_store_is_read_and_not_written(self, atomically: bool) -> None:
@@ -118,7 +118,7 @@ class TestWrites:
             driver.input("names").pipe("ann", key="a")
             driver.input("in").pipe("a", key="k")
             assert driver.output("out").values() == ["ann False"]
-            with pytest.raises(TopologyError, match=r"use writes store 'names', which is a table's.* shared_store"):
+            with pytest.raises(TopologyError, match=r"use writes to store 'names', which belongs to a table.* shared_store"):
                 driver.input("in").pipe("write", key="k")
 
 
@@ -326,6 +326,6 @@ class TestDeclaring:
             assert driver.store("kept")["x"] == 1
 
     def test_null_keys_are_refused_where_they_are_used(self) -> None:
-        with pytest.raises(Exception, match="a store has no null key") as found:
+        with pytest.raises(Exception, match="A store cannot have a null key") as found:
             content(doing("s.get(None)"), 1)
         assert isinstance(found.value.__cause__, StateError)

@@ -1,4 +1,4 @@
-"""A lane's home on each engine, which can be left and entered again."""
+"""A lane's home on each engine, which can be closed and opened again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a test's lane lives, and the specifications it asks for."""
+"""Where a test's lane is stored, and specifications for its stores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MINUTE = 60_000
 
 
 class Home:
-    """One lane's directory; memory is kept as long as the home is."""
+    """One lane's directory; an engine in memory lives as long as its home."""
 
     def __init__(self, kind: EngineKind, directory: Path) -> None:
         self.kind = kind
@@ -31,7 +31,7 @@ class Home:
         self._engine: Engine | None = None
 
     def engine(self) -> Engine:
-        """The engine, opened anew; whatever was open is closed first."""
+        """Close the open engine, if any, and open it again."""
         if self.kind is not EngineKind.MEMORY or self._engine is None:
             self.leave()
             self._engine = self.factory.open()
@@ -90,6 +90,6 @@ def logged(changes: Iterable[StoreChanges]) -> dict[str, dict[bytes, bytes | Non
 
 
 def logged_registers(changes: Iterable[StoreChanges]) -> dict[int, dict[str, int]]:
-    """What the changelog is told about registers, by shard."""
+    """The changelog's registers, by shard."""
     found = {change.shard: last_registers(change.keys, change.values) for change in changes if change.store == REGISTERS}
     return {shard: registers for shard, registers in found.items() if registers is not None}

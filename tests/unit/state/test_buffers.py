@@ -1,4 +1,4 @@
-"""Buffers in time order: what leaves them, when, and that they know themselves again."""
+"""Buffers in time order: what is taken when, and that a new buffer on the same space continues."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TestUnjoined:
             (300, False, b"a", b"1"),
         ]
 
-    def test_what_met_a_partner_is_gone_with_its_duplicates(self, space: OrderedSpace, lane: LaneState) -> None:
+    def test_a_record_with_a_partner_is_removed_with_its_duplicates(self, space: OrderedSpace, lane: LaneState) -> None:
         buffer = UnjoinedBuffer(space)
         buffer.add(1, True, b"a", b"1")
         buffer.add(1, True, b"a", b"2")
@@ -66,7 +66,7 @@ class TestUnjoined:
         assert len(list(buffer)) == 2
         buffer.met(1, True, b"a")
         assert list(buffer) == []
-        assert [len(changes.keys) for changes in lane.commit(1)] == []  # nothing of it is logged either
+        assert [len(changes.keys) for changes in lane.commit(1)] == []  # nothing is logged either
 
 
 class TestRecordBuffer:
@@ -85,7 +85,7 @@ class TestRecordBuffer:
         assert len(list(buffer.take(NEVER))) == 1
         assert buffer.earliest == NEVER
 
-    def test_a_record_is_there_until_the_next_one_is_asked_for(self, space: OrderedSpace) -> None:
+    def test_a_record_is_kept_until_the_next_one_is_requested(self, space: OrderedSpace) -> None:
         buffer = RecordBuffer(space)
         for value in (b"1", b"2"):
             buffer.add(0, b"a", waiting(value))
@@ -97,7 +97,7 @@ class TestRecordBuffer:
         del taken
         assert [record.value for _, _, record in RecordBuffer(space).take(0)] == [b"2"]
 
-    def test_what_was_taken_before_one_that_failed_does_not_come_again(self, space: OrderedSpace) -> None:
+    def test_records_taken_before_a_failed_one_are_not_taken_again(self, space: OrderedSpace) -> None:
         buffer = RecordBuffer(space)
         for value in (b"1", b"2", b"3"):
             buffer.add(0, b"a", waiting(value))
@@ -135,7 +135,7 @@ class TestChangeBuffer:
     def put(self, buffer: ChangeBuffer, time: int, key: bytes, new: bytes | None, old: bytes | None = None) -> None:
         buffer.put(time, key, new, old, time + 1, HEADERS, ORIGIN)
 
-    def test_a_change_is_kept_with_all_it_came_with(self, space: OrderedSpace) -> None:
+    def test_a_change_is_kept_with_timestamp_headers_and_origin(self, space: OrderedSpace) -> None:
         buffer = ChangeBuffer(space)
         assert buffer.get(b"a") is None
         self.put(buffer, 5, b"a", b"1", b"0")
@@ -157,7 +157,7 @@ class TestChangeBuffer:
         assert [key for key, _ in buffer.up_to(NEVER)] == [b"", b"k", b"t", b"\xff\xff"]
         assert buffer.measured[0] == 4
 
-    def test_what_was_removed_leaves_nothing_behind(self, space: OrderedSpace) -> None:
+    def test_a_removed_change_leaves_no_entries(self, space: OrderedSpace) -> None:
         buffer = ChangeBuffer(space)
         for number, key in enumerate((b"a", b"b", b"c")):
             self.put(buffer, number, key, b"v")
@@ -181,7 +181,7 @@ class TestChangeBuffer:
             )
         )
     )
-    def test_a_buffer_made_anew_knows_what_the_old_one_knew(self, steps: Any) -> None:
+    def test_a_new_buffer_on_the_same_space_has_the_same_state(self, steps: Any) -> None:
         space: OrderedSpace = LaneState(memory_engine()).store(StoreSpec("buffer", StoreKind.RAW))
         buffer = ChangeBuffer(space)
         for step, time, key, new, old in steps:
@@ -199,7 +199,7 @@ class TestChangeBuffer:
                 sizes = [held.size(found) for found, held in fresh.up_to(NEVER)]
                 assert buffer.measured == fresh.measured == (len(sizes), sum(sizes))
 
-    def test_what_it_holds_is_counted_once_in_a_lanes_life(self, lane: LaneState, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_its_content_is_counted_once_per_lane(self, lane: LaneState, monkeypatch: pytest.MonkeyPatch) -> None:
         spec = StoreSpec("buffer", StoreKind.RAW)
         buffer = ChangeBuffer(lane.store(spec))
         self.put(buffer, 1, b"a", b"v")
@@ -221,7 +221,7 @@ class TestChangeBuffer:
         again.roll_back()
         assert buffer.measured == one
 
-    def test_restored_rows_are_counted_anew(self, lane: LaneState) -> None:
+    def test_restored_rows_are_counted_again(self, lane: LaneState) -> None:
         spec = StoreSpec("buffer", StoreKind.RAW)
         self.put(ChangeBuffer(lane.store(spec)), 1, b"a", b"v")
         rows, engine = of_stores(lane.commit(0)), memory_engine()

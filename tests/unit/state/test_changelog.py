@@ -1,4 +1,4 @@
-"""A store rebuilt from its changelog rows is the store, for every kind."""
+"""A store rebuilt from its changelog equals the original, for every kind of store."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def put(store: Any, spec: StoreSpec, key: str, value: Any, time: int) -> None:
 
 
 def content(store: Any, spec: StoreSpec) -> Any:
-    """All that can be seen of a store."""
+    """Everything that can be read from a store."""
     if spec.kind is StoreKind.RAW:
         return list(store.scan())
     if spec.kind is StoreKind.VERSIONED:
@@ -98,7 +98,7 @@ def test_a_store_rebuilt_from_its_changelog_is_equal(name: str, epochs: list[lis
     store = rebuilt.store(spec)
     for epoch in rows:
         rebuilt.restore(epoch)
-    if spec.ttl_ms is not None:  # what expired before it was ever logged did move the time
+    if spec.ttl_ms is not None:  # entries that expired before they were logged have advanced the time
         store.observe(lane.store(spec)._expiry.time)
     assert content(store, spec) == content(lane.store(spec), spec)
     for epoch in rows:
@@ -109,7 +109,7 @@ def test_a_store_rebuilt_from_its_changelog_is_equal(name: str, epochs: list[lis
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_a_store_caught_up_on_an_engine_is_equal_and_goes_on(home: Home, name: str) -> None:
+def test_a_store_caught_up_on_an_engine_is_equal_and_usable(home: Home, name: str) -> None:
     spec = SPECS[name]
     epochs: list[list[Update]] = [
         [("a", "x", 1_000), ("aa", "yy", 2_000), ("b", "x", 2_000), ("a", "yy", 1_000)],

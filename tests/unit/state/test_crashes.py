@@ -1,4 +1,4 @@
-"""A process killed at any moment leaves a lane at one of its epochs, whole; others read it while it is written."""
+"""A process killed at any moment leaves a lane at exactly one of its epochs; others read it while it is written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.security(30)
 FILES = pytest.mark.parametrize("kind", [EngineKind.LMDB, EngineKind.ROCKSDB])
 KEYS = 400
 
-# Writes the epoch's number under every key, adds a key of the epoch, and says so after each commit.
+# Writes the epoch's number under every key, adds a key for the epoch, and prints it after each commit.
 WRITER = """
 import sys
 from penstock.state import EngineFactory, EngineKind, LaneState, StoreKind, StoreSpec
@@ -64,7 +64,7 @@ def test_a_killed_writer_leaves_a_whole_epoch(kind: EngineKind, tmp_path: Path) 
         process.wait()
         said = int(rest[-1]) if rest else said
         lane = LaneState(factory.open())
-        assert lane.epoch in {said, said + 1}  # killed between the commit and saying so
+        assert lane.epoch in {said, said + 1}  # killed between the commit and the print
         check(lane)
         lane.roll_back()
         check(lane)

@@ -1,4 +1,4 @@
-"""Every engine is the same ordered byte map: any key, exact bounds, batches whole or not at all."""
+"""Every engine is the same ordered byte map: any key, exact bounds, atomic batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.state.engines import lmdb as lmdb_engine
 from penstock.state.engines.rocksdb import RocksDbEngine
 from tests.unit.state.homes import Home
 
-# Lengths around LMDB's limit, long common starts, and the bytes at either end of the order.
+# Lengths around LMDB's limit, long common prefixes, and the smallest and largest bytes.
 _tails = st.binary(max_size=3) | st.sampled_from([b"", b"\x00", b"\xff", b"\xff\xff"])
 _starts = st.sampled_from([b"", b"a", b"\xff", b"a" * 479, b"a" * 480, b"a" * 509, b"a" * 511, b"\xff" * 512, b"b" * 3000])
 keys = st.builds(lambda start, tail: start + tail, _starts, _tails)
@@ -113,7 +113,7 @@ def test_content_outlives_the_engine(home: Home) -> None:
     assert list(engine.scan("space", None, None)) == [(b"k", b"v"), (b"k" * 600, b"long")]
 
 
-def test_deleting_what_is_not_there_is_nothing(home: Home) -> None:
+def test_deleting_a_missing_key_does_nothing(home: Home) -> None:
     engine = home.engine()
     engine.write([batch_of("space", {b"a": None, b"b": b"1", b"": None, b"x" * 600: None})])
     assert list(engine.scan("space", None, None)) == [(b"b", b"1")]
@@ -166,20 +166,20 @@ def test_lmdb_grows_its_map_as_needed(tmp_path: Path, monkeypatch: pytest.Monkey
     engine.close()
 
 
-def test_a_factory_travels(tmp_path: Path) -> None:
+def test_a_factory_is_picklable(tmp_path: Path) -> None:
     factory = EngineFactory(EngineKind.LMDB, str(tmp_path))
     assert pickle.loads(pickle.dumps(factory)) == factory
     with pytest.raises(StateError, match="directory"):
         EngineFactory(EngineKind.ROCKSDB).open()
 
 
-def test_engines_are_what_the_protocol_says(home: Home) -> None:
+def test_engines_implement_the_protocol(home: Home) -> None:
     engine: Engine = home.engine()
     engine.refresh()
     assert engine.get("space", b"k") is None
 
 
-def test_a_snapshot_stays_as_it_was(home: Home) -> None:
+def test_a_snapshot_does_not_change(home: Home) -> None:
     engine = home.engine()
     engine.write([batch_of("a", {b"k": b"1"})])
     before = engine.snapshot()
@@ -194,12 +194,12 @@ def test_a_snapshot_stays_as_it_was(home: Home) -> None:
     home.leave()
 
 
-def test_a_snapshot_of_lmdb_is_only_read_and_gone_when_it_is_closed(tmp_path: Path) -> None:
+def test_a_snapshot_of_lmdb_is_read_only_and_unusable_once_closed(tmp_path: Path) -> None:
     engine = EngineFactory(EngineKind.LMDB, str(tmp_path)).open()
     snapshot = engine.snapshot()
     snapshot.refresh()
     assert snapshot.snapshot() is snapshot
-    with pytest.raises(StateError, match="only read"):
+    with pytest.raises(StateError, match="read-only"):
         snapshot.write([batch_of("a", {b"k": b"1"})])
     snapshot.close()
     snapshot.close()
@@ -213,7 +213,7 @@ def test_lmdb_does_not_move_its_map_under_a_snapshot(tmp_path: Path, monkeypatch
     engine = EngineFactory(EngineKind.LMDB, str(tmp_path)).open()
     snapshot = engine.snapshot()
     large = batch_of("a", {b"%d" % number: bytes(1_000) for number in range(1_000)})
-    with pytest.raises(StateError, match="outgrown its map while it was being read"):
+    with pytest.raises(StateError, match="outgrown its map while a snapshot of it was open"):
         engine.write([large])
     snapshot.close()
     engine.write([large])
@@ -221,7 +221,7 @@ def test_lmdb_does_not_move_its_map_under_a_snapshot(tmp_path: Path, monkeypatch
     engine.close()
 
 
-def test_with_room_to_grow_it_need_not_be_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_room_to_grow_the_map_is_not_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lmdb_engine, "_SMALLEST_MAP", 1 << 16)
     engine = EngineFactory(EngineKind.LMDB, str(tmp_path)).open(room_to_grow=True)
     snapshot = engine.snapshot()
@@ -232,7 +232,7 @@ def test_with_room_to_grow_it_need_not_be_moved(tmp_path: Path, monkeypatch: pyt
 
 
 class TestAReaderBesideARocksDbThatReplacesFiles:
-    """A reader is told of files that the writer may have replaced before the reader opens them."""
+    """A writer may replace a file after a reader has found its name."""
 
     def reading(self, monkeypatch: pytest.MonkeyPatch, directory: str, errors: list[str]) -> bytes | None:
         writer = EngineFactory(EngineKind.ROCKSDB, directory).open()
@@ -257,7 +257,7 @@ class TestAReaderBesideARocksDbThatReplacesFiles:
         assert self.reading(monkeypatch, str(tmp_path / "lane"), gone) == b"v"
 
     @pytest.mark.parametrize("errors", [["Corruption: bad block"], ["IO error: No such file or directory"] * 10])
-    def test_but_not_for_ever_and_not_for_anything_else(
+    def test_it_gives_up_in_the_end_and_on_other_errors(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, errors: list[str]
     ) -> None:
         with pytest.raises(OSError, match=errors[0]):

@@ -1,4 +1,4 @@
-"""Stores with a TTL: entries are there until the store's time reaches theirs plus the TTL, then they go."""
+"""Stores with a TTL: entries expire when the store's time reaches theirs plus the TTL, and are then removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def stored(lane: LaneState, name: str) -> list[bytes]:
     return [key for key, _ in lane.space(name).scan()]
 
 
-def test_an_entry_is_gone_when_its_time_and_the_ttl_have_come(home: Home) -> None:
+def test_an_entry_expires_at_its_time_plus_the_ttl(home: Home) -> None:
     store = home.lane().store(timestamped(ttl_ms=10, cached=True))
     store.put("a", 1, 100)
     store.put("b", 2, 105)
@@ -29,7 +29,7 @@ def test_an_entry_is_gone_when_its_time_and_the_ttl_have_come(home: Home) -> Non
     assert list(store.reverse_all()) == [("b", 2), ("a", 3)]
 
 
-def test_a_put_that_is_too_old_is_not_seen(home: Home) -> None:
+def test_an_expired_put_is_hidden(home: Home) -> None:
     store = home.lane().store(timestamped(ttl_ms=10))
     store.put("a", 1, 100)
     store.put("b", 2, 90)
@@ -54,7 +54,7 @@ def test_a_plain_store_counts_from_the_time_of_the_put(home: Home) -> None:
     assert store.get("c") is None
 
 
-def test_what_has_expired_is_removed_with_its_index(home: Home) -> None:
+def test_expired_entries_are_removed_with_their_index(home: Home) -> None:
     lane = home.lane()
     store = lane.store(timestamped(ttl_ms=10))
     store.put("a", 1, 100)

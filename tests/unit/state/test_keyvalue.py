@@ -60,7 +60,7 @@ def test_ranges_are_inclusive_and_ordered_by_bytes(home: Home, committed: bool) 
     assert list(store.prefix_scan(b"\xff\xff", bytes)) == []
 
 
-def test_it_feels_like_a_dict(home: Home) -> None:
+def test_it_behaves_like_a_dict(home: Home) -> None:
     store = home.lane().store(key_value())
     assert not store
     store["a"] = "1"
@@ -110,7 +110,7 @@ def test_scans_see_the_epoch_over_what_is_stored(home: Home) -> None:
     assert "0005" in dict(store.range("000", "001"))
 
 
-def test_a_scan_outlives_writes_made_on_the_way(home: Home) -> None:
+def test_a_scan_survives_writes_during_it(home: Home) -> None:
     lane = home.lane()
     store = lane.store(key_value())
     store.put_all((f"{number:03d}", "1") for number in range(50))
@@ -178,7 +178,7 @@ def test_timestamped_bytes_are_javas(home: Home) -> None:
 
 
 class Counting(Json):
-    """Counts the values it makes bytes of."""
+    """Counts the values it serializes."""
 
     made = 0
 
@@ -198,7 +198,7 @@ def _count_from_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Counting, "made", 0)
 
 
-def test_a_cached_store_makes_bytes_of_a_key_once(home: Home) -> None:
+def test_a_cached_store_serializes_a_key_once(home: Home) -> None:
     lane = home.lane()
     store = lane.store(timestamped(value=Counting(), cached=True))
     for number in range(10):
@@ -210,7 +210,7 @@ def test_a_cached_store_makes_bytes_of_a_key_once(home: Home) -> None:
     assert store.get("k") == 9
 
 
-def test_a_scan_of_a_cached_store_makes_bytes_of_what_was_put_since_the_last(home: Home) -> None:
+def test_a_scan_of_a_cached_store_serializes_puts_since_the_last_scan(home: Home) -> None:
     store = home.lane().store(timestamped(value=Counting(), cached=True))
     for number in range(10):
         store.put(f"{number}", number, number)
@@ -222,7 +222,7 @@ def test_a_scan_of_a_cached_store_makes_bytes_of_what_was_put_since_the_last(hom
     store.put("3", 30, 30)
     store.put("9", 90, 90)
     store.put("new", 1, 1)
-    # A put need not be a call: who aggregates does the same on what is held.
+    # A put need not be a call: an aggregate does the same on the held entries.
     store.held["4"] = (40, 40, *store.held.pop("4")[2:])
     store.put("5", None, 50)
     for _ in range(3):
@@ -250,7 +250,7 @@ def test_old_values_are_those_before_the_first_put_however_often_it_was_scanned(
 
 
 @pytest.mark.parametrize("key", [String(), Json()], ids=["told apart by themselves", "told apart by their bytes"])
-def test_a_value_that_cannot_be_written_at_the_flush_is_told_by_its_key(home: Home, key: Any) -> None:
+def test_a_value_that_cannot_be_serialized_at_the_flush_names_its_key(home: Home, key: Any) -> None:
     lane = home.lane()
     store = lane.store(timestamped(cached=True, key=key))
     store.put("good", 1, 1)
@@ -267,7 +267,7 @@ def test_a_value_that_cannot_be_written_at_the_flush_is_told_by_its_key(home: Ho
 
 @pytest.mark.parametrize("key", [String(), Json()], ids=["told apart by themselves", "told apart by their bytes"])
 @pytest.mark.parametrize("send_old_values", [True, False])
-def test_a_cached_store_hands_on_the_last_value_of_each_key(home: Home, key: Any, send_old_values: bool) -> None:
+def test_a_cached_store_forwards_the_last_value_of_each_key(home: Home, key: Any, send_old_values: bool) -> None:
     sent: list[Any] = []
 
     def forward(*record: Any) -> None:
@@ -300,7 +300,7 @@ def test_a_cached_store_hands_on_the_last_value_of_each_key(home: Home, key: Any
     assert list(store.entries.all()) == [("a", ([1, 2, 3, 4], 7))]
 
 
-def test_a_cached_store_forgets_what_it_holds_with_the_epoch(home: Home) -> None:
+def test_a_cached_store_discards_held_entries_with_the_epoch(home: Home) -> None:
     lane = home.lane()
     store = lane.store(timestamped(cached=True))
     store.put("a", 1, 1)
@@ -313,7 +313,7 @@ def test_a_cached_store_forgets_what_it_holds_with_the_epoch(home: Home) -> None
     assert store.get("b") is None
 
 
-def test_a_deletion_out_of_a_cached_store_tells_what_was_there(home: Home) -> None:
+def test_a_deletion_from_a_cached_store_returns_the_old_value(home: Home) -> None:
     store = home.lane().store(timestamped(cached=True))
     assert store.delete("a") is None
     store.put("a", 1, 5)
@@ -334,7 +334,7 @@ def test_a_cached_store_can_be_settled_any_time(home: Home) -> None:
     assert logged(lane.commit(0))["table"].keys() == {b"b"}
 
 
-def test_a_specification_that_no_store_can_be_is_refused() -> None:
+def test_an_invalid_specification_is_rejected() -> None:
     with pytest.raises(StateError, match="name"):
         key_value("a/b")
     with pytest.raises(StateError, match="name"):
@@ -355,12 +355,12 @@ def test_a_specification_that_no_store_can_be_is_refused() -> None:
     ("retention", "interval"),
     [(0, 2_000), (60_000, 20_000), (60_001, 20_000), (300_000, 60_000), (3_600_000, 300_000), (86_400_000, 3_600_000)],
 )
-def test_segments_of_versioned_stores_are_kafka_streams(retention: int, interval: int) -> None:
+def test_segments_of_versioned_stores_are_as_in_kafka_streams(retention: int, interval: int) -> None:
     spec = StoreSpec("s", StoreKind.VERSIONED, key=String(), value=String(), retention_ms=retention)
     assert spec.segment_ms == interval
 
 
-def test_segments_of_window_stores_are_kafka_streams() -> None:
+def test_segments_of_window_stores_are_as_in_kafka_streams() -> None:
     def interval(retention: int, **options: Any) -> int:
         spec = StoreSpec("s", StoreKind.SESSION, key=String(), value=String(), retention_ms=retention, **options)
         return spec.segment_ms

@@ -78,7 +78,7 @@ def test_sessions_by_their_end_come_by_time_from_a_time_ordered_store(home: Home
 
 
 @BOTH
-def test_what_is_past_its_retention_is_only_found_by_its_end_while_its_segment_is_kept(home: Home, time_ordered: bool) -> None:
+def test_sessions_past_their_retention_are_found_only_by_end_while_their_segment_is_kept(home: Home, time_ordered: bool) -> None:
     store = home.lane().store(session(retention_ms=100, time_ordered=time_ordered))
     store.put(Windowed("k", 0, 50), "old")
     store.put(Windowed("k", 51, 51), "kept")
@@ -93,7 +93,7 @@ def test_what_is_past_its_retention_is_only_found_by_its_end_while_its_segment_i
     assert not store.put(Windowed("late", 0, 10), "v")
 
 
-def test_a_removal_moves_time_but_lets_go_of_no_segment(home: Home) -> None:
+def test_a_removal_advances_time_but_drops_no_segment(home: Home) -> None:
     store = home.lane().store(session(retention_ms=100, time_ordered=True))
     store.put(Windowed("k", 0, 50), "old")
     store.remove(Windowed("k", 0, 2 * MINUTE))

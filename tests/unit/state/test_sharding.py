@@ -1,4 +1,4 @@
-"""Which record a changelog row belongs to, for every kind of store as it really writes its changelog."""
+"""Which record a changelog row belongs to, for every kind of store and its real changelog."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = [b"", b"a", b"k", b"t", b"\x00", b"key", b"\xff" * 20, b"x" * 700]
 
 
 def rows_of(spec: StoreSpec, write: Callable[[Any], None]) -> list[bytes]:
-    """The keys of the changelog rows that some writes lead to."""
+    """Return the keys of the changelog rows of some writes."""
     lane = LaneState(memory_engine())
     write(lane.store(spec))
     return [key for change in of_stores(lane.commit(0)) for key in change.keys]
@@ -88,13 +88,13 @@ class TestRecordKey:
         spec = StoreSpec("s", StoreKind.RAW, layout=RawLayout.SUBSCRIPTIONS)
         assert record_key(spec, BY_BYTES)(len(key).to_bytes(4, "big") + key + b"primary") == key
 
-    def test_a_raw_store_that_does_not_say_where_its_keys_are_is_refused(self) -> None:
-        with pytest.raises(StateError, match="store 's' is raw and does not say where its rows have the key"):
+    def test_a_raw_store_without_a_layout_is_rejected(self) -> None:
+        with pytest.raises(StateError, match="Raw store 's' has no layout"):
             record_key(StoreSpec("s", StoreKind.RAW), BY_BYTES)
 
 
 class TestWindowedKeys:
-    """A windowed table that goes on (joined, filtered, held back) has windowed keys, but its records came by plain ones."""
+    """A windowed table's descendants (joined, filtered, suppressed) have windowed keys, but the records had plain ones."""
 
     WINDOWED: tuple[tuple[Serde[Any], Windowed], ...] = (
         (TimeWindowed(String(), 10), Windowed("key", 20, 30)),

@@ -1,4 +1,4 @@
-"""Shards that share a lane: none sees what another has, and all are committed and taken back together."""
+"""Shards that share a lane: none sees another's entries, and all are committed and rolled back together."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class TestOneLane:
         lane = home.lane()
         lane.verify()
 
-    def test_all_are_taken_back_together(self, home: Home) -> None:
+    def test_all_are_rolled_back_together(self, home: Home) -> None:
         lane = two_shards(home)
         lane.roll_back()
         assert (lane.epoch, seen(lane)) == (0, BEFORE)
@@ -77,7 +77,7 @@ class TestOneLane:
         assert (lane.epoch, seen(lane)) == (0, BEFORE)
         lane.verify()
 
-    def test_what_was_not_opened_since_is_taken_back_too(self, home: Home) -> None:
+    def test_unopened_shards_are_rolled_back_too(self, home: Home) -> None:
         two_shards(home)
         lane = home.lane()
         lane.roll_back()
@@ -88,7 +88,7 @@ class TestOneLane:
         assert seen(lane.read_committed(0)) == BEFORE
         assert seen(lane.read_committed(1)) == AFTER
 
-    def test_all_forget_the_open_epoch(self, home: Home) -> None:
+    def test_all_discard_the_open_epoch(self, home: Home) -> None:
         lane = two_shards(home)
         for number in (2, 3):
             lane.shard(number).store(raw()).put(b"x", b"x")
@@ -98,13 +98,13 @@ class TestOneLane:
         assert not lane.is_written
         assert seen(lane) == AFTER
 
-    def test_registers_that_have_moved_are_something_to_write(self, home: Home) -> None:
+    def test_changed_registers_are_written(self, home: Home) -> None:
         lane = two_shards(home)
         assert not lane.is_written
         lane.shard(3).registers.register("clock", -1).value = 31
         assert lane.is_written
 
-    def test_all_go_into_a_copy(self, home: Home) -> None:
+    def test_all_are_copied(self, home: Home) -> None:
         lane, engine = two_shards(home), memory_engine()
         lane.copy(engine)
         copied = LaneState(engine)
@@ -162,7 +162,7 @@ class TestChangelog:
         assert logged_registers(lane.commit(1)) == {1: {EPOCH: 1, "clock": 6}}
         assert list(lane.commit(2)) == []
 
-    def test_a_row_of_registers_has_also_those_that_nobody_has_asked_for_since(self) -> None:
+    def test_a_row_of_registers_includes_unused_ones(self) -> None:
         engine = memory_engine()
         lane = LaneState(engine)
         lane.shard(1).registers.register("old", 0).value = 4
@@ -171,7 +171,7 @@ class TestChangelog:
         lane.shard(1).registers.register("new", 0).value = 5
         assert logged_registers(lane.commit(1)) == {1: {EPOCH: 1, "old": 4, "new": 5}}
 
-    def test_registers_that_are_taken_back_are_logged_again(self) -> None:
+    def test_registers_that_are_rolled_back_are_logged_again(self) -> None:
         lane = LaneState(memory_engine())
         clock = lane.shard(1).registers.register("clock", -1)
         clock.value = 5
@@ -218,7 +218,7 @@ class TestChangelog:
         epochs=st.lists(st.lists(st.tuples(st.sampled_from([0, 1, 9]), updates), max_size=8), min_size=1, max_size=5),
         chunk=st.integers(1, 4),
     )
-    def test_a_shard_rebuilt_with_its_registers_is_what_it_was(
+    def test_a_shard_rebuilt_with_its_registers_is_equal(
         self, name: str, epochs: list[list[tuple[int, Update]]], chunk: int
     ) -> None:
         spec = SPECS[name]

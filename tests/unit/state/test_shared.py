@@ -1,4 +1,4 @@
-"""Writes to shared stores as values: what they do to a key, how they travel, and what cannot be shared."""
+"""Writes to shared stores as values: what they do to a key, their serde, and what cannot be shared."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def test_what_a_write_does(write: Write, current: Any, after: Any) -> None:
     "write",
     [Write(Act.PUT, 7), Write(Act.PUT, None), Write(Act.MERGE, 7), Write(Act.COMPUTE, "x", 1), Write(Act.COMPUTE, None, 300)],
 )
-def test_a_write_arrives_as_it_was_sent(write: Write) -> None:
+def test_a_write_round_trips(write: Write) -> None:
     serde = write_serde(SPEC)
     assert serde.deserialize(serde.serialize(write)) == write
 
 
-def test_arguments_are_written_as_values_unless_it_is_said_otherwise() -> None:
+def test_arguments_use_the_value_serde_by_default() -> None:
     serde = write_serde(shared_store("kept", value=int, operations=[mul]))
     assert serde.serialize(Write(Act.COMPUTE, 7)).endswith(Int64().serialize(7))
 
 
 @pytest.mark.parametrize("data", [b"", b"\x09\x00\x00\x01rest"])
-def test_what_is_no_write_is_refused(data: bytes) -> None:
-    with pytest.raises(SerializationError, match="no write to a shared store"):
+def test_invalid_writes_are_rejected(data: bytes) -> None:
+    with pytest.raises(SerializationError, match="Invalid write to a shared store"):
         write_serde(SPEC).deserialize(data)
 
 

@@ -1,4 +1,4 @@
-"""An epoch passes a lane once per stage: its steps are taken back one by one or together, and its content is checked."""
+"""An epoch passes a lane once per stage: its steps are rolled back one by one or together, and its content is checked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def content(lane: LaneState) -> dict[str, str]:
     return {**dict(lane.store(LEFT).all()), **dict(lane.store(RIGHT).all())}
 
 
-def test_a_retried_stage_takes_back_only_its_own_step(home: Home) -> None:
+def test_a_retried_stage_rolls_back_only_its_own_step(home: Home) -> None:
     lane = two_epochs(home)
     lane.roll_back(stage=2)
     assert (lane.epoch, content(lane)) == (1, {"a": "1"})
@@ -42,7 +42,7 @@ def test_a_retried_stage_takes_back_only_its_own_step(home: Home) -> None:
     lane.verify()
 
 
-def test_taking_an_epoch_back_takes_back_all_its_steps(home: Home) -> None:
+def test_rolling_back_an_epoch_rolls_back_all_its_steps(home: Home) -> None:
     lane = two_epochs(home)
     lane.roll_back()
     assert (lane.epoch, content(lane)) == (0, {"a": "0"})
@@ -62,7 +62,7 @@ def test_readers_see_the_epoch_before_through_all_steps(home: Home) -> None:
     assert content(view) == {"a": "0"}
 
 
-def test_the_next_epoch_forgets_how_to_take_back_the_last(home: Home) -> None:
+def test_the_next_epoch_discards_the_undo_data_of_the_last(home: Home) -> None:
     lane = two_epochs(home)
     lane.store(LEFT).put("a", "3")
     lane.commit(2)

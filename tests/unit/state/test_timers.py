@@ -1,4 +1,4 @@
-"""A store of timers: order, replacement, what is written, and a model that is taken back and rebuilt."""
+"""A store of timers: order, replacement, what is written, and a model that is rolled back and rebuilt."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TestOrder:
         assert timer_key(timer_id(key, "name")) == record_key(SPEC, source_key)(timer_id(key, "name")) == key
         assert taken(store, EVENT, 1) == [(1, key, "name")]
 
-    def test_the_timer_of_a_windowed_key_is_kept_with_the_key_that_was_counted(self) -> None:
+    def test_the_timer_of_a_windowed_key_belongs_to_the_aggregated_key(self) -> None:
         serde = TimeWindowed(String(), 10)
         timer = timer_id(serde.serialize(Windowed("a\x00b", 20, 30)), "name")
         plain: Any = String()
@@ -85,7 +85,7 @@ class TestOrder:
         store.register(timer_id(b"a", "w"), WALL, 2)
         assert (taken(store, EVENT, 9), taken(store, WALL, 9)) == ([(1, b"a", "e")], [(2, b"a", "w")])
 
-    def test_what_is_registered_while_others_are_taken_comes_in_its_place(self) -> None:
+    def test_a_timer_registered_while_others_are_taken_is_in_order(self) -> None:
         state = LaneState(MemoryEngine())
         store = opened(state)
         for time in range(0, 100, 10):
@@ -113,7 +113,7 @@ class TestReplacing:
         assert taken(store, kind, 99) == [(time, b"a", "")]
         assert (taken(store, kind, 99), taken(store, 1 - kind, 99)) == ([], [])
 
-    def test_to_put_a_timer_off_writes_nothing_by_time(self) -> None:
+    def test_postponing_a_timer_writes_nothing_by_time(self) -> None:
         state = LaneState(MemoryEngine())
         store = opened(state)
         store.register(timer_id(b"a", ""), WALL, 100_000)
@@ -126,7 +126,7 @@ class TestReplacing:
             [change] = state.commit(epoch)
             assert change.values == [b"\x01" + (100_000 + epoch).to_bytes(8, "big")]
 
-    def test_what_was_put_off_and_is_near_moves_so_that_nobody_wakes_for_it(self) -> None:
+    def test_a_postponed_timer_that_is_near_is_moved_at_commit(self) -> None:
         state = LaneState(MemoryEngine())
         store = opened(state)
         store.register(timer_id(b"a", ""), WALL, 5_000)
@@ -177,7 +177,7 @@ class TestMany:
 
 
 class Counting(MemoryEngine):
-    """Counts the entries that are read."""
+    """Counts the entries read."""
 
     read = 0
 
@@ -203,7 +203,7 @@ TIMES = st.integers(0, 4_000)
 
 
 class Model(RuleBasedStateMachine):
-    """Timers in a lane that commits, forgets, takes back and is rebuilt, against a dictionary."""
+    """Timers in a lane that is committed, discarded, rolled back and rebuilt, compared with a dictionary."""
 
     @initialize()
     def begin(self) -> None:

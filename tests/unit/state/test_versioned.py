@@ -1,4 +1,4 @@
-"""Versioned stores: what was valid when, whatever the order in which versions came."""
+"""Versioned stores: what was valid when, whatever the order of arrival."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ def test_a_deletion_with_the_newest_ones_own_timestamp_leaves_no_trace(home: Hom
     store = home.lane().store(versioned())
     store.put(KEY, "a", 10)
     assert store.put(KEY, None, 10) == NEWEST
-    assert store.put(KEY, "b", 5) == NEWEST  # as Kafka Streams has it
+    assert store.put(KEY, "b", 5) == NEWEST  # as in Kafka Streams
     assert store.get(KEY) == VersionedRecord("b", 5)
 
 
-def test_what_comes_later_than_the_grace_is_not_put(home: Home) -> None:
+def test_a_version_later_than_the_grace_period_is_not_put(home: Home) -> None:
     store = home.lane().store(versioned(retention_ms=100))
     store.put(KEY, "now", 1000)
     assert store.put(b"other", "late", 899) == NOT_PUT

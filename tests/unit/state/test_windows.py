@@ -1,4 +1,4 @@
-"""Window stores: what is seen, in which order, and what has expired."""
+"""Window stores: which windows are visible, in which order, and which have expired."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_window_is_put_read_and_deleted(home: Home, time_ordered: bool) -> Non
 
 @BOTH
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_keys_windows_come_by_start_and_other_keys_do_not_mix_in(home: Home, time_ordered: bool, committed: bool) -> None:
+def test_a_keys_windows_come_by_start_without_other_keys(home: Home, time_ordered: bool, committed: bool) -> None:
     lane = home.lane()
     store = lane.store(window(key=Bytes(), time_ordered=time_ordered))
     keys = [b"a", b"a\x00", b"a\x00\x00\x00\x00\x00\x00\x00\x00", b"", b"b", b"a" * 600]
@@ -89,7 +89,7 @@ def test_a_time_ordered_store_scans_by_time(home: Home) -> None:
     assert starts(store.fetch_keys("a", "a", 0, MINUTE)) == [("a", 0), ("a", 5), ("a", MINUTE)]
 
 
-def test_a_key_range_takes_in_keys_that_are_prefixes_of_its_end(home: Home) -> None:
+def test_a_key_range_includes_prefixes_of_its_end(home: Home) -> None:
     store = home.lane().store(window(key=Bytes()))
     keys = [b"a", b"a\x00", b"a" + b"\x00" * 9, b"a" + b"\x00" * 20]
     for key in keys:
@@ -101,7 +101,7 @@ def test_a_key_range_takes_in_keys_that_are_prefixes_of_its_end(home: Home) -> N
 
 
 @pytest.mark.parametrize(("time_ordered", "oldest"), [(False, 1), (True, 0)])
-def test_what_is_older_than_the_retention_is_not_taken_and_not_seen(home: Home, time_ordered: bool, oldest: int) -> None:
+def test_windows_older_than_the_retention_are_rejected_and_hidden(home: Home, time_ordered: bool, oldest: int) -> None:
     store = home.lane().store(window(retention_ms=100, time_ordered=time_ordered))
     for time in range(3):
         assert store.put("k", str(time), time)
@@ -142,7 +142,7 @@ def test_expired_segments_are_removed_without_changelog_rows_and_come_back_with_
 
 
 @BOTH
-def test_what_expires_in_the_epoch_it_came_in_leaves_no_trace(home: Home, time_ordered: bool) -> None:
+def test_a_window_that_expires_in_its_own_epoch_leaves_no_trace(home: Home, time_ordered: bool) -> None:
     lane = home.lane()
     store = lane.store(window(time_ordered=time_ordered))
     store.put("old", "1", 0)
@@ -189,7 +189,7 @@ def test_a_timestamped_window_store_keeps_times(home: Home) -> None:
     assert store.fetch("k", 10) is None
 
 
-def test_a_window_that_would_end_after_time_ends_with_it() -> None:
+def test_a_window_that_would_end_after_the_maximum_time_ends_at_it() -> None:
     store = LaneState(MemoryEngine()).store(window(window_size_ms=2**62, retention_ms=2**62))
     store.put("k", "v", 2**62 + 5)
     assert starts(store.all()) == [("k", 2**62 + 5)]

@@ -1,4 +1,4 @@
-"""What a lane asks of the engine below it: ordered byte maps by name, written in one atomic batch."""
+"""The interface of a lane's engine: ordered byte maps by name, written in one atomic batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 
 class SpaceBatch(NamedTuple):
-    """What one space gets in a batch: keys, ascending and distinct, each with its value or None to delete it."""
+    """The writes to one space in a batch: ascending distinct keys, each with its value or None to delete it."""
 
     space: str
     keys: list[bytes]
@@ -15,31 +15,31 @@ class SpaceBatch(NamedTuple):
 
 
 class Engine(Protocol):
-    """Ordered byte maps ("spaces") of one lane. Keys are any bytes, the empty ones included, ordered as unsigned bytes.
+    """Ordered byte maps ("spaces") of one lane. Keys are any bytes, the empty key included, ordered as unsigned bytes.
 
     Reads see the state as of the last `write` through this engine, or as of `refresh`.
     """
 
     def get(self, space: str, key: bytes) -> bytes | None:
-        """The value of a key."""
+        """Return the value of a key."""
 
     def scan(self, space: str, lower: bytes | None, upper: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        """Keys from `lower` (inclusive) to `upper` (exclusive) with their values, in byte order or backwards."""
+        """Yield keys from `lower` (inclusive) to `upper` (exclusive) with their values, in byte order or backwards."""
 
     def count(self, space: str) -> int:
-        """About how many keys a space has."""
+        """Return the approximate number of keys in a space."""
 
     def size(self, space: str) -> int:
-        """About how many bytes a space takes."""
+        """Return the approximate size of a space in bytes."""
 
     def write(self, batch: Sequence[SpaceBatch]) -> None:
         """Apply all of the batch or none of it."""
 
     def snapshot(self) -> Engine:
-        """What is there now, to read, whatever is written later; to be closed by whoever takes it."""
+        """Return a read-only copy of the current content, unaffected by later writes; the caller closes it."""
 
     def refresh(self) -> None:
-        """See what other processes have written since; open scans end."""
+        """Make the writes of other processes visible; open scans end."""
 
     def close(self) -> None:
-        """Let go of files and locks; the engine cannot be used afterwards."""
+        """Release files and locks; the engine cannot be used afterwards."""

@@ -1,4 +1,4 @@
-"""Which engine a lane's state lives in, as a picklable value: it is opened where the lane runs."""
+"""The engine of a lane's state, as a picklable value: it is opened where the lane runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class EngineKind(Enum):
-    """The engines there are."""
+    """The available engines."""
 
     LMDB = "lmdb"
     ROCKSDB = "rocksdb"
@@ -25,36 +25,36 @@ class EngineKind(Enum):
 
 @dataclass(frozen=True)
 class EngineFactory:
-    """An engine to be opened: its kind and, unless it is memory, the directory that is all its own."""
+    """An engine to open: its kind and, unless it is memory, its own directory."""
 
     kind: EngineKind
     directory: str | None = None
 
     def open(self, read_only: bool = False, room_to_grow: bool = False) -> Engine:
-        """The engine, opened in this process; an engine in memory is a new one each time.
+        """Open the engine in this process; an engine in memory is a new one each time.
 
-        With `room_to_grow` it may be written while snapshots of it are read.
+        With `room_to_grow` it may be written while snapshots are open.
         """
         if self.kind is EngineKind.MEMORY:
             return MemoryEngine()
         if self.directory is None:
-            raise StateError(f"{self.kind.value} needs a directory")
+            raise StateError(f"The {self.kind.value} engine needs a directory.")
         if self.kind is EngineKind.LMDB:
             return LmdbEngine(self.directory, read_only, room_to_grow)
         return RocksDbEngine(self.directory, read_only)
 
 
 class Snapshots:
-    """Snapshots of an engine that another process writes; what they need is opened when the first is taken."""
+    """Snapshots of an engine that another process writes; it is opened when the first snapshot is taken."""
 
     def __init__(self, factory: EngineFactory) -> None:
         self._factory = factory
         self._engine: Engine | None = None
         self.are_cheap = factory.kind is EngineKind.LMDB
-        """Whether one takes microseconds, and not milliseconds."""
+        """Whether taking one costs microseconds, not milliseconds."""
 
     def take(self) -> Engine:
-        """What is there now; to be closed before `close` is called."""
+        """Take a snapshot of the current content; close it before calling `close`."""
         if not self.are_cheap:
             return self._factory.open(read_only=True)
         if self._engine is None:
@@ -62,7 +62,7 @@ class Snapshots:
         return self._engine.snapshot()
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         if self._engine is not None:
             self._engine.close()
             self._engine = None

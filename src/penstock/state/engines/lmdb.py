@@ -1,8 +1,8 @@
 """LMDB: the default engine. One environment per lane, one database per space, one write transaction per batch.
 
-LMDB takes keys of 1 to 511 bytes. The few others of a space lie in a second database beside it: under their first bytes,
-which keep them roughly in order, and a digest, which tells them apart, with the full key beside the value. A scan sorts
-those that share their first bytes and merges both databases.
+LMDB accepts keys of 1 to 511 bytes. The few others of a space ("odd" keys) are in a second database: under their first bytes,
+which keep them roughly in order, and a digest, which makes them unique, with the full key stored beside the value. A scan
+sorts those that share their first bytes and merges both databases.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ Item = tuple[bytes, bytes]
 
 
 class LmdbReads(ABC):
-    """How an environment is read within one transaction."""
+    """Reads of an environment within one transaction."""
 
     _databases: dict[str, Any]
     _reading: lmdb.Transaction[bytes] | None
 
     @abstractmethod
     def _read(self) -> lmdb.Transaction[bytes]:
-        """The transaction, begun if there is none."""
+        """Return the transaction; begin it if there is none."""
 
     def get(self, space: str, key: bytes) -> bytes | None:
         """See `Engine.get`."""
@@ -91,7 +91,7 @@ class LmdbReads(ABC):
 class LmdbEngine(LmdbReads):
     """Ordered byte maps in an LMDB environment. Open it after a fork, and not twice in one process.
 
-    One with room to grow has address space for years: snapshots pin its map, which could not be made larger under them.
+    With room to grow it reserves much more address space than it needs: an open snapshot pins the map, which then cannot grow.
     """
 
     def __init__(self, directory: str, read_only: bool = False, room_to_grow: bool = False) -> None:
@@ -111,7 +111,7 @@ class LmdbEngine(LmdbReads):
             max_spare_txns=1,
         )
         if not read_only:
-            self._env.reader_check()  # slots of readers that were killed would keep old pages alive
+            self._env.reader_check()  # slots of killed readers would keep old pages alive
         self._databases: dict[str, Any] = {}
         self._reading: lmdb.Transaction[bytes] | None = None
         self._snapshots: WeakSet[LmdbSnapshot] = WeakSet()
@@ -134,11 +134,11 @@ class LmdbEngine(LmdbReads):
         self._env.close()
 
     def snapshot(self) -> LmdbSnapshot:
-        """See `Engine.snapshot`. Takes a microsecond, also while another thread writes."""
+        """See `Engine.snapshot`. Takes a microsecond, even while another thread writes."""
         reading = self._begin()
         names = [name.decode() for name in self._env.dbs(reading)]
         if not self._databases.keys() >= set(names):
-            reading.abort()  # a transaction does not know databases that were opened after its beginning
+            reading.abort()  # a transaction does not see databases opened after it began
             self._open_databases()
             reading = self._begin()
             names = [name.decode() for name in self._env.dbs(reading)]
@@ -151,12 +151,12 @@ class LmdbEngine(LmdbReads):
         try:
             return self._env.begin(write=write)
         except lmdb.MapResizedError:
-            self._resize(0)  # another process has made the map larger: adopt its size
+            self._resize(0)  # another process has enlarged the map: adopt its size
             return self._env.begin(write=write)
 
     def _resize(self, map_size: int) -> None:
         if any(not snapshot.is_closed for snapshot in self._snapshots):
-            raise StateError("the store has outgrown its map while it was being read: start again")
+            raise StateError("The store has outgrown its map while a snapshot of it was open. Restart the application.")
         self._env.set_mapsize(map_size)
 
     def _read(self) -> lmdb.Transaction[bytes]:
@@ -188,7 +188,7 @@ class LmdbEngine(LmdbReads):
         except lmdb.MapFullError:
             pass
         finally:
-            if not written:  # a database made in a transaction is gone with it
+            if not written:  # a database created in an aborted transaction does not exist
                 for name in self._databases.keys() - known:
                     del self._databases[name]
         return written
@@ -213,7 +213,7 @@ class LmdbEngine(LmdbReads):
     def _write_odd(
         self, txn: lmdb.Transaction[bytes], name: str, keys: list[bytes], values: list[bytes | None]
     ) -> tuple[list[bytes], list[bytes | None]]:
-        """Write the keys that LMDB can't take as they are; gives back the others."""
+        """Write the keys that LMDB does not accept; return the others."""
         odd = self._database(txn, name + _ODD)
         plain_keys: list[bytes] = []
         plain_values: list[bytes | None] = []
@@ -229,7 +229,7 @@ class LmdbEngine(LmdbReads):
 
 
 class LmdbSnapshot(LmdbReads):
-    """An environment as it was at one moment. It belongs to whoever took it; one thread at a time may read it."""
+    """An environment at one point in time. The caller that took it closes it; only one thread may read it at a time."""
 
     def __init__(self, reading: lmdb.Transaction[bytes], databases: dict[str, Any]) -> None:
         self._reading = reading
@@ -237,39 +237,39 @@ class LmdbSnapshot(LmdbReads):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was let go of."""
+        """Whether it is closed."""
         return self._reading is None
 
     def write(self, batch: Sequence[SpaceBatch]) -> None:
-        """Refuse."""
-        raise StateError("a snapshot is only read")
+        """Raise: a snapshot is read-only."""
+        raise StateError("A snapshot is read-only.")
 
     def refresh(self) -> None:
-        """Nothing: it stays as it was."""
+        """Do nothing: a snapshot does not change."""
 
     def snapshot(self) -> LmdbSnapshot:
-        """Itself: there is nothing newer to be seen."""
+        """Return itself: a snapshot does not change."""
         return self
 
     def close(self) -> None:
-        """Let its pages be used again."""
+        """Release its pages."""
         if self._reading is not None:
             self._reading.abort()
             self._reading = None
 
     def _read(self) -> lmdb.Transaction[bytes]:
         if self._reading is None:
-            raise StateError("the snapshot is closed")
+            raise StateError("The snapshot is closed.")
         return self._reading
 
 
 def _odd_name(key: bytes) -> bytes:
-    """Under which name an odd key lies: the empty one before all others, a long one by its first bytes and a digest."""
+    """Return the name of an odd key: the empty one sorts first, a long one is its first bytes and a digest."""
     return key[:_PREFIX] + blake2b(key, digest_size=_DIGEST).digest() if key else _EMPTY
 
 
 def _open_odd(stored: bytes) -> Item:
-    """The full key and the value."""
+    """Return the full key and the value."""
     end = _size.size + _size.unpack_from(stored)[0]
     return stored[_size.size : end], stored[end:]
 
@@ -303,7 +303,7 @@ def _backward(cursor: lmdb.Cursor[bytes], lower: bytes | None, upper: bytes | No
 
 
 def _scan_odd(cursor: lmdb.Cursor[bytes], lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[Item]:
-    """Odd keys within bounds: each group that shares its first bytes is sorted by the full keys."""
+    """Yield odd keys within bounds: each group that shares its first bytes is sorted by the full keys."""
     first = (lower or b"")[:_PREFIX]
     last = None if upper is None else upper[:_PREFIX]
     if reverse:

@@ -1,4 +1,4 @@
-"""The engine without files: what the test driver runs on, and the model the others are tested against."""
+"""The engine without files: for the test driver, and the model that the others are tested against."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class RocksDbEngine:
             self._database.close()
 
     def _open_to_read(self) -> tuple[Rdict, dict[str, Rdict]]:
-        """As a reader beside a writer that may just be replacing files: those that the reader was told of may be gone."""
+        """Open as a reader; retry, because the writer may replace a file after the reader has found its name."""
         for _ in range(_ATTEMPTS - 1):
             try:
                 return self._open()

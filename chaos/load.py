@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from confluent_kafka import Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from chaos.checker import Letter
 from chaos.payments import Payment
@@ -27,6 +27,7 @@ GHOSTS = 10**9
 """Payments of another application's transaction are numbered from here."""
 FLUSH_S = 120
 TICK_S = 0.02
+METADATA_S = 10
 
 Poison = Callable[[random.Random, bytes], "bytes | None"]
 """Makes a value that cannot be processed from one that can."""
@@ -169,6 +170,11 @@ class Load:
             try:
                 self._producer.produce(self._topic, value, key, partition, report, timestamp=timestamp)
             except BufferError:
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                    raise
+                self._producer.list_topics(self._topic, METADATA_S)  # a partition that was added after the last look
                 self._producer.poll(0.1)
             else:
                 return

@@ -408,11 +408,9 @@ def _list(name: str, value: object) -> tuple[str, ...]:
 
 
 def _text(name: str, value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
     if not isinstance(value, (str, int, float)):
         raise ConfigError(f"{name}: expected text, a number or a boolean, got {type(value).__name__}.")
-    return value if isinstance(value, str) else str(value)
+    return value if isinstance(value, str) else str(value).lower()
 
 
 def _resolve(name: str, value: str, environment: Mapping[str, str]) -> str:

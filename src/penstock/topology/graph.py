@@ -1,7 +1,6 @@
 """`Topology`: sources, processors, sinks and stores, added in order; the entry point of the Processor API.
 
-The DSL builds one too. Nodes are frozen; the topology only collects and checks them. Its collections are read-only: to add to one
-is to replace it, which a frozen topology refuses.
+The DSL builds one too. Nodes are frozen; the topology only collects and checks them. To add one replaces a read-only collection.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from penstock.topology.nodes import (
     user_line,
 )
 
-_SHOWN = 100
+_SHOWN, _NAMES = 100, "at most 249 letters, digits, '.', '_' and '-'"
 _T = TypeVar("_T")
 
 
@@ -196,8 +195,7 @@ class Topology:
         if known is not None and known is not spec:
             raise TopologyError(f"Store {spec.name!r} is declared twice ({user_line()}). Give one of them another name.")
         if not is_name(spec.name):
-            rule = "at most 249 letters, digits, '.', '_' and '-'"
-            raise TopologyError(f"Invalid store name {spec.name[:_SHOWN]!a} ({user_line()}): use {rule}.")
+            raise TopologyError(f"Invalid store name {spec.name[:_SHOWN]!a} ({user_line()}): use {_NAMES}.")
         self._stores = _with(self._stores, spec.name, spec)
         for processor in processors:
             self.connect_processor_and_state_stores(processor, spec.name)
@@ -306,10 +304,7 @@ class Topology:
         topics = node.topics if isinstance(node, SourceNode) else (node.topic,) if isinstance(node, SinkNode) else ()
         for topic in topics:
             if isinstance(topic, str) and not is_name(topic):
-                raise TopologyError(
-                    f"Invalid topic name {topic[:_SHOWN]!a} of node {node.name!r} ({node.line}): "
-                    f"Kafka allows at most 249 letters, digits, '.', '_' and '-'."
-                )
+                raise TopologyError(f"Invalid topic name {topic[:_SHOWN]!a} of {node.name!r} ({node.line}): allowed: {_NAMES}.")
         self._nodes = _with(self._nodes, node.name, node)
 
     def add_side_node(self, node: ProcessorNode, output: str) -> None:

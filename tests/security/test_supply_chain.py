@@ -17,8 +17,8 @@ from tests.tidy.rules import SourceFile, product_runs_only_its_own_code
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src" / "penstock"
 
-IF_THERE = ("tomli", "pydantic")
-"""Needed only by older Pythons, or used only if the user has installed them."""
+IF_THERE = ("tomli", "pydantic", "typing_extensions")
+"""Needed only by older Pythons or by type checkers, or used only if the user has installed them."""
 
 IMPORT_ALL = """
 import json, pkgutil, sys, threading

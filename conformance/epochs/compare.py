@@ -35,7 +35,7 @@ def differences(case: EpochCase, outcome: Outcome) -> list[Difference]:
 def _outputs(case: EpochCase, outcome: Outcome) -> list[Difference]:
     expected: defaultdict[str, list[Judged]] = defaultdict(list)
     actual: defaultdict[str, list[Sent]] = defaultdict(list)
-    for judged in outcome.expected:
+    for judged in sorted(outcome.expected, key=lambda judged: judged.when):  # a stage sends before the next one begins
         expected[judged.sent.topic].append(judged)
     for sent in outcome.actual:
         actual[sent.topic].append(sent)

@@ -38,11 +38,12 @@ class Cause(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """A record to send to a topic, with the shard that sends it and its cause."""
+    """A record to send to a topic, with the shard that sends it, its cause, and when: the number of the epoch and the stage."""
 
     sent: Sent
     shard: int
     cause: Cause
+    when: tuple[int, int] = (0, 0)
 
 
 NOBODY = Cause(None, -1, 0)
@@ -58,10 +59,12 @@ class Judge:
         self._stage_of = self._tasks[0].stage_of
         self._first_writer = first_writers(topology)
         self._exchanges = _exchanges(topology)
+        self._epoch = 0
         self.outputs: list[Judged] = []
 
     def epoch(self, records: Sequence[Arrived], origins: Mapping[Origin, int], wall_clock: int) -> None:
         """Process what the wall clock causes, then each record and everything it causes, then the caches."""
+        self._epoch += 1
         ticked = [
             (shard, task.tick(stage, wall_clock), stage) for stage in self._stages for shard, task in enumerate(self._tasks)
         ]
@@ -113,7 +116,7 @@ class Judge:
                     heapq.heappush(waiting, (*order, sender, row, hops))
                 else:
                     leaving = Sent(row.topic, row.key, row.value, row.timestamp, row.headers)
-                    self.outputs.append(Judged(leaving, sender, cause._replace(hops=hops)))
+                    self.outputs.append(Judged(leaving, sender, cause._replace(hops=hops), (self._epoch, sending)))
 
         send(shard, rows, stage, 0, (), 0)
         while waiting:

@@ -22,6 +22,10 @@ LEFT_OUT = (
         "order between rows of different shards for one key of a sink, unless one source partition causes them directly",
         "shards are tasks; each shard's own order is compared",
     ),
+    LeftOut(
+        "order between rows of different stages of an epoch for one key of a sink",
+        "they are different sub-topologies; rows of a stage come before those of the next one",
+    ),
     LeftOut("stores without a changelog, in cases with restarts", "a start may lose them; they have one there"),
     LeftOut("topologies that read a topic that they write", "when their records return depends on when an epoch begins"),
     LeftOut("sources with watermarks", "their time moves at barriers, so it depends on the cuts; make integration compares them"),

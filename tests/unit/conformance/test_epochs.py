@@ -263,6 +263,13 @@ class TestCompare:
     def test_rows_of_one_partition_come_in_its_order_whatever_their_shards(self) -> None:
         assert found([sent_by(0, b"1"), sent_by(1, b"2")], [b"2", b"1"]) == ["output"]
 
+    def test_rows_of_a_stage_come_before_those_of_the_next_one_in_the_same_epoch(self) -> None:
+        stages = [(1, 0), (1, 1), (1, 0), (2, 0)]
+        rows = [sent_by(0, b"%d" % number, hops=1)._replace(when=when) for number, when in enumerate(stages)]
+        assert found(rows, [b"0", b"2", b"1", b"3"]) == []
+        assert found(rows, [b"0", b"1", b"2", b"3"]) == ["output"]
+        assert found(rows, [b"0", b"2", b"3", b"1"]) == ["output"]
+
     def test_stores_are_compared_shard_by_shard(self) -> None:
         expected = [{"store": [("a", 1)]}, {"store": [("b", 1)]}]
         right = Outcome(expected_stores=expected, stores=[(range(2), {"store": [("b", 1), ("a", 1)]})])

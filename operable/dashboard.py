@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks.first import workload
 from harness.broker import Broker
+from harness.chromium import Chromium
 from operable import screenshots
 from operable.serving import job_of, serving
 
@@ -20,5 +21,19 @@ def run(broker: Broker, directory: Path, into: Path = PICTURES, records: int = 3
     with serving(job, {"PENSTOCK_MAX_EPOCH_RECORDS": "40000"}) as (application, admin, _):
         admin.wait_until_ready()
         pictures = screenshots.take(admin.url, into)
+        browsed = _browsed(admin.url)
         application.check()
-    return {"pictures": [str(picture) for picture in pictures]}
+    return {"pictures": [str(picture) for picture in pictures], "browsed_rows": browsed}
+
+
+def _browsed(url: str) -> int:
+    """Browse the first store, and return the number of rows that the page shows."""
+    with Chromium(width=1280, height=800) as browser:
+        browser.open(f"{url.rstrip('/')}/")
+        browser.wait_for("document.querySelector('[data-browse]')")
+        browser.run("document.querySelector('[data-browse]').click()")
+        browser.wait_for("document.querySelectorAll('#entries tr').length")
+        shown = str(browser.run("document.querySelector('#entries').textContent"))
+        assert "undefined" not in shown, f"the page does not understand the answer of the server: {shown[:200]}"
+        assert not browser.complaints, f"the page reports errors: {browser.complaints}"
+        return int(browser.run("document.querySelectorAll('#entries tr').length"))

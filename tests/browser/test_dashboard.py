@@ -124,10 +124,11 @@ class Copy(Processor[Any, Any, Any, Any]):
 
 
 def hostile() -> Topology:
-    name, store = ATTACK.format("node") + TURNED, ATTACK.format("store") + TURNED
-    topology = Topology().add_source(ATTACK.format("source"), ATTACK.format("topic") + TURNED)
-    topology.add_processor(name, Copy, ATTACK.format("source")).add_sink("__proto__", ATTACK.format("sink"), name)
-    return topology.add_state_store(key_value_store(store), name)
+    """Names of topics and stores cannot be hostile: `Topology` refuses them."""
+    name = ATTACK.format("node") + TURNED
+    topology = Topology().add_source(ATTACK.format("source") + TURNED, "in")
+    topology.add_processor(name, Copy, ATTACK.format("source") + TURNED).add_sink("__proto__", "out", name)
+    return topology.add_state_store(key_value_store("kept"), name)
 
 
 def test_names_and_keys_that_look_like_code_are_only_text(browser: Chromium) -> None:

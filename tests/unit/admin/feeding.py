@@ -205,7 +205,7 @@ def store_routes(entries: list[dict[str, Any]]) -> list[Route]:
     async def scan(request: Request) -> Response:
         limit, start = int(request.query_params["limit"]), int(request.query_params.get("cursor", "0"))
         more = str(start + limit) if start + limit < len(entries) else None
-        return JSONResponse({"epoch": 41_380, "entries": entries[start : start + limit], "cursor": more})
+        return JSONResponse({"epoch": 41_380, "rows": entries[start : start + limit], "cursor": more})
 
     async def get(request: Request) -> Response:
         for entry in entries:
@@ -217,7 +217,7 @@ def store_routes(entries: list[dict[str, Any]]) -> list[Route]:
         windows = [
             {"key": request.query_params["key"], "value": count, "window": {"start": count * 60_000}} for count in range(3)
         ]
-        return JSONResponse({"epoch": 41_380, "entries": windows, "cursor": None})
+        return JSONResponse({"epoch": 41_380, "rows": windows, "cursor": None})
 
     return [Route("/stores/{name}/range", scan), Route("/stores/{name}/get", get), Route("/stores/{name}/fetch", fetch)]
 

@@ -445,9 +445,9 @@ async function browse(path, isMore = false) {
   const { store, cursor } = browsing;
   const from = isMore ? `&cursor=${encodeURIComponent(cursor)}` : "";
   try {
-    const { epoch, entries, ...one } = await (await asked(`stores/${encodeURIComponent(store)}/${path}${from}`)).json();
+    const { epoch, rows: found, ...one } = await (await asked(`stores/${encodeURIComponent(store)}/${path}${from}`)).json();
     if (store !== browsing.store || path !== browsing.path) return;
-    const rows = (entries || [one]).map(({ key, value, ...besides }) =>
+    const rows = (found || [one]).map(({ key, value, ...besides }) =>
       element("tr", {}, cell(asText(key)), cell(asText(value)), cell(Object.keys(besides).length ? asText(besides) : "")));
     if (isMore) byId("entries").append(...rows);
     else fill("entries", rows, "no entries");

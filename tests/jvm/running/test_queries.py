@@ -89,7 +89,7 @@ def test_views_and_questions(running: Running) -> None:
     assert running.store("names")["k01"] == "one"
     answer = running.query("counts", KeyQuery("k03"), at_least_epoch=0)
     assert (answer.value, answer.epoch) == (rounds, running.epoch)
-    with pytest.raises(UnknownStoreError, match="there are by-second, counts, names, seen"):
+    with pytest.raises(UnknownStoreError, match="Known stores: by-second, counts, names, seen"):
         running.store("nope")
 
 

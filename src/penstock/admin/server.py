@@ -41,7 +41,7 @@ class AdminServer:
         host = config.admin_endpoint[0]
         port: int = self._listener.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
-        self.url = f"{'http' if self._tls is None else 'https'}://{shown}:{port}"
+        self.url: str = f"{'http' if self._tls is None else 'https'}://{shown}:{port}"
         self._name = running.application_id
         self._running = running
         router = Router(routes(running), redirect_slashes=False)

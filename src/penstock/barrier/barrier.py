@@ -15,7 +15,7 @@ from penstock.barrier.ports import Publisher, SourceOffset
 from penstock.errors import BrokerError, CommitError, PenstockError
 from penstock.faults import point
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class Phase(Enum):

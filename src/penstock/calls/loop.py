@@ -94,7 +94,7 @@ class Running:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, main: Callable[[], Coroutine[Any, Any, None]], on_end: Callable[[], object] | None
     ) -> None:
-        self.ended = threading.Event()
+        self.ended: threading.Event = threading.Event()
         self.error: BaseException | None = None
         self._loop = loop
         self._on_end = on_end

@@ -21,7 +21,7 @@ class Failed:
     __slots__ = ("error",)
 
     def __init__(self, error: Exception) -> None:
-        self.error = error
+        self.error: Exception = error
 
 
 Ask = Callable[[Sequence[Request]], Awaitable[list[Any]]]

@@ -30,7 +30,7 @@ class _Commands(TyperGroup):
             raise typer.Exit(error.exit_code) from error
 
 
-commands = typer.Typer(
+commands: typer.Typer = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
     add_completion=False,

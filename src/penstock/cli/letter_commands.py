@@ -12,7 +12,7 @@ from penstock.letters import Target
 # Loaded by the command that needs them, as in `commands`.
 # ruff: noqa: PLC0415
 
-commands = typer.Typer(no_args_is_help=True, help="Dead letters: look at them, and replay them.")
+commands: typer.Typer = typer.Typer(no_args_is_help=True, help="Dead letters: look at them, and replay them.")
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The dead-letter topic.")]
 

@@ -73,7 +73,7 @@ class Draft:
         self.handles = handles
         self.default_key = key
         self.default_value = value
-        self.root = DraftNode("root", Line("", 0, ""), lambda topology, parents: None)
+        self.root: DraftNode = DraftNode("root", Line("", 0, ""), lambda topology, parents: None)
         self.copartitioned: list[frozenset[str]] = []
         self._index = 0
         self._priority = 0

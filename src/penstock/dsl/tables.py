@@ -312,7 +312,7 @@ class GlobalKTable(GlobalTableHandle, Generic[K, V]):
     __slots__ = ("_queryable", "store_name")
 
     def __init__(self, store_name: str, queryable: str | None) -> None:
-        self.store_name = store_name
+        self.store_name: str = store_name
         self._queryable = queryable
 
     @property

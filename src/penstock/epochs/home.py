@@ -30,7 +30,7 @@ class Home:
     """The directory of an application on this machine."""
 
     def __init__(self, directory: str, application_id: str) -> None:
-        self.root = Path(directory) / application_id
+        self.root: Path = Path(directory) / application_id
 
     def take_over(self, incarnation: str) -> None:
         """Become the owner: waits until no lane of an earlier one has a store open."""

@@ -22,7 +22,7 @@ class Watch:
         self._began = perf_counter()
         self._stage = assigned.stage
         self._lane = assigned.lane
-        self.samples = Samples() if assigned.epoch.is_sampled else None
+        self.samples: Samples | None = Samples() if assigned.epoch.is_sampled else None
 
     def report(self, records: int, state: LaneState | None = None) -> LaneReport:
         """The report; `state` is the lane's, if it has one, as it was written."""

@@ -18,7 +18,9 @@ class AllLanes:
         self._program = assigned.program
         self._states = states
         self._stores: dict[str, RoutedStore] = {}
-        self.registers = SectionRegisters(states[0].shard(0), assigned.program.plan.stages[assigned.stage].sources[0])
+        self.registers: SectionRegisters = SectionRegisters(
+            states[0].shard(0), assigned.program.plan.stages[assigned.stage].sources[0]
+        )
 
     def store(self, spec: StoreSpec) -> Any:
         """The typed store of that specification, over all lanes."""

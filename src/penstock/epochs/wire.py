@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -87,7 +87,7 @@ class Control(msgspec.Struct, array_like=True, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-decode_control = msgspec.msgpack.Decoder(Control).decode
+decode_control: Callable[[bytes], Control] = msgspec.msgpack.Decoder(Control).decode
 _decode_report = msgspec.msgpack.Decoder(LaneReport).decode
 
 

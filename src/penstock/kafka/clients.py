@@ -15,7 +15,7 @@ from penstock.config import CLIENTS, OAUTH_ENDPOINTS, Config, Guarantee, Setting
 from penstock.errors import ConfigError
 from penstock.kafka.failures import configured_wrongly, failure, translated
 
-logger = logging.getLogger("penstock.kafka")
+logger: logging.Logger = logging.getLogger("penstock.kafka")
 """Receives the clients' own log."""
 
 LARGEST_BATCH = 1_000_000

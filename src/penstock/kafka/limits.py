@@ -9,7 +9,7 @@ from penstock.config import Config, Guarantee
 from penstock.errors import ConfigError, PenstockError, TopicError
 from penstock.kafka.topics import Topic, Topics
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 DEFAULT_TOPIC_BYTES = 1_048_588
 """Kafka's default for `max.message.bytes`, where neither the topic nor its broker reports a value."""

@@ -18,7 +18,7 @@ from penstock.handlers import DeadLetter, ErrorHandler, Failure, FailureKind, Lo
 from penstock.kafka.limits import SizeLimits
 from penstock.letters import SIZE_HEADER
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 SINK, CHANGELOG, DEAD_LETTER = 1, 2, 3
 """The kinds of rows."""

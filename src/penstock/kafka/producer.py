@@ -22,7 +22,7 @@ from penstock.errors import BrokerError, PenstockError
 from penstock.kafka.clients import logger as client_logger
 from penstock.kafka.failures import configured_wrongly, failure, translated
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 BY_KEY = -1
 """No partition: the partitioner chooses one by the key."""
@@ -53,11 +53,11 @@ class RowProducer:
         self._failure: tuple[str, KafkaError] | None = None
         self._failed = 0
         self._out_of_reach_since: float | None = None
-        self.had_trouble = False
+        self.had_trouble: bool = False
         """Whether a connection has failed since this client was created."""
         callbacks = {"on_delivery": self._on_delivery, "error_cb": self._on_error}
         try:
-            self.client = Producer({**revealed(settings), **callbacks}, logger=client_logger)
+            self.client: Producer = Producer({**revealed(settings), **callbacks}, logger=client_logger)
         except KafkaException as error:
             raise configured_wrongly(error) from None
 

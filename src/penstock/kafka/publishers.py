@@ -25,7 +25,7 @@ from penstock.kafka.producer import RowProducer
 if TYPE_CHECKING:
     from penstock.barrier import SourceOffset
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 SLICE_S = 5.0
 """The timeout of one call to the client, so that an interrupted process does not hang for longer."""

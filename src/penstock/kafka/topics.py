@@ -17,7 +17,7 @@ from penstock.kafka.failures import kafka_error, translated
 from penstock.kafka.offsets import Partition
 from penstock.state import MARK_LIFE_MS, StoreKind, StoreSpec
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 DAY_MS = 86_400_000
 TOMBSTONES_MS = 2 * MARK_LIFE_MS

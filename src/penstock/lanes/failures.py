@@ -57,7 +57,7 @@ class Failures:
         self._handlers = handlers or ErrorHandlers()
         self._application_id = application_id
         self._sleep = sleep
-        self.epoch = epoch
+        self.epoch: int = epoch
 
     def deserialization(self, lane: Lane, node: SourceNode, error: Exception, raw: RawRecord, origin: RecordMetadata) -> None:
         """A record cannot be read; `error` names it, and is caused by what the serde has to say."""

@@ -69,7 +69,7 @@ class Lane:
         traces: Traces | None = None,
         sub_topologies: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.failures = failures or Failures()
+        self.failures: Failures = failures or Failures()
         self.watermarked = watermarked
         self.owns = owns
         self._committed_owner = committed_owner
@@ -80,11 +80,11 @@ class Lane:
         self._global_state = global_state or state
         self.wall_clock = wall_clock
         self.position: Position = NOWHERE
-        self.cursor = Rows((), ())  # counts along an epoch's records; -1 when they are done
+        self.cursor: Rows = Rows((), ())  # counts along an epoch's records; -1 when they are done
         self.cursor.row = BEFORE_RECORDS
-        self.attached = Attached(watermark)
-        self.wall_clock_punctuators = Punctuators()
-        self.timers = LaneTimers()
+        self.attached: Attached = Attached(watermark)
+        self.wall_clock_punctuators: Punctuators = Punctuators()
+        self.timers: LaneTimers = LaneTimers()
         self.dropped: dict[tuple[str, str], int] = {}
         self.commit_requested = False  # a processor's wish, which the host tells the driver
         self._rows: list[Row] = []
@@ -100,7 +100,7 @@ class Lane:
         self._starters: list[Callable[[], None]] = []
         self._closers: list[Callable[[], None]] = []
         self.intakes: dict[str, Intake] = {}
-        self.entrances = Entrances(self)
+        self.entrances: Entrances = Entrances(self)
         self.bound: dict[str, Process] = {}  # children before parents
         self.children: dict[str, list[str]] = {node.name: [] for node in nodes}
         for name in _stores_in_order(nodes):
@@ -110,7 +110,7 @@ class Lane:
         self._sub_topologies = sub_topologies
         self._stream_times: dict[str, StreamTime] = {}
         self.latest = NO_TIMESTAMP  # the highest event time of the epoch at hand, where nobody follows stream time
-        self.follows_stream_time = self._has_followers(nodes)
+        self.follows_stream_time: bool = self._has_followers(nodes)
         self._bind(nodes, partitions, samples, traces)
 
     def _has_followers(self, nodes: Sequence[Node]) -> bool:
@@ -416,8 +416,8 @@ class Attached:
     __slots__ = ("floor", "time")
 
     def __init__(self, watermark: int | None) -> None:
-        self.time = NO_TIMESTAMP
-        self.floor = NO_TIMESTAMP if watermark is None else watermark
+        self.time: int = NO_TIMESTAMP
+        self.floor: int = NO_TIMESTAMP if watermark is None else watermark
 
 
 class ObservedClock:

@@ -126,7 +126,7 @@ class Rows:
         self._columns = columns
         self._origins = origins
         self._exchanges = exchanges
-        self.row = 0
+        self.row: int = 0
 
     def metadata(self) -> RecordMetadata | None:
         """Where the record of this row came from; None if it was sent when a cache was flushed or a timer was due."""

@@ -21,11 +21,11 @@ class Schedule:
 
     def __init__(self, register: Register, place: Register, interval_ms: int, punctuate: Callable[[int], None]) -> None:
         self._register = register
-        self.place = place
-        self.due = register.value
-        self.interval_ms = interval_ms
-        self.punctuate = punctuate
-        self.cancelled = register.value == NEVER
+        self.place: Register = place
+        self.due: int = register.value
+        self.interval_ms: int = interval_ms
+        self.punctuate: Callable[[int], None] = punctuate
+        self.cancelled: bool = register.value == NEVER
 
     def cancel(self) -> None:
         """Never fire again."""

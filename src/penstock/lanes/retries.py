@@ -103,7 +103,7 @@ class Watch:
     __slots__ = ("is_clean",)
 
     def __init__(self) -> None:
-        self.is_clean = True
+        self.is_clean: bool = True
 
     def run(self, call: Callable[[], Any], again: Persistence) -> Any:
         """Call, and call again."""

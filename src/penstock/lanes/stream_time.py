@@ -21,8 +21,8 @@ class StreamTime:
 
     def __init__(self, register: Register) -> None:
         self._register = register
-        self.punctuators = Punctuators()
-        self.timers = LaneTimers()
+        self.punctuators: Punctuators = Punctuators()
+        self.timers: LaneTimers = LaneTimers()
         self.expiring: list[Any] = []
 
     @property

@@ -68,18 +68,19 @@ class Recorder:
         self._sizes: dict[tuple[int, str], tuple[int, int]] = {}  # of stores, by lane
         self._listeners: list[EpochListener] = []
         self._restore_listeners: list[RestoreListener] = []
-        self.started_at = clock()
-        self.committed_at = clock()
+        self.started_at: float = clock()
+        self.committed_at: float = clock()
         """The time of the last commit, or of the start."""
-        self.started_ms = self.committed_ms = int(time.time() * 1000)
+        self.started_ms: int = int(time.time() * 1000)
+        self.committed_ms: int = self.started_ms
         """The same two times, by the wall clock."""
         self.restore: RestoreReport | None = None
-        self.watermark = -1
-        self.totals = Totals()
-        self.stores = CommittedStores({}, {})
+        self.watermark: int = -1
+        self.totals: Totals = Totals()
+        self.stores: CommittedStores = CommittedStores({}, {})
         self.memory: Mapping[int, int] = {}
         """Bytes of memory of the Python workers, by process id, as of the last sampled epoch."""
-        self.commit_retries = 0
+        self.commit_retries: int = 0
         """Retries of the check with a broker whether an epoch is committed."""
         self.lost: Mapping[Partition, int] = {}
         """Offsets skipped because their records were gone, by source partition."""

@@ -78,7 +78,7 @@ class CallContext:
     __slots__ = ("record_metadata", "sent")
 
     def __init__(self, metadata: RecordMetadata | None) -> None:
-        self.record_metadata = metadata
+        self.record_metadata: RecordMetadata | None = metadata
         """Topic, partition and offset of the record; None for one that a timer or a cache has sent."""
         self.sent: list[tuple[str | None, Record[Any, Any]]] = []
 

@@ -114,7 +114,7 @@ class Context:
     def __init__(self, host: Host, forward: Process) -> None:
         self._host = host
         self._forward = forward
-        self.check_key = False
+        self.check_key: bool = False
         self.fixed_key: Any = None
         self.key_timers: ProcessorTimers | None = None
 

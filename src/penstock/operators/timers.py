@@ -78,7 +78,7 @@ class ProcessorTimers(NodeTimers):
         self._now = NO_TIMESTAMP
         self.key: Any = None
         """The current key, None between records."""
-        self.timestamp = NO_TIMESTAMP
+        self.timestamp: int = NO_TIMESTAMP
         """The event time of the current record or timer."""
 
     def _fire(self, entry: TimerEntry, now: int) -> None:

@@ -51,7 +51,7 @@ class CommittedState:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.program = program
-        self.specs = {name: spec for name, spec in program.specs.items() if spec.kind not in _INTERNAL}
+        self.specs: dict[str, StoreSpec] = {name: spec for name, spec in program.specs.items() if spec.kind not in _INTERNAL}
         self._committed = committed
         self._take_globals = globals_ if program.global_stores else None
         self._clock = clock
@@ -218,7 +218,7 @@ class Source:
     """One store of the committed state, as views read it: as of the last barrier, or always of the `pinned` snapshot."""
 
     def __init__(self, state: CommittedState, store: str, pinned: Snapshot | None = None) -> None:
-        self.spec = state.spec(store)
+        self.spec: StoreSpec = state.spec(store)
         program = state.program
         self._state = state
         self._pinned = pinned

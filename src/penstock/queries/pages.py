@@ -19,7 +19,7 @@ from penstock.errors import QueryError, QueryTimeoutError
 from penstock.queries.committed import CommittedState, Source, pinned
 from penstock.queries.forms import encoded, json_of, key_of, prefix_of
 from penstock.queries.snapshots import Scan
-from penstock.queries.views import KeyValueView, SessionView, VersionedView, WindowView, view_of
+from penstock.queries.views import KeyValueView, SessionView, VersionedView, View, WindowView, view_of
 from penstock.records import ValueAndTimestamp, VersionedRecord, Windowed
 from penstock.state import MAX_TIME, StoreKind, after, after_prefix, timestamp_of
 
@@ -78,9 +78,9 @@ class StoreAnswers:
         key, value = spec.serdes
         self.name = store
         self._state = state
-        self.key = key_of(key)
-        self.prefix = prefix_of(key)
-        self.view = view_of(Source(state, store))
+        self.key: Callable[[str], bytes] = key_of(key)
+        self.prefix: Callable[[str], bytes] = prefix_of(key)
+        self.view: View = view_of(Source(state, store))
         self._key_json = json_of(key)
         self._value_json = json_of(value)
         self._kind = spec.kind

@@ -34,8 +34,8 @@ class Snapshot:
     def __init__(self, epoch: int, lanes: Sequence[Engine], shards: int, globals_: Engine | None) -> None:
         self.epoch = epoch
         self._shards = shards
-        self.lock = threading.Lock()
-        self.is_closed = False
+        self.lock: threading.Lock = threading.Lock()
+        self.is_closed: bool = False
         self.retired_at: float | None = None
         """When a newer snapshot replaced this one."""
         self._lanes = lanes
@@ -182,7 +182,7 @@ class Scan(Iterator[T], Generic[T]):
     """An iterator over rows of a snapshot; it holds the snapshot until the last row, `close`, or its deadline."""
 
     def __init__(self, snapshot: Snapshot, rows: Callable[[], Iterator[T]], deadline: float) -> None:
-        self.epoch = snapshot.epoch
+        self.epoch: int = snapshot.epoch
         self._snapshot: Snapshot | None = snapshot
         self._rows = rows
         self._left: Iterator[T] | None = None

@@ -36,10 +36,10 @@ class KeyValueView(KeyValueReads[K, V]):
 
     def __init__(self, source: Source, decode: Callable[[bytes], V] | None = None) -> None:
         key, value = source.spec.serdes
-        self.has_times = source.spec.kind is StoreKind.TIMESTAMPED or source.spec.ttl_ms is not None
+        self.has_times: bool = source.spec.kind is StoreKind.TIMESTAMPED or source.spec.ttl_ms is not None
         plain = value_decoder(value.deserialize) if self.has_times else value.deserialize
         super().__init__(key, decode or plain)
-        self.name = source.spec.name
+        self.name: str = source.spec.name
         self._source = source
 
     @property
@@ -93,7 +93,7 @@ class HistoryView(Generic[K, V]):
 
     def __init__(self, source: Source) -> None:
         key, value = source.spec.serdes
-        self.name = source.spec.name
+        self.name: str = source.spec.name
         self._source = source
         self._serialize_key = key.serialize
         self._deserialize_key = key.deserialize

@@ -90,7 +90,7 @@ class Epochs:
         others: Contributions,
         recorder: Recorder,
     ) -> None:
-        self.progress = start.progress
+        self.progress: Progress = start.progress
         self._sizing = bounds.sizing
         give_up = GivingUp(program, jobs)
         self._fitting = Fitting(jobs, bounds.sizing, give_up, small=bounds.small, lanes=program.lanes, on_retry=self._begin_again)

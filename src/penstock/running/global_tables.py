@@ -192,8 +192,10 @@ class Kept:
         self._state = state
         self._offsets = {place: state.registers.register(f"offset {place[0]}/{place[1]}", NO_TIMESTAMP) for place in partitions}
         self._as_of = state.registers.register("as of", NO_TIMESTAMP)
-        self.positions = {place: register.value for place, register in self._offsets.items() if register.value != NO_TIMESTAMP}
-        self.as_of = self._as_of.value
+        self.positions: dict[Partition, int] = {
+            place: register.value for place, register in self._offsets.items() if register.value != NO_TIMESTAMP
+        }
+        self.as_of: int = self._as_of.value
 
     def note(self, positions: Mapping[Partition, int], as_of: int) -> None:
         """Write what has been read up to here."""

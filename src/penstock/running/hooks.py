@@ -102,7 +102,7 @@ class Hooks:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigError(f"plugins: {twice[0]!r} is there more than once; give each a name of its own (Plugin.name)")
-        self.plugins = tuple(plugins)
+        self.plugins: tuple[Plugin, ...] = tuple(plugins)
         self._started: list[Plugin] = []
         self._reports = Reports(plugins)
 

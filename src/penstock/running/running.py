@@ -81,12 +81,12 @@ class Running:
         self.topology = topology
         self.handlers = handlers
         self.config = config
-        self.recorder = Recorder()
+        self.recorder: Recorder = Recorder()
         self._hooks = hooks
         self.recorder.listen(hooks.on_epoch)
         self.recorder.listen_to_restore(hooks.on_restore)
         timeout_s = config.epoch_timeout_ms / 1000
-        self.health = Health(self.recorder, lambda: self.state.value, timeout_s, indicators=hooks.indicators)
+        self.health: Health = Health(self.recorder, lambda: self.state.value, timeout_s, indicators=hooks.indicators)
         self._states = StateMachine((*listeners, hooks.on_state))
         self._starting = Starting(application_id, topology, handlers, config, self.recorder)
         self._until = until

@@ -45,8 +45,8 @@ class Int16(Serde[int]):
 
     identity = True
     is_canonical = True
-    serialize = staticmethod(_write_int16)
-    deserialize = staticmethod(_read_int16)
+    serialize: Callable[[int], bytes] = staticmethod(_write_int16)
+    deserialize: Callable[[bytes], int] = staticmethod(_read_int16)
 
 
 class Int32(Serde[int]):
@@ -54,8 +54,8 @@ class Int32(Serde[int]):
 
     identity = True
     is_canonical = True
-    serialize = staticmethod(_write_int32)
-    deserialize = staticmethod(_read_int32)
+    serialize: Callable[[int], bytes] = staticmethod(_write_int32)
+    deserialize: Callable[[bytes], int] = staticmethod(_read_int32)
 
 
 class Int64(Serde[int]):
@@ -63,15 +63,15 @@ class Int64(Serde[int]):
 
     identity = True
     is_canonical = True
-    serialize = staticmethod(_write_int64)
-    deserialize = staticmethod(_read_int64)
+    serialize: Callable[[int], bytes] = staticmethod(_write_int64)
+    deserialize: Callable[[bytes], int] = staticmethod(_read_int64)
 
 
 class Float32(Serde[float]):
     r"""Four bytes, Java's `Float`; rounds to that precision: `Float32().serialize(1.0) == b"\x3f\x80\x00\x00"`."""
 
-    serialize = staticmethod(_write_float32)
-    deserialize = staticmethod(_read_float32)
+    serialize: Callable[[float], bytes] = staticmethod(_write_float32)
+    deserialize: Callable[[bytes], float] = staticmethod(_read_float32)
 
 
 class Float64(Serde[float]):
@@ -81,8 +81,8 @@ class Float64(Serde[float]):
     """
 
     is_canonical = True
-    serialize = staticmethod(_write_float64)
-    deserialize = staticmethod(_read_float64)
+    serialize: Callable[[float], bytes] = staticmethod(_write_float64)
+    deserialize: Callable[[bytes], float] = staticmethod(_read_float64)
 
 
 _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
@@ -115,8 +115,8 @@ class String(Serde[str]):
     """
 
     identity = True
-    serialize = staticmethod(_write_string)
-    deserialize = staticmethod(_read_string)
+    serialize: Callable[[str], bytes] = staticmethod(_write_string)
+    deserialize: Callable[[bytes], str] = staticmethod(_read_string)
 
 
 def _write_bytes(value: bytes) -> bytes:
@@ -132,8 +132,8 @@ class Bytes(Serde[bytes]):
 
     identity = True
     is_canonical = True
-    serialize = staticmethod(_write_bytes)
-    deserialize = staticmethod(_write_bytes)
+    serialize: Callable[[bytes], bytes] = staticmethod(_write_bytes)
+    deserialize: Callable[[bytes], bytes] = staticmethod(_write_bytes)
 
 
 _CANONICAL_UUID = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -165,8 +165,8 @@ class UUIDs(Serde[UUID]):
     """A UUID as 36 characters of text, and what `uuid.UUID` means: `UUIDs().serialize(UUID(int=0))[:9] == b"00000000-"`."""
 
     identity = True
-    serialize = staticmethod(_write_uuid)
-    deserialize = staticmethod(_read_uuid)
+    serialize: Callable[[UUID], bytes] = staticmethod(_write_uuid)
+    deserialize: Callable[[bytes], UUID] = staticmethod(_read_uuid)
 
 
 _BYTE_OF_BOOLEAN = {False: b"\x00", True: b"\x01"}
@@ -192,8 +192,8 @@ class Boolean(Serde[bool]):
 
     identity = True
     is_canonical = True
-    serialize = staticmethod(_write_boolean)
-    deserialize = staticmethod(_read_boolean)
+    serialize: Callable[[bool], bytes] = staticmethod(_write_boolean)
+    deserialize: Callable[[bytes], bool] = staticmethod(_read_boolean)
 
 
 def _write_void(value: None) -> bytes:
@@ -209,5 +209,5 @@ class Void(Serde[None]):
 
     identity = True
     is_canonical = True
-    serialize = staticmethod(_write_void)
-    deserialize = staticmethod(_read_void)
+    serialize: Callable[[None], bytes] = staticmethod(_write_void)
+    deserialize: Callable[[bytes], None] = staticmethod(_read_void)

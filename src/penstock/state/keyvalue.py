@@ -118,7 +118,7 @@ class KeyValueStore(KeyValueReads[K, V]):
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         key, value = spec.serdes
         super().__init__(key, value.deserialize)
-        self.name = spec.name
+        self.name: str = spec.name
         self._serialize = value.serialize
         self._space: Space = shard.space(spec.name, plain_log if spec.logged else None)
 

@@ -84,11 +84,11 @@ class Space:
 
     def __init__(self, engine: Engine, prefix: bytes, name: str, log: Log | None, log_all: bool) -> None:
         self._engine = engine
-        self.prefix = prefix
+        self.prefix: bytes = prefix
         self._end = after_prefix(prefix)
-        self.name = name
-        self.log = log
-        self.log_all = log_all
+        self.name: str = name
+        self.log: Log | None = log
+        self.log_all: bool = log_all
         self.dirty: dict[bytes, bytes | None] = {}
         self.base: dict[bytes, bytes | None] = {}
         self.silent: set[bytes] = set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from penstock.state.bounds import after_prefix
@@ -21,11 +21,11 @@ class OrderedSpace:
     """Byte values by byte keys, in byte order; committed, rolled back and logged with the shard's other stores."""
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
-        self.name = spec.name
+        self.name: str = spec.name
         self._space = shard.space(spec.name, plain_log if spec.logged else None)
-        self.get = self._space.get
+        self.get: Callable[[bytes], bytes | None] = self._space.get
         """The value of a key, None if it has none."""
-        self.put = self._space.put
+        self.put: Callable[[bytes, bytes | None], None] = self._space.put
         """Set a key's value; None deletes it."""
         self._registers = shard.registers
 

@@ -30,7 +30,7 @@ class SessionStore(Generic[K, V]):
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         key, value = spec.serdes
-        self.name = spec.name
+        self.name: str = spec.name
         self._serialize_key = key.serialize
         self._deserialize_key = key.deserialize
         self._serialize = value.serialize

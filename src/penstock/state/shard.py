@@ -49,7 +49,7 @@ class ShardState:
         self.stores: dict[str, Store] = {}
         self._specs: dict[str, StoreSpec] = {}
         self._kept_registers = self.space(REGISTERS, plain_log)
-        self.registers = Registers(self._saved_registers())
+        self.registers: Registers = Registers(self._saved_registers())
 
     def store(self, spec: StoreSpec) -> Any:
         """The typed store of that specification; the same name is the same store."""

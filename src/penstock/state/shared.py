@@ -96,7 +96,7 @@ class SharedKeyValueStore(ABC, Generic[K, V]):
     """
 
     def __init__(self, spec: StoreSpec, user: str) -> None:
-        self.name = spec.name
+        self.name: str = spec.name
         self._spec = spec
         self._user = user
         self._serialize_key = spec.serdes[0].serialize

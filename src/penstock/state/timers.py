@@ -56,7 +56,7 @@ class TimerStore:
     """Timers by key and name, each on one of two clocks, numbered 0 and 1."""
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
-        self.name = spec.name
+        self.name: str = spec.name
         self._by_key = shard.space(spec.name, _logged if spec.logged else None)
         self._by_time = shard.space(f"{spec.name}/due")
         self._fronts = (Front(0), Front(1))
@@ -233,13 +233,13 @@ class Front:
     __slots__ = ("added", "chunk", "clock", "earliest", "end", "kind", "read")
 
     def __init__(self, kind: int) -> None:
-        self.kind = kind
+        self.kind: int = kind
         self.read: list[bytes] = []
         self.added: list[bytes] = []
         self.end: bytes | None = _pack(kind, 0)
-        self.earliest = 0
-        self.clock = -1
-        self.chunk = _SMALLEST_CHUNK
+        self.earliest: int = 0
+        self.clock: int = -1
+        self.chunk: int = _SMALLEST_CHUNK
 
     def peek(self) -> bytes | None:
         """Return the first entry."""

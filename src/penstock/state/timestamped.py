@@ -50,7 +50,7 @@ class TimestampedKeyValueStore(KeyValueReads[K, V]):
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         key, value = spec.serdes
         super().__init__(key, value_decoder(value.deserialize))
-        self.name = spec.name
+        self.name: str = spec.name
         self._serialize = value.serialize
         self._deserialize = value.deserialize
         self._decode_entry = entry_decoder(value.deserialize)

@@ -28,8 +28,8 @@ class Row:
     __slots__ = ("next_timestamp", "versions")
 
     def __init__(self, next_timestamp: int, versions: list[tuple[int, bytes | None]]) -> None:
-        self.next_timestamp = next_timestamp
-        self.versions = versions
+        self.next_timestamp: int = next_timestamp
+        self.versions: list[tuple[int, bytes | None]] = versions
 
     @property
     def min_timestamp(self) -> int:

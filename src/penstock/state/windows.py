@@ -119,7 +119,7 @@ class WindowStore(WindowReads[K, V]):
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         key, value = spec.serdes
-        self.name = spec.name
+        self.name: str = spec.name
         self._spec = spec
         self._serialize_key = key.serialize
         self._deserialize_key = key.deserialize

@@ -44,7 +44,7 @@ class FakeAsync:
         self._error = _in_turn(error, None)
         self._under_way = 0
         self.calls: list[tuple[Any, ...]] = []
-        self.most_at_once = 0
+        self.most_at_once: int = 0
 
     async def __call__(self, *arguments: Any) -> Any:
         """Record the call, wait, and answer or fail."""

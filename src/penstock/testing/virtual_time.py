@@ -22,7 +22,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """
 
     def __init__(self, wall_clock_ms: Callable[[], int], thread: LoopThread) -> None:
-        self.passed = 0.0
+        self.passed: float = 0.0
         self._wall_clock_ms = wall_clock_ms
         self._start_ms = wall_clock_ms()
         super().__init__(_SkippingSelector(self, thread))

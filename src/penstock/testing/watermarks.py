@@ -17,7 +17,7 @@ class TopicWatermarks:
         strategies = {topic: node.watermark for node in sources for topic in node.topics if node.watermark}
         self._tracker = WatermarkTracker(strategies, started_at=now)
         self._high_times: dict[str, int] = {}
-        self.are_told = bool(sources)
+        self.are_told: bool = bool(sources)
 
     def attach(self, attached: Attached, intake: Intake, topic: str, now: int) -> None:
         """Attach the topic's watermark to a record; it stays attached to results behind an exchange."""

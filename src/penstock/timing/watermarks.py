@@ -121,9 +121,9 @@ class WatermarkTracker(Generic[P]):
         known: Mapping[P, int] | None = None,
         reached: int = NO_TIMESTAMP,
     ) -> None:
-        self.reached = reached
+        self.reached: int = reached
         self._strategies = dict(partitions)
-        self.watermarks = {partition: (known or {}).get(partition, NO_TIMESTAMP) for partition in partitions}
+        self.watermarks: dict[P, int] = {partition: (known or {}).get(partition, NO_TIMESTAMP) for partition in partitions}
         self._heard_at = dict.fromkeys(partitions, started_at)
 
     def add(self, partition: P, strategy: Watermark, *, at: int) -> None:

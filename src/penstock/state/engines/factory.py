@@ -50,7 +50,7 @@ class Snapshots:
     def __init__(self, factory: EngineFactory) -> None:
         self._factory = factory
         self._engine: Engine | None = None
-        self.are_cheap = factory.kind is EngineKind.LMDB
+        self.are_cheap: bool = factory.kind is EngineKind.LMDB
         """Whether taking one costs microseconds, not milliseconds."""
 
     def take(self) -> Engine:

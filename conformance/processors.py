@@ -151,7 +151,7 @@ class Timestamped(_Stateful):
     def process(self, record: Record[Any, Any]) -> None:
         """See the class."""
         key = show(record.key)
-        old: ValueAndTimestamp | None = self.store.entry(key)
+        old: ValueAndTimestamp[Any] | None = self.store.entry(key)
         if record.value is None:
             self.store.delete(key)
         else:

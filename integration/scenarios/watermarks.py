@@ -119,7 +119,7 @@ def _windows_of_windows(setup: Setup) -> Topology:
     return builder.build()
 
 
-def _key_of(windowed: Windowed, _: int) -> str:
+def _key_of(windowed: Windowed[Any], _: int) -> str:
     return str(windowed.key)
 
 

@@ -82,8 +82,8 @@ class TimerQueue(Protocol):
 class View(NamedTuple):
     """How a join reads a table: the newest entry of a key, or the one valid as of a time (versioned tables only)."""
 
-    get: Callable[[Any], ValueAndTimestamp | None]
-    get_as_of: Callable[[Any, int], ValueAndTimestamp | None]
+    get: Callable[[Any], ValueAndTimestamp[Any] | None]
+    get_as_of: Callable[[Any, int], ValueAndTimestamp[Any] | None]
     is_versioned: bool
 
 

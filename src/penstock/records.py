@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -119,24 +119,46 @@ class Change(NamedTuple):
     is_latest: bool = True
 
 
-class Windowed(NamedTuple):
-    """A key within a window, `start` inclusive; `end` exclusive for time windows and inclusive for sessions."""
+if TYPE_CHECKING:  # for type checkers: Python 3.10 has no generic named tuples
 
-    key: Any
-    start: int
-    end: int
+    class Windowed(NamedTuple, Generic[K]):
+        """A key within a window, `start` inclusive; `end` exclusive for time windows and inclusive for sessions."""
 
+        key: K
+        start: int
+        end: int
 
-class ValueAndTimestamp(NamedTuple):
-    """A table entry: its value and the value's event time."""
+    class ValueAndTimestamp(NamedTuple, Generic[V]):
+        """A table entry: its value and the value's event time."""
 
-    value: Any
-    timestamp: int
+        value: V
+        timestamp: int
 
+    class VersionedRecord(NamedTuple, Generic[V]):
+        """One version of a versioned store's key; `valid_to` is None for the newest."""
 
-class VersionedRecord(NamedTuple):
-    """One version of a versioned store's key; `valid_to` is None for the newest."""
+        value: V
+        timestamp: int
+        valid_to: int | None = None
 
-    value: Any
-    timestamp: int
-    valid_to: int | None = None
+else:
+
+    class Windowed(NamedTuple):
+        """A key within a window, `start` inclusive; `end` exclusive for time windows and inclusive for sessions."""
+
+        key: Any
+        start: int
+        end: int
+
+    class ValueAndTimestamp(NamedTuple):
+        """A table entry: its value and the value's event time."""
+
+        value: Any
+        timestamp: int
+
+    class VersionedRecord(NamedTuple):
+        """One version of a versioned store's key; `valid_to` is None for the newest."""
+
+        value: Any
+        timestamp: int
+        valid_to: int | None = None

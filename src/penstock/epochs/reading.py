@@ -79,13 +79,13 @@ def _rows(store: Any, spec: StoreSpec) -> Iterator[tuple[Any, ...]]:
     if spec.kind in _TIMED[:2]:
         store = store.entries
     if spec.kind in _WINDOWED:
-        windows: Iterator[tuple[Windowed, Any]] = store.all()
+        windows: Iterator[tuple[Windowed[Any], Any]] = store.all()
         if spec.kind is StoreKind.TIMESTAMPED_WINDOW:
             return ((key.key, key.start, key.end, entry.value, entry.timestamp) for key, entry in windows)
         return ((key.key, key.start, key.end, value) for key, value in windows)
     if spec.kind is StoreKind.KEY_VALUE:
         return iter(store.all())
-    entries: Iterator[tuple[Any, VersionedRecord]] = store.all()
+    entries: Iterator[tuple[Any, VersionedRecord[Any]]] = store.all()
     return ((key, entry.value, entry.timestamp) for key, entry in entries)
 
 

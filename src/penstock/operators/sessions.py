@@ -99,7 +99,7 @@ class SessionAggregate(TableOperator):
         store = host.store(self.store)
         fetch = store.fetch_kept_session if host.spec(self.store).cached else store.fetch_session
 
-        def get(windowed: Windowed) -> ValueAndTimestamp | None:
+        def get(windowed: Windowed[Any]) -> ValueAndTimestamp[Any] | None:
             value = fetch(windowed.key, windowed.start, windowed.end)
             return None if value is None else ValueAndTimestamp(value, windowed.end)
 

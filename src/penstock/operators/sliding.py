@@ -96,9 +96,9 @@ class _Windows:
     def add(self, key: Any, value: Any, timestamp: int, headers: Headers, close_time: int) -> None:
         """Add a record whose own window starts at time 0 or later."""
         difference = self._difference
-        found: list[tuple[int, ValueAndTimestamp]] = []
-        before: ValueAndTimestamp | None = None  # the latest window that ends before the record
-        right: ValueAndTimestamp | None = None  # a window that ends after the record and so contains later records
+        found: list[tuple[int, ValueAndTimestamp[Any]]] = []
+        before: ValueAndTimestamp[Any] | None = None  # the latest window that ends before the record
+        right: ValueAndTimestamp[Any] | None = None  # a window that ends after the record and so contains later records
         previous: int | None = None  # the record before this one, if its right window may be missing
         has_left = has_right = False
         # Read first, then write: it is undefined whether a scan sees concurrent writes.
@@ -134,9 +134,9 @@ class _Windows:
 
     def add_early(self, key: Any, value: Any, timestamp: int, headers: Headers, close_time: int) -> None:
         """Add a record whose own window would start before time 0: all of these share `[0, difference]`."""
-        found: list[tuple[int, ValueAndTimestamp]] = []
-        shared: ValueAndTimestamp | None = None
-        right: ValueAndTimestamp | None = None
+        found: list[tuple[int, ValueAndTimestamp[Any]]] = []
+        shared: ValueAndTimestamp[Any] | None = None
+        right: ValueAndTimestamp[Any] | None = None
         has_right = False
         for start, entry in self._fetch(key, 0, timestamp + 1):
             if start == 0:
@@ -159,7 +159,7 @@ class _Windows:
             self._update(key, value, timestamp, headers, close_time, 0, shared)
 
     def _update(
-        self, key: Any, value: Any, timestamp: int, headers: Headers, close_time: int, start: int, entry: ValueAndTimestamp
+        self, key: Any, value: Any, timestamp: int, headers: Headers, close_time: int, start: int, entry: ValueAndTimestamp[Any]
     ) -> None:
         aggregated, latest = entry
         old = self._fetch_entry(key, start)[0] if self._reads_old else aggregated if self._with_old else None
@@ -179,13 +179,13 @@ class _Windows:
         headers: Headers,
         close_time: int,
         start: int,
-        found: list[tuple[int, ValueAndTimestamp]],
+        found: list[tuple[int, ValueAndTimestamp[Any]]],
     ) -> None:
         """Create the window that opens after the previous record, now that a record is in it."""
         if all(start != known for known, _ in found):
             self._create(key, value, timestamp, headers, close_time, start, self._initialize())
 
-    def _create_right(self, key: Any, timestamp: int, headers: Headers, right: ValueAndTimestamp | None) -> None:
+    def _create_right(self, key: Any, timestamp: int, headers: Headers, right: ValueAndTimestamp[Any] | None) -> None:
         """Create the window that opens after the record, if there are later records: it gets the aggregate of `right`."""
         if right is None or right.timestamp <= timestamp:
             return

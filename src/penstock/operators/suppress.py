@@ -84,7 +84,7 @@ class Suppress(TableOperator):
         key_serde, value_serde = host.spec(self.store).serdes
         serialize_key, deserialize, node = key_serde.serialize, value_serde.deserialize, host.node
 
-        def get(key: Any) -> ValueAndTimestamp | None:
+        def get(key: Any) -> ValueAndTimestamp[Any] | None:
             held = buffer.get(serialize_key(key))
             if held is None:
                 return parent(key)

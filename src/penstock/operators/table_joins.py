@@ -67,7 +67,7 @@ class TableJoinSide(TableOperator):
         this_get, other_get = host.view(self.this_table).get, host.view(self.other_table).get
         needs_this, needs_other = self.kind in {"inner", "left"}, self.kind in {"inner", "right"}
 
-        def get(key: Any) -> ValueAndTimestamp | None:
+        def get(key: Any) -> ValueAndTimestamp[Any] | None:
             this, this_timestamp = this_get(key) or _NO_ROW
             if this is None and needs_this:
                 return None

@@ -74,25 +74,25 @@ def stored_view(host: Host, store: str) -> View:
     if not is_versioned(host, store):
         return View(kept.entry, unversioned(store), False)
 
-    def get(key: Any) -> ValueAndTimestamp | None:
+    def get(key: Any) -> ValueAndTimestamp[Any] | None:
         found = kept.get(key)
         return None if found is None else ValueAndTimestamp(found[0], found[1])
 
-    def get_as_of(key: Any, timestamp: int) -> ValueAndTimestamp | None:
+    def get_as_of(key: Any, timestamp: int) -> ValueAndTimestamp[Any] | None:
         found = kept.get(key, timestamp)
         return None if found is None else ValueAndTimestamp(found[0], found[1])
 
     return View(get, get_as_of, True)
 
 
-def derived_view(parent: View, derive: Callable[[Any, ValueAndTimestamp | None], ValueAndTimestamp | None]) -> View:
+def derived_view(parent: View, derive: Callable[[Any, ValueAndTimestamp[Any] | None], ValueAndTimestamp[Any] | None]) -> View:
     """Return the view of a table without a store: `derive` applied to its parent's entry."""
     parent_get, parent_get_as_of = parent.get, parent.get_as_of
 
-    def get(key: Any) -> ValueAndTimestamp | None:
+    def get(key: Any) -> ValueAndTimestamp[Any] | None:
         return derive(key, parent_get(key))
 
-    def get_as_of(key: Any, timestamp: int) -> ValueAndTimestamp | None:
+    def get_as_of(key: Any, timestamp: int) -> ValueAndTimestamp[Any] | None:
         return derive(key, parent_get_as_of(key, timestamp))
 
     return View(get, get_as_of, parent.is_versioned)
@@ -197,7 +197,7 @@ class TableFilter(TableOperator):
             return stored_view(host, self.store)
         predicate, negate = self.predicate, self.negate
 
-        def passing(key: Any, entry: ValueAndTimestamp | None) -> ValueAndTimestamp | None:
+        def passing(key: Any, entry: ValueAndTimestamp[Any] | None) -> ValueAndTimestamp[Any] | None:
             return None if entry is None or bool(predicate(key, entry[0])) is negate else entry
 
         return derived_view(host.view(self.parent_table), passing)
@@ -245,7 +245,7 @@ class TableMapValues(TableOperator):
             return stored_view(host, self.store)
         mapper = self.mapper
 
-        def mapped(key: Any, entry: ValueAndTimestamp | None) -> ValueAndTimestamp | None:
+        def mapped(key: Any, entry: ValueAndTimestamp[Any] | None) -> ValueAndTimestamp[Any] | None:
             return None if entry is None else dated(mapper(key, entry[0]), entry[1])
 
         return derived_view(host.view(self.parent_table), mapped)
@@ -290,7 +290,7 @@ class TableTransformValues(TableOperator):
             return stored_view(host, self.store)
         transform = self._transform(host)
 
-        def transformed(key: Any, entry: ValueAndTimestamp | None) -> ValueAndTimestamp | None:
+        def transformed(key: Any, entry: ValueAndTimestamp[Any] | None) -> ValueAndTimestamp[Any] | None:
             value, timestamp = (None, NO_TIMESTAMP) if entry is None else entry
             return dated(transform(key, value), timestamp)
 
@@ -349,7 +349,7 @@ class TableRepartitionMap(Operator):
         return process
 
 
-def dated(value: Any, timestamp: int) -> ValueAndTimestamp | None:
+def dated(value: Any, timestamp: int) -> ValueAndTimestamp[Any] | None:
     """Return a view's entry; None if the value is None."""
     return None if value is None else ValueAndTimestamp(value, timestamp)
 

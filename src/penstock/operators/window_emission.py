@@ -98,13 +98,13 @@ def window_view(host: Host, store: str) -> View:
     """Return the view of a table of time windows, read by windowed key."""
     fetch = host.store(store).fetch_entry
 
-    def get(windowed: Windowed) -> ValueAndTimestamp | None:
-        entry: ValueAndTimestamp | None = fetch(windowed.key, windowed.start)
+    def get(windowed: Windowed[Any]) -> ValueAndTimestamp[Any] | None:
+        entry: ValueAndTimestamp[Any] | None = fetch(windowed.key, windowed.start)
         return entry
 
     return View(get, no_history, is_versioned=False)
 
 
-def no_history(windowed: Windowed, timestamp: int) -> ValueAndTimestamp | None:
+def no_history(windowed: Windowed[Any], timestamp: int) -> ValueAndTimestamp[Any] | None:
     """Raise: a windowed table cannot be read as of a time."""
     raise StateError(f"Cannot read {windowed!r} as of {timestamp}: windowed tables have no versions.")

@@ -72,7 +72,7 @@ def json_of(serde: Serde[Any]) -> Callable[[bytes], bytes]:
     return _or_base64(lambda data: encoded(deserialize(data)))
 
 
-def _windowed(inner: Serde[Any], key: Windowed) -> bytes:
+def _windowed(inner: Serde[Any], key: Windowed[Any]) -> bytes:
     shown_key = json_of(inner)(inner.serialize(key.key))
     return b'{"key":%s,"start":%d,"end":%d}' % (shown_key, key.start, key.end)
 
@@ -173,7 +173,7 @@ def _boolean(text: str) -> bool:
     return _BOOLEANS[text]
 
 
-def _windowed_key(inner: Serde[Any], given: Any) -> Windowed:
+def _windowed_key(inner: Serde[Any], given: Any) -> Windowed[Any]:
     if not isinstance(given, dict) or given.keys() != {"key", "start", "end"}:
         raise ValueError('expected {"key": …, "start": …, "end": …}')
     key = given["key"] if isinstance(given["key"], str) else json.dumps(given["key"])

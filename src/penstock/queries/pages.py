@@ -164,10 +164,10 @@ class StoreAnswers:
     def _timed(self, row: tuple[bytes, bytes]) -> Row:
         return row[0], self._entry(*row, has_time=True)
 
-    def _versioned(self, row: tuple[bytes, VersionedRecord]) -> Row:
+    def _versioned(self, row: tuple[bytes, VersionedRecord[Any]]) -> Row:
         return row[0], self._row(row[0], self._version(row[1]))
 
-    def _window(self, row: tuple[tuple[int, bytes], Windowed, Any]) -> Row:
+    def _window(self, row: tuple[tuple[int, bytes], Windowed[Any], Any]) -> Row:
         place, window, value = row
         if isinstance(value, ValueAndTimestamp):
             rest = b'"value":%s,"timestamp":%d' % (self._value_json(value.value), value.timestamp)
@@ -175,7 +175,7 @@ class StoreAnswers:
             rest = b'"value":%s' % self._value_json(value)
         return place, self._row(window.key, b'"window_start":%d,"window_end":%d,%s' % (window.start, window.end, rest))
 
-    def _version(self, found: VersionedRecord) -> bytes:
+    def _version(self, found: VersionedRecord[Any]) -> bytes:
         value, valid_from, valid_to = found
         return b'"value":%s,"timestamp":%d,"valid_to":%s' % (self._value_json(value), valid_from, encoded(valid_to))
 

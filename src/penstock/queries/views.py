@@ -23,7 +23,7 @@ from penstock.timing import Instant, instant_ms
 K = TypeVar("K")
 V = TypeVar("V")
 Position = tuple[int, bytes]
-Raw = tuple[Position, Windowed, Any]
+Raw = tuple[Position, Windowed[Any], Any]
 """A window or session: its position in the order of all rows, its key (as bytes) with its times, and its value (as bytes)."""
 
 _first = itemgetter(0)
@@ -78,12 +78,12 @@ def _raw_get(key: bytes, store: KeyValueReads[Any, Any]) -> bytes | None:
 class TimestampedKeyValueView(KeyValueView[K, V]):
     """A table's store: reads return plain values; `entry` and `entries` return them with their event times."""
 
-    def entry(self, key: K) -> ValueAndTimestamp | None:
+    def entry(self, key: K) -> ValueAndTimestamp[V] | None:
         """Return a key's value with its event time."""
         return self.entries.get(key)
 
     @property
-    def entries(self) -> KeyValueView[K, ValueAndTimestamp]:
+    def entries(self) -> KeyValueView[K, ValueAndTimestamp[V]]:
         """The same store, read with event times."""
         return KeyValueView(self._source, entry_decoder(self._source.spec.serdes[1].deserialize))
 
@@ -122,8 +122,8 @@ class SegmentedView(HistoryView[K, V]):
 
     def _placed(
         self,
-        found: Callable[[Any], Iterator[tuple[Windowed, Any]]],
-        place: Callable[[Windowed], Position],
+        found: Callable[[Any], Iterator[tuple[Windowed[Any], Any]]],
+        place: Callable[[Windowed[Any]], Position],
         reverse: bool,
         start: Position | None,
         scan: dict[str, Any],
@@ -138,7 +138,7 @@ class SegmentedView(HistoryView[K, V]):
 
         return self._source.scan(lambda stores: merge(*map(of, stores), key=_first, reverse=reverse), **scan)
 
-    def _typed(self, rows: Iterator[Raw]) -> Iterator[tuple[Windowed, V]]:
+    def _typed(self, rows: Iterator[Raw]) -> Iterator[tuple[Windowed[K], V]]:
         return ((Windowed(self._deserialize_key(raw.key), raw.start, raw.end), self._decoded(value)) for _, raw, value in rows)
 
     def _decoded(self, raw: Any) -> Any:
@@ -153,7 +153,7 @@ class WindowView(SegmentedView[K, V]):
         self._with_times = with_times
 
     @property
-    def entries(self) -> WindowView[K, ValueAndTimestamp]:
+    def entries(self) -> WindowView[K, ValueAndTimestamp[V]]:
         """The same store, read with event times."""
         if self._source.spec.kind is not StoreKind.TIMESTAMPED_WINDOW:
             raise QueryError(f"Store {self.name!r} keeps no event times: read it without entries.")
@@ -177,19 +177,19 @@ class WindowView(SegmentedView[K, V]):
 
     def fetch_keys(
         self, from_key: K | None, to_key: K | None, from_time: Instant, to_time: Instant, reverse: bool = False
-    ) -> Iterator[tuple[Windowed, V]]:
+    ) -> Iterator[tuple[Windowed[K], V]]:
         """Return the windows of the keys between two, both inclusive, None unbounded; by time segment, then keys' bytes."""
         return self._typed(self.rows(self._bound(from_key), self._bound(to_key), *_times(from_time, to_time), reverse))
 
-    def fetch_all(self, from_time: Instant, to_time: Instant, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+    def fetch_all(self, from_time: Instant, to_time: Instant, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
         """Return the windows of all keys that start between two times."""
         return self.fetch_keys(None, None, from_time, to_time, reverse)
 
-    def all(self, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+    def all(self, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
         """Return all windows."""
         return self.fetch_all(0, MAX_TIME, reverse)
 
-    def items(self) -> Iterator[tuple[Windowed, V]]:
+    def items(self) -> Iterator[tuple[Windowed[K], V]]:
         """Return windowed keys and values, like a mapping's `items`; the same as `all`."""
         return self.all()
 
@@ -205,13 +205,13 @@ class WindowView(SegmentedView[K, V]):
     ) -> Scan[Raw]:
         """Scan windows with their positions in the order of all rows, from `start` on; the iterator has an `epoch`."""
 
-        def found(store: Any) -> Iterator[tuple[Windowed, Any]]:
+        def found(store: Any) -> Iterator[tuple[Windowed[Any], Any]]:
             fetch = self._reads(store)[1].fetch_keys
             if start is None:
                 return fetch(lower, upper, from_time, to_time, reverse)  # type: ignore[no-any-return]
             return _resumed(fetch, start, 8, self._segment_ms, lower, upper, from_time, to_time)
 
-        def place(window: Windowed) -> Position:
+        def place(window: Windowed[Any]) -> Position:
             return window.start // self._segment_ms, window.key + _pack_start(window.start)
 
         return self._placed(found, place, reverse, start, scan)
@@ -228,7 +228,7 @@ class WindowView(SegmentedView[K, V]):
 class SessionView(SegmentedView[K, V]):
     """A session store. Sessions of a key are ordered by end, then by start; both are inclusive."""
 
-    def fetch(self, key: K, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+    def fetch(self, key: K, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
         """Return all sessions of a key."""
         return self.find_sessions(key, 0, MAX_TIME, reverse)
 
@@ -240,32 +240,32 @@ class SessionView(SegmentedView[K, V]):
 
     def find_sessions(
         self, key: K, earliest_end: Instant, latest_start: Instant, reverse: bool = False
-    ) -> Iterator[tuple[Windowed, V]]:
+    ) -> Iterator[tuple[Windowed[K], V]]:
         """Return the sessions of a key that end at or after one time and start at or before another."""
         raw_key, times = self._key_bytes(key), _times(earliest_end, latest_start)
 
-        def merged(stores: tuple[Any, ...]) -> Iterator[tuple[Windowed, bytes]]:
+        def merged(stores: tuple[Any, ...]) -> Iterator[tuple[Windowed[Any], bytes]]:
             scans = [store.find_sessions(raw_key, *times, reverse) for store in stores]
             return merge(*scans, key=lambda found: (found[0].end, found[0].start), reverse=reverse)
 
         rows = self._source.scan(merged, raw_key)
         return ((Windowed(key, raw.start, raw.end), self._deserialize(value)) for raw, value in rows)
 
-    def fetch_keys(self, from_key: K | None, to_key: K | None, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+    def fetch_keys(self, from_key: K | None, to_key: K | None, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
         """Return all sessions of the keys between two, both inclusive, None unbounded."""
         return self.find_sessions_by_keys(from_key, to_key, 0, MAX_TIME, reverse)
 
     def find_sessions_by_keys(
         self, from_key: K | None, to_key: K | None, earliest_end: Instant, latest_start: Instant, reverse: bool = False
-    ) -> Iterator[tuple[Windowed, V]]:
+    ) -> Iterator[tuple[Windowed[K], V]]:
         """Like `find_sessions`, for the keys between two, both inclusive, None unbounded; by time segment, then keys' bytes."""
         return self._typed(self.rows(self._bound(from_key), self._bound(to_key), *_times(earliest_end, latest_start), reverse))
 
-    def all(self, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+    def all(self, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
         """Return all sessions."""
         return self.fetch_keys(None, None, reverse)
 
-    def items(self) -> Iterator[tuple[Windowed, V]]:
+    def items(self) -> Iterator[tuple[Windowed[K], V]]:
         """Return sessions and aggregates, like a mapping's `items`; the same as `all`."""
         return self.all()
 
@@ -281,13 +281,13 @@ class SessionView(SegmentedView[K, V]):
     ) -> Scan[Raw]:
         """Scan sessions with their positions in the order of all rows, from `start` on; the iterator has an `epoch`."""
 
-        def found(store: Any) -> Iterator[tuple[Windowed, Any]]:
+        def found(store: Any) -> Iterator[tuple[Windowed[Any], Any]]:
             if start is None:
                 return store.find_sessions_by_keys(lower, upper, earliest_end, latest_start, reverse)  # type: ignore[no-any-return]
             find = partial(_sessions_ending, store, latest_start)
             return _resumed(find, start, 16, self._segment_ms, lower, upper, earliest_end, MAX_TIME)
 
-        def place(session: Windowed) -> Position:
+        def place(session: Windowed[Any]) -> Position:
             return session.end // self._segment_ms, session.key + _pack_end_and_start(session.end, session.start)
 
         return self._placed(found, place, reverse, start, scan)
@@ -296,38 +296,40 @@ class SessionView(SegmentedView[K, V]):
 class VersionedView(HistoryView[K, V]):
     """A versioned key-value store: a key's value now, or as of a time."""
 
-    def get(self, key: K, as_of: Instant | None = None) -> VersionedRecord | None:
+    def get(self, key: K, as_of: Instant | None = None) -> VersionedRecord[V] | None:
         """Return a key's newest version, or the one valid at `as_of`; None if there was none, or it is older than the history."""
         found, _ = self.find(self._key_bytes(key), MAX_TIME if as_of is None else instant_ms(as_of, "as_of"))
         return None if found is None else self._decoded(found)
 
-    def history(self, key: K, from_time: Instant, to_time: Instant, reverse: bool = False) -> Iterator[VersionedRecord]:
+    def history(self, key: K, from_time: Instant, to_time: Instant, reverse: bool = False) -> Iterator[VersionedRecord[V]]:
         """Return the versions that were valid at any time between two times, both inclusive, oldest first or newest first."""
         found, _ = self.versions(self._key_bytes(key), *_times(from_time, to_time))
         return map(self._decoded, reversed(found) if reverse else found)
 
-    def find(self, key: bytes, as_of: int = MAX_TIME) -> tuple[VersionedRecord | None, int]:
+    def find(self, key: bytes, as_of: int = MAX_TIME) -> tuple[VersionedRecord[Any] | None, int]:
         """Return a version of a key, with its value as bytes, and the epoch."""
         return self._source.find(key, lambda store: store.get(key, as_of))
 
-    def versions(self, key: bytes, from_time: int, to_time: int) -> tuple[list[VersionedRecord], int]:
+    def versions(self, key: bytes, from_time: int, to_time: int) -> tuple[list[VersionedRecord[Any]], int]:
         """Return the versions of a key that were valid between two times, oldest first, values as bytes, and the epoch."""
         found, epoch = self._source.find(key, lambda store: list(store.history(key, from_time, to_time)) or None)
         return found or [], epoch
 
-    def all(self) -> Iterator[tuple[K, VersionedRecord]]:
+    def all(self) -> Iterator[tuple[K, VersionedRecord[V]]]:
         """Return the newest version of every key, in the order of the keys' bytes."""
         return ((self._deserialize_key(key), self._decoded(found)) for key, found in self.rows())
 
-    def items(self) -> Iterator[tuple[K, VersionedRecord]]:
+    def items(self) -> Iterator[tuple[K, VersionedRecord[V]]]:
         """Return keys and their newest versions, like a mapping's `items`; the same as `all`."""
         return self.all()
 
-    def rows(self, lower: bytes | None = None, upper: bytes | None = None, **scan: Any) -> Scan[tuple[bytes, VersionedRecord]]:
+    def rows(
+        self, lower: bytes | None = None, upper: bytes | None = None, **scan: Any
+    ) -> Scan[tuple[bytes, VersionedRecord[Any]]]:
         """Scan keys within bounds, the upper one exclusive, with their newest versions; the iterator has an `epoch`."""
         return self._source.scan(lambda stores: merge(*(store.newest(lower, upper) for store in stores), key=_first), **scan)
 
-    def _decoded(self, found: VersionedRecord) -> VersionedRecord:
+    def _decoded(self, found: VersionedRecord[Any]) -> VersionedRecord[Any]:
         return found._replace(value=self._deserialize(found.value))
 
 
@@ -353,7 +355,7 @@ def _times(first: Instant, last: Instant) -> tuple[int, int]:
 
 
 def _resumed(
-    find: Callable[..., Iterator[tuple[Windowed, Any]]],
+    find: Callable[..., Iterator[tuple[Windowed[Any], Any]]],
     start: Position,
     suffix_size: int,
     segment_ms: int,
@@ -361,7 +363,7 @@ def _resumed(
     upper: bytes | None,
     first: int,
     last: int,
-) -> Iterator[tuple[Windowed, Any]]:
+) -> Iterator[tuple[Windowed[Any], Any]]:
     """Continue in the segment that a scan had reached, from its key on, then in later segments."""
     segment, row = start
     end = (segment + 1) * segment_ms - 1
@@ -380,7 +382,7 @@ def _first_after(key: bytes, latest: int) -> bytes:
 
 def _sessions_ending(
     store: Any, latest_start: int, lower: bytes | None, upper: bytes | None, first: int, last: int
-) -> Iterator[tuple[Windowed, Any]]:
+) -> Iterator[tuple[Windowed[Any], Any]]:
     """Find the sessions that end between two times, both inclusive."""
     found = store.find_sessions_by_keys(lower, upper, first, latest_start)
     return ((session, value) for session, value in found if session.end <= last)

@@ -68,7 +68,7 @@ def _refuse_mistakes(kind: Any) -> None:
     """Raise for types that have a JSON mapping which the user surely does not want."""
     if is_class(kind) and issubclass(kind, Serde):
         raise TypeError(f"{kind.__name__} is a Serde class. Write {kind.__name__}(...).")
-    if kind is Windowed:
+    if kind is Windowed or get_origin(kind) is Windowed:
         raise TypeError("Windowed keys need their key's serde. Use TimeWindowed(key, window_size_ms) or SessionWindowed(key).")
     if kind in (bytearray, memoryview):
         raise TypeError(f"{type_name(kind)} cannot be read back from a topic. Use bytes.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 from penstock.errors import SerializationError
 from penstock.records import Change, ValueAndTimestamp
@@ -22,15 +23,15 @@ _FLAGS = [bytes((flags,)) for flags in range(8)]
 _new = tuple.__new__
 
 
-class ValueAndTimestampSerde(Enclosing[ValueAndTimestamp]):
+class ValueAndTimestampSerde(Enclosing[ValueAndTimestamp[Any]]):
     """As in Java's timestamped stores: `ValueAndTimestampSerde(str).serialize(ValueAndTimestamp("a", 0)) == bytes(8) + b"a"`."""
 
     @cached_property
-    def serialize(self) -> Callable[[ValueAndTimestamp], bytes]:
+    def serialize(self) -> Callable[[ValueAndTimestamp[Any]], bytes]:
         """Writes the timestamp, then the value."""
         write, pack = self.inner.serialize, _TIMESTAMP.pack
 
-        def serialize(entry: ValueAndTimestamp) -> bytes:
+        def serialize(entry: ValueAndTimestamp[Any]) -> bytes:
             try:
                 value, timestamp = entry
                 prefix = pack(timestamp)
@@ -41,11 +42,11 @@ class ValueAndTimestampSerde(Enclosing[ValueAndTimestamp]):
         return serialize
 
     @cached_property
-    def deserialize(self) -> Callable[[bytes], ValueAndTimestamp]:
+    def deserialize(self) -> Callable[[bytes], ValueAndTimestamp[Any]]:
         """Reads the timestamp, then the value."""
         read, unpack = self.inner.deserialize, _TIMESTAMP.unpack_from
 
-        def deserialize(data: bytes) -> ValueAndTimestamp:
+        def deserialize(data: bytes) -> ValueAndTimestamp[Any]:
             try:
                 (timestamp,) = unpack(data)
             except struct.error as error:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.errors import SerializationError
 from penstock.records import Windowed
 from penstock.serdes.enclosing import Enclosing
 from penstock.serdes.serde import Serde
+
+K = TypeVar("K")
 
 _LONG_MAX = 2**63 - 1
 _START = struct.Struct(">q")
@@ -20,7 +22,7 @@ _END_AND_START = struct.Struct(">qq")
 _new = tuple.__new__
 
 
-class TimeWindowed(Enclosing[Windowed]):
+class TimeWindowed(Enclosing[Windowed[K]]):
     """Keys of time and sliding windows: `TimeWindowed(str, 10).serialize(Windowed("a", 0, 10)) == b"a" + bytes(8)`.
 
     The end isn't written: the reader must know the window's size. As in Java, empty bytes are read as None, and an end beyond the
@@ -30,7 +32,7 @@ class TimeWindowed(Enclosing[Windowed]):
 
     changelog: bool = False
 
-    def __init__(self, inner: Serde[Any] | type[Any], window_size_ms: int, changelog: bool = False) -> None:
+    def __init__(self, inner: Serde[K] | type[K], window_size_ms: int, changelog: bool = False) -> None:
         super().__init__(inner)
         if window_size_ms <= 0:
             raise ValueError(f"Invalid window size {window_size_ms} ms: it must be at least 1 ms.")
@@ -49,11 +51,11 @@ class TimeWindowed(Enclosing[Windowed]):
         return self.inner.is_canonical and not self.changelog
 
     @cached_property
-    def serialize(self) -> Callable[[Windowed], bytes]:
+    def serialize(self) -> Callable[[Windowed[K]], bytes]:
         """Writes the key, then the window's start."""
         write, pack, sequence = self.inner.serialize, _START.pack, bytes(4) if self.changelog else b""
 
-        def serialize(windowed: Windowed) -> bytes:
+        def serialize(windowed: Windowed[K]) -> bytes:
             try:
                 key, start, _ = windowed
                 suffix = pack(start)
@@ -85,11 +87,14 @@ class TimeWindowed(Enclosing[Windowed]):
         return deserialize
 
 
-class SessionWindowed(Enclosing[Windowed]):
+class SessionWindowed(Enclosing[Windowed[K]]):
     """Keys of session windows: `SessionWindowed(str).serialize(Windowed("a", 0, 0)) == b"a" + bytes(16)`.
 
     The end is written before the start. As in Java, empty bytes are read as None.
     """
+
+    def __init__(self, inner: Serde[K] | type[K]) -> None:
+        super().__init__(inner)
 
     @property
     def identity(self) -> bool:
@@ -102,11 +107,11 @@ class SessionWindowed(Enclosing[Windowed]):
         return self.inner.is_canonical
 
     @cached_property
-    def serialize(self) -> Callable[[Windowed], bytes]:
+    def serialize(self) -> Callable[[Windowed[K]], bytes]:
         """Writes the key, then the session's end and start."""
         write, pack = self.inner.serialize, _END_AND_START.pack
 
-        def serialize(windowed: Windowed) -> bytes:
+        def serialize(windowed: Windowed[K]) -> bytes:
             try:
                 key, start, end = windowed
                 suffix = pack(end, start)

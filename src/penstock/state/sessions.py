@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.errors import StateError
 from penstock.records import Windowed
@@ -47,21 +47,21 @@ class SessionStore(Generic[K, V]):
         """The latest session end the store has seen, -1 before the first."""
         return self._retention.observed
 
-    def put(self, session: Windowed, aggregate: V | None) -> bool:
+    def put(self, session: Windowed[K], aggregate: V | None) -> bool:
         """Set the aggregate of a key's session; None removes it. Return False if the session has expired: nothing is written."""
         self._retention.advance(session.end)
         return self._put_raw(session, None if aggregate is None else self._serialize(aggregate))
 
-    def remove(self, session: Windowed) -> None:
+    def remove(self, session: Windowed[K]) -> None:
         """Remove a key's session."""
         self._retention.observe(session.end)
         self._put_raw(session, None)
 
-    def fetch(self, key: K, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+    def fetch(self, key: K, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
         """Yield all sessions of a key."""
         return self.find_sessions(key, 0, MAX_TIME, reverse)
 
-    def fetch_keys(self, from_key: K | None, to_key: K | None, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+    def fetch_keys(self, from_key: K | None, to_key: K | None, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
         """Yield all sessions of the keys between two keys (inclusive; None: open)."""
         return self.find_sessions_by_keys(from_key, to_key, 0, MAX_TIME, reverse)
 
@@ -77,11 +77,13 @@ class SessionStore(Generic[K, V]):
         raw = self._layout.get(self._retention.segment(end), self._key_bytes(key), _pack(end, start))
         return None if raw is None else self._deserialize(raw)
 
-    def find_sessions(self, key: K, earliest_end: int, latest_start: int, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+    def find_sessions(
+        self, key: K, earliest_end: int, latest_start: int, reverse: bool = False
+    ) -> Iterator[tuple[Windowed[K], V]]:
         """Yield the sessions of a key that end at or after `earliest_end` and start at or before `latest_start`."""
         return self._find(key, self._earliest(earliest_end), latest_start, reverse)
 
-    def find_kept_sessions(self, key: K, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, V]]:
+    def find_kept_sessions(self, key: K, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[K], V]]:
         """Like `find_sessions`, including sessions past their retention whose segment is kept.
 
         A cached table uses it to find sessions to merge: Kafka Streams' record cache shows expired ones too.
@@ -89,7 +91,7 @@ class SessionStore(Generic[K, V]):
         kept = self._retention.floor * self._retention.interval
         return self._find(key, max(earliest_end, kept, 0), latest_start, reverse=False)
 
-    def _find(self, key: K, earliest: int, latest_start: int, reverse: bool) -> Iterator[tuple[Windowed, V]]:
+    def _find(self, key: K, earliest: int, latest_start: int, reverse: bool) -> Iterator[tuple[Windowed[K], V]]:
         raw_key, deserialize = self._key_bytes(key), self._deserialize
         rows = self._layout.of_key(
             raw_key, _pack(earliest, 0), _pack(MAX_TIME, max(latest_start, 0)), self._segments(earliest), reverse
@@ -101,7 +103,7 @@ class SessionStore(Generic[K, V]):
 
     def find_sessions_by_keys(
         self, from_key: K | None, to_key: K | None, earliest_end: int, latest_start: int, reverse: bool = False
-    ) -> Iterator[tuple[Windowed, V]]:
+    ) -> Iterator[tuple[Windowed[K], V]]:
         """Like `find_sessions`, for the keys between two keys (inclusive; None: open), by segment and then byte order."""
         lower = None if from_key is None else self._serialize_key(from_key)
         upper = None if to_key is None else self._serialize_key(to_key)
@@ -111,7 +113,7 @@ class SessionStore(Generic[K, V]):
         rows = self._layout.of_keys(lower, upper, self._segments(earliest), reverse)
         return self._typed(row for row in rows if _overlaps(row[1], earliest, latest_start))
 
-    def find_by_end_range(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed, V]]:
+    def find_by_end_range(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed[K], V]]:
         """Yield the sessions of all keys that end within the given times.
 
         Like Kafka Streams, it includes sessions past their retention whose segment is kept: it finds the sessions that close
@@ -123,11 +125,11 @@ class SessionStore(Generic[K, V]):
             return iter(())
         return self._typed(self._layout.of_times(earliest, latest, reverse=False))
 
-    def all(self, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+    def all(self, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
         """Yield all sessions."""
         return self.find_sessions_by_keys(None, None, 0, MAX_TIME, reverse)
 
-    def items(self) -> Iterator[tuple[Windowed, V]]:
+    def items(self) -> Iterator[tuple[Windowed[K], V]]:
         """Yield sessions and aggregates, like a mapping; same as `all`."""
         return self.all()
 
@@ -144,7 +146,7 @@ class SessionStore(Generic[K, V]):
             self._retention.advance(_unpack(row[-_SIZE:])[0])
         self._layout.restore(keys, values)
 
-    def _put_raw(self, session: Windowed, raw: bytes | None) -> bool:
+    def _put_raw(self, session: Windowed[Any], raw: bytes | None) -> bool:
         segment, key = self._retention.segment(session.end), self._key_bytes(session.key)
         if segment < self._retention.floor:
             return False
@@ -162,7 +164,7 @@ class SessionStore(Generic[K, V]):
             raise StateError("A store cannot have a null key (None).")
         return self._serialize_key(key)
 
-    def _typed(self, rows: Iterable[Occurrence]) -> Iterator[tuple[Windowed, V]]:
+    def _typed(self, rows: Iterable[Occurrence]) -> Iterator[tuple[Windowed[K], V]]:
         deserialize_key, deserialize = self._deserialize_key, self._deserialize
         for key, suffix, raw in rows:
             end, start = _unpack(suffix)

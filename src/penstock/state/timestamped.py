@@ -30,7 +30,7 @@ def value_decoder(deserialize: Callable[[bytes], V]) -> Callable[[bytes], V]:
     return lambda raw: deserialize(raw[8:])
 
 
-def entry_decoder(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], ValueAndTimestamp]:
+def entry_decoder(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], ValueAndTimestamp[Any]]:
     """Return how to read value and event time from a timestamped value's bytes."""
     return lambda raw: _new(ValueAndTimestamp, (deserialize(raw[8:]), _unpack_from(raw)[0]))
 
@@ -62,13 +62,13 @@ class TimestampedKeyValueStore(KeyValueReads[K, V]):
     def _raw_scan(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         return self._space.scan(lower, upper, reverse)
 
-    def entry(self, key: K) -> ValueAndTimestamp | None:
+    def entry(self, key: K) -> ValueAndTimestamp[V] | None:
         """Return the value of a key with its event time."""
         raw = self._raw_get(self._key_bytes(key))
         return None if raw is None else self._decode_entry(raw)
 
     @property
-    def entries(self) -> KeyValueReads[K, ValueAndTimestamp]:
+    def entries(self) -> KeyValueReads[K, ValueAndTimestamp[V]]:
         """The same store, read with event times."""
         return _Entries(self, self._decode_entry)
 
@@ -76,7 +76,7 @@ class TimestampedKeyValueStore(KeyValueReads[K, V]):
         """Set a key's value as of `timestamp`; None deletes it."""
         self._put_raw(self._key_bytes(key), None if value is None else _pack(timestamp) + self._serialize(value))
 
-    def put_if_absent(self, key: K, value: V | None, timestamp: int) -> ValueAndTimestamp | None:
+    def put_if_absent(self, key: K, value: V | None, timestamp: int) -> ValueAndTimestamp[V] | None:
         """Set a key's value unless it has one; return the one it had."""
         old = self.entry(key)
         if old is None and value is not None:
@@ -88,7 +88,7 @@ class TimestampedKeyValueStore(KeyValueReads[K, V]):
         for key, value, timestamp in entries:
             self.put(key, value, timestamp)
 
-    def delete(self, key: K, timestamp: int | None = None) -> ValueAndTimestamp | None:
+    def delete(self, key: K, timestamp: int | None = None) -> ValueAndTimestamp[V] | None:
         """Delete a key; return its old value. A cached table forwards the deletion with `timestamp`."""
         old = self.entry(key)
         self._put_raw(self._key_bytes(key), None)
@@ -116,16 +116,16 @@ class TimestampedKeyValueStore(KeyValueReads[K, V]):
         self._space.put(key, raw)
 
 
-class _Entries(KeyValueReads[K, ValueAndTimestamp]):
+class _Entries(KeyValueReads[K, ValueAndTimestamp[Any]]):
     """A timestamped store, read with event times."""
 
-    def __init__(self, store: TimestampedKeyValueStore[K, Any], decode: Callable[[bytes], ValueAndTimestamp]) -> None:
+    def __init__(self, store: TimestampedKeyValueStore[K, Any], decode: Callable[[bytes], ValueAndTimestamp[Any]]) -> None:
         self._serialize_key = store._serialize_key
         self._deserialize_key = store._deserialize_key
         self._decode = decode
         self._store = store
 
-    def get(self, key: K) -> ValueAndTimestamp | None:
+    def get(self, key: K) -> ValueAndTimestamp[Any] | None:
         """Return the value of a key with its event time, None if it has none."""
         return self._store.entry(key)
 
@@ -156,12 +156,12 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         self._shown: dict[Any, Held] = {}
         self._old: dict[Any, bytes | None] = {}
 
-    def load(self, key: K) -> ValueAndTimestamp | None:
+    def load(self, key: K) -> ValueAndTimestamp[V] | None:
         """Return the value of a key that is not held."""
         raw = self._space.get(self._key_bytes(key))
         return None if raw is None else _new(ValueAndTimestamp, (self._deserialize(raw[8:]), _unpack_from(raw)[0]))
 
-    def entry(self, key: K) -> ValueAndTimestamp | None:
+    def entry(self, key: K) -> ValueAndTimestamp[V] | None:
         """Return the value of a key with its event time."""
         held = self.held.get(self._name(key))
         if held is None:
@@ -190,7 +190,7 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         self.held.pop(name, None)  # popped, then set again: the flush follows the order of the last puts
         self.held[name] = (value, timestamp, key, headers, record_timestamp)
 
-    def delete(self, key: K, timestamp: int | None = None) -> ValueAndTimestamp | None:
+    def delete(self, key: K, timestamp: int | None = None) -> ValueAndTimestamp[V] | None:
         """Delete a key as of `timestamp`, by default that of its value; return its old value."""
         old = self.entry(key)
         if old is not None:

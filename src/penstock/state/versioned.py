@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.errors import StateError
 from penstock.records import VersionedRecord
@@ -66,7 +66,7 @@ class VersionedKeyValueStore(Generic[K, V]):
         valid_to = self._put_raw(raw_key, None if value is None else self._serialize(value), timestamp)
         return NEWEST if valid_to is None else valid_to
 
-    def delete(self, key: K, timestamp: int) -> VersionedRecord | None:
+    def delete(self, key: K, timestamp: int) -> VersionedRecord[V] | None:
         """Delete a key's value from `timestamp` on; return the version that was valid then."""
         if timestamp < self._retention.horizon:
             return None
@@ -75,12 +75,12 @@ class VersionedKeyValueStore(Generic[K, V]):
         return old
 
     @overload
-    def get(self, key: K) -> VersionedRecord | None: ...
+    def get(self, key: K) -> VersionedRecord[V] | None: ...
 
     @overload
-    def get(self, key: K, as_of: int) -> VersionedRecord | None: ...
+    def get(self, key: K, as_of: int) -> VersionedRecord[V] | None: ...
 
-    def get(self, key: K, as_of: int = MAX_TIME) -> VersionedRecord | None:
+    def get(self, key: K, as_of: int = MAX_TIME) -> VersionedRecord[V] | None:
         """Return a key's newest version, or the one valid at a time; None if there is none, or it is past the retention."""
         raw_key = self._key_bytes(key)
         latest = self._space.get(_LATEST + raw_key)
@@ -98,7 +98,7 @@ class VersionedKeyValueStore(Generic[K, V]):
                 return VersionedRecord(self._deserialize(found.value), found.valid_from, found.valid_to)
         return None
 
-    def history(self, key: K, from_time: int, to_time: int, reverse: bool = False) -> Iterator[VersionedRecord]:
+    def history(self, key: K, from_time: int, to_time: int, reverse: bool = False) -> Iterator[VersionedRecord[V]]:
         """Yield the versions valid at some time between two times (inclusive), oldest first or newest first."""
         raw_key, found = self._key_bytes(key), []
         latest = self._space.get(_LATEST + raw_key)
@@ -114,17 +114,17 @@ class VersionedKeyValueStore(Generic[K, V]):
                     valid_to = valid_from
         return iter(found) if reverse else reversed(found)
 
-    def all(self) -> Iterator[tuple[K, VersionedRecord]]:
+    def all(self) -> Iterator[tuple[K, VersionedRecord[V]]]:
         """Yield the newest version of every key, in byte order of the keys."""
         return ((self._deserialize_key(key), found) for key, found in self.newest(None, None))
 
-    def newest(self, lower: bytes | None, upper: bytes | None) -> Iterator[tuple[bytes, VersionedRecord]]:
+    def newest(self, lower: bytes | None, upper: bytes | None) -> Iterator[tuple[bytes, VersionedRecord[Any]]]:
         """Yield the newest versions of the keys whose bytes are within bounds, the upper one exclusive."""
         first, end = _LATEST + (lower or b""), _SEGMENT if upper is None else _LATEST + upper
         for row, raw in self._space.scan(first, end):
             yield row[1:], VersionedRecord(self._deserialize(raw[8:]), timestamp_of(raw))
 
-    def items(self) -> Iterator[tuple[K, VersionedRecord]]:
+    def items(self) -> Iterator[tuple[K, VersionedRecord[V]]]:
         """Yield keys and their newest versions, like a mapping; same as `all`."""
         return self.all()
 

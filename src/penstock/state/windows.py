@@ -62,7 +62,7 @@ class WindowReads(Generic[K, V]):
 
     def fetch_keys(
         self, from_key: K | None, to_key: K | None, from_time: int, to_time: int, reverse: bool = False
-    ) -> Iterator[tuple[Windowed, V]]:
+    ) -> Iterator[tuple[Windowed[K], V]]:
         """Yield the windows of all keys between two keys (inclusive; None: open), by segment and then byte order."""
         lowest, highest = self._limits(from_time, to_time)
         lower = None if from_key is None else self._serialize_key(from_key)
@@ -72,18 +72,18 @@ class WindowReads(Generic[K, V]):
         rows = self._layout.of_keys(lower, upper, self._segments(lowest, highest), reverse)
         return self._typed(row for row in rows if lowest <= _unpack(row[1])[0] <= highest)
 
-    def fetch_all(self, from_time: int, to_time: int, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+    def fetch_all(self, from_time: int, to_time: int, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
         """Yield the windows of all keys that start within the given times."""
         lowest, highest = self._limits(from_time, to_time)
         if lowest > highest:
             return iter(())
         return self._typed(self._layout.of_times(lowest, highest, reverse))
 
-    def all(self, reverse: bool = False) -> Iterator[tuple[Windowed, V]]:
+    def all(self, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
         """Yield all windows."""
         return self.fetch_all(0, MAX_TIME, reverse)
 
-    def items(self) -> Iterator[tuple[Windowed, V]]:
+    def items(self) -> Iterator[tuple[Windowed[K], V]]:
         """Yield windowed keys and values, like a mapping; same as `all`."""
         return self.all()
 
@@ -107,7 +107,7 @@ class WindowReads(Generic[K, V]):
             raise StateError("A store cannot have a null key (None).")
         return self._serialize_key(key)
 
-    def _typed(self, rows: Iterator[Occurrence]) -> Iterator[tuple[Windowed, V]]:
+    def _typed(self, rows: Iterator[Occurrence]) -> Iterator[tuple[Windowed[K], V]]:
         deserialize, decode, size = self._deserialize_key, self._decode, self._spec.window_size_ms or 0
         for key, suffix, raw in rows:
             start = _unpack(suffix)[0]
@@ -202,21 +202,21 @@ class TimestampedWindowStore(WindowStore[K, V]):
         """Set the value of a key's window as of `timestamp`; None deletes it. Return False if the window has expired."""
         return self._put_raw(key, None if value is None else _pack_time(timestamp) + self._serialize(value), window_start)
 
-    def fetch_entry(self, key: K, time: int) -> ValueAndTimestamp | None:
+    def fetch_entry(self, key: K, time: int) -> ValueAndTimestamp[V] | None:
         """Return the value of a key's window that starts at `time`, with its event time."""
         raw = self._fetch_raw(key, time)
         return None if raw is None else self._decode_entry(raw)
 
     @property
-    def entries(self) -> WindowReads[K, ValueAndTimestamp]:
+    def entries(self) -> WindowReads[K, ValueAndTimestamp[V]]:
         """The same store, read with event times."""
         return _Entries(self, self._decode_entry)
 
 
-class _Entries(WindowReads[K, ValueAndTimestamp]):
+class _Entries(WindowReads[K, ValueAndTimestamp[Any]]):
     """A timestamped window store, read with event times."""
 
-    def __init__(self, store: TimestampedWindowStore[K, Any], decode: Callable[[bytes], ValueAndTimestamp]) -> None:
+    def __init__(self, store: TimestampedWindowStore[K, Any], decode: Callable[[bytes], ValueAndTimestamp[Any]]) -> None:
         self._store = store
         self._spec = store._spec
         self._serialize_key = store._serialize_key

@@ -110,6 +110,7 @@ class Unknown:
         (List, r"Write List\(...\)"),
         (Serde, "is a Serde class"),
         (Windowed, r"Use TimeWindowed\(key, window_size_ms\) or SessionWindowed\(key\)"),
+        (Windowed[str], r"Use TimeWindowed\(key, window_size_ms\) or SessionWindowed\(key\)"),
         (bytearray, "Use bytes"),
         (memoryview, "Use bytes"),
     ],

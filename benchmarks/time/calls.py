@@ -33,8 +33,12 @@ async def _ask_several(requests: list[tuple[str, str]]) -> list[str]:
 
 def _topology(concurrency: int, batch: int | None) -> Topology:
     builder = StreamsBuilder(value=str)
-    function = _ask if batch is None else _ask_several
-    builder.stream("in").map_values_async(function, concurrency=concurrency, timeout="2s", batch=batch, value=str).to("out")
+    stream = builder.stream("in")
+    if batch is None:
+        answered = stream.map_values_async(_ask, concurrency=concurrency, timeout="2s", value=str)
+    else:
+        answered = stream.map_values_async(_ask_several, concurrency=concurrency, timeout="2s", batch=batch, value=str)
+    answered.to("out")
     return builder.build()
 
 

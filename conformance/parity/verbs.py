@@ -197,9 +197,9 @@ VERBS: Rules = {
         *_windowed_by("CogroupedKStream", "cogrouped_windowed_by"),
     ),
     "kstream.TimeWindowedCogroupedKStream": (
-        Rule("aggregate", To("penstock.CogroupedKStream.aggregate", {}, ("cogrouped_windowed_by", "windowed_aggregate"))),
+        Rule("aggregate", To("penstock.WindowedCogroupedKStream.aggregate", {}, ("cogrouped_windowed_by", "windowed_aggregate"))),
     ),
     "kstream.SessionWindowedCogroupedKStream": (
-        Rule("aggregate", To("penstock.CogroupedKStream.aggregate", {}, ("cogrouped_windowed_by", "sessions_aggregate"))),
+        Rule("aggregate", To("penstock.WindowedCogroupedKStream.aggregate", {}, ("cogrouped_windowed_by", "sessions_aggregate"))),
     ),
 }

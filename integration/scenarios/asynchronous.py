@@ -29,7 +29,7 @@ async def _moved(key: str | None, value: str) -> tuple[str, str]:
     return f"to-{len(value)}", value
 
 
-async def _spread(record: Record[str, str], context: CallContext) -> None:
+async def _spread(record: Record[str, str], context: CallContext[str, str]) -> None:
     await _delayed(record.value)
     for number in range(len(record.value) % 3):
         context.forward(record.with_value(f"{record.value}/{number}"))

@@ -23,7 +23,7 @@ def _both(left: str | None, right: str | None) -> str:
 def _sides(builder: StreamsBuilder, setup: Setup) -> tuple[KStream[str, str], KStream[str, str]]:
     """The two sides of a join, from one topic: their order does not depend on how topics are read."""
     left, right = builder.stream(setup.topic("pairs"), value=str).split(
-        lambda _, value: value is not None and value.startswith("L"), lambda _, value: True
+        lambda _, value: bool(value) and value.startswith("L"), lambda _, value: True
     )
     return left, right
 
@@ -64,7 +64,7 @@ def _stream_table(setup: Setup) -> Topology:
     left.join(table, _both, value=str).to(setup.topic("inner"), value=str)
     left.left_join(table, _both, value=str).to(setup.topic("left"), value=str)
     moved = builder.stream(setup.topic("moved"), value=str).select_key(lambda key, value: f"k{value[-1]}")
-    moved.left_join(table, _both, value=str, other_value=str).to(setup.topic("rekeyed"), value=str)
+    moved.left_join(table, _both, value=str).to(setup.topic("rekeyed"), value=str)
     return builder.build()
 
 

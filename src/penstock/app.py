@@ -90,7 +90,7 @@ class App:
         self,
         *,
         until: str | Mapping[tuple[str, int], int] | None = None,
-        on_state: Callable[[Any, Any], None] | None = None,
+        on_state: Listener | None = None,
         **settings: Any,
     ) -> Running:
         """Start in the background; close the returned object, or use it in a `with` block.

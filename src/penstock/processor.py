@@ -278,7 +278,9 @@ class ProcessorContext(Protocol[KOut, VOut]):
     def store(self, name: str) -> Any:
         """A store that is connected to this processor."""
 
-    def schedule(self, interval: Any, kind: PunctuationType, callback: Callable[[int], None], start: Any = None) -> Cancellable:
+    def schedule(
+        self, interval: Duration, kind: PunctuationType, callback: Callable[[int], None], start: Instant | None = None
+    ) -> Cancellable:
         """Call `callback(timestamp_ms)` every `interval` of stream time or of wall-clock time, anchored at `start`."""
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from penstock import (
     FixedKeyProcessor,
@@ -16,6 +17,8 @@ from penstock import (
     until_window_closes,
 )
 
+T = TypeVar("T")
+
 
 class Copy(Processor[str, str, str, str]):
     def process(self, record: Record[str, str]) -> None:
@@ -27,7 +30,7 @@ class CopyValue(FixedKeyProcessor[str, str, str]):
         self.context.forward(record)
 
 
-def _first(left: str, right: str) -> str:
+def _first(left: T, right: object) -> T:
     return left
 
 

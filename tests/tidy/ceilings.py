@@ -9,7 +9,7 @@ from __future__ import annotations
 LINES_GOAL = 400
 LINES: dict[str, int] = {
     "penstock.config": 487,
-    "penstock.dsl.streams": 764,
+    "penstock.dsl.streams": 761,
     "penstock.lanes.lane": 516,
 }
 
@@ -17,6 +17,9 @@ PARAMETERS_GOAL = 8
 PARAMETERS: dict[str, int] = {
     "penstock.cli.commands.reset": 10,
     "penstock.cli.letter_commands.replay": 15,
+    "penstock.dsl.asynchronous.AsyncVerbs.map_async": 13,
+    "penstock.dsl.asynchronous.AsyncVerbs.map_values_async": 13,
+    "penstock.dsl.asynchronous.AsyncVerbs.process_async": 11,
     "penstock.dsl.asynchronous.call_of": 14,
     "penstock.dsl.builder.StreamsBuilder.table": 9,
     "penstock.dsl.repartitions.write_exchange": 9,
@@ -25,10 +28,7 @@ PARAMETERS: dict[str, int] = {
     "penstock.dsl.stream_joins.join": 15,
     "penstock.dsl.streams.KStream.join": 12,
     "penstock.dsl.streams.KStream.left_join": 12,
-    "penstock.dsl.streams.KStream.map_async": 13,
-    "penstock.dsl.streams.KStream.map_values_async": 13,
-    "penstock.dsl.streams.KStream.outer_join": 12,
-    "penstock.dsl.streams.KStream.process_async": 11,
+    "penstock.dsl.streams.KStream.outer_join": 11,
     "penstock.dsl.table_joins._by_foreign_key": 9,
     "penstock.dsl.table_joins.join": 10,
     "penstock.lanes.lane.Lane.__init__": 17,
@@ -39,7 +39,7 @@ PARAMETERS: dict[str, int] = {
 METHODS_GOAL = 20
 METHODS: dict[str, int] = {
     "penstock.admin.protocol.LimitedProtocol": 22,
-    "penstock.dsl.streams.KStream": 32,
+    "penstock.dsl.streams.KStream": 29,
     "penstock.epochs.program.Program": 22,
     "penstock.lanes.host.NodeHost": 33,
     "penstock.lanes.lane.Lane": 38,
@@ -85,6 +85,6 @@ CIRCLES: tuple[tuple[str, ...], ...] = (
 )
 """Modules that import each other; the goal is none."""
 
-TYPE_IGNORES = 66
+TYPE_IGNORES = 63
 NOQAS = 96
 """Comments that switch a check off, in all Python files of the repository."""

@@ -51,6 +51,7 @@ TOP = [
     "Topology",
     "ValueTransformer",
     "Windowed",
+    "WindowedCogroupedKStream",
     "WindowedKStream",
     "Windows",
     "bounded_disorder",

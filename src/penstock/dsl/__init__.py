@@ -1,7 +1,7 @@
 """What users write: a builder, streams and tables, and the few option values worth passing around."""
 
 from penstock.dsl.builder import StreamsBuilder
-from penstock.dsl.cogrouped import CogroupedKStream
+from penstock.dsl.cogrouped import CogroupedKStream, WindowedCogroupedKStream
 from penstock.dsl.grouped import EmitStrategy, KGroupedStream, WindowedKStream
 from penstock.dsl.grouped_tables import KGroupedTable
 from penstock.dsl.stores import (
@@ -27,6 +27,7 @@ __all__ = [
     "KTable",
     "Store",
     "StreamsBuilder",
+    "WindowedCogroupedKStream",
     "WindowedKStream",
     "key_value_store",
     "otherwise",

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar, overload
 
 from penstock.dsl.draft import Draft, DraftNode
-from penstock.dsl.grouped import KGroupedStream
-from penstock.dsl.grouped_tables import KGroupedTable
+from penstock.dsl.handle_factory import HandleFactory
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.stores import Store, materialized
 from penstock.dsl.streams import KStream
-from penstock.dsl.table_drafts import SourceDraft, TableDraft, source_table_write
+from penstock.dsl.table_drafts import SourceDraft, source_table_write
 from penstock.dsl.tables import GlobalKTable, KTable
 from penstock.errors import TopologyError
 from penstock.handlers import ErrorHandler, check_late_policy
 from penstock.operators.lateness import LatePolicy
-from penstock.operators.processing import Processing, Supplier
+from penstock.operators.processing import Processing
 from penstock.operators.schedules import TICK_KEY, TICK_VALUE, Ticks
 from penstock.operators.tables import TableSource
 from penstock.operators.timers import timers_spec
+from penstock.processor import Processor
+from penstock.records import SourceRecord
 from penstock.serdes import Json, Serde, serde_of
 from penstock.state import StoreSpec
 from penstock.timing import Duration, Watermark, schedule
@@ -31,26 +32,6 @@ from penstock.topology.nodes import TimestampExtractor, offset_reset
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-
-class HandleFactory:
-    """Makes the handles that verbs return."""
-
-    def stream(self, place: Place) -> KStream[Any, Any]:
-        """A stream."""
-        return KStream(place)
-
-    def table(self, place: Place, table: TableDraft, queryable: str | None) -> KTable[Any, Any]:
-        """A table."""
-        return KTable(place, table, queryable)
-
-    def grouped_stream(self, place: Place, name: str | None) -> KGroupedStream[Any, Any]:
-        """A grouped stream."""
-        return KGroupedStream(place, name)
-
-    def grouped_table(self, place: Place, name: str | None) -> KGroupedTable[Any, Any]:
-        """A grouped table."""
-        return KGroupedTable(place, name)
 
 
 class StreamsBuilder:
@@ -87,7 +68,7 @@ class StreamsBuilder:
         topic: str | Sequence[str] | re.Pattern[str],
         *,
         value: type[V] | Serde[V],
-        timestamp: TimestampExtractor | None = ...,
+        timestamp: Callable[[SourceRecord[Any, V]], int] | None = ...,
         watermark: Watermark | None = ...,
         late: ErrorHandler | None = ...,
         reset: str | timedelta | None = ...,
@@ -100,7 +81,7 @@ class StreamsBuilder:
         topic: str | Sequence[str] | re.Pattern[str],
         *,
         key: type[K] | Serde[K],
-        timestamp: TimestampExtractor | None = ...,
+        timestamp: Callable[[SourceRecord[K, Any]], int] | None = ...,
         watermark: Watermark | None = ...,
         late: ErrorHandler | None = ...,
         reset: str | timedelta | None = ...,
@@ -114,7 +95,7 @@ class StreamsBuilder:
         *,
         key: type[K] | Serde[K],
         value: type[V] | Serde[V],
-        timestamp: TimestampExtractor | None = ...,
+        timestamp: Callable[[SourceRecord[K, V]], int] | None = ...,
         watermark: Watermark | None = ...,
         late: ErrorHandler | None = ...,
         reset: str | timedelta | None = ...,
@@ -192,7 +173,7 @@ class StreamsBuilder:
         topic: str,
         *,
         value: type[V] | Serde[V],
-        timestamp: TimestampExtractor | None = ...,
+        timestamp: Callable[[SourceRecord[Any, V]], int] | None = ...,
         watermark: Watermark | None = ...,
         late: ErrorHandler | None = ...,
         reset: str | timedelta | None = ...,
@@ -206,7 +187,7 @@ class StreamsBuilder:
         topic: str,
         *,
         key: type[K] | Serde[K],
-        timestamp: TimestampExtractor | None = ...,
+        timestamp: Callable[[SourceRecord[K, Any]], int] | None = ...,
         watermark: Watermark | None = ...,
         late: ErrorHandler | None = ...,
         reset: str | timedelta | None = ...,
@@ -221,7 +202,7 @@ class StreamsBuilder:
         *,
         key: type[K] | Serde[K],
         value: type[V] | Serde[V],
-        timestamp: TimestampExtractor | None = ...,
+        timestamp: Callable[[SourceRecord[K, V]], int] | None = ...,
         watermark: Watermark | None = ...,
         late: ErrorHandler | None = ...,
         reset: str | timedelta | None = ...,
@@ -281,6 +262,30 @@ class StreamsBuilder:
         node = draft.add(DraftNode(name, line, write, output_versioned=kept.is_versioned))
         place = Place(draft, node, name, kept.key, kept.value, frozenset({source_name}))
         return KTable(place, table, kept.queryable_name)
+
+    @overload
+    def global_table(self, topic: str, *, store: str | Store | None = ..., name: str | None = ...) -> GlobalKTable[Any, Any]: ...
+
+    @overload
+    def global_table(
+        self, topic: str, *, value: type[V] | Serde[V], store: str | Store | None = ..., name: str | None = ...
+    ) -> GlobalKTable[Any, V]: ...
+
+    @overload
+    def global_table(
+        self, topic: str, *, key: type[K] | Serde[K], store: str | Store | None = ..., name: str | None = ...
+    ) -> GlobalKTable[K, Any]: ...
+
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: type[K] | Serde[K],
+        value: type[V] | Serde[V],
+        store: str | Store | None = ...,
+        name: str | None = ...,
+    ) -> GlobalKTable[K, V]: ...
 
     def global_table(
         self,
@@ -356,10 +361,10 @@ class StreamsBuilder:
         self,
         spec: StoreSpec,
         topic: str,
-        supplier: Supplier,
+        supplier: Callable[[], Processor[K, V, Any, Any]],
         *,
-        key: Any = None,
-        value: Any = None,
+        key: type[K] | Serde[K] | None = None,
+        value: type[V] | Serde[V] | None = None,
         name: str | None = None,
     ) -> StreamsBuilder:
         """Declare a store that every lane sees whole, kept from all of `topic` by a processor of your own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.dsl.aggregating import AnyWindows, Group, Operate, WindowPlan, check_aggregate, check_windows, kept_as, window_plan
 from penstock.dsl.draft import Draft, DraftNode
@@ -12,30 +12,25 @@ from penstock.dsl.stores import Materialized, Store
 from penstock.dsl.table_drafts import AggregateDraft, MergeDraft
 from penstock.operators.aggregates import StreamAggregate
 from penstock.operators.table_aggregates import TablePassThrough
+from penstock.records import Windowed
 from penstock.state import StoreSpec
 from penstock.topology import Line, ProcessorNode, Topology, user_line
 from penstock.topology.functions import checked
 
 if TYPE_CHECKING:
+    from penstock.dsl.grouped import KGroupedStream
     from penstock.dsl.tables import KTable
 
 K = TypeVar("K")
+V = TypeVar("V")
 A = TypeVar("A")
-
-
-class Grouped(Protocol):
-    """A grouped stream, as far as a cogroup needs it."""
-
-    @property
-    def group(self) -> Group:
-        """Where the group stands in the draft."""
 
 
 Part = tuple[Group, Callable[..., Any]]
 
 
-class CogroupedKStream(Generic[K, A]):
-    """Several grouped streams that feed one aggregate."""
+class Cogroup(Generic[K, A]):
+    """What cogrouped streams have in common, with windows and without."""
 
     __slots__ = ("_parts", "_windows")
 
@@ -43,32 +38,23 @@ class CogroupedKStream(Generic[K, A]):
         self._parts = parts
         self._windows = windows
 
-    def cogroup(self, grouped: Grouped, aggregator: Callable[[K, Any, A], A]) -> CogroupedKStream[K, A]:
-        """Add a grouped stream with its own `aggregator(key, value, aggregate)`."""
-        line = user_line()
+    def _with(self, group: Group, aggregator: Callable[..., Any], line: Line) -> tuple[Part, ...]:
         checked(aggregator, "key, value, aggregate", "cogroup", line)
         if self._parts:
-            self._parts[0][0].place.check_same_builder(grouped.group.place, line)
+            self._parts[0][0].place.check_same_builder(group.place, line)
         known = {id(part[0]): part for part in self._parts}
-        known[id(grouped.group)] = (grouped.group, aggregator)
-        return CogroupedKStream(tuple(known.values()), self._windows)
+        known[id(group)] = (group, aggregator)
+        return tuple(known.values())
 
-    def windowed_by(self, windows: AnyWindows) -> CogroupedKStream[K, A]:
-        """Aggregate per window."""
-        check_windows(windows, user_line())
-        return CogroupedKStream(self._parts, windows)
-
-    def aggregate(
+    def _aggregated(
         self,
         initializer: Callable[[], A],
-        merger: Callable[[K, A, A], A] | None = None,
-        *,
-        value: Any = None,
-        store: str | Store | None = None,
-        name: str | None = None,
+        merger: Callable[[K, A, A], A] | None,
+        value: Any,
+        store: str | Store | None,
+        name: str | None,
+        line: Line,
     ) -> KTable[Any, A]:
-        """The table of the common aggregate; session windows also need `merger(key, one, two)`."""
-        line = user_line()
         check_aggregate(initializer, None, merger, self._windows, line)
         first = self._parts[0][0].place
         draft = first.draft
@@ -123,6 +109,49 @@ class CogroupedKStream(Generic[K, A]):
         first = self._parts[0][0].place
         place = replace(first, node=node, name=merge, key=key, value=spec.value, sources=frozenset({merge}), rekeyed=False)
         return draft.handles.table(place, table, kept.queryable_name)
+
+
+class CogroupedKStream(Cogroup[K, A]):
+    """Several grouped streams that feed one aggregate."""
+
+    __slots__ = ()
+
+    def cogroup(self, grouped: KGroupedStream[K, V], aggregator: Callable[[K, V, A], A]) -> CogroupedKStream[K, A]:
+        """Add a grouped stream with its own `aggregator(key, value, aggregate)`."""
+        return CogroupedKStream(self._with(grouped.group, aggregator, user_line()))
+
+    def windowed_by(self, windows: AnyWindows) -> WindowedCogroupedKStream[K, A]:
+        """Aggregate per window."""
+        check_windows(windows, user_line())
+        return WindowedCogroupedKStream(self._parts, windows)
+
+    def aggregate(
+        self, initializer: Callable[[], A], *, value: Any = None, store: str | Store | None = None, name: str | None = None
+    ) -> KTable[K, A]:
+        """The table of the common aggregate."""
+        return self._aggregated(initializer, None, value, store, name, user_line())
+
+
+class WindowedCogroupedKStream(Cogroup[K, A]):
+    """Several grouped streams, cut into windows, that feed one aggregate per window."""
+
+    __slots__ = ()
+
+    def cogroup(self, grouped: KGroupedStream[K, V], aggregator: Callable[[K, V, A], A]) -> WindowedCogroupedKStream[K, A]:
+        """Add a grouped stream with its own `aggregator(key, value, aggregate)`."""
+        return WindowedCogroupedKStream(self._with(grouped.group, aggregator, user_line()), self._windows)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        merger: Callable[[K, A, A], A] | None = None,
+        *,
+        value: Any = None,
+        store: str | Store | None = None,
+        name: str | None = None,
+    ) -> KTable[Windowed[K], A]:
+        """The table of the common aggregate per window; session windows also need `merger(key, one, two)`."""
+        return self._aggregated(initializer, merger, value, store, name, user_line())
 
 
 def _part_operator(plan: WindowPlan | None, initializer: Callable[[], Any], aggregator: Callable[..., Any]) -> Operate:

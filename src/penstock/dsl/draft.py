@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.dsl.grouped import KGroupedStream
     from penstock.dsl.grouped_tables import KGroupedTable
     from penstock.dsl.place import Place
+    from penstock.dsl.side_outputs import Sender
     from penstock.dsl.streams import KStream
     from penstock.dsl.table_drafts import TableDraft
     from penstock.dsl.tables import KTable
@@ -53,8 +54,8 @@ class DraftNode:
 class Handles(Protocol):
     """Makes the handles that verbs return. Streams, tables and groups make each other; none of them imports another."""
 
-    def stream(self, place: Place) -> KStream[Any, Any]:
-        """A stream at a place."""
+    def stream(self, place: Place, sender: Sender | None = None) -> KStream[Any, Any]:
+        """A stream at a place; `sender` is the processor that sends records aside."""
 
     def table(self, place: Place, table: TableDraft, queryable: str | None) -> KTable[Any, Any]:
         """A table at a place; `queryable` is the name it can be queried by."""

@@ -28,6 +28,7 @@ from penstock.dsl.stores import Materialized, Store
 from penstock.errors import TopologyError
 from penstock.operators.aggregates import StreamAggregate
 from penstock.processor import TableOperator
+from penstock.records import Windowed
 from penstock.serdes import Int64
 from penstock.timing import SlidingWindows, UnlimitedWindows
 from penstock.topology import Line, user_line
@@ -138,7 +139,7 @@ class WindowedKStream(Generic[K, V]):
             raise TopologyError(f"unlimited windows never close, so nothing would ever be emitted ({user_line()})")
         return WindowedKStream(self._group, self._windows, strategy)
 
-    def count(self, *, store: str | Store | None = None, name: str | None = None) -> KTable[Any, int]:
+    def count(self, *, store: str | Store | None = None, name: str | None = None) -> KTable[Windowed[K], int]:
         """How many records each key has had in each window."""
         line, place = user_line(), self._group.place
         if isinstance(store, Store) and store.name is None and not isinstance(self._windows, SlidingWindows):
@@ -148,7 +149,7 @@ class WindowedKStream(Generic[K, V]):
 
     def reduce(
         self, reducer: Callable[[V, V], V], *, store: str | Store | None = None, name: str | None = None
-    ) -> KTable[Any, V]:
+    ) -> KTable[Windowed[K], V]:
         """Combine the values of each key in each window with `reducer(aggregate, value)`."""
         line, place = user_line(), self._group.place
         checked(reducer, "aggregate, value", "reduce", line)
@@ -165,7 +166,7 @@ class WindowedKStream(Generic[K, V]):
         value: Any = None,
         store: str | Store | None = None,
         name: str | None = None,
-    ) -> KTable[Any, A]:
+    ) -> KTable[Windowed[K], A]:
         """Combine the values of each key in each window; session windows also need `merger(key, one, two)`."""
         line, place = user_line(), self._group.place
         check_aggregate(initializer, aggregator, merger, self._windows, line)

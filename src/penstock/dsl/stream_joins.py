@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.handles import GlobalTableHandle, StreamHandle, TableHandle
@@ -23,6 +23,23 @@ if TYPE_CHECKING:
     from penstock.dsl.streams import KStream
 
 Joiner = Callable[[Any, Any, Any], Any]
+
+
+class WithTable(TypedDict, total=False):
+    """What a join with a table takes."""
+
+    grace: Duration | None
+    key: Any
+    value: Any
+    name: str | None
+
+
+class WithStream(WithTable, total=False):
+    """What a join with a stream takes besides."""
+
+    other_value: Any
+    store_name: str | None
+    logging: bool | Mapping[str, str] | None
 
 
 def join(

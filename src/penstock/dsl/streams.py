@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from penstock.calls import CircuitBreaker, ResultCache
 from penstock.dsl import stream_joins
-from penstock.dsl.asynchronous import DEFAULT_TIMEOUT, asked, call_of
+from penstock.dsl.asynchronous import AsyncVerbs
 from penstock.dsl.draft import DraftNode
-from penstock.dsl.handles import StreamHandle
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import exchanged, repartition
 from penstock.dsl.side_outputs import ExchangedSender, Sender
 from penstock.dsl.stores import Store, materialized
 from penstock.dsl.table_drafts import SourceDraft, source_table_write
 from penstock.errors import TopologyError
-from penstock.operators.asynchronous import MapAsync, MapValuesAsync, ProcessAsync, with_context
 from penstock.operators.lateness import OnlyLate
 from penstock.operators.printing import Print
 from penstock.operators.processing import Processing, Supplier, sets_timers
 from penstock.operators.shared import AtomicProcessing
 from penstock.operators.stateless import Branch, Filter, FlatMap, FlatMapValues, Map, MapValues, PassThrough, Peek, SelectKey
 from penstock.operators.timers import timers_spec
+from penstock.processor import FixedKeyProcessor, Processor
+from penstock.records import RecordContext
 from penstock.serdes import Serde
 from penstock.state import StoreSpec
 from penstock.topology import Line, ProcessorNode, SinkNode, Topology, user_line
 from penstock.topology.functions import checked
-from penstock.topology.nodes import Partitioner, TopicExtractor
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from penstock.dsl.grouped import KGroupedStream
+    from penstock.dsl.stream_joins import WithStream, WithTable
     from penstock.dsl.tables import GlobalKTable, KTable
     from penstock.timing import Duration
 
-K = TypeVar("K")
-V = TypeVar("V")
+# Records come out of a stream and never go in, so a stream of a subclass is a stream of its base. Verbs that take the serde of
+# what is on the stream know it as `KStream[K2 | None, V2 | None]`: null needs no serde.
+K = TypeVar("K", covariant=True)
+V = TypeVar("V", covariant=True)
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 V3 = TypeVar("V3")
@@ -47,7 +50,7 @@ def otherwise(key: Any, value: Any) -> bool:
     return True
 
 
-class KStream(StreamHandle, Generic[K, V]):
+class KStream(AsyncVerbs[K, V]):
     """A stream of records with keys of type `K` and values of type `V`."""
 
     __slots__ = ("_exchanged", "_place", "_sender", "_source")
@@ -180,7 +183,17 @@ class KStream(StreamHandle, Generic[K, V]):
         operator = Print(label if label is not None else self._place.name, file, mapper)
         self._place.below(self._name("KSTREAM-PRINTER-", name), operator, line)
 
-    def split(self, *predicates: Any, name: str | None = None, **named: Callable[[K, V], Any]) -> Any:
+    @overload
+    def split(
+        self, predicate: Callable[[K, V], Any], /, *predicates: Callable[[K, V], Any], name: str | None = ...
+    ) -> tuple[KStream[K, V], ...]: ...
+
+    @overload
+    def split(self, *, name: str | None = ..., **named: Callable[[K, V], Any]) -> dict[str, KStream[K, V]]: ...
+
+    def split(
+        self, *predicates: Callable[[K, V], Any], name: str | None = None, **named: Callable[[K, V], Any]
+    ) -> tuple[KStream[K, V], ...] | dict[str, KStream[K, V]]:
         """Send each record to the first branch whose predicate holds; `otherwise` is the default branch.
 
         With positional predicates the result is a tuple of streams, with named ones a dict of streams by name.
@@ -233,13 +246,13 @@ class KStream(StreamHandle, Generic[K, V]):
         return KStream(place)
 
     def repartition(
-        self,
+        self: KStream[K2 | None, V2 | None],
         *,
         name: str | None = None,
-        key: Any = None,
-        value: Any = None,
+        key: type[K2] | Serde[K2] | None = None,
+        value: type[V2] | Serde[V2] | None = None,
         partitions: int | None = None,
-        partitioner: Partitioner | None = None,
+        partitioner: Callable[[str, K, V, int], int | Collection[int] | None] | None = None,
     ) -> KStream[K, V]:
         """Bring records with the same key together now, rather than where an aggregation or a join needs it.
 
@@ -250,21 +263,21 @@ class KStream(StreamHandle, Generic[K, V]):
         if partitioner is not None:
             checked(partitioner, "topic, key, value, partitions", "partitioner=", line)
         prefix = name if name is not None else here.draft.name("KSTREAM-REPARTITION-")
-        key, value = given_serde(key) or here.key, given_serde(value) or here.value
-        exchange = repartition(here.draft, prefix, key, value, line, partitions, partitioner)
+        serdes = {"key": given_serde(key) or here.key, "value": given_serde(value) or here.value}
+        exchange = repartition(here.draft, prefix, **serdes, line=line, partitions=partitions, partitioner=partitioner)
         node = here.draft.add(exchange.node(), here.node)
-        place = here.moved(exchange.source, node, rekeyed=False, key=key, value=value, sources=frozenset({exchange.source}))
+        place = here.moved(exchange.source, node, rekeyed=False, sources=frozenset({exchange.source}), **serdes)
         return KStream(place)
 
     # ---- out ------------------------------------------------------------------------------------------------------
 
     def to(
-        self,
-        topic: str | TopicExtractor,
+        self: KStream[K2 | None, V2 | None],
+        topic: str | Callable[[K, V, RecordContext], str],
         *,
-        key: Any = None,
-        value: Any = None,
-        partitioner: Partitioner | None = None,
+        key: type[K2] | Serde[K2] | None = None,
+        value: type[V2] | Serde[V2] | None = None,
+        partitioner: Callable[[str, K, V, int], int | Collection[int] | None] | None = None,
         name: str | None = None,
     ) -> None:
         """Write the stream to a topic, or to the topic that `topic(key, value, context)` names for each record."""
@@ -284,7 +297,12 @@ class KStream(StreamHandle, Generic[K, V]):
         here.draft.add(DraftNode(sink, line, write), here.node)
 
     def to_table(
-        self, *, store: str | Store | None = None, key: Any = None, value: Any = None, name: str | None = None
+        self: KStream[K2 | None, V2 | None],
+        *,
+        store: str | Store | None = None,
+        key: type[K2] | Serde[K2] | None = None,
+        value: type[V2] | Serde[V2] | None = None,
+        name: str | None = None,
     ) -> KTable[K, V]:
         """Read the stream as changes of a table: the last value of a key counts, a null value deletes it."""
         line = user_line()
@@ -307,14 +325,25 @@ class KStream(StreamHandle, Generic[K, V]):
 
     # ---- grouping -------------------------------------------------------------------------------------------------
 
-    def group_by_key(self, *, key: Any = None, value: Any = None, name: str | None = None) -> KGroupedStream[K, V]:
+    def group_by_key(
+        self: KStream[K2 | None, V2 | None],
+        *,
+        key: type[K2] | Serde[K2] | None = None,
+        value: type[V2] | Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KGroupedStream[K, V]:
         """Group records by their key, to aggregate them."""
         here = self._place
         place = replace(here, key=given_serde(key) or here.key, value=given_serde(value) or here.value)
         return here.draft.handles.grouped_stream(place, name)
 
     def group_by(
-        self, selector: Callable[[K, V], K2], *, key: Any = None, value: Any = None, name: str | None = None
+        self: KStream[K, V2 | None],
+        selector: Callable[[K, V], K2],
+        *,
+        key: Any = None,
+        value: type[V2] | Serde[V2] | None = None,
+        name: str | None = None,
     ) -> KGroupedStream[K2, V]:
         """Group records by `selector(key, value)`, to aggregate them; `key=` says the new key's type."""
         line = user_line()
@@ -330,30 +359,42 @@ class KStream(StreamHandle, Generic[K, V]):
     def join(
         self,
         other: KStream[K, V2],
-        joiner: Callable[..., V3],
+        joiner: Callable[[V, V2], V3],
         *,
         within: Duration | tuple[Duration, Duration],
-        grace: Duration | None = ...,
-        with_key: bool = ...,
-        key: Any = ...,
-        value: Any = ...,
-        other_value: Any = ...,
-        name: str | None = ...,
-        store_name: str | None = ...,
-        logging: Any = ...,
+        with_key: Literal[False] = ...,
+        **more: Unpack[WithStream],
     ) -> KStream[K, V3]: ...
 
     @overload
     def join(
         self,
-        other: KTable[K, V2],
-        joiner: Callable[..., V3],
+        other: KStream[K, V2],
+        joiner: Callable[[K, V, V2], V3],
         *,
-        grace: Duration | None = ...,
-        with_key: bool = ...,
-        key: Any = ...,
-        value: Any = ...,
-        other_value: Any = ...,
+        within: Duration | tuple[Duration, Duration],
+        with_key: Literal[True],
+        **more: Unpack[WithStream],
+    ) -> KStream[K, V3]: ...
+
+    @overload
+    def join(
+        self, other: KTable[K, V2], joiner: Callable[[V, V2], V3], *, with_key: Literal[False] = ..., **more: Unpack[WithTable]
+    ) -> KStream[K, V3]: ...
+
+    @overload
+    def join(
+        self, other: KTable[K, V2], joiner: Callable[[K, V, V2], V3], *, with_key: Literal[True], **more: Unpack[WithTable]
+    ) -> KStream[K, V3]: ...
+
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[K2, V2],
+        joiner: Callable[[V, V2], V3],
+        *,
+        on: Callable[[K, V], K2 | None],
+        with_key: Literal[False] = ...,
         name: str | None = ...,
     ) -> KStream[K, V3]: ...
 
@@ -361,10 +402,10 @@ class KStream(StreamHandle, Generic[K, V]):
     def join(
         self,
         other: GlobalKTable[K2, V2],
-        joiner: Callable[..., V3],
+        joiner: Callable[[K, V, V2], V3],
         *,
-        on: Callable[[K, V], K2],
-        with_key: bool = ...,
+        on: Callable[[K, V], K2 | None],
+        with_key: Literal[True],
         name: str | None = ...,
     ) -> KStream[K, V3]: ...
 
@@ -414,6 +455,65 @@ class KStream(StreamHandle, Generic[K, V]):
             logging=logging,
         )
 
+    @overload
+    def left_join(
+        self,
+        other: KStream[K, V2],
+        joiner: Callable[[V, V2 | None], V3],
+        *,
+        within: Duration | tuple[Duration, Duration],
+        with_key: Literal[False] = ...,
+        **more: Unpack[WithStream],
+    ) -> KStream[K, V3]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KStream[K, V2],
+        joiner: Callable[[K, V, V2 | None], V3],
+        *,
+        within: Duration | tuple[Duration, Duration],
+        with_key: Literal[True],
+        **more: Unpack[WithStream],
+    ) -> KStream[K, V3]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KTable[K, V2],
+        joiner: Callable[[V, V2 | None], V3],
+        *,
+        with_key: Literal[False] = ...,
+        **more: Unpack[WithTable],
+    ) -> KStream[K, V3]: ...
+
+    @overload
+    def left_join(
+        self, other: KTable[K, V2], joiner: Callable[[K, V, V2 | None], V3], *, with_key: Literal[True], **more: Unpack[WithTable]
+    ) -> KStream[K, V3]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[K2, V2],
+        joiner: Callable[[V, V2 | None], V3],
+        *,
+        on: Callable[[K, V], K2 | None],
+        with_key: Literal[False] = ...,
+        name: str | None = ...,
+    ) -> KStream[K, V3]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[K2, V2],
+        joiner: Callable[[K, V, V2 | None], V3],
+        *,
+        on: Callable[[K, V], K2 | None],
+        with_key: Literal[True],
+        name: str | None = ...,
+    ) -> KStream[K, V3]: ...
+
     def left_join(
         self,
         other: Any,
@@ -449,14 +549,35 @@ class KStream(StreamHandle, Generic[K, V]):
             logging=logging,
         )
 
+    @overload
     def outer_join(
         self,
         other: KStream[K, V2],
-        joiner: Callable[..., V3],
+        joiner: Callable[[V | None, V2 | None], V3],
+        *,
+        within: Duration | tuple[Duration, Duration],
+        with_key: Literal[False] = ...,
+        **more: Unpack[WithStream],
+    ) -> KStream[K, V3]: ...
+
+    @overload
+    def outer_join(
+        self,
+        other: KStream[K, V2],
+        joiner: Callable[[K, V | None, V2 | None], V3],
+        *,
+        within: Duration | tuple[Duration, Duration],
+        with_key: Literal[True],
+        **more: Unpack[WithStream],
+    ) -> KStream[K, V3]: ...
+
+    def outer_join(
+        self,
+        other: KStream[Any, Any],
+        joiner: Callable[..., Any],
         *,
         within: Duration | tuple[Duration, Duration] | None = None,
         grace: Duration | None = None,
-        on: Callable[[K, V], Any] | None = None,
         with_key: bool = False,
         key: Any = None,
         value: Any = None,
@@ -464,7 +585,7 @@ class KStream(StreamHandle, Generic[K, V]):
         name: str | None = None,
         store_name: str | None = None,
         logging: bool | Mapping[str, str] | None = None,
-    ) -> KStream[K, V3]:
+    ) -> KStream[K, Any]:
         """As `join` with a stream, but every record of both sides comes out."""
         return stream_joins.join(
             self,
@@ -474,7 +595,6 @@ class KStream(StreamHandle, Generic[K, V]):
             user_line(),
             within=within,
             grace=grace,
-            on=on,
             with_key=with_key,
             key=key,
             value=value,
@@ -487,8 +607,14 @@ class KStream(StreamHandle, Generic[K, V]):
     # ---- processors -----------------------------------------------------------------------------------------------
 
     def process(
-        self, supplier: Supplier, *, stores: Iterable[str] = (), key: Any = None, value: Any = None, name: str | None = None
-    ) -> KStream[Any, Any]:
+        self,
+        supplier: Callable[[], Processor[K, V, K2, V2]],
+        *,
+        stores: Iterable[str] = (),
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream[K2, V2]:
         """Run a `Processor`, with the stores it names; it may change keys, values, timestamps and headers.
 
         A shared store may be used by any number of processors, each where its records are: see `shared_store`.
@@ -502,8 +628,13 @@ class KStream(StreamHandle, Generic[K, V]):
         return KStream(place, Sender(place))
 
     def process_values(
-        self, supplier: Supplier, *, stores: Iterable[str] = (), value: Any = None, name: str | None = None
-    ) -> KStream[K, Any]:
+        self,
+        supplier: Callable[[], FixedKeyProcessor[K, V, V2]],
+        *,
+        stores: Iterable[str] = (),
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]:
         """Run a `FixedKeyProcessor`: it may change anything but the key, so nothing is re-keyed afterwards."""
         line = user_line()
         name = self._place.draft.name("KSTREAM-PROCESSVALUES-") if name is None else name
@@ -512,8 +643,14 @@ class KStream(StreamHandle, Generic[K, V]):
         return KStream(place, Sender(place))
 
     def process_atomically(
-        self, supplier: Supplier, *, stores: Iterable[str], key: Any = None, value: Any = None, name: str | None = None
-    ) -> KStream[Any, Any]:
+        self,
+        supplier: Callable[[], Processor[K, V, K2, V2]],
+        *,
+        stores: Iterable[str],
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream[K2, V2]:
         """Run a `Processor` that reads and writes any keys of shared stores as one act: for each record all of it, or nothing.
 
         It runs at the end of an epoch, alone over all lanes, for one record after the other in a fixed order.
@@ -558,164 +695,24 @@ class KStream(StreamHandle, Generic[K, V]):
         section = entry.below(name, AtomicProcessing(supplier, str(line)), line, stores=tuple(stores))
         return KStream(exchanged(section, f"{name}-results", *serdes, line), ExchangedSender(section, "results"))
 
-    # ---- other systems --------------------------------------------------------------------------------------------
+    @overload
+    def side_output(self, name: str) -> KStream[K, Any]: ...
 
-    def map_values_async(
-        self,
-        function: Callable[..., Any],
-        *,
-        with_key: bool = False,
-        concurrency: int = 64,
-        timeout: Duration | None = DEFAULT_TIMEOUT,
-        retries: int = 0,
-        backoff: Duration = "100ms",
-        setup: Callable[[], Any] | None = None,
-        ordered: bool = True,
-        breaker: CircuitBreaker | None = None,
-        cache: ResultCache | None = None,
-        batch: int | None = None,
-        value: Any = None,
-        name: str | None = None,
-    ) -> KStream[K, Any]:
-        """Replace the value with what `await function(value)` gives, with many calls under way at once.
+    @overload
+    def side_output(self, name: str, *, value: type[V2] | Serde[V2]) -> KStream[K, V2]: ...
 
-        A function that is not `async def` is run in threads. `with_key=True` calls `function(key, value)`, `batch=100` calls
-        `function([(key, value), ...])` with up to as many and expects a list of results. What `setup()` gives, once per process,
-        is its last argument. A result of `SideOutput(name, value)` goes to that side output.
+    @overload
+    def side_output(self, name: str, *, key: type[K2] | Serde[K2]) -> KStream[K2, Any]: ...
 
-        At most `concurrency` calls are under way in a process, each for at most `timeout`. One that fails is made again up to
-        `retries` times, after waits from `backoff` on that double; then the record goes to the handler of processing errors.
-        Results come in the order of the records, whatever the order of answers; `ordered=True` also makes the calls of a key one
-        after another. Nothing is under way when an epoch is committed; but an epoch that is run again calls again. `value=` says
-        the type of the result. See `docs/async.md`.
-
-        Example:
-            >>> import asyncio
-            >>> from penstock import StreamsBuilder
-            >>> from penstock.testing import TopologyTestDriver
-            >>> async def greet(name):
-            ...     await asyncio.sleep(0.01)
-            ...     return f"hello {name}"
-            >>> builder = StreamsBuilder()
-            >>> builder.stream("names", value=str).map_values_async(greet, timeout="2s", retries=3, value=str).to("greetings")
-            >>> with TopologyTestDriver(builder.build()) as driver:
-            ...     driver.input("names").pipe("ann")
-            ...     driver.output("greetings").values()
-            ['hello ann']
-        """
-        line = user_line()
-        if with_key and batch is not None:
-            raise TopologyError(f"map_values_async takes with_key= or batch=, not both: a batch brings the keys along ({line})")
-        call = call_of(
-            "map_values_async",
-            function,
-            "key, value" if with_key else "value",
-            line,
-            concurrency=concurrency,
-            timeout=timeout,
-            retries=retries,
-            backoff=backoff,
-            setup=setup,
-            ordered=ordered,
-            breaker=breaker,
-            cache=cache,
-            batch=batch,
-        )
-        name = self._name("KSTREAM-MAPVALUESASYNC-", name)
-        operator = MapValuesAsync(call, with_key)
-        return KStream(*asked(self._place, name, operator, call, line, self._place.key, given_serde(value)))
-
-    def map_async(
-        self,
-        function: Callable[..., Any],
-        *,
-        concurrency: int = 64,
-        timeout: Duration | None = DEFAULT_TIMEOUT,
-        retries: int = 0,
-        backoff: Duration = "100ms",
-        setup: Callable[[], Any] | None = None,
-        ordered: bool = True,
-        breaker: CircuitBreaker | None = None,
-        cache: ResultCache | None = None,
-        batch: int | None = None,
-        key: Any = None,
-        value: Any = None,
-        name: str | None = None,
-    ) -> KStream[Any, Any]:
-        """As `map_values_async`, but `await function(key, value)` gives a pair of the new key and the new value."""
-        line = user_line()
-        call = call_of(
-            "map_async",
-            function,
-            "key, value",
-            line,
-            concurrency=concurrency,
-            timeout=timeout,
-            retries=retries,
-            backoff=backoff,
-            setup=setup,
-            ordered=ordered,
-            breaker=breaker,
-            cache=cache,
-            batch=batch,
-        )
-        name = self._name("KSTREAM-MAPASYNC-", name)
-        return KStream(*asked(self._place, name, MapAsync(call), call, line, given_serde(key), given_serde(value)))
-
-    def process_async(
-        self,
-        function: Callable[..., Any],
-        *,
-        concurrency: int = 64,
-        timeout: Duration | None = DEFAULT_TIMEOUT,
-        retries: int = 0,
-        backoff: Duration = "100ms",
-        setup: Callable[[], Any] | None = None,
-        ordered: bool = True,
-        breaker: CircuitBreaker | None = None,
-        key: Any = None,
-        value: Any = None,
-        name: str | None = None,
-    ) -> KStream[Any, Any]:
-        """As `map_async`, for any number of results: `await function(record, context)` calls `context.forward(record)`.
-
-        `context.side_output(name, record)` sends a record aside, and `context.record_metadata` tells where the record came from.
-        What an attempt that fails has sent does not go on. There are no stores: put a `process` before or behind.
-
-        Example:
-            >>> from penstock import StreamsBuilder
-            >>> async def look_up(record, context):
-            ...     if record.value:
-            ...         context.forward(record.with_value(record.value.upper()))
-            ...     else:
-            ...         context.side_output("empty", record)
-            >>> found = StreamsBuilder().stream("names", value=str).process_async(look_up, value=str)
-            >>> found.side_output("empty", value=str).to("empty")
-        """
-        line = user_line()
-        call = call_of(
-            "process_async",
-            function,
-            "record, context",
-            line,
-            concurrency=concurrency,
-            timeout=timeout,
-            retries=retries,
-            backoff=backoff,
-            setup=setup,
-            ordered=ordered,
-            breaker=breaker,
-            adapt=with_context,
-        )
-        name = self._name("KSTREAM-PROCESSASYNC-", name)
-        return KStream(*asked(self._place, name, ProcessAsync(call), call, line, given_serde(key), given_serde(value)))
+    @overload
+    def side_output(self, name: str, *, key: type[K2] | Serde[K2], value: type[V2] | Serde[V2]) -> KStream[K2, V2]: ...
 
     def side_output(self, name: str, *, key: Any = None, value: Any = None) -> KStream[Any, Any]:
         """The records that the processor this stream comes from sends aside under a name.
 
         It does so by `self.context.side_output(name, record)`, or an asynchronous mapper by returning `SideOutput(name, value)`;
-        what it forwards stays on this stream. `value=` says the type of
-        what is sent aside, `key=` that of its keys (default: as on this stream). The result is a stream as any other.
+        what it forwards stays on this stream. `value=` says the type of what is sent aside, `key=` that of its keys (default: as
+        on this stream). The result is a stream as any other.
 
         Example:
             >>> from penstock import Processor, StreamsBuilder

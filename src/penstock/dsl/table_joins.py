@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.handles import TableHandle
@@ -40,6 +40,14 @@ _SIDES: dict[str, tuple[JoinKind, JoinKind]] = {
 }
 
 
+class JoinOptions(TypedDict, total=False):
+    """What every join of tables takes."""
+
+    store: str | Store | None
+    value: Any
+    name: str | None
+
+
 def join(
     left: TableHandle,
     right: TableHandle,
@@ -63,8 +71,6 @@ def join(
         if with_key:
             raise TopologyError(f"with_key= says what on= is called with; {verb} by key takes none ({line})")
         return _by_key(left, right, joiner, kind, line, store, value, name)
-    if kind == "outer":
-        raise TopologyError(f"a foreign-key join is an inner or a left join ({line})")
     checked(on, "key, value" if with_key else "value", f"{verb}'s on=", line)
     extractor = on if with_key else _of_value(on)
     return _by_foreign_key(left, right, extractor, joiner, kind == "left", line, store, value, name)

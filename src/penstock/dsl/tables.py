@@ -12,6 +12,7 @@ from penstock.dsl.handles import GlobalTableHandle, TableHandle
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.stores import Materialized, Store, materialized
 from penstock.dsl.table_drafts import DerivedDraft, SuppressDraft, TableDraft
+from penstock.dsl.table_joins import JoinOptions
 from penstock.errors import TopologyError
 from penstock.operators.stateless import NewValue
 from penstock.operators.suppress import Suppress, suppress_buffer_spec
@@ -23,11 +24,13 @@ from penstock.topology import Line, ProcessorNode, Topology, user_line
 from penstock.topology.functions import checked
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from penstock.dsl.grouped_tables import KGroupedTable
     from penstock.dsl.streams import KStream
 
 K = TypeVar("K")
-V = TypeVar("V")
+V = TypeVar("V", covariant=True)  # unlike keys, which a join looks up, values only come out
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 V3 = TypeVar("V3")
@@ -149,8 +152,14 @@ class KTable(TableHandle, Generic[K, V]):
         table = DerivedDraft(self._table, _queryable(kept))
         return self._derived(name, table, kept, finish, line, value=value_serde, stores=used)
 
+    @overload
+    def to_stream(self, *, name: str | None = ...) -> KStream[K, V]: ...
+
+    @overload
+    def to_stream(self, mapper: Callable[[K, V], K2], *, key: Any = ..., name: str | None = ...) -> KStream[K2, V]: ...
+
     def to_stream(
-        self, mapper: Callable[[K, V], K2] | None = None, *, key: Any = None, name: str | None = None
+        self, mapper: Callable[[K, V], Any] | None = None, *, key: Any = None, name: str | None = None
     ) -> KStream[Any, V]:
         """The table's changes as a stream, under new keys if there is a `mapper(key, value)`."""
         line = user_line()
@@ -207,10 +216,35 @@ class KTable(TableHandle, Generic[K, V]):
         place = self._place.moved(node_name, node, key=given_serde(key), value=given_serde(value))
         return place.draft.handles.grouped_table(place, name)
 
+    @overload
+    def join(self, other: KTable[K, V2], joiner: Callable[[V, V2], V3], **more: Unpack[JoinOptions]) -> KTable[K, V3]: ...
+
+    @overload
     def join(
         self,
-        other: KTable[Any, V2],
+        other: KTable[K2, V2],
         joiner: Callable[[V, V2], V3],
+        *,
+        on: Callable[[V], K2 | None],
+        with_key: Literal[False] = ...,
+        **more: Unpack[JoinOptions],
+    ) -> KTable[K, V3]: ...
+
+    @overload
+    def join(
+        self,
+        other: KTable[K2, V2],
+        joiner: Callable[[V, V2], V3],
+        *,
+        on: Callable[[K, V], K2 | None],
+        with_key: Literal[True],
+        **more: Unpack[JoinOptions],
+    ) -> KTable[K, V3]: ...
+
+    def join(
+        self,
+        other: KTable[Any, Any],
+        joiner: Callable[[V, Any], V3],
         *,
         on: Callable[..., Any] | None = None,
         with_key: bool = False,
@@ -233,10 +267,37 @@ class KTable(TableHandle, Generic[K, V]):
             self, other, joiner, "inner", user_line(), on=on, with_key=with_key, store=store, value=value, name=name
         )
 
+    @overload
+    def left_join(
+        self, other: KTable[K, V2], joiner: Callable[[V, V2 | None], V3], **more: Unpack[JoinOptions]
+    ) -> KTable[K, V3]: ...
+
+    @overload
     def left_join(
         self,
-        other: KTable[Any, V2],
+        other: KTable[K2, V2],
         joiner: Callable[[V, V2 | None], V3],
+        *,
+        on: Callable[[V], K2 | None],
+        with_key: Literal[False] = ...,
+        **more: Unpack[JoinOptions],
+    ) -> KTable[K, V3]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KTable[K2, V2],
+        joiner: Callable[[V, V2 | None], V3],
+        *,
+        on: Callable[[K, V], K2 | None],
+        with_key: Literal[True],
+        **more: Unpack[JoinOptions],
+    ) -> KTable[K, V3]: ...
+
+    def left_join(
+        self,
+        other: KTable[Any, Any],
+        joiner: Callable[[V, Any], V3],
         *,
         on: Callable[..., Any] | None = None,
         with_key: bool = False,
@@ -254,13 +315,12 @@ class KTable(TableHandle, Generic[K, V]):
         other: KTable[K, V2],
         joiner: Callable[[V | None, V2 | None], V3],
         *,
-        on: Callable[..., Any] | None = None,
         store: str | Store | None = None,
         value: Any = None,
         name: str | None = None,
     ) -> KTable[K, V3]:
         """As `join` by key, but every entry of both tables has a result; there is none by foreign key."""
-        return table_joins.join(self, other, joiner, "outer", user_line(), on=on, store=store, value=value, name=name)
+        return table_joins.join(self, other, joiner, "outer", user_line(), store=store, value=value, name=name)
 
     # ---- inside the room ------------------------------------------------------------------------------------------
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from penstock.calls import Call, Request, is_async
 from penstock.processor import Host, Operator
 from penstock.records import Headers, Process, Record, RecordMetadata, SideOutput
+
+KOut = TypeVar("KOut")
+VOut = TypeVar("VOut")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class ProcessAsync(Operator):
         return process
 
 
-class CallContext:
+class CallContext(Generic[KOut, VOut]):
     """The context of a `process_async` function: forwards records and writes to side outputs.
 
     Records are sent when the function returns; those of a failed attempt are discarded.
@@ -82,7 +85,7 @@ class CallContext:
         """Topic, partition and offset of the record; None for one that a timer or a cache has sent."""
         self.sent: list[tuple[str | None, Record[Any, Any]]] = []
 
-    def forward(self, record: Record[Any, Any]) -> None:
+    def forward(self, record: Record[KOut, VOut]) -> None:
         """Forward a record to the node's children."""
         self._send(None, record)
 
@@ -100,12 +103,12 @@ def with_context(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the function of `process_async` as a call that gets a new context each time and returns what it sent."""
 
     async def call(record: Record[Any, Any], metadata: RecordMetadata | None, *client: Any) -> list[Any]:
-        context = CallContext(metadata)
+        context: CallContext[Any, Any] = CallContext(metadata)
         await function(record, context, *client)
         return context.sent
 
     def blocking_call(record: Record[Any, Any], metadata: RecordMetadata | None, *client: Any) -> Any:
-        context = CallContext(metadata)
+        context: CallContext[Any, Any] = CallContext(metadata)
         result = function(record, context, *client)
         return result if inspect.isawaitable(result) else context.sent  # the caller rejects an awaitable
 

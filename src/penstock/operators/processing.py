@@ -11,7 +11,7 @@ from penstock.errors import ATTRIBUTED, TopologyError
 from penstock.operators.timers import ProcessorTimers
 from penstock.processor import Cancellable, Host, Operator, Processor, PunctuationType, Timer
 from penstock.records import NO_HEADERS, Headers, Process, Record, RecordMetadata
-from penstock.timing import duration_ms, instant_ms
+from penstock.timing import Duration, Instant, duration_ms, instant_ms
 
 Supplier = Callable[[], Processor[Any, Any, Any, Any]]
 """A processor class, or a function without arguments that makes a processor."""
@@ -139,7 +139,9 @@ class Context:
         """Return a store connected to this processor."""
         return self._host.user_store(name)
 
-    def schedule(self, interval: Any, kind: PunctuationType, callback: Callable[[int], None], start: Any = None) -> Cancellable:
+    def schedule(
+        self, interval: Duration, kind: PunctuationType, callback: Callable[[int], None], start: Instant | None = None
+    ) -> Cancellable:
         """Call `callback` at every interval."""
         start_ms = None if start is None else instant_ms(start)
         return Cancellable(self._host.schedule(duration_ms(interval), kind, callback, start_ms))

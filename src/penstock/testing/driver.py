@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from penstock.calls import Callers, LoopThread
 from penstock.errors import TopologyError
@@ -34,6 +34,9 @@ from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology, wat
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 APPLICATION_ID = "topology-test-driver"
 """The application id in dead letters."""
@@ -120,9 +123,49 @@ class TopologyTestDriver:
 
     # ---- topics ---------------------------------------------------------------------------------------------------
 
+    @overload
+    def input(
+        self,
+        topic: str,
+        *,
+        start: Instant | None = ...,
+        advance: Duration = ...,
+    ) -> InputTopic[Any, Any]: ...
+
+    @overload
+    def input(
+        self,
+        topic: str,
+        *,
+        value: type[V] | Serde[V],
+        start: Instant | None = ...,
+        advance: Duration = ...,
+    ) -> InputTopic[Any, V]: ...
+
+    @overload
+    def input(
+        self,
+        topic: str,
+        *,
+        key: type[K] | Serde[K],
+        start: Instant | None = ...,
+        advance: Duration = ...,
+    ) -> InputTopic[K, Any]: ...
+
+    @overload
+    def input(
+        self,
+        topic: str,
+        *,
+        key: type[K] | Serde[K],
+        value: type[V] | Serde[V],
+        start: Instant | None = ...,
+        advance: Duration = ...,
+    ) -> InputTopic[K, V]: ...
+
     def input(
         self, topic: str, *, key: Any = None, value: Any = None, start: Instant | None = None, advance: Duration = 0
-    ) -> InputTopic:
+    ) -> InputTopic[Any, Any]:
         """A topic to pipe records into, by default with the serdes of the source that reads it.
 
         Records without a timestamp get the time `start` (default: the driver's wall clock), and each one moves it by
@@ -132,7 +175,19 @@ class TopologyTestDriver:
         start_ms = self._now if start is None else instant_ms(start)
         return InputTopic(self, topic, _serde(key, node.key), _serde(value, node.value), start_ms, duration_ms(advance))
 
-    def output(self, topic: str, *, key: Any = None, value: Any = None) -> OutputTopic:
+    @overload
+    def output(self, topic: str) -> OutputTopic[Any, Any]: ...
+
+    @overload
+    def output(self, topic: str, *, value: type[V] | Serde[V]) -> OutputTopic[Any, V]: ...
+
+    @overload
+    def output(self, topic: str, *, key: type[K] | Serde[K]) -> OutputTopic[K, Any]: ...
+
+    @overload
+    def output(self, topic: str, *, key: type[K] | Serde[K], value: type[V] | Serde[V]) -> OutputTopic[K, V]: ...
+
+    def output(self, topic: str, *, key: Any = None, value: Any = None) -> OutputTopic[Any, Any]:
         """A topic to read results from, by default with the serdes of the sink that writes it.
 
         Dead letters are read as bytes.

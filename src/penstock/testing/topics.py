@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.lanes.outbox import Row
 from penstock.records import NO_HEADERS, Headers, Record
 from penstock.serdes import Serde
 from penstock.timing import Duration, Instant, duration_ms, instant_ms
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Pipe(Protocol):
@@ -19,10 +22,10 @@ class Pipe(Protocol):
         """Process one raw record."""
 
 
-class InputTopic:
+class InputTopic(Generic[K, V]):
     """A topic that the topology reads."""
 
-    def __init__(self, pipe: Pipe, topic: str, key: Serde[Any], value: Serde[Any], start_ms: int, advance_ms: int) -> None:
+    def __init__(self, pipe: Pipe, topic: str, key: Serde[K], value: Serde[V], start_ms: int, advance_ms: int) -> None:
         self._pipe = pipe
         self._topic = topic
         self._key = key
@@ -34,7 +37,9 @@ class InputTopic:
         """Move the time for records without a timestamp."""
         self._now += duration_ms(advance)
 
-    def pipe(self, value: Any, *, key: Any = None, timestamp: Instant | None = None, headers: Headers = NO_HEADERS) -> None:
+    def pipe(
+        self, value: V | None, *, key: K | None = None, timestamp: Instant | None = None, headers: Headers = NO_HEADERS
+    ) -> None:
         """Pipe one record and process it with everything it causes."""
         if timestamp is None:
             at = self._now
@@ -47,15 +52,17 @@ class InputTopic:
         value_bytes = None if value is None else self._value.serialize(value)
         self._pipe.pipe_raw(self._topic, key_bytes, value_bytes, at, tuple(headers))
 
-    def pipe_record(self, record: Record[Any, Any]) -> None:
+    def pipe_record(self, record: Record[K | None, V | None] | Record[K, V]) -> None:
         """Pipe one record as it is."""
         self.pipe(record.value, key=record.key, timestamp=record.timestamp, headers=record.headers)
 
-    def pipe_values(self, values: Iterable[Any], *, start: Instant | None = None, advance: Duration = 0) -> None:
+    def pipe_values(self, values: Iterable[V | None], *, start: Instant | None = None, advance: Duration = 0) -> None:
         """Pipe values without keys, beginning at `start`, `advance` apart."""
         self.pipe_pairs(((None, value) for value in values), start=start, advance=advance)
 
-    def pipe_pairs(self, pairs: Iterable[tuple[Any, Any]], *, start: Instant | None = None, advance: Duration = 0) -> None:
+    def pipe_pairs(
+        self, pairs: Iterable[tuple[K | None, V | None]], *, start: Instant | None = None, advance: Duration = 0
+    ) -> None:
         """Pipe `(key, value)` pairs, beginning at `start`, `advance` apart."""
         at = None if start is None and not advance else self._now if start is None else instant_ms(start)
         for key, value in pairs:
@@ -63,16 +70,16 @@ class InputTopic:
             if at is not None:
                 at += duration_ms(advance)
 
-    def pipe_records(self, records: Iterable[Record[Any, Any]]) -> None:
+    def pipe_records(self, records: Iterable[Record[K | None, V | None] | Record[K, V]]) -> None:
         """Pipe records as they are."""
         for record in records:
             self.pipe_record(record)
 
 
-class OutputTopic:
+class OutputTopic(Generic[K, V]):
     """A topic that the topology writes; reading removes records."""
 
-    def __init__(self, rows: deque[Row], key: Serde[Any], value: Serde[Any]) -> None:
+    def __init__(self, rows: deque[Row], key: Serde[K], value: Serde[V]) -> None:
         self._rows = rows
         self._key = key.deserialize
         self._value = value.deserialize
@@ -85,42 +92,39 @@ class OutputTopic:
         """Whether no record is left to read."""
         return not self._rows
 
-    def read(self) -> Record[Any, Any]:
+    def read(self) -> Record[K, V]:
         """The next record; raises if there is none."""
         if not self._rows:
             raise LookupError("The topic has no more records. Check is_empty first.")
         row = self._rows.popleft()
-        return Record(
-            None if row.key is None else self._key(row.key),
-            None if row.value is None else self._value(row.value),
-            row.timestamp,
-            row.headers,
-        )
+        key: Any = None if row.key is None else self._key(row.key)
+        value: Any = None if row.value is None else self._value(row.value)
+        return Record(key, value, row.timestamp, row.headers)
 
-    def read_value(self) -> Any:
+    def read_value(self) -> V:
         """The next record's value."""
         return self.read().value
 
-    def read_pair(self) -> tuple[Any, Any]:
+    def read_pair(self) -> tuple[K, V]:
         """The next record's key and value."""
         record = self.read()
         return record.key, record.value
 
-    def records(self) -> list[Record[Any, Any]]:
+    def records(self) -> list[Record[K, V]]:
         """All records that are left."""
         return [self.read() for _ in range(len(self._rows))]
 
-    def values(self) -> list[Any]:
+    def values(self) -> list[V]:
         """The values of all records that are left."""
         return [record.value for record in self.records()]
 
-    def pairs(self) -> list[tuple[Any, Any]]:
+    def pairs(self) -> list[tuple[K, V]]:
         """Keys and values of all records that are left."""
         return [(record.key, record.value) for record in self.records()]
 
-    def table(self) -> dict[Any, Any]:
+    def table(self) -> dict[K, V]:
         """The last value of each key among the records that are left; a null value leaves no entry."""
-        table: dict[Any, Any] = {}
+        table: dict[K, V] = {}
         for key, value in self.pairs():
             if value is None:
                 table.pop(key, None)

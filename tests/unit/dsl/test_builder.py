@@ -332,9 +332,9 @@ class TestStores:
         with pytest.raises(TopologyError, match=r"suppress takes until_window_closes\(\)"):
             table.suppress(cast("Any", "5m"))
         with pytest.raises(TopologyError, match="there is no mapper"):
-            table.to_stream(key=int)
+            cast("Any", table).to_stream(key=int)
         with pytest.raises(TopologyError, match="with_key= says what on= is called with"):
-            table.join(table, lambda left, right: left, with_key=True)
+            cast("Any", table).join(table, lambda left, right: left, with_key=True)
         with pytest.raises(ValueError, match="close"):
             stream.group_by_key().windowed_by(tumbling("1m")).emit_strategy(cast("Any", "on_close"))
 
@@ -401,5 +401,5 @@ def test_a_given_name_still_moves_the_counter() -> None:
 
 def test_a_processors_given_name_does_not_move_the_counter() -> None:
     builder = StreamsBuilder()
-    builder.stream("in").process(Looks, name="look").process_values(Looks, name="again").to("out")
+    builder.stream("in").process(Looks, name="look").process_values(cast("Any", Looks), name="again").to("out")
     assert list(builder.build().nodes)[-1] == "KSTREAM-SINK-0000000001"

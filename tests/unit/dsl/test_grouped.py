@@ -279,7 +279,7 @@ class TestCogroup:
 
     def test_a_merger_goes_with_sessions_and_only_with_them(self) -> None:
         with pytest.raises(TopologyError, match="goes with session windows"):
-            self.both(StreamsBuilder()).aggregate(list, join_lists)
+            self.both(StreamsBuilder()).windowed_by(tumbling(10)).aggregate(list, join_lists)
 
     def test_takes_aggregators_of_three_arguments(self) -> None:
         with pytest.raises(TopologyError, match=r"cogroup calls its function with \(key, value, aggregate\).*test_grouped.py"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -74,7 +74,7 @@ def test_a_side_stream_of_a_processor_with_values_only_needs_no_exchange() -> No
 
 def test_the_key_of_a_side_stream_is_that_of_the_main_one_unless_it_is_given() -> None:
     builder = StreamsBuilder()
-    stream = builder.stream("in", key=int, value=int).process_values(CheckValues, value=int)
+    stream = builder.stream("in", key=int, value=int).process_values(cast("Any", CheckValues), value=int)
     stream.side_output("rejected", value=Rejection).to("rejected")
     with TopologyTestDriver(builder.build()) as driver:
         driver.input("in").pipe(-1, key=7)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -96,19 +96,19 @@ class TestStreams:
     def test_how_far_apart_must_be_said(self) -> None:
         left, right = pair(StreamsBuilder())
         with pytest.raises(TopologyError, match=r"outer_join with a stream needs within=.*test_stream_joins.py"):
-            left.outer_join(right, both)
+            cast("Any", left).outer_join(right, both)
 
     def test_on_is_not_for_streams(self) -> None:
         left, right = pair(StreamsBuilder())
         with pytest.raises(TopologyError, match=r"join with a stream takes no on= \(.*test_stream_joins.py"):
-            left.left_join(right, both, within=10, on=lambda key, value: key)
+            cast("Any", left).left_join(right, both, within=10, on=lambda key, value: key)
 
     @pytest.mark.parametrize("with_key", [True, False])
     def test_a_joiner_of_the_wrong_arity_is_refused(self, with_key: bool) -> None:
         left, right = pair(StreamsBuilder())
         expected = r"\(key, left, right\)" if with_key else r"\(left, right\)"
         with pytest.raises(TopologyError, match=rf"join calls its function with {expected}.*test_stream_joins.py"):
-            left.join(right, lambda one: one, within=10, with_key=with_key)
+            cast("Any", left).join(right, lambda one: one, within=10, with_key=with_key)
 
 
 class TestTables:
@@ -163,7 +163,7 @@ class TestTables:
     def test_there_is_no_outer_join_with_a_table(self) -> None:
         builder = StreamsBuilder()
         with pytest.raises(TopologyError, match=r"a stream joins a table inner or left \(.*test_stream_joins.py"):
-            builder.stream("in").outer_join(builder.table("facts"), both)  # type: ignore[arg-type]
+            cast("Any", builder.stream("in")).outer_join(builder.table("facts"), both)
 
     @pytest.mark.parametrize("option", [{"within": 5}, {"on": lambda key, value: key}, {"store_name": "x"}])
     def test_what_is_for_streams_is_refused(self, option: dict[str, Any]) -> None:
@@ -196,18 +196,18 @@ class TestGlobalTables:
         builder = StreamsBuilder()
         rates = builder.global_table("rates")
         with pytest.raises(TopologyError, match="is inner or left, and needs on="):
-            builder.stream("in").left_join(rates, both)
+            cast("Any", builder.stream("in")).left_join(rates, both)
         with pytest.raises(TopologyError, match=r"join's on= calls its function with \(key, value\).*test_stream_joins.py"):
-            builder.stream("in").join(rates, both, on=lambda value: value)  # type: ignore[arg-type, misc]
+            builder.stream("in").join(rates, both, on=cast("Any", lambda value: value))
 
     def test_there_is_no_outer_join_with_a_global_table(self) -> None:
         builder = StreamsBuilder()
         rates: Any = builder.global_table("rates")
         with pytest.raises(TopologyError, match="is inner or left"):
-            builder.stream("in").outer_join(rates, both, on=lambda key, value: key)
+            cast("Any", builder.stream("in")).outer_join(rates, both)
 
     def test_what_is_for_others_is_refused(self) -> None:
         builder = StreamsBuilder()
         rates = builder.global_table("rates")
         with pytest.raises(TopologyError, match="join with a global table takes no within="):
-            builder.stream("in").left_join(rates, both, on=lambda key, value: key, within=5)
+            cast("Any", builder.stream("in")).left_join(rates, both, on=lambda key, value: key, within=5)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from penstock import (
     Failure,
+    KStream,
     Processor,
     PunctuationType,
     RecordMetadata,
@@ -276,7 +277,7 @@ class TestDeserialization:
 class TestProduction:
     def test_a_value_the_sink_cannot_write(self) -> None:
         builder = StreamsBuilder()
-        builder.stream("in", value=str, name="in").to("out", value=int, name="numbers")
+        builder.stream("in", value=str, name="in").to("out", value=cast("Any", int), name="numbers")
         with TopologyTestDriver(builder.build(), processing_errors=log_and_fail(), production_errors=DEAD) as driver:
             driver.input("in").pipe("text", key="a")
             [record] = driver.output("dead").records()
@@ -302,14 +303,15 @@ class TestProduction:
 
     def test_an_exchange_is_written_too(self) -> None:
         builder = StreamsBuilder()
-        builder.stream("in", value=str).select_key(lambda key, value: key).repartition(name="by", value=int).to("out", value=int)
+        stream: KStream[Any, Any] = builder.stream("in", value=str)
+        stream.select_key(lambda key, value: key).repartition(name="by", value=int).to("out", value=int)
         with TopologyTestDriver(builder.build(), production_errors=DEAD) as driver:
             driver.input("in").pipe("text", key="a")
             assert driver.output("dead").values() == [b"text"]
 
     def test_the_handler_of_processing_errors_is_not_asked(self) -> None:
         builder = StreamsBuilder()
-        builder.stream("in", value=str).map_values(str).to("out", value=int, name="numbers")
+        builder.stream("in", value=str).map_values(str).to("out", value=cast("Any", int), name="numbers")
         driver = TopologyTestDriver(builder.build(), processing_errors=CONTINUE)
         with pytest.raises(ProcessingError, match=r"^numbers failed"):
             driver.input("in").pipe("text")

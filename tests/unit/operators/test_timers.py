@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -337,9 +337,10 @@ class TestDeclaring:
 
     def test_keys_are_serialized_by_the_key_serde_of_the_input(self) -> None:
         builder = StreamsBuilder()
+        scripted: Any = Scripted  # a processor of text, under other keys
         stream = builder.stream("in", key=int, value=str)
-        stream.process(Scripted, name="plain").to("out", key=int, value=str)
-        stream.group_by_key().windowed_by(tumbling("1s")).count().to_stream().map_values(str).process(Scripted, name="windowed")
+        stream.process(scripted, name="plain").to("out", key=int, value=str)
+        stream.group_by_key().windowed_by(tumbling("1s")).count().to_stream().map_values(str).process(scripted, name="windowed")
         stream.select_key(lambda key, _: str(key)).process(Scripted, name="unknown")
         specs = builder.build().stores
         found = {name: type(specs[f"{name}-timers"].key).__name__ for name in ("plain", "windowed", "unknown")}
@@ -347,7 +348,7 @@ class TestDeclaring:
 
     def test_a_key_that_cannot_be_serialized_is_reported_with_the_cure(self) -> None:
         builder = StreamsBuilder()
-        builder.stream("in", value=str).select_key(lambda key, _: 5).process(Scripted, name="p")
+        builder.stream("in", value=str).select_key(lambda key, _: 5).process(cast("Any", Scripted), name="p")
         with (
             TopologyTestDriver(builder.build()) as driver,
             pytest.raises(ProcessingError, match=r"String\(\), cannot serialize the timer's key 5.*key="),

@@ -147,14 +147,16 @@ def with_a_schedule() -> Topology:
 
 def with_a_processor() -> Topology:
     builder = StreamsBuilder()
-    builder.stream("a", value=str).process(Processor).to("out", key=str, value=str)
+    builder.stream("a", value=str).process(Processor[Any, str, str, str]).to("out", key=str, value=str)
     return builder.build()
 
 
 def with_watermarks(**options: Any) -> Topology:
     builder = StreamsBuilder()
     for topic in ("a", "b"):
-        builder.stream(topic, value=str, watermark=monotonous(**options)).process(Processor).to("out", key=str, value=str)
+        builder.stream(topic, value=str, watermark=monotonous(**options)).process(Processor[Any, str, str, str]).to(
+            "out", key=str, value=str
+        )
     return builder.build()
 
 

@@ -225,7 +225,7 @@ class TestRecords:
     def test_a_dead_letter_continues_the_trace_too(self, exported: InMemorySpanExporter, tmp_path: Path) -> None:
         def failing() -> Topology:
             builder = StreamsBuilder()
-            builder.stream("in", value=str).map_values(lambda value: 1 / 0).to("out", value=str)
+            builder.stream("in", value=str).map_values(lambda value: 1 / 0).to("out", value=float)
             return builder.build()
 
         handlers = ErrorHandlers(processing=dead_letter("dead"))

@@ -20,6 +20,8 @@ PROMETHEUS_READY := $(PROMETHEUS)/.ready
 CHROMIUM := .parts/chromium
 CHROMIUM_READY := $(CHROMIUM)/.ready
 ARCHIVE := $(CURDIR)/.parts/spark/classes.jsa
+PYRIGHT := .parts/pyright
+PYRIGHT_READY := $(PYRIGHT)/.ready
 VENV_READY := $(VENV)/.ready
 SOURCES := src conformance integration chaos operable benchmarks harness tests hatch_build.py
 
@@ -27,7 +29,7 @@ SOURCES := src conformance integration chaos operable benchmarks harness tests h
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench-lane bench-first bench-time integration chaos operable browser docs security audit lock jars-pin clean
+.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench-lane bench-first bench-time integration chaos operable browser docs security audit lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +72,10 @@ $(CHROMIUM_READY): tools/chromium/bring
 	@tools/chromium/bring $(CHROMIUM)
 	@touch $@
 
+$(PYRIGHT_READY): tools/pyright/bring tools/pyright/package.json tools/pyright/package-lock.json
+	@tools/pyright/bring $(PYRIGHT)
+	@touch $@
+
 check: $(VENV_READY) ## Lint, format, types, the map of rooms, house rules; the house in figures
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
@@ -77,6 +83,9 @@ check: $(VENV_READY) ## Lint, format, types, the map of rooms, house rules; the 
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/pytest -q --no-cov -p no:randomly tests/tidy
 	@$(BIN)/python -m tests.tidy.house
+
+types: $(VENV_READY) $(CONNECTOR_READY) $(PYRIGHT_READY) ## What type checkers make of the wheel, and of programs that use it rightly and wrongly
+	$(BIN)/python -m tests.types
 
 format: $(VENV_READY) ## Format, and fix what can be fixed without a thought
 	$(BIN)/ruff check --fix $(SOURCES)

@@ -39,6 +39,7 @@ def test_the_wheel_bundles_the_pinned_jars_and_finds_them(tmp_path: Path) -> Non
     assert jars_in(wheel) == SUMS
 
     with ZipFile(wheel) as content:
+        assert "penstock/py.typed" in content.namelist()
         content.extractall(tmp_path / "installed")
     script = "from penstock.spark.jars import connector_jars; print(*connector_jars(), sep='\\n')"
     command = [sys.executable, "-c", script]

@@ -121,6 +121,18 @@ def test_installation_checks_every_hash() -> None:
     assert all("--require-hashes" in line for line in installs)
 
 
+@pytest.mark.security(31)
+def test_the_type_checker_is_locked_by_hash_and_runs_no_script_of_its_own() -> None:
+    """npm checks what it brings against these, wherever it brings it from."""
+    packages = json.loads((ROOT / "tools/pyright/package-lock.json").read_text())["packages"]
+    brought = {name: package for name, package in packages.items() if name}
+    assert "node_modules/pyright" in brought
+    for package in brought.values():
+        assert re.match(r"sha512-[\w+/]{86}==$", package["integrity"])
+        assert "resolved" not in package
+    assert re.search(r"^npm ci .*--ignore-scripts", (ROOT / "tools/pyright/bring").read_text(), re.MULTILINE)
+
+
 @pytest.mark.security(25)
 @pytest.mark.parametrize(
     ("code", "rule"),

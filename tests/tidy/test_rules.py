@@ -33,6 +33,7 @@ BREAKS = [
     (rules.no_path_of_one_machine, "docs/guide.md", "see /" + "work/main"),
     (rules.no_path_of_one_machine, PRODUCT, "STATE = '/" + "tmp/state'"),
     (rules.no_registry, "Makefile", "https://py" + "pi.org/simple"),
+    (rules.no_registry, "tools/pyright/package-lock.json", "https://registry.npm" + "js.org/pyright.tgz"),
     (rules.no_registry, "requirements.lock", "--extra-index" + "-url somewhere"),
     (rules.no_registry, "requirements.lock", "a @ https:/" + "/example.com/a.whl"),
 ]

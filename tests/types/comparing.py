@@ -1,0 +1,64 @@
+"""What a program says is wrong with it, held against what a type checker found.
+
+A line that is wrong on purpose ends in `# error: arg-type | reportArgumentType`: the code of mypy's error and the rule of
+pyright's. All other lines are right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+CHECKERS = ("mypy", "pyright")
+
+_MARK = re.compile(r"#\s*error:\s*(?P<mypy>[\w-]+)\s*\|\s*(?P<pyright>\w+)\s*$")
+_MEANT = re.compile(r"#\s*error\b")
+
+
+@dataclass(frozen=True, order=True)
+class Error:
+    """An error in a line of a program, by the name that a checker has for its kind."""
+
+    file: str
+    line: int
+    kind: str
+    message: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.kind}" + (f": {self.message}" if self.message else "")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a checker did: errors it was expected to find, those of them it did not find, and those that nobody expected."""
+
+    expected: int
+    missed: tuple[Error, ...]
+    unexpected: tuple[Error, ...]
+
+
+def expected_errors(programs: Mapping[str, str], checker: str) -> list[Error]:
+    """The errors that the texts of programs, by file name, promise to a checker."""
+    found = []
+    for file, text in programs.items():
+        for number, line in enumerate(text.splitlines(), start=1):
+            mark = _MARK.search(line)
+            if mark is not None:
+                found.append(Error(file, number, mark[checker]))
+            elif _MEANT.search(line):
+                raise ValueError(f"{file}:{number}: a mark is `# error: <code of mypy> | <rule of pyright>`, not: {line.strip()}")
+    return found
+
+
+def judge(expected: Iterable[Error], found: Iterable[Error]) -> Verdict:
+    """Whether all expected errors were found, and no others.
+
+    A checker may say more about a line that is wrong: what a lambda is given there is then unknown to it.
+    """
+    expected, found = list(expected), sorted(set(found))
+    kinds = {(error.file, error.line, error.kind) for error in found}
+    wrong = {(error.file, error.line) for error in expected}
+    missed = tuple(error for error in expected if (error.file, error.line, error.kind) not in kinds)
+    unexpected = tuple(error for error in found if (error.file, error.line) not in wrong)
+    return Verdict(len(expected), missed, unexpected)

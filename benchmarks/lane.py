@@ -31,8 +31,10 @@ import orjson
 import pyarrow as pa
 
 from penstock import StreamsBuilder, Topology
+from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.epoch import RECORDS, Catalogue, walk
-from penstock.lanes.lane import Lane
+from penstock.lanes.lane import Lane, Surroundings
+from penstock.lanes.stores import OwnShard
 from penstock.state import EngineFactory, EngineKind, LaneState
 
 EPOCH = 50_000
@@ -157,12 +159,12 @@ def topology(chained: bool) -> Topology:
 def by_penstock(directory: str, batches: list[pa.RecordBatch], chained: bool) -> None:
     """A lane, bound again for every epoch."""
     built = topology(chained)
-    nodes = list(built.nodes.values())
+    blueprint = Blueprint(list(built.nodes.values()), built.stores)
     for epoch, batch in enumerate(batches):
         state = LaneState(EngineFactory(EngineKind.LMDB, directory).open())
-        lane = Lane(nodes, built.stores, state, wall_clock=lambda: 0)
+        lane = Lane(blueprint, OwnShard(state), Surroundings(lambda: 0))
         walk(lane, pa.Table.from_batches([batch]), Catalogue(("in",), (("records", 0),)))
-        lane.drain()
+        lane.outbox.drain()
         state.commit(epoch)
         state.close()
 

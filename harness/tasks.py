@@ -144,4 +144,4 @@ class Task(TopologyTestDriver):
         return arrival
 
     def _accept(self, topic: str, intake: Intake, raw: RawRecord) -> None:
-        self._all.route(topic, intake, raw, self._number, self._lane.metadata)
+        self._all.route(topic, intake, raw, self._number, self._lane.cursor.metadata())

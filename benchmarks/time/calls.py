@@ -14,8 +14,10 @@ import pyarrow as pa
 
 from penstock import StreamsBuilder, Topology
 from penstock.calls import Callers
+from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.epoch import RECORDS, Catalogue, walk
-from penstock.lanes.lane import Lane
+from penstock.lanes.lane import Lane, Surroundings
+from penstock.lanes.stores import OwnShard
 from penstock.state import LaneState, memory_engine
 
 ANSWER_SECONDS = 0.02
@@ -66,7 +68,8 @@ def main() -> None:
     parser.add_argument("--batch", type=int)
     options = parser.parse_args()
     topology, callers = _topology(options.concurrency, options.batch), Callers()
-    lane = Lane(list(topology.nodes.values()), topology.stores, LaneState(memory_engine()), lambda: 0, callers=lambda: callers)
+    blueprint, shard = Blueprint(list(topology.nodes.values()), topology.stores), OwnShard(LaneState(memory_engine()))
+    lane = Lane(blueprint, shard, Surroundings(lambda: 0, callers=lambda: callers))
     source = next(iter(topology.nodes))  # not the one behind the exchange, whose records have their answers
     catalogue = Catalogue((source,), (("in", 0),))
     _walked(lane, 500, catalogue)  # to warm up
@@ -83,7 +86,7 @@ def _walked(lane: Lane, count: int, catalogue: Catalogue) -> tuple[float, float]
     start, cpu = time.perf_counter(), time.process_time()
     walk(lane, table, catalogue)
     taken = time.perf_counter() - start, time.process_time() - cpu
-    rows = lane.drain()
+    rows = lane.outbox.drain()
     assert len(rows) == count
     assert all(row.exchange for row in rows)
     return taken

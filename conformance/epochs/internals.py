@@ -25,9 +25,11 @@ from penstock.epochs.restoring import Rows, restore_lane
 from penstock.epochs.shards import shards_of
 from penstock.epochs.wire import Kind, decode_control, without_reports
 from penstock.handlers import ErrorHandlers
-from penstock.lanes.lane import Lane
+from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import NOWHERE, At, Position, RawRecord
+from penstock.lanes.stores import OwnShard
 from penstock.operators.foreign_keys import SubscriptionSend
 from penstock.plan import Plan
 from penstock.plan import plan as plan_of
@@ -115,11 +117,12 @@ class GlobalTask:
         feeding = set(topology.global_stores.values())
         nodes = [node for node in topology.nodes.values() if node.name in feeding or feeding.intersection(node.parents)]
         self.state = LaneState(memory_engine())
-        self._lane = Lane(nodes, specs, self.state, wall_clock=lambda: 0, global_stores=topology.global_stores)
+        blueprint = Blueprint(nodes, specs, global_stores=topology.global_stores)
+        self._lane = Lane(blueprint, OwnShard(self.state), Surroundings(lambda: 0))
 
     def feed(self, record: Arrived) -> None:
         """Add a record of a topic."""
-        self._lane.position = _position((*record.origin, record.offset), record.timestamp, record.headers)
+        self._lane.cursor.position = _position((*record.origin, record.offset), record.timestamp, record.headers)
         self._lane.intakes[record.source].process(*record.read, record.timestamp, record.headers)
         self.state.commit(self.state.epoch + 1)
 
@@ -147,19 +150,18 @@ class Task:
 
     def _bound(self) -> list[Lane]:
         topology = self._topology
-        return [
-            Lane(
+        shard, surroundings = OwnShard(self._state, self._tables.state), Surroundings(lambda: self._now)
+        blueprints = [
+            Blueprint(
                 [topology.nodes[name] for name in stage.nodes],
                 self._specs,
-                self._state,
-                wall_clock=lambda: self._now,
-                global_stores=topology.global_stores,
-                global_state=self._tables.state,
                 tables=topology.nodes,
+                global_stores=topology.global_stores,
                 sub_topologies={name: group[0] for group in topology.groups() for name in group},
             )
             for stage in self._stages
         ]
+        return [Lane(blueprint, shard, surroundings) for blueprint in blueprints]
 
     @property
     def stages(self) -> range:
@@ -171,39 +173,40 @@ class Task:
     ) -> list[Row]:
         """Process one record; return what it sends."""
         lane = self._lanes[self.stage_of[source]]
-        lane.position = _position(place, timestamp, headers)
+        lane.cursor.position = _position(place, timestamp, headers)
         lane.cursor.row += 1  # by which a foreign-key join distinguishes the epoch's records
-        stream_time = lane.stream_time_of(source)
+        stream_time = lane.clocks.stream_time_of(source)
         stream_time.reach(timestamp)
         lane.intakes[source].process(key, value, timestamp, headers)
-        lane.punctuate(stream_time)
-        return lane.drain()
+        lane.clocks.punctuate(stream_time)
+        return lane.outbox.drain()
 
     def tick(self, stage: int, wall_clock: int) -> list[Row]:
         """Set the wall clock; return what a stage sends because of it."""
         self._now = wall_clock
         lane = self._lanes[stage]
-        lane.advance_wall_clock()
-        lane.fire_timers()
-        return lane.drain()
+        lane.clocks.fire_punctuators()
+        lane.clocks.fire_timers()
+        return lane.outbox.drain()
 
     def flush(self, stage: int) -> list[Row]:
         """Let the caches of a stage emit; return what they send."""
-        self._lanes[stage].position = NOWHERE
-        self._lanes[stage].flush()
-        return self._lanes[stage].drain()
+        lane = self._lanes[stage]
+        lane.cursor.position = NOWHERE
+        lane.flush()
+        return lane.outbox.drain()
 
     def commit(self) -> None:
         """End the epoch, and with it what a foreign-key join knows about its requests."""
         self._state.commit(self._state.epoch + 1)
         if self._remembers_questions:
-            self._dropped += sum((Counter(lane.dropped) for lane in self._lanes), Counter())
+            self._dropped += sum((Counter(lane.outbox.dropped) for lane in self._lanes), Counter())
             self.close()
             self._lanes = self._bound()
 
     def dropped(self) -> Counter[tuple[str, str]]:
         """The records that the shard dropped."""
-        return sum((Counter(lane.dropped) for lane in self._lanes), self._dropped)
+        return sum((Counter(lane.outbox.dropped) for lane in self._lanes), self._dropped)
 
     def contents(self, specs: Iterable[StoreSpec]) -> Contents:
         """The content of the stores."""

@@ -33,12 +33,12 @@ MUTANTS = (
     ),
     Mutant(
         "a lane's stores expire entries by the newest record of any shard",
-        "lanes/lane.py",
-        "            self._state.store(specs[name])\n",
-        "            kept = getattr(self._state.store(specs[name]), '_retention', None)\n"
+        "lanes/stores.py",
+        "            shard.state.store(blueprint.specs[name])\n",
+        "            kept = getattr(shard.state.store(blueprint.specs[name]), '_retention', None)\n"
         "            if kept is not None:\n"
-        "                known = self.failures.persistent.__func__.__dict__\n"
-        "                observed = known.setdefault((id(self.failures), name), kept._observed)\n"
+        "                known = blueprint.spec.__func__.__dict__\n"
+        "                observed = known.setdefault((id(blueprint), name), kept._observed)\n"
         "                observed.value = kept._observed.value = max(observed.value, kept._observed.value)\n"
         "                kept._observed = observed\n",
     ),
@@ -124,7 +124,7 @@ MUTANTS = (
     Mutant(
         "a shard that waits for the clock is forgotten",
         "epochs/waiting.py",
-        "    wall_clock.value = NEVER if bound.due is None else max(bound.due, 0)\n",
+        "    wall_clock.value = NEVER if clocks.due is None else max(clocks.due, 0)\n",
         "    wall_clock.value = NEVER\n",
     ),
     Mutant(

@@ -98,12 +98,70 @@ class Clock(Protocol):
         """Observe a record's event time; return the stream time."""
 
 
+class HostTime(Protocol):
+    """The clocks that a lane gives a node, and what a node can have called when a time is reached."""
+
+    def clock(self, name: str) -> Clock:
+        """A named stream clock of the lane; the same name is the same clock."""
+
+    def stream_time(self) -> int:
+        """The lane's stream time."""
+
+    def event_time(self) -> int:
+        """The clock of event-time timers: the watermark if there is one, else the lane's stream time; -1 before both."""
+
+    def wall_clock(self) -> int:
+        """The host's current time in epoch milliseconds."""
+
+    @property
+    def has_watermarks(self) -> bool:
+        """Whether any source declares a watermark, so that buffers wait for the application's."""
+
+    def wait_for_watermark(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
+        """Call `reach(watermark)`, before records, as soon as the application's watermark is at least `due()`."""
+
+    def schedule(
+        self, interval_ms: int, kind: PunctuationType, punctuate: Callable[[int], None], start_ms: int | None = None
+    ) -> Callable[[], None]:
+        """Call `punctuate(timestamp)` at every interval, anchored at `start_ms` if given; return a function that cancels it."""
+
+    def add_timers(self, queue: TimerQueue) -> None:
+        """Fire the node's timers when they are due, ordered by time among the timers of all nodes of the lane."""
+
+
+class HostCursor(Protocol):
+    """Where a lane is among the records of its epoch."""
+
+    def cause(self) -> int:
+        """The number of the current record, in the epoch's order of processing.
+
+        -1 after the last record, -2 while timers fire before the first.
+        """
+
+    def metadata(self) -> RecordMetadata | None:
+        """Where the current record came from; None while a timer or a flush runs."""
+
+    def at(self, origin: RecordMetadata | None) -> AbstractContextManager[None]:
+        """While a record that was held back is processed, let `metadata` return its origin."""
+
+    def at_timer(self, key: bytes, time: int) -> None:
+        """Note that a timer fires, so that errors and dead letters can name it."""
+
+
 class Host(Protocol):
     """What a lane offers the node it binds. Names are those of the topology."""
 
     @property
     def node(self) -> str:
         """The name of the node being bound."""
+
+    @property
+    def time(self) -> HostTime:
+        """Clocks, and what waits for them."""
+
+    @property
+    def cursor(self) -> HostCursor:
+        """The current record."""
 
     def store(self, name: str) -> Any:
         """A typed store of this lane."""
@@ -113,6 +171,12 @@ class Host(Protocol):
 
     def spec(self, name: str) -> StoreSpec:
         """The declaration of a store."""
+
+    def register(self, name: str, initial: int) -> Register:
+        """A named integer of the lane's state; the same name is the same register."""
+
+    def owns(self, key: bytes) -> bool:
+        """Whether this lane processes records of this key."""
 
     def child(self, name: str) -> Process:
         """The child of the node with this name."""
@@ -131,6 +195,9 @@ class Host(Protocol):
 
     def dropped(self, reason: str) -> None:
         """Count a record that the node skipped by its semantics (null key, late, expired)."""
+
+    def request_commit(self) -> None:
+        """Request epochs that end early."""
 
     def pending(self, store: str, flush: Callable[[dict[Any, Any]], None]) -> dict[Any, Any]:
         """Pending changes of a cached store; `flush` receives them when the epoch ends, in store order."""
@@ -152,59 +219,8 @@ class Host(Protocol):
     def on_start(self, start: Callable[[], None]) -> None:
         """Call `start` once all nodes are bound, in topological order."""
 
-    def register(self, name: str, initial: int) -> Register:
-        """A named integer of the lane's state; the same name is the same register."""
-
-    def clock(self, name: str) -> Clock:
-        """A named stream clock of the lane; the same name is the same clock."""
-
-    @property
-    def has_watermarks(self) -> bool:
-        """Whether any source declares a watermark, so that buffers wait for the application's."""
-
-    def wait_for_watermark(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
-        """Call `reach(watermark)`, before records, as soon as the application's watermark is at least `due()`."""
-
-    def schedule(
-        self, interval_ms: int, kind: PunctuationType, punctuate: Callable[[int], None], start_ms: int | None = None
-    ) -> Callable[[], None]:
-        """Call `punctuate(timestamp)` at every interval, anchored at `start_ms` if given; return a function that cancels it."""
-
-    def add_timers(self, queue: TimerQueue) -> None:
-        """Fire the node's timers when they are due, ordered by time among the timers of all nodes of the lane."""
-
-    def at_timer(self, key: bytes, time: int) -> None:
-        """Note that a timer fires, so that errors and dead letters can name it."""
-
-    def owns(self, key: bytes) -> bool:
-        """Whether this lane processes records of this key."""
-
-    def cause(self) -> int:
-        """The number of the current record, in the epoch's order of processing.
-
-        -1 after the last record, -2 while timers fire before the first.
-        """
-
     def on_close(self, close: Callable[[], None]) -> None:
         """Call `close` when the lane closes the node."""
-
-    def request_commit(self) -> None:
-        """Request epochs that end early."""
-
-    def metadata(self) -> RecordMetadata | None:
-        """Where the current record came from; None while a timer or a flush runs."""
-
-    def at(self, origin: RecordMetadata | None) -> AbstractContextManager[None]:
-        """While a record that was held back is processed, let `metadata` return its origin."""
-
-    def stream_time(self) -> int:
-        """The lane's stream time."""
-
-    def event_time(self) -> int:
-        """The clock of event-time timers: the watermark if there is one, else the lane's stream time; -1 before both."""
-
-    def wall_clock(self) -> int:
-        """The host's current time in epoch milliseconds."""
 
 
 class Operator(ABC):

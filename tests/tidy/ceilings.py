@@ -10,7 +10,6 @@ LINES_GOAL = 400
 LINES: dict[str, int] = {
     "penstock.config": 487,
     "penstock.dsl.streams": 761,
-    "penstock.lanes.lane": 516,
 }
 
 PARAMETERS_GOAL = 8
@@ -31,7 +30,6 @@ PARAMETERS: dict[str, int] = {
     "penstock.dsl.streams.KStream.outer_join": 11,
     "penstock.dsl.table_joins._by_foreign_key": 9,
     "penstock.dsl.table_joins.join": 10,
-    "penstock.lanes.lane.Lane.__init__": 17,
     "penstock.operators.joins.join_store_specs": 9,
     "penstock.operators.sliding._Windows._add_to": 9,
 }
@@ -41,9 +39,6 @@ METHODS: dict[str, int] = {
     "penstock.admin.protocol.LimitedProtocol": 22,
     "penstock.dsl.streams.KStream": 29,
     "penstock.epochs.program.Program": 22,
-    "penstock.lanes.host.NodeHost": 33,
-    "penstock.lanes.lane.Lane": 38,
-    "penstock.processor.Host": 30,
     "penstock.running.running.Running": 23,
     "penstock.state.lane.LaneState": 29,
     "penstock.state.sessions.SessionStore": 24,
@@ -71,16 +66,6 @@ CIRCLES: tuple[tuple[str, ...], ...] = (
         "penstock.dsl.table_drafts",
         "penstock.dsl.table_joins",
         "penstock.dsl.tables",
-    ),
-    (
-        "penstock.lanes.asking",
-        "penstock.lanes.entrances",
-        "penstock.lanes.failures",
-        "penstock.lanes.host",
-        "penstock.lanes.lane",
-        "penstock.lanes.shared",
-        "penstock.lanes.sinks",
-        "penstock.lanes.sources",
     ),
 )
 """Modules that import each other; the goal is none."""

@@ -17,11 +17,14 @@ from penstock.epochs.hops import INPUT, from_topics
 from penstock.epochs.program import Program
 from penstock.epochs.sending import letters_sent
 from penstock.epochs.wire import Control, control_row
+from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.epoch import highest_by_origin, runs
-from penstock.lanes.failures import Failures
-from penstock.lanes.lane import Lane
+from penstock.lanes.failures import FailurePolicy
+from penstock.lanes.lane import Lane, Surroundings
+from penstock.lanes.outbox import Outbox
 from penstock.lanes.position import RawRecord, headers_of
 from penstock.lanes.sources import Intake, without_time
+from penstock.lanes.stores import OwnShard
 from penstock.records import LAST_TIMESTAMP, NO_TIMESTAMP, RecordMetadata
 from penstock.state import LaneState, memory_engine
 from penstock.topology import SourceNode
@@ -53,15 +56,15 @@ def _with_times(assigned: Assignment, table: pa.Table) -> tuple[pa.Table, list[p
         topic, partition = assigned.epoch.origins[row["origin"]]
         node, origin = nodes[row["name"]], RecordMetadata(topic, partition, row["offset"])
         raw = RawRecord(row["key"], row["value"], row["timestamp"], headers_of(row["headers"]))
-        lane.failures.deserialization(lane, node, without_time(node, raw.timestamp, origin), raw, origin)
-    return table.filter(pa.array(~is_wrong)), rows_about_dropped(assigned.program, lane)
+        lane.failures.deserialization(node, without_time(node, raw.timestamp, origin), raw, origin)
+    return table.filter(pa.array(~is_wrong)), rows_about_dropped(assigned.program, lane.outbox)
 
 
-def rows_about_dropped(program: Program, lane: Lane) -> list[pa.Table]:
+def rows_about_dropped(program: Program, outbox: Outbox) -> list[pa.Table]:
     """What a lane that only reads says about records that it has not sent on: dead letters, and how many were dropped."""
-    letters = letters_sent(program, lane.drain())
-    dropped = [(node, reason, count) for (node, reason), count in lane.dropped.items()]
-    lane.dropped.clear()
+    letters = letters_sent(program, outbox.drain())
+    dropped = [(node, reason, count) for (node, reason), count in outbox.dropped.items()]
+    outbox.dropped.clear()
     return [*([] if letters is None else [letters]), *([control_row(Control(dropped=dropped), 0)] if dropped else [])]
 
 
@@ -144,14 +147,14 @@ def _extracted(assigned: Assignment, table: pa.Table) -> tuple[pa.Table, Any, li
         topic, partition = epoch.origins[origin]
         metadata = RecordMetadata(topic, partition, row["offset"])
         raw = RawRecord(row["key"], row["value"], row["timestamp"], headers_of(row["headers"]))
-        arrival = intake.decode(lane, metadata, raw, known)
+        arrival = intake.decode(lane.failures, metadata, raw, known)
         timestamp = NO_TIMESTAMP if arrival is None else arrival.timestamp
         partition_times[origin] = max(known, timestamp)
         timestamps.append(timestamp)
         told.append(NO_TIMESTAMP if arrival is None else intake.told_watermark(arrival, metadata, known))
         kept.append(timestamp != NO_TIMESTAMP)
     table = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", pa.array(timestamps, pa.int64()))
-    others = rows_about_dropped(program, lane)
+    others = rows_about_dropped(program, lane.outbox)
     if all(kept):
         return table, np.array(told, np.int64), others
     return table.filter(pa.array(kept)), np.array(told, np.int64)[np.array(kept)], others
@@ -165,8 +168,9 @@ def _sources(program: Program) -> dict[int, SourceNode]:
 def _without_nodes(assigned: Assignment) -> Lane:
     """A lane only for what goes wrong at the source: it counts drops and sends dead letters."""
     program, epoch = assigned.program, assigned.epoch
-    failures = Failures(program.handlers, program.application_id, epoch.number)
-    return Lane([], program.specs, LaneState(memory_engine()), lambda: epoch.wall_clock, failures=failures)
+    policy = FailurePolicy(program.handlers, program.application_id, epoch.number)
+    nothing, shard = Blueprint([], program.specs), OwnShard(LaneState(memory_engine()))
+    return Lane(nothing, shard, Surroundings(lambda: epoch.wall_clock), policy)
 
 
 def _nowhere(key: Any, value: Any, timestamp: int, headers: Any) -> None:

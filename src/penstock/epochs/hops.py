@@ -33,9 +33,11 @@ from penstock.epochs.wire import (
     wire,
 )
 from penstock.errors import StateError
+from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.epoch import HEADERS, RECORDS, Values, feed, processing_order, read_all
-from penstock.lanes.failures import Failures
-from penstock.lanes.lane import Lane, flush
+from penstock.lanes.failures import FailurePolicy
+from penstock.lanes.lane import Lane, Surroundings, flush
+from penstock.lanes.stores import OwnShard
 from penstock.lanes.tracing import Traces
 from penstock.state import LaneState, Mark, ShardState, StateOfStores, memory_engine
 
@@ -147,17 +149,17 @@ def _run_on(stores: OpenStores, assigned: Assignment, records: pa.Table, is_anew
         if shard not in run.arrived and not (waits and is_due(state.shard(shard), stage, epoch)):
             continue
         bound = run.bind(state.shard(shard), before)
-        if bound.wall_clock_punctuators:
-            bound.advance_wall_clock()
-        if bound.has_timers:
+        if bound.clocks.wall_clock_punctuators:
+            bound.clocks.fire_punctuators()
+        if bound.clocks.have_timers:
             faults.point("lane.before_timers")
-            bound.fire_timers()
+            bound.clocks.fire_timers()
             faults.point("lane.after_timers")
         run.feed(bound, shard, epoch.watermark)
     run.flush()
     if waits:
         for shard, bound in run.bound.items():
-            note_due(state.shard(shard), stage, bound)
+            note_due(state.shard(shard), stage, bound.clocks)
         run.due = was_due(state, assigned.shards, stage)
     faults.point("lane.before_write")
     is_idle = not run.bound and state.epoch == epoch.number  # and an earlier stage has brought the lane to this epoch
@@ -210,9 +212,9 @@ class StageRun:
         self._globals = globals_
         self._owner = owner
         self._watch = Watch(assigned)
-        self._failures = Failures(program.handlers, program.application_id, epoch.number)
+        self._policy = FailurePolicy(program.handlers, program.application_id, epoch.number)
         self._traces = Traces() if program.is_traced else None
-        self._nodes = [program.nodes[name] for name in program.plan.stages[assigned.stage].nodes]
+        self._blueprint = _blueprint(assigned)
         self._catalogue = epoch.catalogue(program)
         self._values: Values | None = None
         self._all = _NO_RECORDS
@@ -229,23 +231,17 @@ class StageRun:
         partitions = epoch.partitions or {}
         own = state.number if isinstance(state, ShardState) else ANY_SHARD
         return Lane(
-            self._nodes,
-            program.specs,
-            state,
-            wall_clock=lambda: epoch.wall_clock,
-            partitions=lambda topic: partitions.get(topic, 1),
-            global_stores=program.global_stores,
-            tables=program.nodes,
-            global_state=self._globals,
-            failures=self._failures,
-            watermark=watermark,
-            watermarked=program.watermarked,
-            owns=lambda key: shard_of(key, program.shards) == own,
-            callers=lambda: callers_of(program),
-            committed_owner=self._owner,
-            samples=self._watch.samples,
-            traces=self._traces,
-            sub_topologies=program.sub_topologies,
+            self._blueprint,
+            OwnShard(state, self._globals, lambda key: shard_of(key, program.shards) == own, self._owner),
+            Surroundings(
+                wall_clock=lambda: epoch.wall_clock,
+                partitions=lambda topic: partitions.get(topic, 1),
+                callers=lambda: callers_of(program),
+            ),
+            self._policy,
+            watermark,
+            self._watch.samples,
+            self._traces,
         )
 
     def arrive(self, records: pa.Table, in_shards: bool = True) -> None:
@@ -284,11 +280,11 @@ class StageRun:
         sent, dropped = Sent([], [], pa.concat_tables([_NO_RECORDS, *self._walked])), dict[tuple[str, str], int]()
         first_row = 0
         for (shard, bound), walked in zip(self.bound.items(), self._walked, strict=True):
-            rows = bound.drain()
+            rows = bound.outbox.drain()
             sent.rows.extend(rows)
             sent.by_shard.append(OfShard(shard, len(rows), first_row))
             first_row += walked.num_rows
-            for what, count in bound.dropped.items():
+            for what, count in bound.outbox.dropped.items():
                 dropped[what] = dropped.get(what, 0) + count
             bound.close()
         report: LaneReport = self._watch.report(first_row, state)
@@ -297,11 +293,24 @@ class StageRun:
             self.due[0],
             [(*what, count) for what, count in dropped.items()],
             self.due[1],
-            wants_commit=any(bound.commit_requested for bound in self.bound.values()),
+            wants_commit=any(bound.outbox.commit_requested for bound in self.bound.values()),
         )
         table = rows_sent(self._assigned.program, sent, self._assigned.stage)
         about = rows_about(self._assigned.shards.start, report, None if told == Control() else told)
         return [about] if table is None else [table, about]
+
+
+def _blueprint(assigned: Assignment) -> Blueprint:
+    """The nodes of a stage, which can read the tables of all others."""
+    program = assigned.program
+    return Blueprint(
+        [program.nodes[name] for name in program.plan.stages[assigned.stage].nodes],
+        program.specs,
+        tables=program.nodes,
+        global_stores=program.global_stores,
+        watermarked=program.watermarked,
+        sub_topologies=program.sub_topologies,
+    )
 
 
 def _split(assigned: Assignment, table: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -13,8 +13,8 @@ from penstock.epochs.assignment import Assignment
 from penstock.epochs.program import Program, changelog_topic, lanes_topic
 from penstock.epochs.shards import shard_of
 from penstock.epochs.wire import Kind, headers_array, wire
+from penstock.lanes.cursor import BEFORE_RECORDS
 from penstock.lanes.epoch import FIRST, LAST, RECORDS, in_turn
-from penstock.lanes.lane import BEFORE_RECORDS
 from penstock.lanes.outbox import Row
 from penstock.records import NO_TIMESTAMP
 from penstock.state import REGISTERS, StoreChanges

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.epochs.program import Epoch
-from penstock.lanes.lane import Lane
+from penstock.lanes.clocks import Clocks
 from penstock.lanes.punctuation import NEVER
 from penstock.state import LaneState, Register, ShardState
 
@@ -25,11 +25,11 @@ def is_due(shard: ShardState, stage: int, epoch: Epoch) -> bool:
     return epoch.watermark is not None and watermark.value <= epoch.watermark
 
 
-def note_due(shard: ShardState, stage: int, bound: Lane) -> None:
+def note_due(shard: ShardState, stage: int, clocks: Clocks) -> None:
     """Remember what a shard waits for from now on."""
     wall_clock, watermark = _registers(shard, stage)
-    wall_clock.value = NEVER if bound.due is None else max(bound.due, 0)
-    watermark.value = NEVER if bound.event_due is None else max(bound.event_due, 0)
+    wall_clock.value = NEVER if clocks.due is None else max(clocks.due, 0)
+    watermark.value = NEVER if clocks.watermark.due is None else max(clocks.watermark.due, 0)
 
 
 def was_due(state: LaneState, shards: Iterable[int], stage: int) -> tuple[int | None, int | None]:

@@ -5,38 +5,27 @@ What stands at the end of the way is the lane's own node, or the lane's own sink
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from collections.abc import Callable
+from typing import Any
 
 from penstock.errors import TopologyError
+from penstock.lanes.circuit import Circuit
 from penstock.lanes.host import NodeHost
 from penstock.lanes.sources import Intake
 from penstock.letters import REPLAY_NODE, replayed_into, without_replay_node
 from penstock.records import Headers, Process
-from penstock.topology.nodes import ProcessorNode, SinkNode
+from penstock.topology.nodes import Node, ProcessorNode, SinkNode
 from penstock.topology.ways import way_to
-
-if TYPE_CHECKING:
-    from penstock.lanes.lane import Lane
-
-
-def has_replays(headers: pa.ChunkedArray) -> bool:
-    """Whether any record of a column of headers is to come to one node only."""
-    if headers.null_count == len(headers):
-        return False
-    names = pc.struct_field(pc.list_flatten(headers), "name")
-    return pc.any(pc.equal(names, REPLAY_NODE)).as_py() is True
 
 
 class Entrances:
     """The entrances of a lane; each way is bound when the first record comes that takes it."""
 
-    __slots__ = ("_lane", "_ways")
+    __slots__ = ("_circuit", "_host_of", "_ways")
 
-    def __init__(self, lane: Lane) -> None:
-        self._lane = lane
+    def __init__(self, circuit: Circuit, host_of: Callable[[Node], NodeHost]) -> None:
+        self._circuit = circuit
+        self._host_of = host_of
         self._ways: dict[tuple[str, str], Process] = {}
 
     def of(self, intake: Intake) -> Process:
@@ -57,35 +46,35 @@ class Entrances:
 
     def _bound(self, intake: Intake, goal: str) -> Process:
         """The way as a function; where there is none, one by which each record fails at its source as any other would."""
-        lane = self._lane
+        circuit = self._circuit
         try:
-            way = way_to(lane.topology, intake.node.name, goal)
+            way = way_to(circuit.blueprint.topology, intake.node.name, goal)
         except TopologyError as error:
             why = f"the record is to enter {goal!r} only, as a header says ({REPLAY_NODE}): {error}"
-            return lambda key, *_: lane.failures.processing(lane, intake.node, TopologyError(why), key)
+            return lambda key, *_: circuit.failures.processing(intake.node, TopologyError(why), key)
         bound: dict[str, Process] = {}
-        for name in lane.bound:  # children before parents
+        for name in circuit.bound:  # children before parents
             if name in way:
                 bound[name] = self._bind(name, goal, bound)
         return bound[intake.node.name]
 
     def _bind(self, name: str, goal: str, bound: dict[str, Process]) -> Process:
-        lane = self._lane
-        node, whole = lane.topology[name], lane.bound[name]
+        circuit = self._circuit
+        node, whole = circuit.blueprint.topology[name], circuit.bound[name]
         if name == goal:
             return lambda key, value, timestamp, headers: whole(key, value, timestamp, without_replay_node(headers))
         if isinstance(node, SinkNode):
             return whole
-        below = {child: bound.get(child, _nowhere) for child in lane.children[name]}
+        below = {child: bound.get(child, _nowhere) for child in circuit.blueprint.children[name]}
         outputs = dict(node.side_outputs) if isinstance(node, ProcessorNode) else {}
         ahead = [child for child in below if child in bound and child not in outputs.values()]
         forward = below[ahead[0]] if ahead else _nowhere  # there is one at most, but below a branch, which chooses by name
         if not isinstance(node, ProcessorNode):
             return forward
-        host = NodeHost(lane, node)
+        host = self._host_of(node)
         host.children = below
         host.side_outputs = {output: below[child] for output, child in outputs.items()}
-        return lane.failures.persistent(lane, node).bind(host, forward)
+        return circuit.failures.persistent(node).bind(host, forward)
 
 
 def _nowhere(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

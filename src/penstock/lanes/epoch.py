@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from penstock.lanes.entrances import has_replays
-from penstock.lanes.lane import BEFORE_RECORDS, Lane, flush
-from penstock.lanes.position import NOWHERE, RawRecord, Rows, headers_of
+from penstock.lanes.cursor import AFTER_RECORDS, BEFORE_RECORDS, Rows
+from penstock.lanes.lane import Lane, flush
+from penstock.lanes.position import NOWHERE, RawRecord, headers_of
 from penstock.lanes.sources import Intake
+from penstock.letters import REPLAY_NODE
 from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers, Process, RecordMetadata
 
 HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
@@ -90,8 +92,8 @@ def feed(
         _walk_to_watermark(lane, records, decoded, catalogue, watermark)
     elif records.num_rows:
         _walk_records(lane, records, decoded, catalogue)
-    lane.position = NOWHERE
-    lane.cursor.row = -1
+    lane.cursor.position = NOWHERE
+    lane.cursor.row = AFTER_RECORDS
     return records
 
 
@@ -154,18 +156,19 @@ def runs(origins: Any) -> Iterator[tuple[int, int]]:
 def _walk_records(lane: Lane, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue) -> None:
     """Every record in order, each to the source that reads it."""
     position = _enter(lane, records, catalogue)
-    if lane.follows_stream_time or records.column("stream_time").null_count < records.num_rows:
+    if lane.clocks.follow_stream_time or records.column("stream_time").null_count < records.num_rows:
         _walk_timed(lane, position, records, decoded, catalogue, range(records.num_rows))
         return
+    cursor = lane.cursor
     if len(decoded) == 1:
         [(process, arriving)] = decoded.values()
-        for position.row, (key, value, timestamp, header) in zip(range(records.num_rows), arriving, strict=False):
+        for cursor.row, (key, value, timestamp, header) in zip(range(records.num_rows), arriving, strict=False):
             process(key, value, timestamp, header)
     else:
-        for position.row, code in enumerate(records.column("source").to_pylist()):
+        for cursor.row, code in enumerate(records.column("source").to_pylist()):
             process, arriving = decoded[code]
             process(*next(arriving))
-    lane.latest = int(records.column("timestamp").to_numpy().max())
+    lane.clocks.latest = int(records.column("timestamp").to_numpy().max())
 
 
 def _walk_to_watermark(lane: Lane, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue, watermark: int) -> None:
@@ -174,7 +177,7 @@ def _walk_to_watermark(lane: Lane, records: pa.Table, decoded: dict[int, Feed], 
     position = _enter(lane, records, catalogue)
     if results:
         _walk_timed(lane, position, records, decoded, catalogue, range(results))
-    position.row = BEFORE_RECORDS
+    lane.cursor.row = BEFORE_RECORDS
     lane.advance_watermark(watermark)
     if results < records.num_rows:
         _walk_timed(lane, position, records, decoded, catalogue, range(results, records.num_rows))
@@ -184,7 +187,9 @@ def _enter(lane: Lane, records: pa.Table, catalogue: Catalogue) -> Rows:
     """Let the lane follow these records."""
     columns = [records.column(name) for name in ("source", "origin", "offset", "key", "value", "timestamp", "headers")]
     exchanges = [_exchange(lane.intakes.get(name)) for name in catalogue.sources]
-    lane.position = lane.cursor = position = Rows(columns, catalogue.origins, exchanges)
+    cursor = lane.cursor
+    cursor.row = 0
+    cursor.position = position = Rows(cursor, columns, catalogue.origins, exchanges)
     return position
 
 
@@ -196,20 +201,20 @@ def _walk_timed(
     lane: Lane, position: Rows, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue, rows: range
 ) -> None:
     """Some of the records, where somebody may ask for the time at any of them, or wait for it."""
-    attached = lane.attached
-    stream_times = {code: lane.stream_time_of(catalogue.sources[code]) for code in decoded}
+    cursor, clocks, watermark = lane.cursor, lane.clocks, lane.clocks.watermark
+    stream_times = {code: clocks.stream_time_of(catalogue.sources[code]) for code in decoded}
     some = records.slice(rows.start, len(rows))
     times = _stream_times(some)
-    for position.row, code, time in zip(rows, some.column("source").to_pylist(), times, strict=False):
-        attached.time = time
-        lane.position = position
+    for cursor.row, code, time in zip(rows, some.column("source").to_pylist(), times, strict=False):
+        watermark.time = time
+        cursor.position = position
         process, arriving = decoded[code]
         key, value, timestamp, headers = next(arriving)
         stream_time = stream_times[code]
         stream_time.reach(timestamp)
         process(key, value, timestamp, headers)
-        lane.punctuate(stream_time)
-    attached.time = NO_TIMESTAMP
+        clocks.punctuate(stream_time)
+    watermark.time = NO_TIMESTAMP
 
 
 def _stream_times(records: pa.Table) -> Iterable[int]:
@@ -270,6 +275,14 @@ def _values(lane: Lane, records: pa.Table, catalogue: Catalogue) -> Values:
     return found
 
 
+def has_replays(headers: pa.ChunkedArray) -> bool:
+    """Whether any record of a column of headers is to come to one node only."""
+    if headers.null_count == len(headers):
+        return False
+    names = pc.struct_field(pc.list_flatten(headers), "name")
+    return pc.any(pc.equal(names, REPLAY_NODE)).as_py() is True
+
+
 def _entrance(lane: Lane, catalogue: Catalogue, code: int, values: Read) -> Process:
     intake = lane.intakes[catalogue.sources[code]]
     return lane.entrances.of(intake) if values.has_replays else intake.process
@@ -298,7 +311,7 @@ def _is_readable(lane: Lane, intake: Intake, origin: RecordMetadata, row: dict[s
         intake.values(origin, row["key"], row["value"])
     except Exception as error:
         raw = RawRecord(row["key"], row["value"], row["timestamp"], headers_of(row["headers"]))
-        lane.failures.deserialization(lane, intake.node, error, raw, origin)
+        lane.failures.deserialization(intake.node, error, raw, origin)
         return False
     return True
 

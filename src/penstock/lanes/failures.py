@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from penstock.errors import ATTRIBUTED, ProcessingError
 from penstock.handlers import (
@@ -22,16 +22,14 @@ from penstock.handlers import (
     decide,
     settle,
 )
-from penstock.lanes.outbox import Row
+from penstock.lanes.clocks import Clocks
+from penstock.lanes.outbox import Outbox, Row
 from penstock.lanes.position import RawRecord
 from penstock.lanes.retries import persistent
 from penstock.letters import failure_headers
 from penstock.processor import Operator
 from penstock.records import LAST_TIMESTAMP, NO_HEADERS, RecordMetadata
 from penstock.topology.nodes import Node, ProcessorNode, SourceNode
-
-if TYPE_CHECKING:
-    from penstock.lanes.lane import Lane
 
 LATE = "late"
 """The reason under which records that came too late for their source are counted."""
@@ -42,71 +40,78 @@ DEAD_LETTER = "dead letter"
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class FailurePolicy:
+    """What an application does about records that fail, and what its dead letters name."""
+
+    handlers: ErrorHandlers = field(default_factory=ErrorHandlers)
+    application_id: str = ""
+    epoch: int = 0
+    sleep: Callable[[float], object] = time.sleep
+
+
 class Failures:
     """The handlers of an application, as a lane of it uses them."""
 
-    __slots__ = ("_application_id", "_handlers", "_sleep", "epoch")
+    __slots__ = ("_clocks", "_outbox", "_policy")
 
-    def __init__(
-        self,
-        handlers: ErrorHandlers | None = None,
-        application_id: str = "",
-        epoch: int = 0,
-        sleep: Callable[[float], object] = time.sleep,
-    ) -> None:
-        self._handlers = handlers or ErrorHandlers()
-        self._application_id = application_id
-        self._sleep = sleep
-        self.epoch: int = epoch
+    def __init__(self, policy: FailurePolicy, clocks: Clocks, outbox: Outbox) -> None:
+        self._policy = policy
+        self._clocks = clocks
+        self._outbox = outbox
 
-    def deserialization(self, lane: Lane, node: SourceNode, error: Exception, raw: RawRecord, origin: RecordMetadata) -> None:
+    def deserialization(self, node: SourceNode, error: Exception, raw: RawRecord, origin: RecordMetadata) -> None:
         """A record cannot be read; `error` names it, and is caused by what the serde has to say."""
         cause = error.__cause__
         why = cause if isinstance(cause, Exception) else error
         read_from = node.topics[0] if node.internal else origin.topic
         failure = Failure(FailureKind.DESERIALIZATION, why, node.name, origin, *raw, read_from)
-        self._act(lane, failure, settle(self._handlers.deserialization, failure), error)
+        self._act(failure, settle(self._policy.handlers.deserialization, failure), error)
 
-    def processing(self, lane: Lane, node: Node, error: Exception, key: Any) -> None:
+    def processing(self, node: Node, error: Exception, key: Any) -> None:
         """A node's code failed, on a record or in a timer."""
         if isinstance(error, DecidedError):
             node, failure, outcome = error.node, error.failure, error.outcome
         else:
-            failure = failure_at(lane, FailureKind.PROCESSING, node, error)
-            outcome = settle(self._handlers.processing, failure)
-        self._act(lane, failure, outcome, named(failure, node, key))
+            failure = self._failure(FailureKind.PROCESSING, node, error)
+            outcome = settle(self._policy.handlers.processing, failure)
+        self._act(failure, outcome, named(failure, node, key))
 
-    def production(self, lane: Lane, node: Node, error: Exception, key: Any) -> None:
+    def production(self, node: Node, error: Exception, key: Any) -> None:
         """A sink cannot make bytes of a record, or cannot tell where it goes."""
-        failure = failure_at(lane, FailureKind.PRODUCTION, node, error)
-        self._act(lane, failure, settle(self._handlers.production, failure), named(failure, node, key))
+        failure = self._failure(FailureKind.PRODUCTION, node, error)
+        self._act(failure, settle(self._policy.handlers.production, failure), named(failure, node, key))
 
-    def late(self, lane: Lane, node: Node, handler: ErrorHandler, error: Exception, key: Any) -> None:
+    def late(self, node: Node, handler: ErrorHandler, error: Exception, key: Any) -> None:
         """A record came too late for its source. That is nothing to log: there may be any number of them."""
-        failure = failure_at(lane, FailureKind.LATE, node, error)
+        failure = self._failure(FailureKind.LATE, node, error)
         outcome = settle(handler, failure)
         if isinstance(outcome, LogAndContinue):
-            lane.drop(node.name, LATE)
+            self._outbox.drop(node.name, LATE)
         else:
-            self._act(lane, failure, outcome, named(failure, node, key))
+            self._act(failure, outcome, named(failure, node, key))
 
-    def persistent(self, lane: Lane, node: ProcessorNode) -> Operator:
+    def unhandled(self, node: Node, error: Exception) -> ProcessingError:
+        """What a node's code failed with, in the node's name, where no handler is asked."""
+        return named(self._failure(FailureKind.PROCESSING, node, error), node, None)
+
+    def persistent(self, node: ProcessorNode) -> Operator:
         """What the node does, with functions that are called again if a handler may ask for it; else as it is."""
-        if not self._handlers.may_retry:
+        if not self._policy.handlers.may_retry:
             return node.operator
-        return persistent(node.operator, lambda error, attempt, is_clean: self._again(lane, node, error, attempt, is_clean))
+        return persistent(node.operator, lambda error, attempt, is_clean: self._again(node, error, attempt, is_clean))
 
-    def _again(self, lane: Lane, node: Node, error: Exception, attempt: Callable[[], Any], is_clean: Callable[[], bool]) -> Any:
+    def _again(self, node: Node, error: Exception, attempt: Callable[[], Any], is_clean: Callable[[], bool]) -> Any:
         """What the function gives when it is called again, as often as the handler allows; if it gives nothing, what then."""
-        failure = failure_at(lane, FailureKind.PROCESSING, node, error)
-        decision = decide(self._handlers.processing, failure)
+        failure = self._failure(FailureKind.PROCESSING, node, error)
+        decision = decide(self._policy.handlers.processing, failure)
         if not isinstance(decision, Retry):
             raise DecidedError(node, failure, decision) from error
         for wait_ms in decision.waits_ms():
             if not is_clean():
                 break
             _log.info("%s failed on the record from %s and is tried again in %d ms: %r", node.name, failure.place, wait_ms, error)
-            self._sleep(wait_ms / 1000)
+            self._policy.sleep(wait_ms / 1000)
             try:
                 return attempt()
             except ATTRIBUTED:
@@ -116,7 +121,13 @@ class Failures:
         failure = replace(failure, error=error)
         raise DecidedError(node, failure, settle(decision.then, failure)) from error
 
-    def _act(self, lane: Lane, failure: Failure, outcome: Outcome, fatal: Exception) -> None:
+    def _failure(self, kind: FailureKind, node: Node, error: Exception) -> Failure:
+        """A failure of the record in hand."""
+        position = self._outbox.cursor.position
+        raw = position.raw() or RawRecord(None, None, self._clocks.time_of(node.name), NO_HEADERS)
+        return Failure(kind, error, node.name, position.metadata(), *raw, position.read_from())
+
+    def _act(self, failure: Failure, outcome: Outcome, fatal: Exception) -> None:
         """Do what was decided; `fatal` is the error that ends the lane if that is it."""
         if isinstance(failure.error, MemoryError):  # which the record need not be to blame for: the epoch is tried with fewer
             raise failure.error
@@ -130,12 +141,13 @@ class Failures:
                     f"{fatal}\n  it cannot be a dead letter again: it comes from that very topic"
                 ) from failure.error
             fatal.__cause__ = failure.error
-            row = dead_letter_row(outcome.topic, failure, fatal, self._application_id, self.epoch, lane.wall_clock())
-            lane.send_dead_letter(row)
-            lane.drop(failure.node, DEAD_LETTER)
+            policy, now_ms = self._policy, self._clocks.wall_clock()
+            row = dead_letter_row(outcome.topic, failure, fatal, policy.application_id, policy.epoch, now_ms)
+            self._outbox.send_dead_letter(row)
+            self._outbox.drop(failure.node, DEAD_LETTER)
             _log.warning("%s failed on the record from %s, now a dead letter: %s: %s", *about)
         else:
-            lane.drop(failure.node, f"{failure.kind.value} error")
+            self._outbox.drop(failure.node, f"{failure.kind.value} error")
             _log.warning("%s failed on the record from %s, which is left out: %s: %s", *about)
 
 
@@ -147,12 +159,6 @@ class DecidedError(Exception):
         self.node = node
         self.failure = failure
         self.outcome = outcome
-
-
-def failure_at(lane: Lane, kind: FailureKind, node: Node, error: Exception) -> Failure:
-    """A failure of the record in hand."""
-    raw = lane.position.raw() or RawRecord(None, None, lane.time_of(node.name), NO_HEADERS)
-    return Failure(kind, error, node.name, lane.metadata, *raw, lane.position.read_from())
 
 
 def named(failure: Failure, node: Node, key: Any) -> ProcessingError:

@@ -3,72 +3,93 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.calls import Call, Request
 from penstock.errors import ATTRIBUTED, ProcessingError, TopologyError
-from penstock.handlers import ErrorHandler, FailureKind
-from penstock.lanes.failures import failure_at, named
-from penstock.lanes.position import AtTimer
-from penstock.lanes.punctuation import NEVER, Schedule
+from penstock.handlers import ErrorHandler
+from penstock.lanes.circuit import Circuit
+from penstock.lanes.clocks import Clocks
+from penstock.lanes.node_time import NodeTime
+from penstock.lanes.outbox import Outbox
 from penstock.lanes.shared import LaneSharedStore
-from penstock.lanes.timers import LaneTimers
-from penstock.processor import Clock, PunctuationType, TimerKind, TimerQueue, View
-from penstock.records import NO_TIMESTAMP, Headers, Process, RecordMetadata
+from penstock.processor import View
+from penstock.records import Headers, Process
 from penstock.state import Register, StoreSpec
 from penstock.topology.nodes import Node, ProcessorNode
 
-if TYPE_CHECKING:
-    from penstock.lanes.lane import Lane
-
 
 class NodeHost:
-    """What one node of a lane may use."""
+    """What one node of a lane may use: the circuit it is part of, the time, and the way out."""
 
-    __slots__ = ("_lane", "_node", "_schedules", "_shared", "children", "shared_writes", "side_outputs")
+    __slots__ = (
+        "_circuit",
+        "_clocks",
+        "_node",
+        "_outbox",
+        "_shared",
+        "children",
+        "cursor",
+        "shared_writes",
+        "side_outputs",
+        "time",
+    )
 
-    def __init__(self, lane: Lane, node: Node) -> None:
-        self._lane = lane
+    def __init__(self, node: Node, circuit: Circuit, clocks: Clocks, outbox: Outbox) -> None:
         self._node = node
-        self._schedules = 0
+        self._circuit = circuit
+        self._clocks = clocks
+        self._outbox = outbox
+        self._shared: dict[str, LaneSharedStore] = {}
+        self.time = NodeTime(node, circuit, clocks)
+        self.cursor = outbox.cursor
         self.children: dict[str, Process] = {}
         self.side_outputs: dict[str, Process] = {}
         self.shared_writes: dict[str, Process] = {}
-        self._shared: dict[str, LaneSharedStore] = {}
 
     @property
     def node(self) -> str:
         """The node's name."""
         return self._node.name
 
+    # ---- the circuit ----------------------------------------------------------------------------------------------
+
     def store(self, name: str) -> Any:
         """A store of the lane."""
-        return self._lane.store(name)
+        return self._circuit.stores.store(name)
 
     def user_store(self, name: str) -> Any:
         """A store for user code: it must have been connected to the node."""
-        node = self._node
+        node, stores = self._node, self._circuit.stores
         if isinstance(node, ProcessorNode) and any(name == shared for shared, _ in node.shared):
-            return self._lane.store(name) if node.operator.runs_serially else self._shared_store(name)
-        if isinstance(node, ProcessorNode) and name not in node.stores and not self._lane.is_global(name):
-            self._lane.spec(name)
+            return stores.store(name) if node.operator.runs_serially else self._shared_store(name)
+        if isinstance(node, ProcessorNode) and name not in node.stores and not stores.is_global(name):
+            self.spec(name)
             raise TopologyError(
                 f"{node.name} uses store {name!r} without being connected to it ({node.line}); "
                 f"add it to stores=[...] where the processor is declared"
             )
-        return self._lane.store(name)
+        return stores.store(name)
 
     def _shared_store(self, name: str) -> LaneSharedStore:
         found = self._shared.get(name)
         if found is None:
-            found = LaneSharedStore(self._lane.spec(name), self.node, self._lane, self.shared_writes.get(name))
+            stores, send = self._circuit.stores, self.shared_writes.get(name)
+            found = LaneSharedStore(self.spec(name), self.node, stores, self.cursor, self.time.stream_time, send)
             self._shared[name] = found
         return found
 
     def spec(self, name: str) -> StoreSpec:
         """What a store was declared as."""
-        return self._lane.spec(name)
+        return self._circuit.blueprint.spec(name)
+
+    def register(self, name: str, initial: int) -> Register:
+        """An integer of the lane's state."""
+        return self._circuit.stores.register(name, initial)
+
+    def owns(self, key: bytes) -> bool:
+        """Whether a key is the lane's."""
+        return self._circuit.stores.owns(key)
 
     def child(self, name: str) -> Process:
         """One child by name."""
@@ -91,23 +112,11 @@ class NodeHost:
 
     def view(self, table: str) -> View:
         """How to read a table."""
-        return self._lane.view(table)
-
-    def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        """User code failed."""
-        self._lane.failures.processing(self._lane, self._node, error, key)
-
-    def late(self, handler: ErrorHandler, error: Exception, key: Any) -> None:
-        """A record came too late."""
-        self._lane.failures.late(self._lane, self._node, handler, error, key)
-
-    def dropped(self, reason: str) -> None:
-        """A record was skipped."""
-        self._lane.drop(self._node.name, reason)
+        return self._circuit.view(table, lambda node: NodeHost(node, self._circuit, self._clocks, self._outbox))
 
     def pending(self, store: str, flush: Callable[[dict[Any, Any]], None]) -> dict[Any, Any]:
         """Changes that wait for the end of the epoch."""
-        waiting = self._lane.pending(store)
+        waiting = self._circuit.stores.pending(store)
         self.on_flush(store, lambda: flush(waiting))
         return waiting
 
@@ -123,14 +132,13 @@ class NodeHost:
             except ATTRIBUTED:
                 raise
             except Exception as error:
-                failure = failure_at(self._lane, FailureKind.PROCESSING, self._node, error)
-                raise named(failure, self._node, None) from error
+                raise self._circuit.failures.unhandled(self._node, error) from error
 
-        self._lane.on_flush(store, attributed)
+        self._circuit.stores.on_flush(store, attributed)
 
     def asking(self, call: Call, take: Callable[[Request, Any], None]) -> Callable[[Request], None]:
         """Calls that are made when the epoch ends."""
-        return self._lane.asking(self._node, call, take).ask
+        return self._circuit.asking(self._node, call, take, self.cursor).ask
 
     def on_start(self, start: Callable[[], None]) -> None:
         """When the lane is bound."""
@@ -145,114 +153,26 @@ class NodeHost:
                     f"{self.node} failed to start: {type(error).__name__}: {error}\n  the node was declared at {self._node.line}"
                 ) from error
 
-        self._lane.on_start(attributed)
-
-    @property
-    def has_watermarks(self) -> bool:
-        """Whether a source above the node tells watermarks."""
-        return self._node.name in self._lane.watermarked
-
-    def wait_for_watermark(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
-        """Have `reach` called with the application's watermark once that is `due`; never where no source tells any."""
-        if self.has_watermarks:
-            self._lane.wait_for_watermark(due, lambda watermark: self._between_records(reach, watermark))
-
-    def add_timers(self, queue: TimerQueue) -> None:
-        """Have the node's timers fire. Binding goes from the last node to the first, so this one stands above all others."""
-        self._lane.timers.add_above(queue)
-        if not self.has_watermarks:
-            self._lane.stream_time_of(self.node).timers.add_above(queue)
-            return
-        own = LaneTimers()
-        own.add_above(queue)
-
-        def fire(watermark: int) -> None:
-            own.fire(TimerKind.EVENT_TIME, watermark)
-
-        self.wait_for_watermark(lambda: _or_never(queue.earliest(TimerKind.EVENT_TIME)), fire)
-
-    def at_timer(self, key: bytes, time: int) -> None:
-        """A timer is in hand."""
-        self._lane.position = AtTimer(key, time)
-
-    def owns(self, key: bytes) -> bool:
-        """Whether a key is the lane's."""
-        return self._lane.owns(key)
-
-    def cause(self) -> int:
-        """Which of the epoch's records is in hand."""
-        return self._lane.cursor.row
+        self._circuit.on_start(attributed)
 
     def on_close(self, close: Callable[[], None]) -> None:
         """When the lane closes."""
-        self._lane.on_close(close)
+        self._circuit.on_close(close)
+
+    # ---- the way out ----------------------------------------------------------------------------------------------
+
+    def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        """User code failed."""
+        self._circuit.failures.processing(self._node, error, key)
+
+    def late(self, handler: ErrorHandler, error: Exception, key: Any) -> None:
+        """A record came too late."""
+        self._circuit.failures.late(self._node, handler, error, key)
+
+    def dropped(self, reason: str) -> None:
+        """A record was skipped."""
+        self._outbox.drop(self._node.name, reason)
 
     def request_commit(self) -> None:
         """A wish for an early end of the epoch."""
-        self._lane.commit_requested = True
-
-    def register(self, name: str, initial: int) -> Register:
-        """An integer of the lane's state."""
-        return self._lane.register(name, initial)
-
-    def clock(self, name: str) -> Clock:
-        """A stream clock of the lane."""
-        return self._lane.clock(name, self.has_watermarks)
-
-    def schedule(
-        self, interval_ms: int, kind: PunctuationType, punctuate: Callable[[int], None], start_ms: int | None = None
-    ) -> Callable[[], None]:
-        """Have `punctuate` called at every interval, from `start_ms` if it is given."""
-        if interval_ms < 1:
-            raise ValueError(f"{self.node}: the interval of a punctuator must be at least 1 ms")
-        lane = self._lane
-        by_stream_time = PunctuationType(kind) is PunctuationType.STREAM_TIME
-        stream_time = lane.stream_time_of(self.node)
-        now = stream_time.value if by_stream_time else lane.wall_clock()
-        if start_ms is not None:
-            due = start_ms
-        else:
-            due = 0 if by_stream_time else now + interval_ms
-
-        self._schedules += 1
-        register = lane.register(f"{self.node}/punctuator {self._schedules}", due)
-        is_new = register.value == due
-        place = lane.register(f"{self.node}/punctuator {self._schedules}/place", 0)
-        schedule = Schedule(register, place, interval_ms, lambda time: self._between_records(punctuate, time))
-        if is_new and start_ms is not None and start_ms < now != NO_TIMESTAMP:
-            schedule.advance(now)
-        (stream_time.punctuators if by_stream_time else lane.wall_clock_punctuators).add(schedule)
-        return schedule.cancel
-
-    def metadata(self) -> RecordMetadata | None:
-        """Where the record in hand came from."""
-        return self._lane.metadata
-
-    def at(self, origin: RecordMetadata | None) -> AbstractContextManager[None]:
-        """While a record that was held back goes on."""
-        return self._lane.at(origin)
-
-    def stream_time(self) -> int:
-        """The stream time of the node's sub-topology."""
-        return self._lane.stream_time_of(self.node).value
-
-    def event_time(self) -> int:
-        """The clock of event-time timers."""
-        return self._lane.attached.floor if self.has_watermarks else self.stream_time()
-
-    def wall_clock(self) -> int:
-        """The host's clock."""
-        return self._lane.wall_clock()
-
-    def _between_records(self, happen: Callable[[int], None], time: int) -> None:
-        """What runs between records fails in the node's name too."""
-        try:
-            happen(time)
-        except ATTRIBUTED:
-            raise
-        except Exception as error:
-            self._lane.failures.processing(self._lane, self._node, error, None)
-
-
-def _or_never(time: int | None) -> int:
-    return NEVER if time is None else time
+        self._outbox.commit_requested = True

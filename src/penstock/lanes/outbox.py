@@ -1,16 +1,18 @@
-"""What leaves a lane: one row per record for a topic or an exchange, in the order it was sent."""
+"""What leaves a lane: one row per record for a topic or an exchange, in the order it was sent; and what is told of the rest."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+from penstock.lanes.cursor import Cursor
 from penstock.records import Headers
 
 
 class Row(NamedTuple):
     """A record on its way out, as bytes; `exchange` rows go to the next stage instead of Kafka.
 
-    `cause` is the epoch's record that it follows from, by its place among those that were walked; see `lanes.lane` for others.
+    `cause` is the epoch's record that it follows from, by its place among those that were walked; see `lanes.cursor` for others.
     """
 
     topic: str
@@ -22,3 +24,33 @@ class Row(NamedTuple):
     exchange: bool = False
     dead_letter: bool = False
     cause: int = -1
+
+
+class Outbox:
+    """What a lane has sent, and how many records it has skipped, by node and reason.
+
+    `commit_requested` is a processor's wish, which the host tells the driver.
+    """
+
+    __slots__ = ("_rows", "commit_requested", "cursor", "dropped", "send")
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.dropped: dict[tuple[str, str], int] = {}
+        self.commit_requested = False
+        self._rows: list[Row] = []
+        self.send: Callable[[Row], None] = self._rows.append  # at every row sent: no call in between
+
+    def send_dead_letter(self, row: Row) -> None:
+        """Let a record that failed leave with what is sent."""
+        self.send(row._replace(cause=self.cursor.row))
+
+    def drop(self, node: str, reason: str) -> None:
+        """Count a record that semantics told a node to skip."""
+        self.dropped[node, reason] = self.dropped.get((node, reason), 0) + 1
+
+    def drain(self) -> list[Row]:
+        """Take out the rows sent since the last call."""
+        rows = self._rows.copy()
+        self._rows.clear()
+        return rows

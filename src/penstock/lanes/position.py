@@ -1,8 +1,7 @@
-"""Where a lane is in its input: the origin of the record in hand, worked out only when somebody asks."""
+"""Where the record in hand came from: a topic, a timer, or nowhere."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers, RecordMetadata
@@ -31,13 +30,6 @@ class Position(Protocol):
 
     def read_from(self) -> str | None:
         """The topic or the exchange that `raw` was read from; None between records, and where it is not known any more."""
-
-
-class Indexed(Protocol):
-    """An Arrow column, as far as a position needs it."""
-
-    def __getitem__(self, row: int) -> Any:
-        """One value of it."""
 
 
 class Nowhere:
@@ -110,46 +102,6 @@ class AtTimer:
     def read_from(self) -> str | None:
         """None."""
         return None
-
-
-class Rows:
-    """In the middle of an epoch: `row` counts along the columns, and moving it is all that a record costs.
-
-    `exchanges` are by the code of the source that reads them, None for sources that read topics.
-    """
-
-    __slots__ = ("_columns", "_exchanges", "_origins", "row")
-
-    def __init__(
-        self, columns: Sequence[Indexed], origins: Sequence[tuple[str, int]], exchanges: Sequence[str | None] = ()
-    ) -> None:
-        self._columns = columns
-        self._origins = origins
-        self._exchanges = exchanges
-        self.row: int = 0
-
-    def metadata(self) -> RecordMetadata | None:
-        """Where the record of this row came from; None if it was sent when a cache was flushed or a timer was due."""
-        origin, offset = (column[self.row].as_py() for column in self._columns[1:3])
-        if origin < 0:
-            return None
-        topic, partition = self._origins[origin]
-        return RecordMetadata(topic, partition, offset)
-
-    def raw(self) -> RawRecord | None:
-        """The record of this row as it came in."""
-        key, value, timestamp, headers = (column[self.row].as_py() for column in self._columns[3:])
-        return RawRecord(key, value, timestamp, headers_of(headers))
-
-    def timestamp(self) -> int:
-        """The event time of this row."""
-        time: int = self._columns[5][self.row].as_py()
-        return time
-
-    def read_from(self) -> str | None:
-        """The exchange that the record came through; else the topic it began in."""
-        metadata = self.metadata()
-        return self._exchanges[self._columns[0][self.row].as_py()] or (None if metadata is None else metadata.topic)
 
 
 def headers_of(row: list[dict[str, Any]] | None) -> Headers:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from penstock.errors import ProcessingError
+from penstock.lanes.cursor import Cursor
+from penstock.lanes.stores import Stores
 from penstock.records import NO_HEADERS, NO_TIMESTAMP, Process
-from penstock.state import ShardState, SharedKeyValueStore, Write
-
-if TYPE_CHECKING:
-    from penstock.lanes.lane import Lane
-    from penstock.state import StoreSpec
+from penstock.state import ShardState, SharedKeyValueStore, StoreSpec, Write
 
 
 class LaneSharedStore(SharedKeyValueStore[Any, Any]):
@@ -19,20 +18,30 @@ class LaneSharedStore(SharedKeyValueStore[Any, Any]):
     Also a write to a key of the own shard goes through the exchange: so the order of writes is the same on any number of lanes.
     """
 
-    def __init__(self, spec: StoreSpec, user: str, lane: Lane, send: Process | None) -> None:
+    def __init__(
+        self,
+        spec: StoreSpec,
+        user: str,
+        stores: Stores,
+        cursor: Cursor,
+        stream_time: Callable[[], int],
+        send: Process | None,
+    ) -> None:
         super().__init__(spec, user)
-        self._lane = lane
-        self._own = lane.store(spec.name)
+        self._stores = stores
+        self._cursor = cursor
+        self._stream_time = stream_time
+        self._own = stores.store(spec.name)
         self._send = send
         self._others: dict[ShardState, Any] = {}
 
     def get(self, key: Any) -> Any:
         """See `SharedKeyValueStore`."""
         name = self._key_bytes(key)
-        if self._lane.owns(name):
+        if self._stores.owns(name):
             return self._own.get(key)
         try:
-            owner = self._lane.committed_owner(name)
+            owner = self._stores.committed_owner(name)
         except Exception as error:  # no record's fault: a handler must not go on without the record
             raise ProcessingError(
                 f"{self._user} cannot read key {key!r} of store {self.name!r} in another shard: {type(error).__name__}: {error}"
@@ -45,8 +54,6 @@ class LaneSharedStore(SharedKeyValueStore[Any, Any]):
     def _do(self, key: Any, write: Write) -> None:
         self._key_bytes(key)  # refused here and now, if it cannot be a key
         assert self._send is not None
-        lane = self._lane
-        time = lane.position.timestamp()
-        now = lane.stream_time_of(self._user).value
+        time, now = self._cursor.position.timestamp(), self._stream_time()
         time = now if time == NO_TIMESTAMP else min(time, now)
         self._send(key, write, max(time, 0), NO_HEADERS)

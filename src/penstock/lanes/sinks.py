@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.errors import ATTRIBUTED
-from penstock.lanes.outbox import Row
+from penstock.lanes.cursor import Cursor
+from penstock.lanes.failures import Failures
+from penstock.lanes.outbox import Outbox, Row
 from penstock.records import Headers, Process, RecordContext, is_name
 from penstock.topology.nodes import SinkNode
-
-if TYPE_CHECKING:
-    from penstock.lanes.lane import Lane
-
 
 _SHOWN = 100
 _new = tuple.__new__  # cheaper than Row(...), once per record sent
 
 
-def bind_sink(node: SinkNode, lane: Lane, send: Callable[[Row], None], partitions: Callable[[str], int]) -> Process:
+def bind_sink(node: SinkNode, outbox: Outbox, failures: Failures, partitions: Callable[[str], int]) -> Process:
     """The `process` of a sink."""
+    send, cursor = outbox.send, outbox.cursor
     serialize_key, serialize_value = node.key.serialize, node.value.serialize
     topic, exchange, partitioner = node.topic, node.internal, node.partitioner
 
@@ -27,13 +26,13 @@ def bind_sink(node: SinkNode, lane: Lane, send: Callable[[Row], None], partition
         try:
             key_bytes = None if key is None else serialize_key(key)
             value_bytes = None if value is None else serialize_value(value)
-            send(_new(Row, (topic, key_bytes, value_bytes, timestamp, headers, None, exchange, False, lane.cursor.row)))
+            send(_new(Row, (topic, key_bytes, value_bytes, timestamp, headers, None, exchange, False, cursor.row)))
         except Exception as error:
-            lane.failures.production(lane, node, error, key)
+            failures.production(node, error, key)
 
     def send_routed(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         try:
-            target = topic if isinstance(topic, str) else topic(key, value, _context(lane, timestamp, headers))
+            target = topic if isinstance(topic, str) else topic(key, value, _context(cursor, timestamp, headers))
             if not isinstance(target, str):
                 raise TypeError(f"the function that chooses the topic returned {target!r}")
             if not is_name(target):
@@ -42,11 +41,11 @@ def bind_sink(node: SinkNode, lane: Lane, send: Callable[[Row], None], partition
             value_bytes = None if value is None else serialize_value(value)
             chosen = partitioner(target, key, value, partitions(target)) if partitioner is not None else None
             for partition in _partitions(chosen, partitions(target)):
-                send(Row(target, key_bytes, value_bytes, timestamp, headers, partition, exchange, cause=lane.cursor.row))
+                send(Row(target, key_bytes, value_bytes, timestamp, headers, partition, exchange, cause=cursor.row))
         except ATTRIBUTED:
             raise
         except Exception as error:
-            lane.failures.production(lane, node, error, key)
+            failures.production(node, error, key)
 
     return send_plain if isinstance(topic, str) and partitioner is None else send_routed
 
@@ -62,6 +61,6 @@ def _partitions(chosen: int | Collection[int] | None, count: int) -> Collection[
     return several
 
 
-def _context(lane: Lane, timestamp: int, headers: Headers) -> RecordContext:
-    topic, partition, offset = lane.metadata or (None, -1, -1)
+def _context(cursor: Cursor, timestamp: int, headers: Headers) -> RecordContext:
+    topic, partition, offset = cursor.metadata() or (None, -1, -1)
     return RecordContext(topic, partition, offset, timestamp, headers)

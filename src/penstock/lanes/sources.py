@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.errors import ProcessingError, SerializationError
+from penstock.lanes.failures import Failures
 from penstock.lanes.position import RawRecord
 from penstock.records import LAST_TIMESTAMP, NO_TIMESTAMP, Headers, Process, RecordMetadata, SourceRecord
 from penstock.timing import instant_ms
 from penstock.topology.nodes import SourceNode
-
-if TYPE_CHECKING:
-    from penstock.lanes.lane import Lane
 
 
 class Arrival(NamedTuple):
@@ -30,21 +27,21 @@ class Intake:
     __slots__ = ("key", "node", "process", "value")
 
     def __init__(self, node: SourceNode, process: Process) -> None:
-        self.node: SourceNode = node
-        self.process: Process = process
-        self.key: Callable[[bytes], Any] = node.key.deserialize
-        self.value: Callable[[bytes], Any] = node.value.deserialize
+        self.node = node
+        self.process = process
+        self.key = node.key.deserialize
+        self.value = node.value.deserialize
 
-    def decode(self, lane: Lane, origin: RecordMetadata, raw: RawRecord, partition_time: int) -> Arrival | None:
+    def decode(self, failures: Failures, origin: RecordMetadata, raw: RawRecord, partition_time: int) -> Arrival | None:
         """Values and event time of a raw record; None if its extractor, or the handler of unreadable ones, says to drop it."""
         node, timestamp, headers = self.node, raw.timestamp, raw.headers
         if node.timestamp is None and not 0 <= timestamp <= LAST_TIMESTAMP:
-            lane.failures.deserialization(lane, node, without_time(node, timestamp, origin), raw, origin)
+            failures.deserialization(node, without_time(node, timestamp, origin), raw, origin)
             return None
         try:
             key, value = self.values(origin, raw.key, raw.value)
         except ProcessingError as error:
-            lane.failures.deserialization(lane, node, error, raw, origin)
+            failures.deserialization(node, error, raw, origin)
             return None
         if node.timestamp is not None:
             try:

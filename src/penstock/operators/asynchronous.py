@@ -63,11 +63,11 @@ class ProcessAsync(Operator):
                 send = forward if side is None else host.side_output(side)
                 send(record.key, record.value, record.timestamp, record.headers)
 
-        ask = host.asking(self.call, take)
+        ask, metadata = host.asking(self.call, take), host.cursor.metadata
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             record = Record(key, value, timestamp, headers)
-            ask(Request(key, value, timestamp, headers, (record, host.metadata())))
+            ask(Request(key, value, timestamp, headers, (record, metadata())))
 
         return process
 

@@ -68,7 +68,7 @@ def _still_shown(host: Host, store: str) -> Callable[[Any, Any, Any], bool]:
     Kafka Streams reads old values below the cache at that moment, and every write advances a window store's time.
     """
     spec = host.spec(store)
-    if spec.retention_ms is None or host.has_watermarks:  # the watermark keeps every open window within its retention
+    if spec.retention_ms is None or host.time.has_watermarks:  # the watermark keeps every open window within its retention
         return lambda key, new, old: True
     retention, kept, by_end = spec.retention_ms, host.store(store), spec.kind is StoreKind.SESSION
     observed = kept.observed_stream_time

@@ -144,7 +144,7 @@ class SubscriptionSend(Operator):
     def bind(self, host: Host, forward: Process) -> Process:
         extractor, write, versioned = self.extractor, self.value.serialize, self.versioned
         instructions = self._left if self.left else self._inner
-        failed, dropped, cause = host.failed, host.dropped, host.cause
+        failed, dropped, cause = host.failed, host.dropped, host.cursor.cause
         asked: dict[Any, int] = {}  # by row: which record of the epoch caused its last subscription
 
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:

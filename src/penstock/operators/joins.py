@@ -104,11 +104,11 @@ class StreamStreamJoin(Operator):
         left_side, right_side = self.left_side, not self.left_side
         waits = left_side or self.kind == "outer"
         other_waits = right_side or self.kind == "outer"
-        observe = host.clock(f"{self.left_store}/join").observe
+        observe = host.time.clock(f"{self.left_store}/join").observe
         unjoined = _Unjoined(self, host, forward, outer_store)
-        waits_for_watermark = host.has_watermarks
+        waits_for_watermark = host.time.has_watermarks
         if left_side:  # once for both sides, which share the buffer
-            host.wait_for_watermark(unjoined.due, unjoined.reach)
+            host.time.wait_for_watermark(unjoined.due, unjoined.reach)
         key_serde, value_serde = host.spec(self.left_store if left_side else self.right_store).serdes
         serialize_key, serialize = key_serde.serialize, value_serde.serialize
 

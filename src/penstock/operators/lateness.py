@@ -23,7 +23,7 @@ class LatePolicy(Operator):
     handler: ErrorHandler
 
     def bind(self, host: Host, forward: Process) -> Process:
-        clock, late, handler = host.clock(host.node), host.late, self.handler
+        clock, late, handler = host.time.clock(host.node), host.late, self.handler
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             reached = clock.time
@@ -40,7 +40,7 @@ class OnlyLate(Operator):
     """Forwards late records only."""
 
     def bind(self, host: Host, forward: Process) -> Process:
-        clock = host.clock(host.node)
+        clock = host.time.clock(host.node)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if timestamp < clock.time:

@@ -89,7 +89,7 @@ class Processing(Operator):
                 failed(error, timer.key, None, timer.time, NO_HEADERS)
 
         timers = context.key_timers = ProcessorTimers(host, store, fire)
-        host.add_timers(timers)
+        host.time.add_timers(timers)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -144,7 +144,7 @@ class Context:
     ) -> Cancellable:
         """Call `callback` at every interval."""
         start_ms = None if start is None else instant_ms(start)
-        return Cancellable(self._host.schedule(duration_ms(interval), kind, callback, start_ms))
+        return Cancellable(self._host.time.schedule(duration_ms(interval), kind, callback, start_ms))
 
     @property
     def timers(self) -> ProcessorTimers:
@@ -163,15 +163,15 @@ class Context:
     @property
     def record_metadata(self) -> RecordMetadata | None:
         """Where the current record came from."""
-        return self._host.metadata()
+        return self._host.cursor.metadata()
 
     def current_stream_time_ms(self) -> int:
         """Return the stream time."""
-        return self._host.stream_time()
+        return self._host.time.stream_time()
 
     def current_system_time_ms(self) -> int:
         """Return the wall-clock time."""
-        return self._host.wall_clock()
+        return self._host.time.wall_clock()
 
     def _refuse_key(self) -> None:
         raise ValueError(f"{self._host.node}: a FixedKeyProcessor must not change the key. Use process() instead.")

@@ -58,7 +58,7 @@ class Ticks(Operator):
                 forward(name, due, due, NO_HEADERS)
 
         queue = NodeTimers(host, self.timers, fire)
-        host.add_timers(queue)
+        host.time.add_timers(queue)
 
         def start() -> None:
             if not host.owns(key):
@@ -67,7 +67,7 @@ class Ticks(Operator):
                 if entry.name != schedule.expression:
                     queue.store.delete(timer_id(key, entry.name))
             if queue.store.get(timer) is None:
-                queue.store.register(timer, TimerKind.PROCESSING_TIME, schedule.first(host.wall_clock()))
+                queue.store.register(timer, TimerKind.PROCESSING_TIME, schedule.first(host.time.wall_clock()))
 
         host.on_start(start)
         return forward

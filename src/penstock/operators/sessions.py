@@ -41,7 +41,7 @@ class SessionAggregate(TableOperator):
         """The node's `process`."""
         initialize, aggregate, merge = self.initializer, self.aggregator, self.merger
         gap, lateness = self.windows.gap_ms, self.windows.gap_ms + self.windows.grace_ms
-        store, observe, has_watermarks = host.store(self.store), host.clock(host.node).observe, host.has_watermarks
+        store, observe, has_watermarks = host.store(self.store), host.time.clock(host.node).observe, host.time.has_watermarks
         put, remove, dropped, failed = store.put, store.remove, host.dropped, host.failed
         emit, cached, with_old, _ = updates(host, self.store, forward, self.send_old_values, self.emit_on_close)
         find, fetch = store.find_kept_sessions if cached else store.find_sessions, store.fetch_kept_session
@@ -122,5 +122,5 @@ def _closing(host: Host, store: str, forward: Process, lateness_ms: int) -> Emit
         first = next(iter(find(max(0, last_close.value), MAX_MS)), None)
         return NEVER if first is None else first[0].end + 1 + lateness_ms
 
-    host.wait_for_watermark(due, lambda watermark: emit_closed(watermark - lateness_ms, NO_HEADERS))
-    return closes_nothing if host.has_watermarks else emit_closed
+    host.time.wait_for_watermark(due, lambda watermark: emit_closed(watermark - lateness_ms, NO_HEADERS))
+    return closes_nothing if host.time.has_watermarks else emit_closed

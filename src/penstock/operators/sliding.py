@@ -33,7 +33,7 @@ class SlidingAggregate(TableOperator):
     def bind(self, host: Host, forward: Process) -> Process:
         """The node's `process`."""
         difference, grace = self.windows.time_difference_ms, self.windows.grace_ms
-        observe, dropped, failed = host.clock(host.node).observe, host.dropped, host.failed
+        observe, dropped, failed = host.time.clock(host.node).observe, host.dropped, host.failed
         windows = _Windows(self, host, forward)
         emit_closed = _emit_closed(host, self.store, forward, difference, grace) if self.emit_on_close else None
 

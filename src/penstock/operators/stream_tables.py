@@ -71,7 +71,7 @@ class StreamTableJoin(Operator):
         if not host.view(self.table).is_versioned:
             raise TopologyError(f"{host.node}: a join with a grace period needs a versioned table.")
         buffer = RecordBuffer(host.store(buffer_store))
-        observe, metadata, at = host.clock(f"{buffer_store}/buffer").observe, host.metadata, host.at
+        observe, metadata, at = host.time.clock(f"{buffer_store}/buffer").observe, host.cursor.metadata, host.cursor.at
         key_serde, value_serde = host.spec(buffer_store).serdes
         serialize_key, deserialize_key = key_serde.serialize, key_serde.deserialize
         serialize, deserialize = value_serde.serialize, value_serde.deserialize
@@ -82,8 +82,10 @@ class StreamTableJoin(Operator):
                     with at(record.origin):
                         join(deserialize_key(waiting_key), deserialize(record.value), waited_since, record.headers)
 
-        host.wait_for_watermark(lambda: min(buffer.earliest + grace_ms, NEVER), lambda watermark: release(watermark - grace_ms))
-        waits_for_watermark = host.has_watermarks
+        host.time.wait_for_watermark(
+            lambda: min(buffer.earliest + grace_ms, NEVER), lambda watermark: release(watermark - grace_ms)
+        )
+        waits_for_watermark = host.time.has_watermarks
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None:

@@ -32,8 +32,8 @@ class Suppress(TableOperator):
         final, bounds = self.emission.final_results, self.emission.buffer
         wait = self.grace_ms if self.emission.wait_ms is None else self.emission.wait_ms
         buffer = ChangeBuffer(host.store(self.store))
-        observe = host.clock(f"{self.store}/suppress").observe
-        metadata, failed, at = host.metadata, host.failed, host.at
+        observe = host.time.clock(f"{self.store}/suppress").observe
+        metadata, failed, at = host.cursor.metadata, host.failed, host.cursor.at
         key_serde, value_serde = host.spec(self.store).serdes
         serialize_key, deserialize_key = key_serde.serialize, key_serde.deserialize
         serialize, deserialize = value_serde.serialize, value_serde.deserialize
@@ -52,8 +52,8 @@ class Suppress(TableOperator):
                 for key_bytes, held in buffer.up_to(expired):
                     emit(key_bytes, held)
 
-        host.wait_for_watermark(lambda: min(buffer.earliest + wait, NEVER), lambda watermark: release(watermark - wait))
-        release_by_record = _hold if host.has_watermarks else release
+        host.time.wait_for_watermark(lambda: min(buffer.earliest + wait, NEVER), lambda watermark: release(watermark - wait))
+        release_by_record = _hold if host.time.has_watermarks else release
 
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:

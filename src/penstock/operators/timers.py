@@ -33,7 +33,7 @@ class NodeTimers:
 
     def __init__(self, host: Host, store: str, on_timer: Callable[[TimerEntry, int], None]) -> None:
         self.store: TimerStore = host.store(store)
-        self._at_timer = host.at_timer
+        self._at_timer = host.cursor.at_timer
         self._on_timer = on_timer
         self._is_held = False
 
@@ -72,7 +72,7 @@ class ProcessorTimers(NodeTimers):
         serde = host.spec(store).key
         assert serde is not None
         self._serde, self._write, self._read = serde, serde.serialize, serde.deserialize
-        self._node, self._wall_clock, self._event_time = host.node, host.wall_clock, host.event_time
+        self._node, self._wall_clock, self._event_time = host.node, host.time.wall_clock, host.time.event_time
         self._call = on_timer
         self._firing: TimerEntry | None = None
         self._now = NO_TIMESTAMP

@@ -81,8 +81,8 @@ def closed_windows(host: Host, store: str, forward: Process, closing: Closing) -
         is_open = kept.observed_stream_time != NO_TIMESTAMP and kept.observed_stream_time + size > last_close.value
         return next_end(last_close.value) + grace if is_open else NEVER
 
-    host.wait_for_watermark(due, lambda watermark: emit_closed(watermark - grace, NO_HEADERS))
-    return closes_nothing if host.has_watermarks else emit_closed
+    host.time.wait_for_watermark(due, lambda watermark: emit_closed(watermark - grace, NO_HEADERS))
+    return closes_nothing if host.time.has_watermarks else emit_closed
 
 
 def closes_nothing(close_time: int, headers: Headers) -> None:

@@ -36,7 +36,7 @@ class WindowAggregate(TableOperator):
         initialize, aggregate, windows = self.initializer, self.aggregator, self.windows
         windows_for, grace, size = windows.windows_for, windows.grace_ms, _size_ms(windows)
         tumbling = isinstance(windows, TimeWindows) and windows.advance_ms == windows.size_ms
-        store, observe = host.store(self.store), host.clock(host.node).observe
+        store, observe = host.store(self.store), host.time.clock(host.node).observe
         fetch, put, dropped, failed = store.fetch_entry, store.put, host.dropped, host.failed
         emit, cached, with_old, with_initial = updates(host, self.store, forward, self.send_old_values, self.emit_on_close)
         reads_old = emit is not None and own_old_value(host, self.store, self.send_old_values)

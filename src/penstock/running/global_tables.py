@@ -17,9 +17,11 @@ from penstock.epochs.home import Home
 from penstock.epochs.hops import out
 from penstock.epochs.program import Program
 from penstock.errors import StateError
-from penstock.lanes.failures import Failures
-from penstock.lanes.lane import Lane
+from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.failures import FailurePolicy
+from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.position import At, RawRecord
+from penstock.lanes.stores import OwnShard
 from penstock.plan import layout
 from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata
 from penstock.state import Engine, EngineFactory, EngineKind, LaneState, memory_engine
@@ -148,12 +150,10 @@ class GlobalTables:
         if not kept.positions:  # what is deleted from now on is seen, however long it takes to come to the end
             kept.as_of = asked_at
         lane = Lane(
-            self._nodes,
-            self._program.specs,
-            state,
-            wall_clock=lambda: int(time.time() * 1000),
-            global_stores=self._program.global_stores,
-            failures=Failures(self._program.handlers, self._program.application_id),
+            Blueprint(self._nodes, self._program.specs, global_stores=self._program.global_stores),
+            OwnShard(state),
+            Surroundings(wall_clock=lambda: int(time.time() * 1000)),
+            FailurePolicy(self._program.handlers, self._program.application_id),
         )
         count = size = 0
         for record in self._read(positions, ends):
@@ -175,14 +175,14 @@ class GlobalTables:
         topic, partition, offset, key, value, timestamp, headers = record
         origin, raw = RecordMetadata(topic, partition, offset), RawRecord(key, value, timestamp, headers)
         intake = lane.intakes[self._source_of[topic]]
-        arrival = intake.decode(lane, origin, raw, NO_TIMESTAMP)
+        arrival = intake.decode(lane.failures, origin, raw, NO_TIMESTAMP)
         if arrival is not None:
-            lane.position = At(origin, raw)
+            lane.cursor.position = At(origin, raw)
             intake.process(*arrival)
 
     def _tell(self, lane: Lane) -> None:
         """Keep what a lane has to say about records that it could not read until somebody takes it."""
-        self._rows += [out(table) for table in rows_about_dropped(self._program, lane)]
+        self._rows += [out(table) for table in rows_about_dropped(self._program, lane.outbox)]
 
 
 class Kept:

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from penstock.calls import Callers, LoopThread
 from penstock.errors import TopologyError
 from penstock.handlers import DEFAULT, ErrorHandler, ErrorHandlers
-from penstock.lanes.failures import Failures
-from penstock.lanes.lane import Lane
+from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.failures import FailurePolicy
+from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import At, RawRecord
 from penstock.lanes.sources import Arrival, Intake
+from penstock.lanes.stores import OwnShard
 from penstock.operators.asynchronous import MapAsync, MapValuesAsync, ProcessAsync
 from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata
 from penstock.serdes import Bytes, Serde, serde_of
@@ -82,7 +84,7 @@ class TopologyTestDriver:
         self._now = int(time.time() * 1000) if wall_clock is None else instant_ms(wall_clock)
         self._engine = memory_engine()
         self._epoch = 0
-        self._failures = Failures(self._handlers, APPLICATION_ID, epoch=1, sleep=_do_not_wait)
+        self._policy = FailurePolicy(self._handlers, APPLICATION_ID, epoch=1, sleep=_do_not_wait)
         self._sections = {name: TopicQueues(self._decode) for name in _sections(topology)}
         self._queues = TopicQueues(self._decode)
         self._outputs: defaultdict[str, deque[Row]] = defaultdict(deque)
@@ -97,19 +99,18 @@ class TopologyTestDriver:
     def _bind(self) -> None:
         """Bind the lane to the committed state: Spark does this for every epoch, the driver only once."""
         self._state = LaneState(self._engine)
-        self._lane = Lane(
+        blueprint = Blueprint(
             list(self._topology.nodes.values()),
             self._specs,
-            self._state,
-            wall_clock=lambda: self._now,
-            partitions=lambda topic: self._partitions,
             global_stores=self._topology.global_stores,
-            failures=self._failures,
-            callers=lambda: self._callers,
-            watermark=NO_TIMESTAMP if self._watermarks.are_told else None,
             watermarked=watermarked_nodes(self._topology.nodes),
             sub_topologies=self._sub_topologies(),
         )
+        surroundings = Surroundings(
+            wall_clock=lambda: self._now, partitions=lambda topic: self._partitions, callers=lambda: self._callers
+        )
+        watermark = NO_TIMESTAMP if self._watermarks.are_told else None
+        self._lane = Lane(blueprint, OwnShard(self._state), surroundings, self._policy, watermark)
 
     def _sub_topologies(self) -> Mapping[str, str]:
         """Which nodes share a stream time: all of them, as in Kafka Streams' own driver."""
@@ -212,23 +213,23 @@ class TopologyTestDriver:
 
     def store(self, name: str) -> Any:
         """A store, to read it or to fill it before a test."""
-        return self._lane.store(name)
+        return self._lane.stores.store(name)
 
     def stores(self) -> Mapping[str, Any]:
         """All stores by name."""
-        return {name: self._lane.store(name) for name in self._topology.stores}
+        return {name: self._lane.stores.store(name) for name in self._topology.stores}
 
     def dropped(self) -> Mapping[tuple[str, str], int]:
         """How many records were skipped, by node and reason."""
-        return self._lane.dropped
+        return self._lane.outbox.dropped
 
     def advance_wall_clock(self, advance: Duration) -> None:
         """Move the wall clock, and run everything that becomes due: punctuators, timers, schedules."""
         self._now += duration_ms(advance)
-        self._lane.advance_wall_clock()
+        self._lane.clocks.fire_punctuators()
         is_more = True
         while is_more:
-            is_more = self._lane.fire_timers()
+            is_more = self._lane.clocks.fire_timers()
             self._commit()
             self._complete()
         self._reach(self._watermarks.advance(self._now))
@@ -256,7 +257,7 @@ class TopologyTestDriver:
     def pipe_raw(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
         """Put one raw record into a topic and process it with everything it causes."""
         if self._watermarks.are_told:  # a timer may have been set for a time that has already passed
-            self._hear_of(self._lane.attached.floor)
+            self._hear_of(self._lane.clocks.watermark.floor)
         self._accept(topic, self._intake(topic), RawRecord(key, value, timestamp, headers))
         self._deliver()
         self._complete()
@@ -285,7 +286,7 @@ class TopologyTestDriver:
             self._sections.get(intake.node.name, self._queues).add(topic, intake, raw)
 
     def _decode(self, intake: Intake, origin: RecordMetadata, raw: RawRecord, partition_time: int) -> Arrival | None:
-        return intake.decode(self._lane, origin, raw, partition_time)
+        return intake.decode(self._lane.failures, origin, raw, partition_time)
 
     def _feed_global(self, topic: str, intake: Intake, raw: RawRecord) -> None:
         offset = self._global_offsets[topic]
@@ -293,7 +294,7 @@ class TopologyTestDriver:
         origin = RecordMetadata(topic, 0, offset)
         arrival = self._decode(intake, origin, raw, NO_TIMESTAMP)
         if arrival is not None:
-            self._lane.position = At(origin, raw)
+            self._lane.cursor.position = At(origin, raw)
             intake.process(*arrival)
             self._commit_stores()
 
@@ -309,15 +310,15 @@ class TopologyTestDriver:
     def _process(self, intake: Intake, head: Head) -> None:
         """Process one record as its own epoch."""
         arrival, origin, raw = head
-        lane = self._lane
-        lane.fire_timers()
+        lane, clocks = self._lane, self._lane.clocks
+        clocks.fire_timers()
         if self._watermarks.are_told and not intake.node.internal:
-            self._watermarks.attach(lane.attached, intake, origin.topic, self._now)
-        lane.position = At(origin, raw)
-        stream_time = lane.stream_time_of(intake.node.name)
+            self._watermarks.attach(clocks.watermark, intake, origin.topic, self._now)
+        lane.cursor.position = At(origin, raw)
+        stream_time = clocks.stream_time_of(intake.node.name)
         stream_time.reach(arrival.timestamp)
         lane.entrances.of(lane.intakes[intake.node.name])(*arrival)
-        lane.punctuate(stream_time)
+        clocks.punctuate(stream_time)
         self._commit()
         if self._watermarks.are_told and not intake.node.internal:
             self._watermarks.heard(intake, arrival, origin, self._now)
@@ -329,12 +330,12 @@ class TopologyTestDriver:
 
     def _reach(self, watermark: int) -> None:
         """Advance the application's watermark: the first thing that an epoch does."""
-        if watermark > self._lane.attached.floor:
+        if watermark > self._lane.clocks.watermark.floor:
             self._hear_of(watermark)
             self._complete()
 
     def _hear_of(self, watermark: int) -> None:
-        self._lane.attached.time = NO_TIMESTAMP
+        self._lane.clocks.watermark.time = NO_TIMESTAMP
         self._lane.advance_watermark(watermark, self._settle)
         self._commit()
 
@@ -345,7 +346,7 @@ class TopologyTestDriver:
 
     def _commit_stores(self) -> None:
         self._epoch += 1
-        self._failures.epoch = self._epoch + 1
+        self._policy.epoch = self._epoch + 1
         self._state.commit(self._epoch)
 
     def _commit(self) -> None:
@@ -356,7 +357,7 @@ class TopologyTestDriver:
 
     def _deliver(self) -> None:
         """Deliver rows to outputs or back to inputs; a row that comes back may become a dead letter, which is delivered too."""
-        while rows := self._lane.drain():
+        while rows := self._lane.outbox.drain():
             for row in rows:
                 if not row.exchange:
                     self._outputs[row.topic].append(row)

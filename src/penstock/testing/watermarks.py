@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.lanes.lane import Attached
 from penstock.lanes.sources import Arrival, Intake
+from penstock.lanes.watermark import LaneWatermark
 from penstock.records import NO_TIMESTAMP, RecordMetadata
 from penstock.timing import WatermarkTracker
 from penstock.topology import SourceNode, Topology
@@ -19,15 +19,15 @@ class TopicWatermarks:
         self._high_times: dict[str, int] = {}
         self.are_told: bool = bool(sources)
 
-    def attach(self, attached: Attached, intake: Intake, topic: str, now: int) -> None:
+    def attach(self, watermark: LaneWatermark, intake: Intake, topic: str, now: int) -> None:
         """Attach the topic's watermark to a record; it stays attached to results behind an exchange."""
         strategy = intake.node.watermark
         if strategy is None:
-            attached.time = self._high_times.get(topic, NO_TIMESTAMP)
+            watermark.time = self._high_times.get(topic, NO_TIMESTAMP)
             return
         if topic not in self._tracker.watermarks:  # of a pattern
             self._tracker.add(topic, strategy, at=now)
-        attached.time = self._tracker.watermarks[topic]
+        watermark.time = self._tracker.watermarks[topic]
 
     def heard(self, intake: Intake, arrival: Arrival, origin: RecordMetadata, now: int) -> None:
         """Update the watermark after a record was processed."""

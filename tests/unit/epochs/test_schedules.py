@@ -186,7 +186,7 @@ class TestDriver:
             driver.input("in").pipe("x", key="a", timestamp=5)
             driver.advance_wall_clock("5s")
             assert driver.output("ticks").values() == [NOON + 5 * SECOND]
-            assert driver._lane.stream_time_of("in").value == 5
+            assert driver._lane.clocks.stream_time_of("in").value == 5
 
     def test_what_makes_no_sense_names_the_schedule_and_the_line(self) -> None:
         with pytest.raises(TopologyError, match=r"schedule 'x': cron='boo'.*test_schedules.py"):

@@ -14,8 +14,8 @@ from penstock.epochs.program import Epoch, Program, changelog_topic, lanes_topic
 from penstock.epochs.sending import ANY_SHARD, OfShard, Sent, rows_of_changes, rows_sent
 from penstock.epochs.shards import shard_of
 from penstock.epochs.wire import Kind
+from penstock.lanes.cursor import BEFORE_RECORDS
 from penstock.lanes.epoch import FIRST, LAST, RECORDS
-from penstock.lanes.lane import BEFORE_RECORDS
 from penstock.lanes.outbox import Row
 from penstock.records import NO_HEADERS
 from penstock.state import REGISTERS, StoreChanges

@@ -23,8 +23,8 @@ def at(wall_clock: int, watermark: int | None = None) -> Epoch:
 
 
 def note(shard: ShardState, stage: int, due: int | None, event_due: int | None = None) -> None:
-    bound: Any = SimpleNamespace(due=due, event_due=event_due)
-    note_due(shard, stage, bound)
+    clocks: Any = SimpleNamespace(due=due, watermark=SimpleNamespace(due=event_due))
+    note_due(shard, stage, clocks)
 
 
 @pytest.fixture

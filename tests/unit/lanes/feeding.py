@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from penstock import Topology
 from penstock.lanes import epoch
+from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.epoch import RECORDS, Catalogue
-from penstock.lanes.lane import Lane
+from penstock.lanes.failures import FailurePolicy
+from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.outbox import Row
+from penstock.lanes.sampling import Samples
+from penstock.lanes.stores import OwnShard
 from penstock.records import Headers
-from penstock.state import LaneState, memory_engine
+from penstock.state import LaneState, StateOfStores, memory_engine
 
 
 class Raw(NamedTuple):
@@ -30,10 +35,19 @@ class Raw(NamedTuple):
     source: str | None = None
 
 
-def lane_of(topology: Topology, now: int = 0) -> Lane:
-    """A lane with all nodes of a topology, on stores in memory."""
+def lane_of(
+    topology: Topology,
+    state: StateOfStores | None = None,
+    policy: FailurePolicy | None = None,
+    samples: Samples | None = None,
+    surroundings: Surroundings | None = None,
+    sub_topologies: Mapping[str, str] = MappingProxyType({}),
+) -> Lane:
+    """A lane with all nodes of a topology, on stores in memory unless others are given."""
     nodes = list(topology.nodes.values())
-    return Lane(nodes, topology.stores, LaneState(memory_engine()), lambda: now, global_stores=topology.global_stores)
+    blueprint = Blueprint(nodes, topology.stores, global_stores=topology.global_stores, sub_topologies=sub_topologies)
+    shard = OwnShard(state or LaneState(memory_engine()))
+    return Lane(blueprint, shard, surroundings or Surroundings(lambda: 0), policy, samples=samples)
 
 
 NAMED = pa.schema(

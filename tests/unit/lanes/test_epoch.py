@@ -33,7 +33,7 @@ def traced(*topics: str) -> Topology:
 def places(topology: Topology, *batches: Any) -> list[bytes | None]:
     lane = lane_of(topology)
     walk(lane, batches)
-    return values(lane.drain())
+    return values(lane.outbox.drain())
 
 
 def test_rows_of_one_cause_keep_their_order_beside_rows_from_topics() -> None:
@@ -84,7 +84,7 @@ class TestMerging:
         queues = {partition: [record for record in records if record.partition == partition] for partition in range(3)}
         lane = lane_of(traced("a"))
         walk(lane, [batch(records)])
-        for row in lane.drain():
+        for row in lane.outbox.drain():
             heads = [queue[0] for queue in queues.values() if queue]
             taken = next(head for head in heads if row.value == f'["a",{head.partition},{head.offset}]'.encode())
             assert taken.timestamp == row.timestamp == min(head.timestamp for head in heads)
@@ -102,7 +102,7 @@ class TestDecoding:
             Raw("a", 2, 3, b"k", None, ()),
         ]
         walk(lane, [batch(records)])
-        assert [(row.key, row.value, row.timestamp, row.headers) for row in lane.drain()] == [
+        assert [(row.key, row.value, row.timestamp, row.headers) for row in lane.outbox.drain()] == [
             (b"k", one, 1, (("h", b"1"), ("h", None))),
             (None, None, 2, ()),
             (b"k", None, 3, ()),
@@ -112,8 +112,8 @@ class TestDecoding:
         lane = lane_of(traced("a"))
         walk(lane, [])
         walk(lane, [batch([])])
-        assert lane.drain() == []
-        assert lane.stream_time_of("trace").value == -1
+        assert lane.outbox.drain() == []
+        assert lane.clocks.stream_time_of("trace").value == -1
 
     def test_two_sources_of_two_types_take_turns(self) -> None:
         topology = Topology().add_source("a", "a", value=int).add_source("b", "b", value=str)
@@ -121,7 +121,7 @@ class TestDecoding:
         lane = lane_of(topology)
         one = (1).to_bytes(8, "big")
         walk(lane, [batch([Raw("a", 0, 1, None, one), Raw("b", 0, 2, None, b"x"), Raw("a", 1, 3, None, one)])])
-        assert [(row.topic, row.value) for row in lane.drain()] == [("numbers", one), ("texts", b"x"), ("numbers", one)]
+        assert [(row.topic, row.value) for row in lane.outbox.drain()] == [("numbers", one), ("texts", b"x"), ("numbers", one)]
 
     def test_a_source_of_several_topics_knows_which_one_a_record_came_from(self) -> None:
         topology = Topology().add_source("in", "a", "b", key=bytes, value=bytes)
@@ -150,7 +150,7 @@ def test_punctuators_fire_between_the_records_of_an_epoch() -> None:
     topology = Topology().add_source("a", "a", value=bytes).add_processor("tick", Ticking, "a").add_sink("out", "out", "tick")
     lane = lane_of(topology)
     walk(lane, [batch([Raw("a", offset, time, None, b"x") for offset, time in enumerate((3, 4, 12, 11, 30))])])
-    assert values(lane.drain()) == [b"0", b'"tick 3"', b"1", b"2", b'"tick 12"', b"3", b"4", b'"tick 30"']
+    assert values(lane.outbox.drain()) == [b"0", b'"tick 3"', b"1", b"2", b'"tick 12"', b"3", b"4", b'"tick 30"']
 
 
 @pytest.mark.parametrize("punctuating", [False, True])
@@ -159,9 +159,9 @@ def test_stream_time_is_the_highest_time_of_all_epochs(punctuating: bool) -> Non
     topology.add_processor("p", Ticking if punctuating else Trace, "a")
     lane = lane_of(topology)
     walk(lane, [batch([Raw("a", 0, 50, None, b"x"), Raw("a", 1, 7, None, b"x")])])
-    assert lane.stream_time_of("p").value == 50
+    assert lane.clocks.stream_time_of("p").value == 50
     walk(lane, [batch([Raw("a", 2, 20, None, b"x")])])
-    assert lane.stream_time_of("p").value == 50
+    assert lane.clocks.stream_time_of("p").value == 50
 
 
 def test_a_record_sees_the_stream_time_that_it_brought() -> None:
@@ -172,7 +172,7 @@ def test_a_record_sees_the_stream_time_that_it_brought() -> None:
     topology = Topology().add_source("a", "a", value=bytes).add_processor("look", Look, "a").add_sink("out", "out", "look")
     lane = lane_of(topology)
     walk(lane, [batch([Raw("a", 0, 5, None, b"x"), Raw("a", 1, 9, None, b"x"), Raw("a", 2, 7, None, b"x")])])
-    assert values(lane.drain()) == [b"5", b"9", b"9"]
+    assert values(lane.outbox.drain()) == [b"5", b"9", b"9"]
 
 
 def test_a_punctuator_that_ends_does_not_take_the_place_of_later_records_with_it() -> None:
@@ -213,7 +213,7 @@ def test_caches_emit_once_per_epoch_and_know_no_origin() -> None:
     lane = lane_of(builder.build())
     walk(lane, [batch([Raw("a", offset, offset, b"k", b"x") for offset in range(3)])])
     walk(lane, [batch([Raw("a", 3, 3, b"k", b"x")])])
-    assert values(lane.drain()) == [(3).to_bytes(8, "big"), (4).to_bytes(8, "big")]
+    assert values(lane.outbox.drain()) == [(3).to_bytes(8, "big"), (4).to_bytes(8, "big")]
     assert seen == [None, None]
 
 
@@ -227,7 +227,7 @@ def test_a_stateful_topology_ends_in_the_same_state_whatever_the_blocks(drawn: l
     for batches in ([batch(records)], shuffled(records, seed)):
         lane = lane_of(topology)
         walk(lane, batches)
-        contents.append(dict(lane.store("kept").items()))
+        contents.append(dict(lane.stores.store("kept").items()))
     assert contents[0] == contents[1]
 
 

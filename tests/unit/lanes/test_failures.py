@@ -25,15 +25,14 @@ from penstock import (
 )
 from penstock.errors import ProcessingError
 from penstock.handlers import ErrorHandlers, FailureKind
-from penstock.lanes.failures import Failures, dead_letter_row
+from penstock.lanes.failures import FailurePolicy, dead_letter_row
 from penstock.lanes.lane import Lane
 from penstock.lanes.outbox import Row
 from penstock.letters import LONGEST_MESSAGE, LONGEST_TRACE
 from penstock.records import LAST_TIMESTAMP, Headers
-from penstock.state import LaneState, memory_engine
 from penstock.testing import TopologyTestDriver
 from penstock.topology import ProcessorNode
-from tests.unit.lanes.feeding import Raw, batch, walk
+from tests.unit.lanes.feeding import Raw, batch, lane_of, walk
 
 CONTINUE = log_and_continue()
 DEAD = dead_letter("dead")
@@ -56,8 +55,7 @@ def text(headers: Headers) -> dict[str, str | None]:
 
 
 def lane_with(topology: Topology, handlers: ErrorHandlers) -> Lane:
-    failures = Failures(handlers, "app", epoch=12)
-    return Lane(list(topology.nodes.values()), topology.stores, LaneState(memory_engine()), lambda: 0, failures=failures)
+    return lane_of(topology, policy=FailurePolicy(handlers, "app", epoch=12))
 
 
 class TestProcessing:
@@ -378,7 +376,7 @@ class TestInAnEpoch:
         ]
         lane = lane_with(inverting(), ErrorHandlers(deserialization=dead_letter("unread"), processing=DEAD))
         walk(lane, [batch(records)])
-        rows = lane.drain()
+        rows = lane.outbox.drain()
         assert [row.key for row in rows if not row.dead_letter] == [b"a!", b"d!"]
         letters = [(row.topic, row.key, row.value, row.timestamp, row.headers[0]) for row in rows if row.dead_letter]
         assert letters == [
@@ -387,7 +385,7 @@ class TestInAnEpoch:
         ]
         told = [text(row.headers) for row in rows if row.dead_letter]
         assert [(it["__streams.errors.offset"], it["__penstock.errors.epoch"]) for it in told] == [("1", "12"), ("2", "12")]
-        assert lane.dropped == {("in", "dead letter"): 1, ("invert", "dead letter"): 1}
+        assert lane.outbox.dropped == {("in", "dead letter"): 1, ("invert", "dead letter"): 1}
 
     def test_below_a_cache_there_is_no_one_record_but_the_trace_names_the_key(self) -> None:
         builder = StreamsBuilder()
@@ -395,7 +393,7 @@ class TestInAnEpoch:
         counted.map_values(lambda count: 1 / (count - 2), name="invert").to("out", value=float)
         lane = lane_with(builder.build(), ErrorHandlers(processing=DEAD))
         walk(lane, [batch([Raw("in", 0, 7, b"a", b""), Raw("in", 1, 8, b"a", b""), Raw("in", 2, 9, b"b", b"")])])
-        letter, result = lane.drain()
+        letter, result = lane.outbox.drain()
         assert (letter.key, letter.value, letter.timestamp, letter.dead_letter) == (None, None, 9, True)
         told = text(letter.headers)
         assert (told["__streams.errors.topic"], told["__streams.errors.offset"]) == (None, "-1")
@@ -425,4 +423,4 @@ def test_without_a_retry_a_node_runs_the_operator_it_was_given() -> None:
     lane = lane_with(topology, ErrorHandlers(processing=DEAD, production=lambda failure: CONTINUE))
     for node in topology.nodes.values():
         if isinstance(node, ProcessorNode):
-            assert lane.failures.persistent(lane, node) is node.operator
+            assert lane.failures.persistent(node) is node.operator

@@ -10,10 +10,10 @@ from penstock import StreamsBuilder, Topology, log_and_continue
 from penstock.calls import Callers
 from penstock.errors import ProcessingError
 from penstock.handlers import ErrorHandlers
-from penstock.lanes.failures import Failures
-from penstock.lanes.lane import Lane, flush
+from penstock.lanes.failures import FailurePolicy
+from penstock.lanes.lane import Lane, Surroundings, flush
 from penstock.state import LaneState, memory_engine
-from tests.unit.lanes.feeding import Raw, batch, feed, values
+from tests.unit.lanes.feeding import Raw, batch, feed, lane_of, values
 
 
 def asking(function: Any) -> Topology:
@@ -23,12 +23,9 @@ def asking(function: Any) -> Topology:
 
 
 def lanes_of(topology: Topology, shards: list[int], callers: Callers, handlers: ErrorHandlers | None = None) -> list[Lane]:
-    state, nodes = LaneState(memory_engine()), list(topology.nodes.values())
-    failures = Failures(handlers or ErrorHandlers())
-    return [
-        Lane(nodes, topology.stores, state.shard(shard), lambda: 0, failures=failures, callers=lambda: callers)
-        for shard in shards
-    ]
+    state, policy = LaneState(memory_engine()), FailurePolicy(handlers or ErrorHandlers())
+    surroundings = Surroundings(lambda: 0, callers=lambda: callers)
+    return [lane_of(topology, state.shard(shard), policy, surroundings=surroundings) for shard in shards]
 
 
 @pytest.fixture
@@ -62,7 +59,7 @@ def test_calls_of_all_shards_are_made_together(callers: Any) -> None:
         feed(lane, [batch([Raw("in", offset, offset, b"k", b"%d-%d" % (number, offset)) for offset in range(number + 1)])])
     flush(lanes)
     assert callers.sizes == [6]
-    assert [values(lane.drain()) for lane in lanes] == [[b"0-0!"], [b"1-0!", b"1-1!"], [b"2-0!", b"2-1!", b"2-2!"]]
+    assert [values(lane.outbox.drain()) for lane in lanes] == [[b"0-0!"], [b"1-0!", b"1-1!"], [b"2-0!", b"2-1!", b"2-2!"]]
 
 
 def test_an_answer_has_the_cause_of_its_request(callers: Any) -> None:
@@ -70,9 +67,9 @@ def test_an_answer_has_the_cause_of_its_request(callers: Any) -> None:
     feed(one, [batch([Raw("in", offset, offset, b"k", b"x") for offset in range(3)])])
     feed(other, [batch([Raw("in", 7, 7, b"k", b"y")])])
     flush(lanes)
-    assert [row.cause for row in one.drain()] == [0, 1, 2]
-    assert [row.cause for row in other.drain()] == [0]
-    assert [lane.metadata for lane in lanes] == [None, None]
+    assert [row.cause for row in one.outbox.drain()] == [0, 1, 2]
+    assert [row.cause for row in other.outbox.drain()] == [0]
+    assert [lane.cursor.metadata() for lane in lanes] == [None, None]
 
 
 def test_a_shard_that_asks_for_nothing_is_left_out(callers: Any) -> None:
@@ -82,7 +79,7 @@ def test_a_shard_that_asks_for_nothing_is_left_out(callers: Any) -> None:
     assert callers.sizes == [1]
     flush(lanes)
     assert callers.sizes == [1]
-    assert [len(lane.drain()) for lane in lanes] == [0, 1]
+    assert [len(lane.outbox.drain()) for lane in lanes] == [0, 1]
 
 
 def test_what_fails_names_the_record_and_leaves_other_shards_alone(callers: Any) -> None:
@@ -96,7 +93,7 @@ def test_what_fails_names_the_record_and_leaves_other_shards_alone(callers: Any)
     for lane in lanes:
         feed(lane, [batch(records)])
     flush(lanes)
-    assert [(values(lane.drain()), sum(lane.dropped.values())) for lane in lanes] == [([b"good"], 1)] * 2
+    assert [(values(lane.outbox.drain()), sum(lane.outbox.dropped.values())) for lane in lanes] == [([b"good"], 1)] * 2
     lanes = lanes_of(asking(careful), [1, 4], callers)
     for lane in lanes:
         feed(lane, [batch(records)])
@@ -113,7 +110,10 @@ def test_what_cached_tables_lead_to_is_asked_about_together_too(callers: Any) ->
         feed(lane, [batch([Raw("in", offset, offset, b"k", b"x") for offset in range(times)])])
     flush(lanes)
     assert callers.sizes == [2]
-    assert [[int.from_bytes(row.value or b"", "big", signed=True) for row in lane.drain()] for lane in lanes] == [[-1], [-2]]
+    assert [[int.from_bytes(row.value or b"", "big", signed=True) for row in lane.outbox.drain()] for lane in lanes] == [
+        [-1],
+        [-2],
+    ]
 
 
 def test_caches_of_all_shards_emit(callers: Any) -> None:
@@ -122,6 +122,6 @@ def test_caches_of_all_shards_emit(callers: Any) -> None:
     lanes = lanes_of(builder.build(), [1, 4], callers)
     for times, lane in enumerate(lanes, 1):
         feed(lane, [batch([Raw("in", offset, offset, b"k", b"x") for offset in range(times)])])
-        assert lane.drain() == []
+        assert lane.outbox.drain() == []
     flush(lanes)
-    assert [values(lane.drain()) for lane in lanes] == [[times.to_bytes(8, "big")] for times in (1, 2)]
+    assert [values(lane.outbox.drain()) for lane in lanes] == [[times.to_bytes(8, "big")] for times in (1, 2)]

@@ -22,14 +22,22 @@ from penstock import (
     until_window_closes,
 )
 from penstock.errors import ProcessingError, TopologyError
-from penstock.lanes.lane import Lane, fan_out
+from penstock.lanes.binder import fan_out
+from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.lane import Lane, Surroundings
+from penstock.lanes.stores import OwnShard
 from penstock.operators.stateless import PassThrough
 from penstock.records import RecordMetadata
-from penstock.state import LaneState, memory_engine
+from penstock.state import LaneState, StateOfStores, memory_engine
 from penstock.testing import TopologyTestDriver
 from penstock.topology import Line, ProcessorNode
 from tests.golden.topologies import TOPOLOGIES
 from tests.unit.lanes.feeding import Raw, batch, lane_of, values, walk
+
+
+def lane_on(state: StateOfStores) -> Lane:
+    """A lane without nodes."""
+    return lane_of(Topology(), state)
 
 
 class Silent(Processor[Any, Any, Any, Any]):
@@ -45,7 +53,8 @@ class TestTravelling:
         assert [node.name for node in nodes] == list(topology.nodes)
         assert [node.line for node in nodes] == [node.line for node in topology.nodes.values()]
         assert stores == dict(topology.stores)
-        Lane(nodes, stores, LaneState(memory_engine()), lambda: 0, global_stores=topology.global_stores)
+        blueprint = Blueprint(nodes, stores, global_stores=topology.global_stores)
+        Lane(blueprint, OwnShard(LaneState(memory_engine())), Surroundings(lambda: 0))
 
     def test_lambdas_and_classes_travel_and_still_run(self) -> None:
         suffix = "!"
@@ -61,9 +70,9 @@ class TestTravelling:
         counted.suppress(until_window_closes()).to_stream(lambda key, value: key.key).to("counts", value=int)
         topology = builder.build()
         nodes, stores = cloudpickle.loads(cloudpickle.dumps((list(topology.nodes.values()), dict(topology.stores))))
-        lane = Lane(nodes, stores, LaneState(memory_engine()), lambda: 0)
+        lane = Lane(Blueprint(nodes, stores), OwnShard(LaneState(memory_engine())), Surroundings(lambda: 0))
         walk(lane, [batch([Raw("in", 0, 1, b"k", b"ab"), Raw("in", 1, 2, b"k", b"abc")])])
-        assert [(row.topic, row.value) for row in lane.drain() if row.topic == "out"] == [("out", b"ab!"), ("out", b"ab!")]
+        assert [(row.topic, row.value) for row in lane.outbox.drain() if row.topic == "out"] == [("out", b"ab!"), ("out", b"ab!")]
 
 
 class TestOrder:
@@ -122,14 +131,14 @@ class TestStores:
     def test_an_unknown_store_is_refused_with_those_that_exist(self) -> None:
         topology = Topology().add_state_store(key_value_store("one")).add_state_store(key_value_store("two"))
         with pytest.raises(TopologyError, match="there is no store 'three'; the topology has one, two"):
-            lane_of(topology).store("three")
+            lane_of(topology).stores.store("three")
         with pytest.raises(TopologyError, match="there is no store 'three'; the topology has none"):
-            lane_of(Topology()).spec("three")
+            lane_of(Topology()).stores.store("three")
 
     def test_only_tables_can_be_read_by_others(self) -> None:
-        lane = lane_of(Topology().add_source("in", "in"))
+        lane = lane_of(Topology().add_source("in", "in").add_processor("p", Silent, "in"))
         with pytest.raises(TopologyError, match="node 'in' is not a table"):
-            lane.view("in")
+            lane.circuit.hosts["p"].view("in")
 
     def test_an_operator_may_use_any_store_of_the_lane(self) -> None:
         class Writes(PassThrough):
@@ -142,69 +151,69 @@ class TestStores:
         topology.add_node(ProcessorNode("write", ("in",), Writes(), (), Line("app.py", 1, "main")))
         lane = lane_of(topology)
         walk(lane, [batch([Raw("in", 0, 1, b"k", b"v")])])
-        assert lane.store("kept")["k"] == "v"
+        assert lane.stores.store("kept")["k"] == "v"
 
 
 class TestClocks:
     def test_a_clock_never_goes_back_and_the_same_name_is_the_same_clock(self) -> None:
         lane = lane_of(Topology())
-        clock = lane.clock("join")
+        clock = lane.clocks.clock("join")
         assert clock.time == -1
         assert [clock.observe(time) for time in (5, 3, 9)] == [5, 5, 9]
-        assert lane.clock("join").time == 9
-        assert lane.clock("other").time == -1
+        assert lane.clocks.clock("join").time == 9
+        assert lane.clocks.clock("other").time == -1
 
     def test_a_clock_lives_in_the_shards_state(self) -> None:
         state = LaneState(memory_engine())
-        first = Lane([], {}, state, lambda: 0)
-        first.clock("join").observe(9)
-        assert Lane([], {}, state, lambda: 0).clock("join").time == 9
-        first.register("count", 5).value += 1
-        assert Lane([], {}, state, lambda: 0).register("count", 5).value == 6
+        first = lane_on(state)
+        first.clocks.clock("join").observe(9)
+        assert lane_on(state).clocks.clock("join").time == 9
+        first.stores.register("count", 5).value += 1
+        assert lane_on(state).stores.register("count", 5).value == 6
 
     def test_stream_time_never_goes_back(self) -> None:
         lane = lane_of(Topology().add_source("in", "in", value=bytes).add_processor("p", Silent, "in"))
         walk(lane, [batch([Raw("in", 0, 10, None, b"x")])])
         walk(lane, [batch([Raw("in", 1, 5, None, b"x")])])
-        assert lane.stream_time_of("p").value == 10
+        assert lane.clocks.stream_time_of("p").value == 10
 
     def test_two_shards_of_a_lane_have_clocks_of_their_own(self) -> None:
         state = LaneState(memory_engine())
         topology = Topology().add_source("in", "in", value=bytes).add_processor("p", Silent, "in")
-        one, other = (Lane(list(topology.nodes.values()), {}, state.shard(number), lambda: 0) for number in (3, 4))
-        one.clock("join").observe(9)
+        one, other = (lane_of(topology, state.shard(number)) for number in (3, 4))
+        one.clocks.clock("join").observe(9)
         walk(one, [batch([Raw("in", 0, 10, None, b"x")])])
-        assert (one.clock("join").time, one.stream_time_of("p").value) == (9, 10)
-        assert (other.clock("join").time, other.stream_time_of("p").value) == (-1, -1)
+        assert (one.clocks.clock("join").time, one.clocks.stream_time_of("p").value) == (9, 10)
+        assert (other.clocks.clock("join").time, other.clocks.stream_time_of("p").value) == (-1, -1)
         state.commit(0)
-        assert Lane([], {}, state.shard(3), lambda: 0).clock("join").time == 9
+        assert lane_on(state.shard(3)).clocks.clock("join").time == 9
 
     def test_each_sub_topology_has_a_stream_time_of_its_own(self) -> None:
         topology = Topology()
         for name in ("a", "b"):
             topology.add_source(name, name, value=bytes).add_processor(f"p{name}", Silent, name)
         groups = {name: group[0] for group in topology.groups() for name in group}
-        lane = Lane(list(topology.nodes.values()), {}, LaneState(memory_engine()), lambda: 0, sub_topologies=groups)
+        lane = lane_of(topology, sub_topologies=groups)
         walk(lane, [batch([Raw("a", 0, 10, None, b"x"), Raw("b", 0, 5, None, b"x"), Raw("a", 1, 20, None, b"x")])])
-        assert [lane.stream_time_of(name).value for name in ("a", "pa", "b", "pb")] == [20, 20, 5, 5]
+        assert [lane.clocks.stream_time_of(name).value for name in ("a", "pa", "b", "pb")] == [20, 20, 5, 5]
         together = lane_of(topology)
         walk(together, [batch([Raw("a", 0, 10, None, b"x"), Raw("b", 0, 5, None, b"x")])])
-        assert [together.stream_time_of(name).value for name in ("pa", "pb")] == [10, 10]
+        assert [together.clocks.stream_time_of(name).value for name in ("pa", "pb")] == [10, 10]
 
     def test_stream_time_is_kept_only_where_somebody_can_tell(self) -> None:
         state = LaneState(memory_engine())
-        plain = Lane(list(Topology().add_source("in", "in", value=bytes).nodes.values()), {}, state, lambda: 0)
+        plain = lane_of(Topology().add_source("in", "in", value=bytes), state)
         walk(plain, [batch([Raw("in", 0, 10, None, b"x")])])
         assert list(state.commit(0)) == []
-        assert plain.time_of("in") == 10  # of this epoch, for what fails below a cache
+        assert plain.clocks.time_of("in") == 10  # of this epoch, for what fails below a cache
 
 
 def test_skipped_records_are_counted_by_node_and_reason() -> None:
     lane = lane_of(Topology())
-    lane.drop("node", "late")
-    lane.drop("node", "late")
-    lane.drop("node", "null key")
-    assert lane.dropped == {("node", "late"): 2, ("node", "null key"): 1}
+    lane.outbox.drop("node", "late")
+    lane.outbox.drop("node", "late")
+    lane.outbox.drop("node", "null key")
+    assert lane.outbox.dropped == {("node", "late"): 2, ("node", "null key"): 1}
 
 
 def test_rows_are_taken_out_once_and_tell_topics_from_exchanges() -> None:
@@ -213,12 +222,12 @@ def test_rows_are_taken_out_once_and_tell_topics_from_exchanges() -> None:
     stream.to("out", partitioner=lambda topic, key, value, partitions: partitions - 1)
     stream.repartition(name="by-key").to("again")
     topology = builder.build()
-    lane = Lane(list(topology.nodes.values()), {}, LaneState(memory_engine()), lambda: 0, lambda topic: {"out": 7}[topic])
+    lane = lane_of(topology, surroundings=Surroundings(lambda: 0, lambda topic: {"out": 7}[topic]))
     walk(lane, [batch([Raw("in", 0, 1, b"k", b"v")])])
-    rows = lane.drain()
+    rows = lane.outbox.drain()
     assert [(row.topic, row.partition, row.exchange) for row in rows] == [("out", 6, False), ("by-key-repartition", None, True)]
     assert values(rows) == [b"v", b"v"]
-    assert lane.drain() == []
+    assert lane.outbox.drain() == []
 
 
 def test_a_failure_names_the_node_the_users_line_and_the_record() -> None:
@@ -240,9 +249,9 @@ def test_a_processor_may_ask_for_an_early_commit() -> None:
             self.context.commit()
 
     lane = lane_of(Topology().add_source("in", "in", value=bytes).add_processor("p", Impatient, "in"))
-    assert not lane.commit_requested
+    assert not lane.outbox.commit_requested
     walk(lane, [batch([Raw("in", 0, 1, None, b"x")])])
-    assert lane.commit_requested
+    assert lane.outbox.commit_requested
 
 
 def test_wall_clock_punctuators_wait_for_the_wall_clock() -> None:
@@ -254,9 +263,9 @@ def test_wall_clock_punctuators_wait_for_the_wall_clock() -> None:
 
     now = [100]
     topology = Topology().add_source("in", "in").add_processor("p", Waiting, "in")
-    lane = Lane(list(topology.nodes.values()), {}, LaneState(memory_engine()), lambda: now[0])
+    lane = lane_of(topology, surroundings=Surroundings(lambda: now[0]))
     for now[0] in (105, 110, 112, 145, 150):
-        lane.advance_wall_clock()
+        lane.clocks.fire_punctuators()
     assert fired == [110, 145, 150]
 
 
@@ -300,16 +309,16 @@ class TestPlaces:
             walk(lane, [batch([Raw("in", 9, 30, b"c", b"x", source="in-source")])])
 
     def test_a_place_that_was_left_is_returned_to_even_after_a_failure(self) -> None:
-        lane = lane_of(Topology())
+        cursor = lane_of(Topology()).cursor
         first, second = RecordMetadata("in", 0, 1), RecordMetadata("in", 0, 2)
-        with lane.at(first):
-            assert lane.metadata == first
-            with pytest.raises(RuntimeError, match=r"offset=2"), lane.at(second):
-                raise RuntimeError(lane.metadata)
-            with lane.at(None):
-                assert lane.metadata is None
-            assert lane.metadata == first
-        assert lane.metadata is None
+        with cursor.at(first):
+            assert cursor.metadata() == first
+            with pytest.raises(RuntimeError, match=r"offset=2"), cursor.at(second):
+                raise RuntimeError(cursor.metadata())
+            with cursor.at(None):
+                assert cursor.metadata() is None
+            assert cursor.metadata() == first
+        assert cursor.metadata() is None
 
 
 class TestFlushing:
@@ -317,11 +326,11 @@ class TestFlushing:
         topology = Topology().add_source("in", "in").add_processor("p", Silent, "in")
         lane = lane_of(topology.add_state_store(key_value_store("s"), "p"))
         flushed: list[str] = []
-        first, second = lane.pending("s"), lane.pending("s")
+        first, second = lane.stores.pending("s"), lane.stores.pending("s")
         assert first is second
         first["k"] = 1
-        lane.on_flush("s", lambda: flushed.extend(f"last {first.popitem()[0]}" for _ in range(len(first))))
-        lane.on_flush("s", lambda: flushed.append("later still"))
+        lane.stores.on_flush("s", lambda: flushed.extend(f"last {first.popitem()[0]}" for _ in range(len(first))))
+        lane.stores.on_flush("s", lambda: flushed.append("later still"))
         lane.flush()
         assert flushed == ["last k"]
 

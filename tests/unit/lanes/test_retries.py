@@ -30,14 +30,14 @@ from penstock import (
 )
 from penstock.errors import ProcessingError
 from penstock.handlers import ErrorHandlers
-from penstock.lanes.failures import Failures
-from penstock.lanes.lane import Lane
+from penstock.lanes.failures import FailurePolicy
 from penstock.lanes.retries import READS, persistent
 from penstock.operators.shared import ApplyWrites
 from penstock.operators.stateless import Branch
 from penstock.processor import Operator
-from penstock.state import LaneState, expiring, keyvalue, memory_engine, sessions, timestamped, versioned, windows
+from penstock.state import expiring, keyvalue, sessions, timestamped, versioned, windows
 from penstock.testing import TopologyTestDriver
+from tests.unit.lanes.feeding import lane_of
 
 DEAD = dead_letter("dead")
 
@@ -86,8 +86,7 @@ class TestFunctions:
         builder = StreamsBuilder()
         builder.stream("in", name="in").map_values(Flaky(str, fails_on={1, 2, 3, 4}))
         topology = builder.build()
-        failures = Failures(ErrorHandlers(processing=retry(4, "50ms")), sleep=waits.append)
-        lane = Lane(list(topology.nodes.values()), topology.stores, LaneState(memory_engine()), lambda: 0, failures=failures)
+        lane = lane_of(topology, policy=FailurePolicy(ErrorHandlers(processing=retry(4, "50ms")), sleep=waits.append))
         lane.intakes["in"].process("k", "v", 0, ())
         assert waits == [0.05, 0.1, 0.2, 0.4]
 

@@ -8,11 +8,9 @@ import pytest
 
 from penstock import StreamsBuilder
 from penstock.lanes import sampling
-from penstock.lanes.lane import Lane
 from penstock.lanes.sampling import Samples
 from penstock.records import NO_HEADERS, Headers
-from penstock.state import LaneState, memory_engine
-from tests.unit.lanes.feeding import Raw, batch, walk
+from tests.unit.lanes.feeding import Raw, batch, lane_of, walk
 
 
 class Clock:
@@ -107,7 +105,7 @@ def test_a_lane_has_all_its_nodes_watched() -> None:
     words.to("out", value=str, name="sink")
     topology = builder.build()
     samples = Samples()
-    lane = Lane(list(topology.nodes.values()), topology.stores, LaneState(memory_engine()), lambda: 0, samples=samples)
+    lane = lane_of(topology, samples=samples)
     walk(lane, [batch(Raw("in", n, 0, b"k", value, source="source") for n, value in enumerate((b"yes", b"no", b"yes")))])
     assert {name: records for name, (records, _) in samples.by_node().items()} == {"source": 3, "filter": 3, "sink": 2}
-    assert [row.value for row in lane.drain()] == [b"yes", b"yes"]
+    assert [row.value for row in lane.outbox.drain()] == [b"yes", b"yes"]

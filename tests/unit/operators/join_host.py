@@ -59,6 +59,14 @@ class MemoryHost:
         self._inputs: dict[str, tuple[Operator, ...]] = {}
         self._bound: dict[str, Process] = {}
 
+    @property
+    def time(self) -> MemoryHost:
+        return self
+
+    @property
+    def cursor(self) -> MemoryHost:
+        return self
+
     def add(self, name: str, *operators: Operator) -> None:
         self._inputs[name] = operators
 

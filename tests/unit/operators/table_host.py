@@ -63,6 +63,14 @@ class NodeHost:
         self.bench = bench
         self.node = node
 
+    @property
+    def time(self) -> NodeHost:
+        return self
+
+    @property
+    def cursor(self) -> NodeHost:
+        return self
+
     def late(self, handler: Any, error: Exception, key: Any) -> None:
         raise NotImplementedError
 

@@ -108,9 +108,9 @@ class TestAggregate:
             intake.process(None, 1, 7, ())
             intake.process(name, None, 7, ())
             lane.flush()
-        written = [None if row.value is None else int.from_bytes(row.value, "big") for row in lane.drain()]
+        written = [None if row.value is None else int.from_bytes(row.value, "big") for row in lane.outbox.drain()]
         assert written == [103, None, 111]
-        assert lane.dropped["sum", "null key or value"] == 6
+        assert lane.outbox.dropped["sum", "null key or value"] == 6
 
     @pytest.mark.parametrize("key", [str, float])
     def test_an_aggregator_that_fails_leaves_a_cached_table_as_it_was(self, key: type) -> None:
@@ -123,7 +123,7 @@ class TestAggregate:
         process(key(1), 1, 7, ())
         with pytest.raises(ProcessingError, match=r"sum failed.*ZeroDivisionError"):
             process(key(1), 0, 7, ())
-        assert lane.store("sums").entry(key(1)) == (1, 7)
+        assert lane.stores.store("sums").entry(key(1)) == (1, 7)
 
     def test_a_cached_aggregate_that_cannot_be_serialized_names_the_node(self) -> None:
         builder = StreamsBuilder()
@@ -190,7 +190,9 @@ class TestInPlace:
             for epoch in ([1, 2], [3, 4]):
                 for value in epoch:
                     lane.intakes["in"].process("a", value, 0, ())
-                    assert [kept[-1] for _, kept in lane.store("lists").all()] == [value]  # a scan in between changes nothing
+                    assert [kept[-1] for _, kept in lane.stores.store("lists").all()] == [
+                        value
+                    ]  # a scan in between changes nothing
                 lane.flush()
         assert listening.changes() == [("a", [1, 2], None), ("a", [1, 2, 3, 4], [1, 2])]
 
@@ -217,7 +219,7 @@ class TestInPlace:
         lane.intakes["ask"].process("a", "?", 0, ())
         lane.intakes["in"].process("a", 2, 0, ())
         lane.flush()
-        assert [row.value for row in lane.drain()] == [b"[1]"]
+        assert [row.value for row in lane.outbox.drain()] == [b"[1]"]
 
 
 class TestReduce:

@@ -77,6 +77,14 @@ class Bench:
         self.headers: list[Headers] = []
         self.bind()
 
+    @property
+    def time(self) -> Bench:
+        return self
+
+    @property
+    def cursor(self) -> Bench:
+        return self
+
     def late(self, handler: Any, error: Exception, key: Any) -> None:
         raise NotImplementedError
 

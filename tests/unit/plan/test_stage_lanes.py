@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from penstock import StreamsBuilder, Topology
-from penstock.lanes.lane import Lane
+from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.lane import Lane, Surroundings
+from penstock.lanes.stores import OwnShard
 from penstock.plan import plan
 from penstock.state import LaneState, memory_engine
 from penstock.topology import SourceNode
@@ -27,7 +29,8 @@ def test_each_stage_of_a_foreign_key_join_is_a_lane() -> None:
     arrived: dict[str, list[Any]] = {"orders": [("o1", "a book")], "customers": [("a", "nn")]}
     for stage in stages:
         nodes = [topology.nodes[name] for name in stage.nodes]
-        lane = Lane(nodes, topology.stores, state, wall_clock=lambda: 0, tables=topology.nodes)
+        blueprint = Blueprint(nodes, topology.stores, tables=topology.nodes)
+        lane = Lane(blueprint, OwnShard(state), Surroundings(lambda: 0))
         for source in stage.sources:
             intake = lane.intakes[source]
             for topic in intake.node.topics:
@@ -35,7 +38,7 @@ def test_each_stage_of_a_foreign_key_join_is_a_lane() -> None:
                     intake.process(key, value, 1, ())
         lane.flush()
         state.commit(stage.depth)
-        for row in lane.drain():
+        for row in lane.outbox.drain():
             reader = next(
                 (node for node in topology.nodes.values() if isinstance(node, SourceNode) and node.reads(row.topic)),
                 None,

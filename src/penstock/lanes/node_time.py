@@ -1,0 +1,106 @@
+"""The `HostTime` a lane gives to one node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.errors import ATTRIBUTED
+from penstock.lanes.circuit import Circuit
+from penstock.lanes.clocks import Clocks
+from penstock.lanes.punctuation import NEVER, Schedule
+from penstock.lanes.timers import LaneTimers
+from penstock.processor import Clock, PunctuationType, TimerKind, TimerQueue
+from penstock.records import NO_TIMESTAMP
+from penstock.topology.nodes import Node
+
+
+class NodeTime:
+    """The clocks of a lane, and what one node has happen by them."""
+
+    __slots__ = ("_circuit", "_clocks", "_node", "_schedules")
+
+    def __init__(self, node: Node, circuit: Circuit, clocks: Clocks) -> None:
+        self._node = node
+        self._circuit = circuit
+        self._clocks = clocks
+        self._schedules = 0
+
+    def clock(self, name: str) -> Clock:
+        """A stream clock of the lane."""
+        return self._clocks.clock(name, self.has_watermarks)
+
+    def stream_time(self) -> int:
+        """The stream time of the node's sub-topology."""
+        return self._clocks.stream_time_of(self._node.name).value
+
+    def event_time(self) -> int:
+        """The clock of event-time timers."""
+        return self._clocks.watermark.floor if self.has_watermarks else self.stream_time()
+
+    def wall_clock(self) -> int:
+        """The host's clock."""
+        return self._clocks.wall_clock()
+
+    @property
+    def has_watermarks(self) -> bool:
+        """Whether a source above the node tells watermarks."""
+        return self._clocks.has_watermarks(self._node.name)
+
+    def wait_for_watermark(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
+        """Have `reach` called with the application's watermark once that is `due`; never where no source tells any."""
+        if self.has_watermarks:  # binding goes from the last node to the first, so this one stands above all others
+            self._clocks.watermark.wait_above(due, lambda watermark: self._between_records(reach, watermark))
+
+    def add_timers(self, queue: TimerQueue) -> None:
+        """Have the node's timers fire. Binding goes from the last node to the first, so this one stands above all others."""
+        self._clocks.timers.add_above(queue)
+        if not self.has_watermarks:
+            self._clocks.stream_time_of(self._node.name).timers.add_above(queue)
+            return
+        own = LaneTimers()
+        own.add_above(queue)
+
+        def fire(watermark: int) -> None:
+            own.fire(TimerKind.EVENT_TIME, watermark)
+
+        self.wait_for_watermark(lambda: _or_never(queue.earliest(TimerKind.EVENT_TIME)), fire)
+
+    def schedule(
+        self, interval_ms: int, kind: PunctuationType, punctuate: Callable[[int], None], start_ms: int | None = None
+    ) -> Callable[[], None]:
+        """Have `punctuate` called at every interval, from `start_ms` if it is given."""
+        name = self._node.name
+        if interval_ms < 1:
+            raise ValueError(f"{name}: the interval of a punctuator must be at least 1 ms")
+        clocks = self._clocks
+        by_stream_time = PunctuationType(kind) is PunctuationType.STREAM_TIME
+        stream_time = clocks.stream_time_of(name)
+        now = stream_time.value if by_stream_time else clocks.wall_clock()
+        if start_ms is not None:
+            due = start_ms
+        else:
+            due = 0 if by_stream_time else now + interval_ms
+
+        self._schedules += 1
+        register = self._circuit.stores.register
+        next_due = register(f"{name}/punctuator {self._schedules}", due)
+        is_new = next_due.value == due
+        place = register(f"{name}/punctuator {self._schedules}/place", 0)
+        schedule = Schedule(next_due, place, interval_ms, lambda time: self._between_records(punctuate, time))
+        if is_new and start_ms is not None and start_ms < now != NO_TIMESTAMP:
+            schedule.advance(now)
+        (stream_time.punctuators if by_stream_time else clocks.wall_clock_punctuators).add(schedule)
+        return schedule.cancel
+
+    def _between_records(self, happen: Callable[[int], None], time: int) -> None:
+        """What runs between records fails in the node's name too."""
+        try:
+            happen(time)
+        except ATTRIBUTED:
+            raise
+        except Exception as error:
+            self._circuit.failures.processing(self._node, error, None)
+
+
+def _or_never(time: int | None) -> int:
+    return NEVER if time is None else time

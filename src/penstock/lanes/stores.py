@@ -1,0 +1,103 @@
+"""The stores that a lane's nodes are bound to, and what waits in their caches for the end of the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.lanes.blueprint import Blueprint
+from penstock.state import CachedKeyValueStore, Register, ShardState, StateOfStores, retention_limit
+
+
+def _owns_all(key: bytes) -> bool:
+    """Where there is one shard only."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class OwnShard:
+    """The shard that a lane is bound to, and what it can reach of others.
+
+    `global_state` has the global stores; without it the shard's state has them. `owns` tells whether a key is this shard's.
+    `committed_owner` gives the state, as of the last barrier, of the shard that owns a key; it is asked only for keys that are
+    not this shard's.
+    """
+
+    state: StateOfStores
+    global_state: StateOfStores | None = None
+    owns: Callable[[bytes], bool] = _owns_all
+    committed_owner: Callable[[bytes], ShardState] | None = None
+
+
+class Stores:
+    """The stores and registers of one shard by name, and the global ones."""
+
+    __slots__ = ("_blueprint", "_flushes", "_pending", "_shard")
+
+    def __init__(self, blueprint: Blueprint, shard: OwnShard) -> None:
+        self._blueprint = blueprint
+        self._shard = shard
+        self._pending: dict[str, dict[Any, Any]] = {}
+        self._flushes: dict[str, Callable[[], None]] = {}
+        for name in blueprint.stores:
+            shard.state.store(blueprint.specs[name])
+            self._flushes[name] = _nothing_to_flush
+
+    def store(self, name: str) -> Any:
+        """A typed store of this shard, or a global one."""
+        shard = self._shard
+        state = (shard.global_state or shard.state) if self.is_global(name) else shard.state
+        return state.store(self._blueprint.spec(name))
+
+    def is_global(self, name: str) -> bool:
+        """Whether every node may use the store without being connected to it."""
+        return name in self._blueprint.global_stores
+
+    def register(self, name: str, initial: int) -> Register:
+        """A named integer of the shard's state."""
+        return self._shard.state.registers.register(name, initial)
+
+    def retention_limit(self, name: str) -> Register:
+        """Up to which time a store may forget windows."""
+        return retention_limit(self._shard.state.registers, name)
+
+    def owns(self, key: bytes) -> bool:
+        """Whether a key is this shard's."""
+        return self._shard.owns(key)
+
+    def committed_owner(self, key: bytes) -> ShardState:
+        """The shard that owns a key of another shard's, as of the last barrier."""
+        assert self._shard.committed_owner is not None
+        return self._shard.committed_owner(key)
+
+    def pending(self, store: str) -> dict[Any, Any]:
+        """The changes of a cached store that wait for the end of the epoch; nodes that share a store (cogroup) share these."""
+        return self._pending.setdefault(store, {})
+
+    def on_flush(self, store: str, flush: Callable[[], None]) -> None:
+        """Call `flush` when the epoch ends.
+
+        Of nodes that share a store the last one in the topology emits, as in Kafka Streams. Binding goes from the last node
+        to the first, so that is whoever asks first.
+        """
+        if self._flushes[store] is _nothing_to_flush:
+            self._flushes[store] = flush
+
+    def flush(self) -> None:
+        """Have every cached table hand on what it holds."""
+        for emit in self._flushes.values():
+            emit()
+
+    @property
+    def are_holding_back(self) -> bool:
+        """Whether tables wait to emit."""
+        return any(self._pending.values()) or any(cache.held for cache in self._caches())
+
+    def _caches(self) -> list[CachedKeyValueStore[Any, Any]]:
+        stores = [self.store(name) for name, flush in self._flushes.items() if flush is not _nothing_to_flush]
+        return [store for store in stores if isinstance(store, CachedKeyValueStore)]
+
+
+def _nothing_to_flush() -> None:
+    """What an uncached store does at the end of an epoch."""

@@ -223,6 +223,19 @@ class Host(Protocol):
         """Call `close` when the lane closes the node."""
 
 
+class Lineage(Enum):
+    """What the results of a node follow from, besides the current record, and what it keeps of records for others to find.
+
+    Traces go by it. What is kept is found by key, by all nodes that use the first store of the node that keeps it.
+    """
+
+    PLAIN = "follows from the current record alone"
+    REPLACES = "keeps the last record of a key"
+    KEEPS = "keeps records"
+    MEETS = "follows also from what is kept for the key"
+    GATHERS = "keeps records, and follows from all that is kept for the key"
+
+
 class Operator(ABC):
     """What a node does, as a frozen, picklable value; `bind` makes it runnable."""
 
@@ -234,6 +247,12 @@ class Operator(ABC):
 
     is_repeatable: ClassVar[bool] = False
     """Whether a record may be processed twice without side effects: it gives at most one record, which depends on it alone."""
+
+    lineage: ClassVar[Lineage] = Lineage.PLAIN
+    """What its results follow from."""
+
+    windows_include_end: ClassVar[bool] = False
+    """Whether records at the very end of a window have a part in its result."""
 
     @abstractmethod
     def bind(self, host: Host, forward: Process) -> Process:

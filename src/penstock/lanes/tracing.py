@@ -9,17 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from penstock.operators.aggregates import StreamAggregate
-from penstock.operators.joins import JoinWindowStore, StreamStreamJoin
-from penstock.operators.processing import Processing
-from penstock.operators.sessions import SessionAggregate
-from penstock.operators.sliding import SlidingAggregate
-from penstock.operators.stream_tables import StreamTableJoin
-from penstock.operators.table_aggregates import TableAggregate, TableReduce
-from penstock.operators.table_joins import TableJoinSide
-from penstock.operators.tables import TableSource
-from penstock.operators.windowed import WindowAggregate
-from penstock.processor import Operator
+from penstock.processor import Lineage, Operator
 from penstock.records import Headers, Process, Windowed
 from penstock.topology.nodes import ProcessorNode
 
@@ -30,22 +20,11 @@ LINKS = "__penstock.links"
 MOST = 8
 """How many contexts are remembered for a key: the last ones."""
 
-_GATHERS = (
-    StreamAggregate,
-    WindowAggregate,
-    SessionAggregate,
-    SlidingAggregate,
-    TableAggregate,
-    TableReduce,
-    Processing,
-)
-"""What they send for a key follows from all that they were given for it."""
+_KEPT = {Lineage.REPLACES: 1, Lineage.KEEPS: MOST, Lineage.GATHERS: MOST}
+"""How many of a key's records are remembered where they are kept."""
 
-_KEEPS = (TableSource, JoinWindowStore)
-"""What they were given for a key, others find."""
-
-_MEETS = (StreamStreamJoin, StreamTableJoin, TableJoinSide)
-"""What they send for a key follows also from what others keep for it."""
+_FOLLOWING = frozenset({Lineage.MEETS, Lineage.GATHERS})
+"""Where results follow from what is kept."""
 
 _SAMPLED = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f][13579bdf](?:-.*)?", re.DOTALL)
 
@@ -67,11 +46,10 @@ class Traces:
 
     def noting(self, node: ProcessorNode, process: Process) -> Process:
         """A node's `process`, with traced records noted if the node keeps something of them."""
-        operator = node.operator
-        if not isinstance(operator, (*_GATHERS, *_KEEPS)) or not node.stores:
+        most = _KEPT.get(node.operator.lineage)
+        if most is None or not node.stores:
             return process
         causes = self._causes.setdefault(node.stores[0], {})
-        most = 1 if isinstance(operator, TableSource) else MOST  # a table's value follows from the last record alone
 
         def noted(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if headers and (contexts := contexts_of(headers)):
@@ -85,7 +63,7 @@ class Traces:
     def linking(self, node: ProcessorNode, forward: Process) -> Process:
         """Where a node's results go, each with a header about what else it follows from if the node brings records together."""
         operator = node.operator
-        if not isinstance(operator, (*_GATHERS, *_MEETS)) or not node.stores:
+        if operator.lineage not in _FOLLOWING or not node.stores:
             return forward
         kept = [self._causes.setdefault(store, {}) for store in node.stores]
 
@@ -127,8 +105,8 @@ def _has_part(operator: Operator, cause: Cause, key: Any) -> bool:
     """Whether a cause of a key has a part in this window of it."""
     if type(key) is not Windowed:
         return True
-    includes_end = isinstance(operator, (SessionAggregate, SlidingAggregate))
-    return bool(key.start <= cause.timestamp < key.end or (includes_end and cause.timestamp == key.end))
+    is_at_end = operator.windows_include_end and cause.timestamp == key.end
+    return bool(key.start <= cause.timestamp < key.end or is_at_end)
 
 
 def _name(key: Any) -> Any:

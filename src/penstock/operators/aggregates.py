@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.errors import ATTRIBUTED
 from penstock.operators.drops import NULL_KEY_OR_VALUE
 from penstock.operators.tables import keeper, stored_view
-from penstock.processor import Host, TableOperator, View
+from penstock.processor import Host, Lineage, TableOperator, View
 from penstock.records import Headers, Process
 from penstock.state import CachedKeyValueStore
 
@@ -17,6 +17,8 @@ from penstock.state import CachedKeyValueStore
 @dataclass(frozen=True, slots=True)
 class StreamAggregate(TableOperator):
     """`aggregator(key, value, aggregate)` over all values of a key, starting with `initializer()`."""
+
+    lineage: ClassVar[Lineage] = Lineage.GATHERS
 
     store: str
     initializer: Callable[[], Any]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from penstock.errors import ATTRIBUTED
 from penstock.operators.drops import NULL_KEY_OR_VALUE
-from penstock.processor import Host, Operator
+from penstock.processor import Host, Lineage, Operator
 from penstock.records import NO_HEADERS, Headers, Process
 from penstock.serdes import Serde
 from penstock.state import RawLayout, StoreKind, StoreSpec
@@ -27,6 +27,8 @@ Joiner = Callable[[Any, Any, Any], Any]
 @dataclass(frozen=True, slots=True)
 class JoinWindowStore(Operator):
     """Stores a side's records for the other side to find, after they have looked for partners themselves."""
+
+    lineage: ClassVar[Lineage] = Lineage.KEEPS
 
     store: str
 
@@ -54,6 +56,8 @@ class StreamStreamJoin(Operator):
     Records without a partner (a left join's left side, both sides of an outer join) wait in `outer_store` until their window
     closes. Both sides share that store, the stream time and the earliest waiting time.
     """
+
+    lineage: ClassVar[Lineage] = Lineage.MEETS
 
     kind: JoinKind
     left_side: bool

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from penstock.errors import ATTRIBUTED, TopologyError
 from penstock.operators.timers import ProcessorTimers
-from penstock.processor import Cancellable, Host, Operator, Processor, PunctuationType, Timer
+from penstock.processor import Cancellable, Host, Lineage, Operator, Processor, PunctuationType, Timer
 from penstock.records import NO_HEADERS, Headers, Process, Record, RecordMetadata
 from penstock.timing import Duration, Instant, duration_ms, instant_ms
 
@@ -47,6 +47,7 @@ class Processing(Operator):
     """Runs a user's processor; `timers` is the store of its timers, if it has any."""
 
     runs_user_objects: ClassVar[bool] = True
+    lineage: ClassVar[Lineage] = Lineage.GATHERS
 
     supplier: Supplier
     fixed_key: bool

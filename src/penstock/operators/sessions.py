@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.errors import ATTRIBUTED
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY
@@ -16,7 +16,7 @@ from penstock.operators.window_emission import (
     own_old_value,
     updates,
 )
-from penstock.processor import Host, TableOperator, View
+from penstock.processor import Host, Lineage, TableOperator, View
 from penstock.records import NO_HEADERS, Change, Headers, Process, ValueAndTimestamp, Windowed
 from penstock.state.buffers import NEVER
 from penstock.timing import MAX_MS, SessionWindows
@@ -28,6 +28,9 @@ class SessionAggregate(TableOperator):
 
     A result's timestamp is the end of its session. When a session grows, its old window is retracted first.
     """
+
+    lineage: ClassVar[Lineage] = Lineage.GATHERS
+    windows_include_end: ClassVar[bool] = True
 
     store: str
     windows: SessionWindows

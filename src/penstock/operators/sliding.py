@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.errors import ATTRIBUTED
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY_OR_VALUE
 from penstock.operators.window_emission import Bounds, Closing, EmitClosed, closed_windows, own_old_value, updates, window_view
-from penstock.processor import Host, TableOperator, View
+from penstock.processor import Host, Lineage, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp, Windowed
 from penstock.timing import SlidingWindows
 
@@ -22,6 +22,9 @@ from penstock.timing import SlidingWindows
 @dataclass(frozen=True, slots=True)
 class SlidingAggregate(TableOperator):
     """One aggregate per key and distinct set of records at most the time difference apart."""
+
+    lineage: ClassVar[Lineage] = Lineage.GATHERS
+    windows_include_end: ClassVar[bool] = True
 
     store: str
     windows: SlidingWindows

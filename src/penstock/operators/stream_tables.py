@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.errors import ATTRIBUTED, TopologyError
-from penstock.processor import Host, Operator
+from penstock.processor import Host, Lineage, Operator
 from penstock.records import Headers, Process
 from penstock.serdes import Serde
 from penstock.state import RawLayout, StoreKind, StoreSpec
@@ -22,6 +22,8 @@ class StreamTableJoin(Operator):
 
     With `grace_ms`, a record waits in `buffer_store` until stream time is that much later, so that the table can catch up.
     """
+
+    lineage: ClassVar[Lineage] = Lineage.MEETS
 
     table: str
     joiner: Callable[[Any, Any, Any], Any]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.errors import ATTRIBUTED
 from penstock.operators.tables import keeper, stored_view
-from penstock.processor import Host, TableOperator, View
+from penstock.processor import Host, Lineage, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process
 
 _NO_ENTRY = (None, NO_TIMESTAMP)
@@ -17,6 +17,8 @@ _NO_ENTRY = (None, NO_TIMESTAMP)
 @dataclass(frozen=True, slots=True)
 class TableAggregate(TableOperator):
     """One aggregate per group: old rows are subtracted before new rows are added."""
+
+    lineage: ClassVar[Lineage] = Lineage.GATHERS
 
     store: str
     initializer: Callable[[], Any]
@@ -57,6 +59,8 @@ class TableAggregate(TableOperator):
 @dataclass(frozen=True, slots=True)
 class TableReduce(TableOperator):
     """Like `TableAggregate`, for aggregates of the same type as the rows: a group starts with its first row."""
+
+    lineage: ClassVar[Lineage] = Lineage.GATHERS
 
     store: str
     adder: Callable[[Any, Any], Any]

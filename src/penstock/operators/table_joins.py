@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from penstock.errors import ATTRIBUTED
 from penstock.operators.drops import NULL_KEY
 from penstock.operators.tables import dated, keeper, old_value_reader, stored_view, unversioned
-from penstock.processor import Host, TableOperator, View
+from penstock.processor import Host, Lineage, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp
 
 JoinKind = Literal["inner", "left", "right", "outer"]
@@ -24,6 +24,8 @@ class TableJoinSide(TableOperator):
     `kind` is seen from this side: a left join's left side is "left", its right side "right" and `reversed`, because
     the joiner takes the left row first.
     """
+
+    lineage: ClassVar[Lineage] = Lineage.MEETS
 
     kind: JoinKind
     this_table: str

@@ -13,7 +13,7 @@ from penstock.errors import ATTRIBUTED, StateError, TopologyError
 from penstock.operators.drops import NULL_KEY
 from penstock.operators.emission import emitter
 from penstock.operators.processing import Context
-from penstock.processor import Host, Operator, TableOperator, ValueTransformer, View
+from penstock.processor import Host, Lineage, Operator, TableOperator, ValueTransformer, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp
 from penstock.state import NEWEST, NOT_PUT, CachedKeyValueStore, StoreKind
 
@@ -115,6 +115,8 @@ def is_versioned(host: Host, store: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class TableSource(TableOperator):
     """Reads a stream of plain values as a table: each value replaces its key's previous one."""
+
+    lineage: ClassVar[Lineage] = Lineage.REPLACES
 
     store: str | None
     send_old_values: bool

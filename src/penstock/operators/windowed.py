@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.errors import ATTRIBUTED, TopologyError
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY
 from penstock.operators.window_emission import Bounds, Closing, EmitClosed, closed_windows, own_old_value, updates, window_view
-from penstock.processor import Host, TableOperator, View
+from penstock.processor import Host, Lineage, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, Windowed
 from penstock.timing import MAX_MS, TimeWindows, UnlimitedWindows, Windows
 
@@ -19,6 +19,8 @@ _new = tuple.__new__  # cheaper than Windowed(...) and Change(...), once per rec
 @dataclass(frozen=True, slots=True)
 class WindowAggregate(TableOperator):
     """One aggregate per key and window; a record updates every open window that contains its timestamp."""
+
+    lineage: ClassVar[Lineage] = Lineage.GATHERS
 
     store: str
     windows: Windows

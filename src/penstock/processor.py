@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
@@ -26,6 +26,8 @@ KIn = TypeVar("KIn", contravariant=True)
 VIn = TypeVar("VIn", contravariant=True)
 KOut = TypeVar("KOut")
 VOut = TypeVar("VOut")
+
+Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class PunctuationType(Enum):
@@ -257,6 +259,12 @@ class Operator(ABC):
     @abstractmethod
     def bind(self, host: Host, forward: Process) -> Process:
         """Return the node's `process`, bound to its host and to `forward`, which passes a record to all children."""
+
+    def wrapped(self, function: Wrap, supplier: Wrap) -> Operator:
+        """The same with the user's code wrapped: functions, and what makes processors, which can forward and write to stores."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        functions = {name: function(value) for name, value in given.items() if callable(value)}
+        return replace(self, **functions) if functions else self  # type: ignore[type-var]
 
 
 class TableOperator(Operator):

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
 from typing import Any
 
 from penstock.errors import ATTRIBUTED
-from penstock.operators.processing import Processing
-from penstock.operators.shared import ApplyWrites, AtomicProcessing
-from penstock.operators.stateless import Branch, FlatMap, FlatMapValues
-from penstock.operators.tables import TableTransformValues
 from penstock.processor import Operator, Processor, ProcessorContext, Timer, ValueTransformer
 from penstock.records import Record
-from penstock.state import StoreSpec
 
 Persistence = Callable[[Exception, Callable[[], Any], Callable[[], bool]], Any]
 """`again(error, attempt, is_clean)`: what further attempts give, made as long as the last has left nothing behind; or raises."""
@@ -45,31 +39,10 @@ def persistent(operator: Operator, again: Persistence) -> Operator:
     A function that is given to a verb can neither forward nor write to a store, so it can always be called again. A processor
     can do both, and is watched.
     """
-    if isinstance(operator, Processing):
-        return replace(operator, supplier=lambda: _watched(operator.supplier(), again))
-    if isinstance(operator, AtomicProcessing):
-        return replace(operator, supplier=lambda: _watched(operator.supplier(), again))
-    if isinstance(operator, TableTransformValues):
-        return replace(operator, supplier=lambda: _watched(operator.supplier(), again))
-    if isinstance(operator, ApplyWrites):
-        return replace(operator, spec=_repeated_sharing(operator.spec, again))
-    if isinstance(operator, Branch):
-        return replace(operator, branches=tuple((_repeated(predicate, again), child) for predicate, child in operator.branches))
-    if isinstance(operator, FlatMap):
-        return replace(operator, mapper=_repeated(_to_the_end(operator.mapper), again))
-    if isinstance(operator, FlatMapValues):
-        return replace(operator, mapper=_repeated(_to_the_end(operator.mapper), again))
-    functions = {field.name: getattr(operator, field.name) for field in fields(operator)}  # type: ignore[arg-type]
-    repeated = {name: _repeated(function, again) for name, function in functions.items() if callable(function)}
-    return replace(operator, **repeated) if repeated else operator  # type: ignore[type-var]
-
-
-def _repeated_sharing(spec: StoreSpec, again: Persistence) -> StoreSpec:
-    sharing = spec.sharing
-    assert sharing is not None
-    merge = None if sharing.merge is None else _repeated(sharing.merge, again)
-    operations = tuple(_repeated(operation, again) for operation in sharing.operations)
-    return replace(spec, sharing=replace(sharing, merge=merge, operations=operations))
+    return operator.wrapped(
+        function=lambda function: _repeated(function, again),
+        supplier=lambda supplier: lambda: _watched(supplier(), again),
+    )
 
 
 def _repeated(function: Callable[..., Any], again: Persistence) -> Callable[..., Any]:
@@ -82,11 +55,6 @@ def _repeated(function: Callable[..., Any], again: Persistence) -> Callable[...,
             return again(error, lambda: function(*arguments), lambda: True)
 
     return call
-
-
-def _to_the_end(mapper: Callable[..., Any]) -> Callable[..., Any]:
-    """A generator fails while it is read, when half of what it gives might have gone on already: so read it first."""
-    return lambda *arguments: list(mapper(*arguments))
 
 
 def _watched(user_object: Any, again: Persistence) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
 from penstock.errors import ATTRIBUTED, TopologyError
 from penstock.operators.timers import ProcessorTimers
-from penstock.processor import Cancellable, Host, Lineage, Operator, Processor, PunctuationType, Timer
+from penstock.processor import Cancellable, Host, Lineage, Operator, Processor, PunctuationType, Timer, Wrap
 from penstock.records import NO_HEADERS, Headers, Process, Record, RecordMetadata
 from penstock.timing import Duration, Instant, duration_ms, instant_ms
 
@@ -52,6 +52,9 @@ class Processing(Operator):
     supplier: Supplier
     fixed_key: bool
     timers: str | None = None
+
+    def wrapped(self, function: Wrap, supplier: Wrap) -> Operator:
+        return replace(self, supplier=supplier(self.supplier))
 
     def bind(self, host: Host, forward: Process) -> Process:
         processor = made_by(self.supplier, host)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn
 
 from penstock.errors import ATTRIBUTED, TopologyError
 from penstock.operators.processing import Context, Supplier, made_by
-from penstock.processor import Cancellable, Host, Operator, PunctuationType
+from penstock.processor import Cancellable, Host, Operator, PunctuationType, Wrap
 from penstock.records import Headers, Process, Record
 from penstock.state import SharedKeyValueStore, StoreSpec, Write
 
@@ -18,6 +18,13 @@ class ApplyWrites(Operator):
     """Applies writes to a shared store, in order of arrival, in the shard of their key."""
 
     spec: StoreSpec
+
+    def wrapped(self, function: Wrap, supplier: Wrap) -> Operator:
+        sharing = self.spec.sharing
+        assert sharing is not None
+        merge = None if sharing.merge is None else function(sharing.merge)
+        operations = tuple(function(operation) for operation in sharing.operations)
+        return replace(self, spec=replace(self.spec, sharing=replace(sharing, merge=merge, operations=operations)))
 
     def bind(self, host: Host, forward: Process) -> Process:
         spec, failed = self.spec, host.failed
@@ -44,6 +51,9 @@ class AtomicProcessing(Operator):
 
     supplier: Supplier
     declared_at: str
+
+    def wrapped(self, function: Wrap, supplier: Wrap) -> Operator:
+        return replace(self, supplier=supplier(self.supplier))
 
     def bind(self, host: Host, forward: Process) -> Process:
         processor = made_by(self.supplier, host)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from penstock.errors import ATTRIBUTED
-from penstock.processor import Host, Operator
+from penstock.processor import Host, Operator, Wrap
 from penstock.records import Headers, Process
 
 
@@ -122,6 +122,9 @@ class FlatMap(Operator):
 
     mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]]
 
+    def wrapped(self, function: Wrap, supplier: Wrap) -> Operator:
+        return replace(self, mapper=function(_to_the_end(self.mapper)))
+
     def bind(self, host: Host, forward: Process) -> Process:
         mapper, failed = self.mapper, host.failed
 
@@ -143,6 +146,9 @@ class FlatMapValues(Operator):
 
     mapper: Callable[..., Iterable[Any]]
     with_key: bool = False
+
+    def wrapped(self, function: Wrap, supplier: Wrap) -> Operator:
+        return replace(self, mapper=function(_to_the_end(self.mapper)))
 
     def bind(self, host: Host, forward: Process) -> Process:
         mapper, with_key, failed = self.mapper, self.with_key, host.failed
@@ -189,6 +195,9 @@ class Branch(Operator):
     branches: tuple[tuple[Callable[[Any, Any], Any], str], ...]
     default: str | None = None
 
+    def wrapped(self, function: Wrap, supplier: Wrap) -> Operator:
+        return replace(self, branches=tuple((function(predicate), child) for predicate, child in self.branches))
+
     def bind(self, host: Host, forward: Process) -> Process:
         branches = [(predicate, host.child(child)) for predicate, child in self.branches]
         default = host.child(self.default) if self.default is not None else None
@@ -231,3 +240,8 @@ class NewValue(Operator):
             forward(key, value[0], timestamp, headers)
 
         return process
+
+
+def _to_the_end(mapper: Callable[..., Any]) -> Callable[..., Any]:
+    """A generator fails while it is read, when half of what it gives might have gone on already: so read it first."""
+    return lambda *arguments: list(mapper(*arguments))

@@ -6,14 +6,14 @@ A table may be kept in a store, timestamped or versioned; one without a store is
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn
 
 from penstock.errors import ATTRIBUTED, StateError, TopologyError
 from penstock.operators.drops import NULL_KEY
 from penstock.operators.emission import emitter
 from penstock.operators.processing import Context
-from penstock.processor import Host, Lineage, Operator, TableOperator, ValueTransformer, View
+from penstock.processor import Host, Lineage, Operator, TableOperator, ValueTransformer, View, Wrap
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp
 from penstock.state import NEWEST, NOT_PUT, CachedKeyValueStore, StoreKind
 
@@ -264,6 +264,9 @@ class TableTransformValues(TableOperator):
     stores: tuple[str, ...]
     store: str | None
     send_old_values: bool
+
+    def wrapped(self, function: Wrap, supplier: Wrap) -> Operator:
+        return replace(self, supplier=supplier(self.supplier))
 
     def bind(self, host: Host, forward: Process) -> Process:
         transform, failed = self._transform(host), host.failed

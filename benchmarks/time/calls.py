@@ -88,7 +88,7 @@ def _walked(lane: Lane, count: int, catalogue: Catalogue) -> tuple[float, float]
     taken = time.perf_counter() - start, time.process_time() - cpu
     rows = lane.outbox.drain()
     assert len(rows) == count
-    assert all(row.exchange for row in rows)
+    assert all(row.is_exchanged for row in rows)
     return taken
 
 

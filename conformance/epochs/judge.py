@@ -110,7 +110,7 @@ class Judge:
 
         def send(sender: int, sent: list[Any], sending: int, turn: int, path: tuple[int, ...], hops: int) -> None:
             for number, row in enumerate(sent):
-                if row.exchange:
+                if row.is_exchanged:
                     is_again = self._first_writer.get(row.topic, sending) < sending
                     order = (self._stage_of[self._exchanges[row.topic].name], sending if is_again else turn, (*path, number))
                     heapq.heappush(waiting, (*order, sender, row, hops))

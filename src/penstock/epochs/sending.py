@@ -15,7 +15,7 @@ from penstock.epochs.shards import shard_of
 from penstock.epochs.wire import Kind, headers_array, wire
 from penstock.lanes.cursor import BEFORE_RECORDS
 from penstock.lanes.epoch import FIRST, LAST, RECORDS, in_turn
-from penstock.lanes.outbox import Row
+from penstock.lanes.outbox import Row, RowKind
 from penstock.records import NO_TIMESTAMP
 from penstock.state import REGISTERS, StoreChanges
 
@@ -47,14 +47,15 @@ def rows_sent(program: Program, sent: Sent, level: int) -> pa.Table | None:
     """Rows for topics, and rows for later stages on the shards of their new keys; each with the place of its cause."""
     if not sent.rows:
         return None
-    topics, keys, values, timestamps, headers, partitions, exchange, dead, causes = zip(*sent.rows, strict=True)
+    topics, keys, values, timestamps, headers, partitions, kinds, causes = zip(*sent.rows, strict=True)
+    exchange = [kind is RowKind.EXCHANGE for kind in kinds]
     codes, sources = program.topic_codes, program.exchange_source
     names = [sources[topic] if inside else codes.get(topic, -1) for topic, inside in zip(topics, exchange, strict=True)]
     caused = _Caused(sent, np.array(causes, np.int64))
     return wire(
         len(sent.rows),
         shard=_targets(program, caused.senders, topics, keys, exchange),
-        kind=_kinds(exchange, dead),
+        kind=_kinds(kinds, exchange),
         stage=np.full(len(sent.rows), level, np.int8),
         name=names,
         topic=[topic if code < 0 else None for code, topic in zip(names, topics, strict=True)] if -1 in names else None,
@@ -80,9 +81,11 @@ def letters_sent(program: Program, letters: list[Row]) -> pa.Table | None:
     return rows_sent(program, Sent(letters, [OfShard(0, len(letters), 0)], RECORDS.empty_table()), 0)
 
 
-def _kinds(exchange: Sequence[bool], dead: Sequence[bool]) -> Any:
-    kinds = np.where(exchange, np.int8(Kind.RECORD), np.int8(Kind.SINK))
-    return np.where(dead, np.int8(Kind.DEAD_LETTER), kinds) if any(dead) else kinds
+def _kinds(kinds: Sequence[RowKind], exchange: Sequence[bool]) -> Any:
+    on_wire = np.where(exchange, np.int8(Kind.RECORD), np.int8(Kind.SINK))
+    if RowKind.DEAD_LETTER not in kinds:
+        return on_wire
+    return np.where([kind is RowKind.DEAD_LETTER for kind in kinds], np.int8(Kind.DEAD_LETTER), on_wire)
 
 
 def _targets(

@@ -23,7 +23,7 @@ from penstock.handlers import (
     settle,
 )
 from penstock.lanes.clocks import Clocks
-from penstock.lanes.outbox import Outbox, Row
+from penstock.lanes.outbox import Outbox, Row, RowKind
 from penstock.lanes.position import RawRecord
 from penstock.lanes.retries import persistent
 from penstock.letters import failure_headers
@@ -175,4 +175,4 @@ def dead_letter_row(topic: str, failure: Failure, fatal: Exception, application_
     # A topic takes no negative time, and soon deletes what is of 1970.
     timestamp = failure.timestamp if 0 <= failure.timestamp <= LAST_TIMESTAMP else now_ms
     headers = failure.headers + failure_headers(failure, fatal, application_id, epoch, now_ms)
-    return Row(topic, failure.key, failure.value, timestamp, headers, dead_letter=True)
+    return Row(topic, failure.key, failure.value, timestamp, headers, kind=RowKind.DEAD_LETTER)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import NamedTuple
 
 from penstock.lanes.cursor import Cursor
 from penstock.records import Headers
 
 
+class RowKind(Enum):
+    """Where a row goes."""
+
+    SINK = "a topic"
+    EXCHANGE = "the next stage, instead of Kafka"
+    DEAD_LETTER = "a topic of records that failed"
+
+
 class Row(NamedTuple):
-    """A record on its way out, as bytes; `exchange` rows go to the next stage instead of Kafka.
+    """A record on its way out, as bytes.
 
     `cause` is the epoch's record that it follows from, by its place among those that were walked; see `lanes.cursor` for others.
     """
@@ -21,9 +30,13 @@ class Row(NamedTuple):
     timestamp: int
     headers: Headers
     partition: int | None = None
-    exchange: bool = False
-    dead_letter: bool = False
+    kind: RowKind = RowKind.SINK
     cause: int = -1
+
+    @property
+    def is_exchanged(self) -> bool:
+        """Whether it goes to the next stage instead of Kafka."""
+        return self.kind is RowKind.EXCHANGE
 
 
 class Outbox:

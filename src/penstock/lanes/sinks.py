@@ -8,7 +8,7 @@ from typing import Any
 from penstock.errors import ATTRIBUTED
 from penstock.lanes.cursor import Cursor
 from penstock.lanes.failures import Failures
-from penstock.lanes.outbox import Outbox, Row
+from penstock.lanes.outbox import Outbox, Row, RowKind
 from penstock.records import Headers, Process, RecordContext, is_name
 from penstock.topology.nodes import SinkNode
 
@@ -20,13 +20,14 @@ def bind_sink(node: SinkNode, outbox: Outbox, failures: Failures, partitions: Ca
     """The `process` of a sink."""
     send, cursor = outbox.send, outbox.cursor
     serialize_key, serialize_value = node.key.serialize, node.value.serialize
-    topic, exchange, partitioner = node.topic, node.internal, node.partitioner
+    topic, partitioner = node.topic, node.partitioner
+    kind = RowKind.EXCHANGE if node.internal else RowKind.SINK
 
     def send_plain(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         try:
             key_bytes = None if key is None else serialize_key(key)
             value_bytes = None if value is None else serialize_value(value)
-            send(_new(Row, (topic, key_bytes, value_bytes, timestamp, headers, None, exchange, False, cursor.row)))
+            send(_new(Row, (topic, key_bytes, value_bytes, timestamp, headers, None, kind, cursor.row)))
         except Exception as error:
             failures.production(node, error, key)
 
@@ -41,7 +42,7 @@ def bind_sink(node: SinkNode, outbox: Outbox, failures: Failures, partitions: Ca
             value_bytes = None if value is None else serialize_value(value)
             chosen = partitioner(target, key, value, partitions(target)) if partitioner is not None else None
             for partition in _partitions(chosen, partitions(target)):
-                send(Row(target, key_bytes, value_bytes, timestamp, headers, partition, exchange, cause=cursor.row))
+                send(Row(target, key_bytes, value_bytes, timestamp, headers, partition, kind, cursor.row))
         except ATTRIBUTED:
             raise
         except Exception as error:

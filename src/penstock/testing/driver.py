@@ -359,7 +359,7 @@ class TopologyTestDriver:
         """Deliver rows to outputs or back to inputs; a row that comes back may become a dead letter, which is delivered too."""
         while rows := self._lane.outbox.drain():
             for row in rows:
-                if not row.exchange:
+                if not row.is_exchanged:
                     self._outputs[row.topic].append(row)
                     self._produced.add(row.topic)
                 back = self._find_intake(row.topic)

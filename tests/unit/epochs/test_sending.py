@@ -16,7 +16,7 @@ from penstock.epochs.shards import shard_of
 from penstock.epochs.wire import Kind
 from penstock.lanes.cursor import BEFORE_RECORDS
 from penstock.lanes.epoch import FIRST, LAST, RECORDS
-from penstock.lanes.outbox import Row
+from penstock.lanes.outbox import Row, RowKind
 from penstock.records import NO_HEADERS
 from penstock.state import REGISTERS, StoreChanges
 from tests.unit.epochs.application import SHARDS, program_of
@@ -46,7 +46,7 @@ def walked(*rows: tuple[int, int, int, int], shards: Sequence[int] | None = None
 
 
 def exchanged(key: bytes | None, cause: int = 0, value: bytes = b"") -> Row:
-    return Row("by-value-repartition", key, value, 7, NO_HEADERS, exchange=True, cause=cause)
+    return Row("by-value-repartition", key, value, 7, NO_HEADERS, kind=RowKind.EXCHANGE, cause=cause)
 
 
 def sink(cause: int, topic: str = "out") -> Row:
@@ -83,7 +83,7 @@ class TestTopics:
         assert columns(table, "name", "topic") == [(program.topic_codes["out"], None), (-1, "chosen")]
 
     def test_a_dead_letter_says_that_it_is_one(self, program: Program) -> None:
-        rows = [Row("out", b"k", b"v", 5, NO_HEADERS), Row("dead", b"k", b"v", 5, (("why", b"x"),), dead_letter=True)]
+        rows = [Row("out", b"k", b"v", 5, NO_HEADERS), Row("dead", b"k", b"v", 5, (("why", b"x"),), kind=RowKind.DEAD_LETTER)]
         assert columns(rows_sent(program, sent_by((0, rows, walked())), 0), "kind", "name", "topic") == [
             (Kind.SINK, program.topic_codes["out"], None),
             (Kind.DEAD_LETTER, -1, "dead"),
@@ -213,7 +213,7 @@ class TestPlaces:
         assert columns(rows_sent(program, sent_by((0, rows, records)), 0), "stream_time") == [(None,)] * 3
 
     def test_headers_and_values_go_along(self, program: Program) -> None:
-        row = Row("by-value-repartition", b"a", None, 9, (("h", None),), exchange=True, cause=0)
+        row = Row("by-value-repartition", b"a", None, 9, (("h", None),), kind=RowKind.EXCHANGE, cause=0)
         table = rows_sent(program, sent_by((0, [row], walked((0, 1, 5, 0)))), 0)
         assert columns(table, "timestamp", "value", "headers", "kind") == [(9, None, [{"name": "h", "value": None}], Kind.RECORD)]
 

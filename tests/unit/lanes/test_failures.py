@@ -27,7 +27,7 @@ from penstock.errors import ProcessingError
 from penstock.handlers import ErrorHandlers, FailureKind
 from penstock.lanes.failures import FailurePolicy, dead_letter_row
 from penstock.lanes.lane import Lane
-from penstock.lanes.outbox import Row
+from penstock.lanes.outbox import Row, RowKind
 from penstock.letters import LONGEST_MESSAGE, LONGEST_TRACE
 from penstock.records import LAST_TIMESTAMP, Headers
 from penstock.testing import TopologyTestDriver
@@ -354,7 +354,7 @@ class TestDeadLetterRow:
         added = dict(row.headers)
         assert len(added["__streams.errors.message"] or b"") == LONGEST_MESSAGE
         assert len(added["__streams.errors.stacktrace"] or b"") == LONGEST_TRACE
-        assert row == Row("dead", b"k", b"v", 5, row.headers, dead_letter=True)
+        assert row == Row("dead", b"k", b"v", 5, row.headers, kind=RowKind.DEAD_LETTER)
         assert (added["__penstock.errors.application"], added["__penstock.errors.epoch"]) == (b"app", b"3")
 
     def test_text_that_is_no_unicode_is_told_too(self) -> None:
@@ -377,13 +377,15 @@ class TestInAnEpoch:
         lane = lane_with(inverting(), ErrorHandlers(deserialization=dead_letter("unread"), processing=DEAD))
         walk(lane, [batch(records)])
         rows = lane.outbox.drain()
-        assert [row.key for row in rows if not row.dead_letter] == [b"a!", b"d!"]
-        letters = [(row.topic, row.key, row.value, row.timestamp, row.headers[0]) for row in rows if row.dead_letter]
+        assert [row.key for row in rows if row.kind is not RowKind.DEAD_LETTER] == [b"a!", b"d!"]
+        letters = [
+            (row.topic, row.key, row.value, row.timestamp, row.headers[0]) for row in rows if row.kind is RowKind.DEAD_LETTER
+        ]
         assert letters == [
             ("unread", b"b", b"short", 11, ("h", b"1")),
             ("dead", b"c", number[1], 12, ("h", b"2")),
         ]
-        told = [text(row.headers) for row in rows if row.dead_letter]
+        told = [text(row.headers) for row in rows if row.kind is RowKind.DEAD_LETTER]
         assert [(it["__streams.errors.offset"], it["__penstock.errors.epoch"]) for it in told] == [("1", "12"), ("2", "12")]
         assert lane.outbox.dropped == {("in", "dead letter"): 1, ("invert", "dead letter"): 1}
 
@@ -394,7 +396,7 @@ class TestInAnEpoch:
         lane = lane_with(builder.build(), ErrorHandlers(processing=DEAD))
         walk(lane, [batch([Raw("in", 0, 7, b"a", b""), Raw("in", 1, 8, b"a", b""), Raw("in", 2, 9, b"b", b"")])])
         letter, result = lane.outbox.drain()
-        assert (letter.key, letter.value, letter.timestamp, letter.dead_letter) == (None, None, 9, True)
+        assert (letter.key, letter.value, letter.timestamp, letter.kind) == (None, None, 9, RowKind.DEAD_LETTER)
         told = text(letter.headers)
         assert (told["__streams.errors.topic"], told["__streams.errors.offset"]) == (None, "-1")
         assert "from a timer or a cache (key 'a')" in (told["__streams.errors.stacktrace"] or "")

@@ -25,6 +25,7 @@ from penstock.errors import ProcessingError, TopologyError
 from penstock.lanes.binder import fan_out
 from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.lane import Lane, Surroundings
+from penstock.lanes.outbox import RowKind
 from penstock.lanes.stores import OwnShard
 from penstock.operators.stateless import PassThrough
 from penstock.records import RecordMetadata
@@ -225,7 +226,8 @@ def test_rows_are_taken_out_once_and_tell_topics_from_exchanges() -> None:
     lane = lane_of(topology, surroundings=Surroundings(lambda: 0, lambda topic: {"out": 7}[topic]))
     walk(lane, [batch([Raw("in", 0, 1, b"k", b"v")])])
     rows = lane.outbox.drain()
-    assert [(row.topic, row.partition, row.exchange) for row in rows] == [("out", 6, False), ("by-key-repartition", None, True)]
+    sent = [(row.topic, row.partition, row.kind) for row in rows]
+    assert sent == [("out", 6, RowKind.SINK), ("by-key-repartition", None, RowKind.EXCHANGE)]
     assert values(rows) == [b"v", b"v"]
     assert lane.outbox.drain() == []
 

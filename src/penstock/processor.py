@@ -1,7 +1,6 @@
 """The port between operators, user processors and their host.
 
-Built-in operators and user processors use the same port, so a lane (in a Spark task or in the test driver)
-runs both in the same way.
+Built-in operators and user processors use the same port, so a lane runs both in the same way, on every host.
 """
 
 from __future__ import annotations

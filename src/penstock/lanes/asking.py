@@ -33,7 +33,7 @@ class Asking:
         self._take = take
         self._failures = failures
         self._questions: list[Question] = []
-        self.cursor = cursor
+        self.cursor: Cursor = cursor
 
     @property
     def is_waiting(self) -> bool:

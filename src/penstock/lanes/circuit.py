@@ -26,9 +26,9 @@ class Circuit:
     __slots__ = ("_callers", "_closers", "_starters", "_views", "askings", "blueprint", "bound", "failures", "hosts", "stores")
 
     def __init__(self, blueprint: Blueprint, stores: Stores, failures: Failures, callers: Callable[[], Callers]) -> None:
-        self.blueprint = blueprint
-        self.stores = stores
-        self.failures = failures
+        self.blueprint: Blueprint = blueprint
+        self.stores: Stores = stores
+        self.failures: Failures = failures
         self.hosts: dict[str, Host] = {}
         self.bound: dict[str, Process] = {}  # children before parents
         self.askings: list[Asking] = []  # the last node first

@@ -46,11 +46,11 @@ class Clocks:
         self._cursor = cursor
         self._clocks: dict[str, Clock] = {}
         self._stream_times: dict[str, StreamTime] = {}
-        self.latest = NO_TIMESTAMP
-        self.wall_clock = wall_clock
-        self.wall_clock_punctuators = Punctuators()
-        self.timers = LaneTimers()
-        self.watermark = LaneWatermark(watermark, self._limit_retention(watermark), cursor)
+        self.latest: int = NO_TIMESTAMP
+        self.wall_clock: Callable[[], int] = wall_clock
+        self.wall_clock_punctuators: Punctuators = Punctuators()
+        self.timers: LaneTimers = LaneTimers()
+        self.watermark: LaneWatermark = LaneWatermark(watermark, self._limit_retention(watermark), cursor)
         self._follow_expiring()
 
     def _limit_retention(self, watermark: int | None) -> list[Register]:

@@ -26,7 +26,7 @@ class Cursor:
 
     def __init__(self) -> None:
         self.position: Position = NOWHERE
-        self.row = BEFORE_RECORDS
+        self.row: int = BEFORE_RECORDS
 
     def cause(self) -> int:
         """What causes rows that are sent now."""

@@ -10,6 +10,7 @@ from penstock.errors import ATTRIBUTED, ProcessingError, TopologyError
 from penstock.handlers import ErrorHandler
 from penstock.lanes.circuit import Circuit
 from penstock.lanes.clocks import Clocks
+from penstock.lanes.cursor import Cursor
 from penstock.lanes.node_time import NodeTime
 from penstock.lanes.outbox import Outbox
 from penstock.lanes.shared import LaneSharedStore
@@ -41,8 +42,8 @@ class NodeHost:
         self._clocks = clocks
         self._outbox = outbox
         self._shared: dict[str, LaneSharedStore] = {}
-        self.time = NodeTime(node, circuit, clocks)
-        self.cursor = outbox.cursor
+        self.time: NodeTime = NodeTime(node, circuit, clocks)
+        self.cursor: Cursor = outbox.cursor
         self.children: dict[str, Process] = {}
         self.side_outputs: dict[str, Process] = {}
         self.shared_writes: dict[str, Process] = {}

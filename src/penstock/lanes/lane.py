@@ -21,6 +21,7 @@ from penstock.lanes.failures import FailurePolicy, Failures
 from penstock.lanes.host import NodeHost
 from penstock.lanes.outbox import Outbox
 from penstock.lanes.sampling import Samples
+from penstock.lanes.sources import Intake
 from penstock.lanes.stores import OwnShard, Stores
 from penstock.lanes.tracing import Traces
 from penstock.topology.nodes import Node
@@ -63,14 +64,15 @@ class Lane:
         samples: Samples | None = None,
         traces: Traces | None = None,
     ) -> None:
-        self.cursor = Cursor()
-        self.outbox = Outbox(self.cursor)
+        self.cursor: Cursor = Cursor()
+        self.outbox: Outbox = Outbox(self.cursor)
         stores = Stores(blueprint, shard)
-        self.clocks = Clocks(blueprint, stores, self.cursor, surroundings.wall_clock, watermark)
+        self.clocks: Clocks = Clocks(blueprint, stores, self.cursor, surroundings.wall_clock, watermark)
         failures = Failures(policy or FailurePolicy(), self.clocks, self.outbox)
-        self.circuit = Circuit(blueprint, stores, failures, surroundings.callers)
-        self.entrances = Entrances(self.circuit, self._host_of)
-        self.intakes = Binder(self._host_of, self.outbox, surroundings.partitions, samples, traces).bind(self.circuit)
+        self.circuit: Circuit = Circuit(blueprint, stores, failures, surroundings.callers)
+        self.entrances: Entrances = Entrances(self.circuit, self._host_of)
+        binder = Binder(self._host_of, self.outbox, surroundings.partitions, samples, traces)
+        self.intakes: dict[str, Intake] = binder.bind(self.circuit)
         self.circuit.start()
         self.clocks.restore_punctuators()
 

@@ -48,9 +48,9 @@ class Outbox:
     __slots__ = ("_rows", "commit_requested", "cursor", "dropped", "send")
 
     def __init__(self, cursor: Cursor) -> None:
-        self.cursor = cursor
+        self.cursor: Cursor = cursor
         self.dropped: dict[tuple[str, str], int] = {}
-        self.commit_requested = False
+        self.commit_requested: bool = False
         self._rows: list[Row] = []
         self.send: Callable[[Row], None] = self._rows.append  # at every row sent: no call in between
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from penstock.errors import ProcessingError, SerializationError
@@ -27,10 +28,10 @@ class Intake:
     __slots__ = ("key", "node", "process", "value")
 
     def __init__(self, node: SourceNode, process: Process) -> None:
-        self.node = node
-        self.process = process
-        self.key = node.key.deserialize
-        self.value = node.value.deserialize
+        self.node: SourceNode = node
+        self.process: Process = process
+        self.key: Callable[[bytes], Any] = node.key.deserialize
+        self.value: Callable[[bytes], Any] = node.value.deserialize
 
     def decode(self, failures: Failures, origin: RecordMetadata, raw: RawRecord, partition_time: int) -> Arrival | None:
         """Values and event time of a raw record; None if its extractor, or the handler of unreadable ones, says to drop it."""

@@ -30,8 +30,8 @@ class LaneWatermark:
     __slots__ = ("_cursor", "_limits", "_waiting", "floor", "time")
 
     def __init__(self, watermark: int | None, limits: Iterable[Register], cursor: Cursor) -> None:
-        self.time = NO_TIMESTAMP
-        self.floor = NO_TIMESTAMP if watermark is None else watermark
+        self.time: int = NO_TIMESTAMP
+        self.floor: int = NO_TIMESTAMP if watermark is None else watermark
         self._limits = tuple(limits)
         self._cursor = cursor
         self._waiting: list[Waiting] = []

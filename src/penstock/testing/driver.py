@@ -1,7 +1,7 @@
 """`TopologyTestDriver`: runs a topology in this process, with a clock that the test moves.
 
-It hosts one lane with all stages. Each record is its own epoch: processed, flushed, committed. Records for an exchange or
-for a topic that the topology reads are processed before the next input record, as in Kafka Streams' own driver.
+It hosts one lane with all stages. Each record is an epoch. Records for an exchange, or for a topic that the topology reads, are
+processed before the next input record, as in Kafka Streams' own driver.
 """
 
 from __future__ import annotations
@@ -377,9 +377,7 @@ def _checked(
     for function in fakes:
         if function not in known:
             names = ", ".join(getattr(each, "__qualname__", repr(each)) for each in known) or "none"
-            raise TopologyError(
-                f"fakes= replaces {function!r}, which no asynchronous verb of the topology calls. They call: {names}."
-            )
+            raise TopologyError(f"fakes= replaces {function!r}, which no asynchronous verb calls. They call: {names}.")
     return fakes
 
 

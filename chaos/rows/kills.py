@@ -161,7 +161,7 @@ ROWS = (
     Row("restore.before_roll_back", while_rolling_back),
     Row("restore.chunk", while_restoring),
     Row(
-        "every-second-point",
+        "every-third-point",
         one_after_the_other,
         Conditions(on_error="dead_letter", poison=POISONS),
         campaigns=(QUICK,),

@@ -13,28 +13,18 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.epochs.planted import MUTANTS
 from conformance.epochs.report import add
 from conformance.epochs.session import verdicts
-from conformance.mutants import MutantError, plant
+from conformance.mutants import MutantError, Verdict, plant
 from conformance.oracle_process import ROOT
 from conformance.planted import Mutant
 
 GENERATED = 600
 AT_ONCE = 2
 TIMEOUT_S = 900
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether and by which case a mutant was caught."""
-
-    name: str
-    caught: bool
-    by_case: str | None
 
 
 def main(seed: int, only: str | None) -> int:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program, changelog_topic, lanes_topic
 from penstock.epochs.restoring import Committed, Rows, restore_lane
+from penstock.records import Partition
 from penstock.running.committed import places
 from penstock.state import REGISTERS
 
-Partition = tuple[str, int]
 Log = tuple[list[bytes], list[bytes | None]]
 
 

@@ -27,8 +27,8 @@ from penstock.epochs.shards import shards_of
 from penstock.epochs.wire import Kind, decode_control, without_reports
 from penstock.handlers import ErrorHandlers
 from penstock.plan import plan
-from penstock.records import NO_TIMESTAMP
-from penstock.running.global_tables import GlobalTables, Partition
+from penstock.records import NO_TIMESTAMP, Partition
+from penstock.running.global_tables import GlobalTables
 from penstock.state import EngineKind
 from penstock.timing import WatermarkTracker
 from penstock.topology import SourceNode, Topology

@@ -24,6 +24,7 @@ from integration.inputs import SHARDS, partition_of
 from integration.scenario import SINK_PARTITIONS, Fed, Phase, Result, Scenario, Sent, Setup
 from penstock import App
 from penstock.epochs.program import changelog_topic, lanes_topic
+from penstock.records import Partition
 from penstock.running.running import Running
 from penstock.spark.session import open_session
 from penstock.state import REGISTERS
@@ -36,8 +37,6 @@ TIMEOUT_S = 120
 LANES_MAX = 8
 CHUNK = 10_000
 EVERY_S = 0.05
-
-Partition = tuple[str, int]
 
 
 class _Run:

@@ -22,6 +22,9 @@ Headers = tuple[tuple[str, bytes | None], ...]
 Process = Callable[[Any, Any, int, Headers], None]
 """One step of a lane: `process(key, value, timestamp_ms, headers)`."""
 
+Partition = tuple[str, int]
+"""A partition of a topic: the topic's name and the partition's number."""
+
 NO_HEADERS: Headers = ()
 NO_TIMESTAMP = -1
 LAST_TIMESTAMP = (2**63 - 1) // 1000

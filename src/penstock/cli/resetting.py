@@ -23,12 +23,12 @@ from penstock.epochs.program import changelog_topic, lanes_topic
 from penstock.errors import ConfigError, StateError
 from penstock.faults import point
 from penstock.kafka.clients import open_admin
-from penstock.kafka.offsets import Committed, Partition, refuse_members
+from penstock.kafka.offsets import Committed, refuse_members
 from penstock.kafka.reset import Fence, delete_group, delete_topics, group_offsets
 from penstock.kafka.topics import Topics
 from penstock.plan import TopologyFacts
 from penstock.plan import facts as plan_facts
-from penstock.records import is_name
+from penstock.records import Partition, is_name
 from penstock.running.rewinding import (
     Goals,
     Move,

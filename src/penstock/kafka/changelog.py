@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from penstock.errors import BrokerError, StateError
 from penstock.kafka.clients import open_consumer
 from penstock.kafka.failures import failure, translated
-from penstock.kafka.offsets import Partition
+from penstock.records import Partition
 
 PIECE = 50_000
 _POLL_S = 0.2

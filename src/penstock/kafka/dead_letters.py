@@ -19,14 +19,13 @@ from penstock.errors import BrokerError, FencedError, PenstockError, TopicError
 from penstock.faults import point
 from penstock.kafka import changelog
 from penstock.kafka.clients import consumer_settings, open_admin
-from penstock.kafka.offsets import Partition
 from penstock.kafka.preflight import HEADER_OVERHEAD, RECORD_OVERHEAD
 from penstock.kafka.publishers import TransactionalPublisher
 from penstock.kafka.records import RecordReader, TopicRecord
 from penstock.kafka.topics import InternalTopic, Topic, Topics
 from penstock.lanes.epoch import HEADERS
 from penstock.letters import TOO_OFTEN, Choice, Ledger, Letter, Refused, Replay, Rules, attempts, judged, replay_headers
-from penstock.records import Headers, RecordMetadata
+from penstock.records import Headers, Partition, RecordMetadata
 
 if TYPE_CHECKING:
     from typing_extensions import Self

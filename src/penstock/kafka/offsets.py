@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient
 from penstock.errors import BrokerError, ConfigError
 from penstock.kafka.clients import open_consumer
 from penstock.kafka.failures import failure, kafka_error, translated
+from penstock.records import Partition
 
 T = TypeVar("T")
-Partition = tuple[str, int]
 Committed = tuple[int, str]
 """An offset and the metadata that was committed with it."""
 

@@ -11,8 +11,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from penstock.errors import BrokerError
 from penstock.kafka.clients import open_consumer
 from penstock.kafka.failures import failure
-from penstock.kafka.offsets import Partition
-from penstock.records import NO_HEADERS, Headers
+from penstock.records import NO_HEADERS, Headers, Partition
 
 _POLL_S = 0.05
 

@@ -15,7 +15,8 @@ from penstock.config import Config
 from penstock.errors import BrokerError, FencedError, PenstockError, TopicError
 from penstock.kafka.clients import consumer_settings, logger, open_consumer, producer_settings
 from penstock.kafka.failures import configured_wrongly, is_retriable, kafka_error, translated
-from penstock.kafka.offsets import Committed, Partition, asked, committed
+from penstock.kafka.offsets import Committed, asked, committed
+from penstock.records import Partition
 
 if TYPE_CHECKING:
     from typing_extensions import Self

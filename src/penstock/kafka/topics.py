@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 
 from penstock.errors import TopicError
 from penstock.kafka.failures import kafka_error, translated
-from penstock.kafka.offsets import Partition
+from penstock.records import Partition
 from penstock.state import MARK_LIFE_MS, StoreKind, StoreSpec
 
 logger: logging.Logger = logging.getLogger(__name__)

@@ -16,7 +16,8 @@ from typing import NamedTuple, TypeVar
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
 from penstock.epochs.wire import LaneReport
-from penstock.observing.reports import CommittedStores, EpochReport, OpenEpoch, Partition, PartitionReport, RestoreReport
+from penstock.observing.reports import CommittedStores, EpochReport, OpenEpoch, PartitionReport, RestoreReport
+from penstock.records import Partition
 
 _log = logging.getLogger(__name__)
 
@@ -118,14 +119,16 @@ class Recorder:
 
     # ---- restore ------------------------------------------------------------------------------------------------------
 
-    def restoring(self, left: Mapping[int, int], lanes: int = 1) -> None:
+    def restoring(self, left: Mapping[int, int], lanes: int = 1) -> RestoreReport:
         """Record how many offsets each lane that has reported still has to read; `lanes` is how many there are."""
         if self.restore is None:
             self._restore_began = self._clock()
         before = self.restore or RestoreReport({}, {}, 0.0, is_done=False)
         total = {lane: max(offsets, before.total.get(lane, 0)) for lane, offsets in left.items()}
         seconds = self._clock() - self._restore_began
-        self._restore_is_at(RestoreReport(dict(left), total, seconds, is_done=False, lanes=lanes, reached=before.fraction))
+        report = RestoreReport(dict(left), total, seconds, is_done=False, lanes=lanes, reached=before.fraction)
+        self._restore_is_at(report)
+        return report
 
     def restored(self) -> None:
         """Record that all lanes are at the committed epoch."""

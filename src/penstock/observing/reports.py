@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from penstock.epochs.wire import LaneReport
 
-Partition = tuple[str, int]
-
 CHOSEN = "(chosen per record)"
 DEAD_LETTERS = "(dead letters)"
 """Stand for topics in `EpochReport.sent` that records choose: the number of names from data has no bound."""

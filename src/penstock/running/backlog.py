@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.errors import StateError
+from penstock.records import Partition
 from penstock.running.fitting import Input
-from penstock.running.taking import Partition
 
 
 class Backlog:

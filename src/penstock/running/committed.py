@@ -9,8 +9,8 @@ from penstock.epochs.restoring import LOST_CHANGELOG, Committed
 from penstock.errors import IncompatibleTopologyError, StateError, TopicError
 from penstock.kafka.topics import InternalTopic
 from penstock.plan import TopologyFacts, decode_facts, incompatibilities
+from penstock.records import Partition
 from penstock.running.past import RESET, Past
-from penstock.running.taking import Partition
 from penstock.state import EPOCH, last_registers
 
 TOPOLOGY = b"topology"

@@ -20,6 +20,7 @@ from penstock.barrier import Barrier
 from penstock.epochs.program import Epoch, Program
 from penstock.errors import BrokerError, CommitError
 from penstock.observing import Recorder
+from penstock.records import Partition
 from penstock.running.agenda import Agenda
 from penstock.running.backlog import Backlog
 from penstock.running.event_time import EventTime
@@ -30,7 +31,6 @@ from penstock.running.journal import Journal
 from penstock.running.progress import Progress
 from penstock.running.publication import Check, Publication
 from penstock.running.sizing import Sizing
-from penstock.running.taking import Partition
 from penstock.state import Mark
 
 _log = logging.getLogger(__name__)

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from penstock.epochs.program import Program
-from penstock.records import NO_TIMESTAMP
+from penstock.records import NO_TIMESTAMP, Partition
 from penstock.running.progress import Progress
-from penstock.running.taking import Partition
 from penstock.timing import WatermarkTracker
 
 ENDS_EVERY_S = 1.0

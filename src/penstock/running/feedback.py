@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.epochs.wire import Control, Kind, LaneReport, decode_control, reports_of
-from penstock.records import NO_TIMESTAMP
+from penstock.records import NO_TIMESTAMP, Partition
 from penstock.running.progress import Progress
-from penstock.running.taking import Partition
 
 
 @dataclass(frozen=True)

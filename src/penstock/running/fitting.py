@@ -15,8 +15,9 @@ import pyarrow as pa
 from penstock.epochs.bounds import Measured, measured_in
 from penstock.epochs.program import Epoch
 from penstock.errors import EpochTooLargeError
+from penstock.records import Partition
 from penstock.running.sizing import Sizing
-from penstock.running.taking import Partition, take
+from penstock.running.taking import take
 from penstock.spark.failures import UnreadableTimestampError
 
 _log = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from queue import Empty, SimpleQueue
 
 from penstock.errors import PenstockError, TopicError
 from penstock.kafka.topics import Topic
+from penstock.records import Partition
 from penstock.running.past import rewind
-from penstock.running.taking import Partition
 
 _log = logging.getLogger(__name__)
 

@@ -14,9 +14,8 @@ from penstock.errors import EpochTooLargeError, PenstockError, ProcessingError
 from penstock.handlers import DeadLetter, Failure, FailureKind, LogAndFail, settle
 from penstock.lanes.failures import DEAD_LETTER, dead_letter_row
 from penstock.lanes.position import RawRecord, headers_of
-from penstock.records import NO_HEADERS, RecordMetadata
+from penstock.records import NO_HEADERS, Partition, RecordMetadata
 from penstock.running.fitting import Jobs
-from penstock.running.taking import Partition
 from penstock.topology import SourceNode
 
 _log = logging.getLogger(__name__)

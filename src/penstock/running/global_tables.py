@@ -23,13 +23,12 @@ from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.position import At, RawRecord
 from penstock.lanes.stores import OwnShard
 from penstock.plan import layout
-from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata
+from penstock.records import NO_TIMESTAMP, Headers, Partition, RecordMetadata
 from penstock.state import Engine, EngineFactory, EngineKind, LaneState, memory_engine
 from penstock.topology import ProcessorNode, SourceNode
 
 _log = logging.getLogger(__name__)
 
-Partition = tuple[str, int]
 Record = tuple[str, int, int, bytes | None, bytes | None, int, Headers]
 ReadRecords = Callable[[Mapping[Partition, int], Mapping[Partition, int]], Iterable[Record]]
 """`read(positions, ends)`: topic, partition, offset, key, value, timestamp, headers of each record between."""

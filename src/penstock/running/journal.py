@@ -12,11 +12,10 @@ from penstock.barrier import Phase
 from penstock.epochs.program import Epoch
 from penstock.epochs.wire import Kind
 from penstock.observing import CHOSEN, DEAD_LETTERS, PartitionReport, Recorder
-from penstock.records import NO_TIMESTAMP
+from penstock.records import NO_TIMESTAMP, Partition
 from penstock.running.feedback import Feedback
 from penstock.running.progress import Progress
 from penstock.running.publication import Published
-from penstock.running.taking import Partition
 
 _log = logging.getLogger("penstock.running.epochs")  # the name that users know: they set its level, and filter by it
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from penstock.barrier import CommitMetadata
 from penstock.errors import StateError, TopicError
 from penstock.plan import TopologyFacts
+from penstock.records import Partition
 from penstock.running.progress import Progress
-from penstock.running.taking import Partition
 
 RESET = "Reset the application"
 """The cure where offsets and state no longer fit together."""

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from penstock.records import NO_TIMESTAMP
-from penstock.running.taking import Partition
+from penstock.records import NO_TIMESTAMP, Partition
 
 
 @dataclass(frozen=True)

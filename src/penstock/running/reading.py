@@ -12,10 +12,10 @@ from typing import Protocol
 
 from penstock.errors import PenstockError, TopicError
 from penstock.observing import Recorder
+from penstock.records import Partition
 from penstock.running.epochs import Epochs
 from penstock.running.following import Growth, TopicWatch
 from penstock.running.past import Lost, refuse_lost_input
-from penstock.running.taking import Partition
 
 _log = logging.getLogger(__name__)
 

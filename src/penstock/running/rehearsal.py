@@ -16,8 +16,8 @@ from penstock.kafka.clients import open_admin
 from penstock.kafka.offsets import refuse_members
 from penstock.kafka.topics import InternalTopic, Topic, Topics, check
 from penstock.plan import Changes, Verdict, source_changes, store_changes
+from penstock.records import Partition
 from penstock.running.committed import refuse_lost_changelogs, refuse_state_without_offsets
-from penstock.running.taking import Partition
 from penstock.running.truth import Truth, program_of
 from penstock.topology import Topology
 

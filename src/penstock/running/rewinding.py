@@ -19,10 +19,9 @@ from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings
 from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
 from penstock.kafka.topics import Topic, Topics
-from penstock.records import NO_TIMESTAMP
+from penstock.records import NO_TIMESTAMP, Partition
 from penstock.running.committed import facts_in, last_epoch
 from penstock.running.past import NO_STATE
-from penstock.running.taking import Partition
 
 KEPT = "kept"
 """In place of a topology's fingerprint, where no offset is left that has it."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from penstock.running.taking import Partition, Room
+from penstock.records import Partition
+from penstock.running.taking import Room
 
 FIRST_RECORDS = 1_000
 """What the first epoch of a start takes."""

@@ -37,6 +37,7 @@ from penstock.kafka.topics import Topic, Topics
 from penstock.observing import Recorder
 from penstock.plan import TopologyFacts, encode_facts
 from penstock.queries import CommittedState
+from penstock.records import Partition
 from penstock.running.committed import FACTS_PARTITION, TOPOLOGY, places
 from penstock.running.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
 from penstock.running.following import Growth, TopicWatch
@@ -48,7 +49,6 @@ from penstock.running.publication import Check
 from penstock.running.reading import Reading, report_lost
 from penstock.running.restore_progress import RestoreProgress
 from penstock.running.sizing import TARGET_S, Sizing
-from penstock.running.taking import Partition
 from penstock.running.truth import Position, Truth, program_of
 from penstock.spark.job import EpochJobs
 from penstock.spark.restore import restore
@@ -288,9 +288,7 @@ class Starting:
         progress = RestoreProgress()
 
         def heard(left: Mapping[int, int]) -> None:
-            self._recorder.restoring(left, self._lanes)
-            if self._recorder.restore is not None:
-                progress(self._recorder.restore)
+            progress(self._recorder.restoring(left, self._lanes))
 
         began = time.monotonic()
         restored = restore(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-Partition = tuple[str, int]
+from penstock.records import Partition
 
 
 class Room(NamedTuple):

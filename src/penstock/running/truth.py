@@ -25,7 +25,7 @@ from penstock.kafka.clients import consumer_settings, open_consumer
 from penstock.kafka.offsets import committed
 from penstock.kafka.topics import InternalTopic, Topic, Topics, changelog_config
 from penstock.plan import TopologyFacts, facts, plan, remembered
-from penstock.records import is_name
+from penstock.records import Partition, is_name
 from penstock.running.committed import (
     FACTS_PARTITION,
     LogRows,
@@ -38,7 +38,6 @@ from penstock.running.committed import (
 )
 from penstock.running.past import FoundOffsets, Lost, Past, lost_input, past, refuse_lost_input
 from penstock.running.progress import Progress
-from penstock.running.taking import Partition
 from penstock.state import EngineKind
 from penstock.topology import SinkNode, SourceNode, Topology
 

@@ -12,9 +12,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.epochs.hops import INPUT
 from penstock.epochs.wire import headers_array
-from penstock.records import Headers
+from penstock.records import Headers, Partition
 
-Partition = tuple[str, int]
 Record = tuple[str, int, int, bytes | None, bytes | None, int, Headers]
 ReadRecords = Callable[[Mapping[Partition, int], Mapping[Partition, int]], Iterable[Record]]
 """`read(positions, ends)`: topic, partition, offset, key, value, timestamp, headers of each record between."""

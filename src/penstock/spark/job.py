@@ -20,14 +20,13 @@ from penstock.epochs.hops import INPUT
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import OUT, WIRE, arrived, in_order_of_causes
 from penstock.errors import EpochTooLargeError
+from penstock.records import Partition
 from penstock.serdes import String
 from penstock.spark.by_client import Part, ReadRecords, frame_of
 from penstock.spark.failures import translated, unreadable_timestamp
 from penstock.spark.session import ANY_BYTES
 from penstock.spark.stream import is_light, read_range
 from penstock.spark.tasks import empty_epoch, from_sources, lane_taken_back, on_lane, whole_epoch
-
-Partition = tuple[str, int]
 
 _UNKNOWN_BATCH_RECORDS = 1_000
 _numbers = count()

@@ -15,11 +15,11 @@ from penstock.epochs.program import Epoch
 from penstock.epochs.wire import OUT, Control, Kind, LaneReport, control_row, out_rows, rows_about
 from penstock.errors import EpochTooLargeError
 from penstock.observing import Recorder
+from penstock.records import Partition
 from penstock.running import agenda, epochs, event_time
 from penstock.running.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
 from penstock.running.progress import Progress
 from penstock.running.sizing import Sizing
-from penstock.running.taking import Partition
 from penstock.timing import monotonous
 from tests.unit.epochs.application import program_of
 

@@ -12,9 +12,9 @@ from penstock.epochs.bounds import Measured, measure_row
 from penstock.epochs.program import Epoch
 from penstock.epochs.wire import OUT, Kind, out_rows
 from penstock.errors import EpochTooLargeError, ProcessingError
+from penstock.records import Partition
 from penstock.running.fitting import Fitted, Fitting, Input, Ranges
 from penstock.running.sizing import Sizing
-from penstock.running.taking import Partition
 
 A0, A1 = ("a", 0), ("a", 1)
 EPOCH = Epoch(5, 4, 1_000, (A0, A1))

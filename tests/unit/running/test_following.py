@@ -10,9 +10,9 @@ import pytest
 
 from penstock.errors import BrokerError, TopicError
 from penstock.kafka.topics import Topic
+from penstock.records import Partition
 from penstock.running import following
 from penstock.running.following import Growth, TopicWatch, new_partitions
-from penstock.running.taking import Partition
 
 PATIENCE_S = 20
 

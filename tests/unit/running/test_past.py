@@ -9,9 +9,9 @@ import pytest
 from penstock.barrier import CommitMetadata
 from penstock.errors import StateError, TopicError
 from penstock.plan import TopologyFacts
+from penstock.records import Partition
 from penstock.running.past import Lost, Past, lost_input, past, refuse_lost_input
 from penstock.running.progress import Progress
-from penstock.running.taking import Partition
 
 SEVEN = CommitMetadata(epoch=7, incarnation="a1", fingerprint="f", lanes=2, shards=8, high_time=99, topic_id="id-in")
 FoundOffsets = dict[Partition, "tuple[int, str] | None"]

@@ -12,11 +12,11 @@ import pytest
 from penstock.errors import BrokerError, ProcessingError, TopicError
 from penstock.kafka.topics import Topic
 from penstock.observing import Recorder
+from penstock.records import Partition
 from penstock.running.following import Growth
 from penstock.running.past import Lost
 from penstock.running.progress import Progress
 from penstock.running.reading import Reading
-from penstock.running.taking import Partition
 
 A0, A1 = ("a", 0), ("a", 1)
 

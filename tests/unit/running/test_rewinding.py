@@ -13,9 +13,9 @@ from penstock.config import Config
 from penstock.errors import ConfigError, TopicError
 from penstock.kafka.topics import Topic
 from penstock.plan import TopologyFacts
+from penstock.records import Partition
 from penstock.running.past import past
 from penstock.running.rewinding import Goal, Move, To, base_of_kept_state, base_of_no_state, find_moves, new_offsets
-from penstock.running.taking import Partition
 
 SEVEN = CommitMetadata(
     epoch=7, incarnation="a1", fingerprint="f", lanes=2, shards=8, high_time=99, topic_id="id-in", watermark=90, partitions=2

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.running.taking import Partition, Room, take
+from penstock.records import Partition
+from penstock.running.taking import Room, take
 
 A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
 PLACES = (A0, A1, B0)

@@ -16,8 +16,8 @@ from penstock.errors import TopicError, TopologyError
 from penstock.handlers import ErrorHandlers
 from penstock.kafka.topics import Topic
 from penstock.plan import TopologyFacts
+from penstock.records import Partition
 from penstock.running.past import Lost
-from penstock.running.taking import Partition
 from penstock.running.truth import Position, Truth, program_of
 
 SEVEN = CommitMetadata(epoch=7, incarnation="a1", fingerprint="f", lanes=2, shards=32, high_time=99, topic_id=None, partitions=2)

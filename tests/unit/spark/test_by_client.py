@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from penstock.epochs.hops import INPUT
+from penstock.records import Partition
 from penstock.spark import by_client
-from penstock.spark.by_client import Part, Partition, Record, batches_of
+from penstock.spark.by_client import Part, Record, batches_of
 
 NANOSECONDS = 1_794_778_322_590_913_092
 

@@ -127,7 +127,7 @@ bench-time: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Timers of a lane,
 integration: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## The same topologies in the test driver, in epochs and on Spark (SEED; QUICK=1: minutes)
 	$(BIN)/python -m integration --seed $(SEED) $(if $(QUICK),--quick)
 
-chaos: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Faults under load, nothing lost or doubled (SEED; QUICK=1: a quarter of an hour)
+chaos: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Faults under load, nothing lost or doubled (SEED; QUICK=1: six minutes)
 	$(BIN)/python -m chaos --seed $(SEED) $(if $(QUICK),--quick)
 
 browser: $(VENV_READY) $(CHROMIUM_READY) ## The dashboard in a real browser

@@ -14,7 +14,7 @@ from chaos.rows.row import FULL, QUICK
 def main(arguments: list[str] | None = None) -> int:
     """Run the campaign, or a part of it; the exit code is 0 if nothing is violated."""
     parser = argparse.ArgumentParser(prog="python -m chaos")
-    parser.add_argument("--quick", action="store_true", help="run a part of it, in about a quarter of an hour")
+    parser.add_argument("--quick", action="store_true", help="run a part of it, in about six minutes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=None, metavar="ROW", help="run these rows only, and no guards")
     parser.add_argument(

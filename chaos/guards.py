@@ -49,29 +49,29 @@ def fence() -> None:
 
 def epoch_check() -> None:
     """Whatever is on disk passes for the committed epoch."""
-    from penstock.epochs import hops, restoring  # noqa: PLC0415
+    from penstock.epochs import hops, restore  # noqa: PLC0415
 
-    restoring._is_usable = lambda *_: True
-    restoring._judge = lambda *_: restoring.Found.UP_TO_DATE
+    restore._is_usable = lambda *_: True
+    restore._judge = lambda *_: restore.Found.UP_TO_DATE
     hops.bring_to = lambda state, epoch, stage, is_anew=False: None
 
 
 def read_committed() -> None:
     """The source reads uncommitted records, which may still be aborted."""
-    from penstock.running.starting import Starting  # noqa: PLC0415
+    from penstock.runtime.start import Start  # noqa: PLC0415
 
-    options = Starting._source_options
+    options = Start._source_options
 
     def source_options(self: Any) -> dict[str, str]:
         return {**options(self), "kafka.isolation.level": "read_uncommitted"}
 
-    Starting._source_options = source_options  # type: ignore[method-assign]
+    Start._source_options = source_options  # type: ignore[method-assign]
 
 
 def metadata_check() -> None:
     """An offset that was committed without metadata passes for one of the same epoch as the others."""
-    from penstock.running import past as module  # noqa: PLC0415
-    from penstock.running import truth  # noqa: PLC0415
+    from penstock.runtime import past as module  # noqa: PLC0415
+    from penstock.runtime import truth  # noqa: PLC0415
 
     past = module.past
 
@@ -149,14 +149,14 @@ def schedules_remember() -> None:
 
 def answers_in_order() -> None:
     """Results are in reverse order."""
-    from penstock.lanes.asking import Asking  # noqa: PLC0415
+    from penstock.lanes.calls import PendingCalls  # noqa: PLC0415
 
-    answers = Asking.answers
+    answers = PendingCalls.answers
 
     def backwards(self: Any, requests: Any) -> Any:
         yield from reversed(list(answers(self, requests)))
 
-    Asking.answers = backwards  # type: ignore[method-assign]
+    PendingCalls.answers = backwards  # type: ignore[method-assign]
 
 
 def ledger() -> None:

@@ -52,10 +52,12 @@ MUTANTS = (
         "timestamp - self.size_ms + advance) // advance",
         "timestamp - self.size_ms + 2 * advance) // advance",
     ),
-    Mutant("sliding windows close one too early", "operators/sliding.py", "if end < close_time:", "if end <= close_time:"),
+    Mutant(
+        "sliding windows close one too early", "operators/sliding_windows.py", "if end < close_time:", "if end <= close_time:"
+    ),
     Mutant(
         "a sliding window to the right starts at its record",
-        "operators/sliding.py",
+        "operators/sliding_windows.py",
         "start = timestamp + 1\n",
         "start = timestamp\n",
     ),

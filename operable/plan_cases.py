@@ -20,7 +20,7 @@ from penstock.config import Config
 from penstock.epochs.program import changelog_topic
 from penstock.errors import IncompatibleTopologyError
 from penstock.plan import Changes, Verdict
-from penstock.running.rehearsal import rehearse
+from penstock.runtime.rehearsal import rehearse
 from penstock.spark.session import open_session
 from penstock.state import EngineFactory, EngineKind, LaneState, StoreKind
 

@@ -21,7 +21,7 @@ from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program, changelog_topic, lanes_topic
-from penstock.epochs.restoring import Rows, restore_lane
+from penstock.epochs.restore import ChangelogRows, restore_lane
 from penstock.epochs.shards import shards_of
 from penstock.epochs.wire import Kind, decode_control, without_reports
 from penstock.handlers import ErrorHandlers
@@ -34,10 +34,10 @@ from penstock.operators.foreign_keys import SubscriptionSend
 from penstock.plan import Plan
 from penstock.plan import plan as plan_of
 from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata, ValueAndTimestamp
-from penstock.running.committed import committed_state
-from penstock.running.global_tables import GlobalTables
-from penstock.running.past import Past
-from penstock.running.progress import Progress
+from penstock.runtime.committed import committed_state
+from penstock.runtime.global_tables import GlobalTables
+from penstock.runtime.past import Past
+from penstock.runtime.progress import Progress
 from penstock.state import EngineKind, LaneState, Mark, StoreKind, StoreSpec, last_registers, memory_engine
 from penstock.state.bounds import MAX_TIME
 from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology
@@ -388,12 +388,12 @@ class Application:
             last = {row[0]: offset for offset, row in enumerate(log) if row is not None}
             self._logs[place] = [row if row is not None and last[row[0]] == offset else None for offset, row in enumerate(log)]
 
-    def _read(self, positions: Mapping[Origin, int], ends: Mapping[Origin, int]) -> Iterator[Rows]:
+    def _read(self, positions: Mapping[Origin, int], ends: Mapping[Origin, int]) -> Iterator[ChangelogRows]:
         for place, start in positions.items():
             rows = [row for row in self._logs[place][start : ends[place]] if row is not None]
             if rows:
                 keys, values = map(list, zip(*rows, strict=True))
-                yield Rows(*place, keys, values)
+                yield ChangelogRows(*place, keys, values)
 
     def _ends_of(self, topics: Iterable[str]) -> dict[Origin, int]:
         return {(topic, shard): len(self._logs[topic, shard]) for topic in topics for shard in range(self._shards)}

@@ -7,19 +7,19 @@ from conformance.planted import Mutant
 MUTANTS = (
     Mutant(
         "records are routed by the bytes of the producer",
-        "epochs/routing.py",
+        "epochs/routes.py",
         "    if serde.is_canonical or (isinstance(serde, String) and _is_text(keys)):\n",
         "    if True:\n",
     ),
     Mutant(
         "records without a key all go to one shard",
-        "epochs/routing.py",
+        "epochs/routes.py",
         "shard_of_partition(partition, shards) if key is None else",
         "0 if key is None else",
     ),
     Mutant(
         "an exchange keeps the shard of the old key",
-        "epochs/sending.py",
+        "epochs/output.py",
         "sender if key is None or not inside else shard_of(key, shards)",
         "sender",
     ),
@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "a mark does not identify its topics",
-        "epochs/restoring.py",
+        "epochs/restore.py",
         "return all(mark.topic_ids.get(topic) == now for",
         "return all(True or now for",
     ),
@@ -86,26 +86,26 @@ MUTANTS = (
     ),
     Mutant(
         "catching up skips the first row",
-        "epochs/restoring.py",
+        "epochs/restore.py",
         "in read(starts, ends):",
         "in read({place: start + 1 for place, start in starts.items()}, ends):",
     ),
     Mutant(
         "a rebuilt shard has no registers",
-        "epochs/restoring.py",
+        "epochs/restore.py",
         "shard.restore_registers(registers[shard.number])",
         "shard.restore_registers({})",
     ),
     Mutant(
         "a rebuilt shard has the latest registers of its lane",
-        "epochs/restoring.py",
+        "epochs/restore.py",
         "shard.restore_registers(registers[shard.number])",
         "of_all = list(registers.values())\n"
         "        shard.restore_registers({name: max(of.get(name, -1) for of in of_all) for each in of_all for name in each})",
     ),
     Mutant(
         "a store that is ahead is trusted",
-        "epochs/restoring.py",
+        "epochs/restore.py",
         "if not _is_ours(state, committed) and state.can_roll_back:",
         "if state.epoch == committed.epoch + 2 and state.can_roll_back:",
     ),
@@ -123,7 +123,7 @@ MUTANTS = (
     ),
     Mutant(
         "a shard that waits for the clock is forgotten",
-        "epochs/waiting.py",
+        "epochs/due.py",
         "    wall_clock.value = NEVER if clocks.due is None else max(clocks.due, 0)\n",
         "    wall_clock.value = NEVER\n",
     ),

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program, changelog_topic, lanes_topic
-from penstock.epochs.restoring import Committed, Rows, restore_lane
+from penstock.epochs.restore import ChangelogRows, Committed, restore_lane
 from penstock.records import Partition
-from penstock.running.committed import places
+from penstock.runtime.committed import places
 from penstock.state import REGISTERS
 
 Log = tuple[list[bytes], list[bytes | None]]
@@ -46,11 +46,11 @@ class Changelogs:
         home.forget_others(lanes)
         return restarted
 
-    def _read(self, positions: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Iterator[Rows]:
+    def _read(self, positions: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Iterator[ChangelogRows]:
         for (topic, partition), end in ends.items():
             keys, values = self._logs[topic, partition]
             start = positions[topic, partition]
-            yield Rows(topic, partition, keys[start:end], values[start:end])
+            yield ChangelogRows(topic, partition, keys[start:end], values[start:end])
 
     def _compact(self) -> None:
         """Keep the last row of each key, in place; remove deleted keys."""

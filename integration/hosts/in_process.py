@@ -28,7 +28,7 @@ from penstock.epochs.wire import Kind, decode_control, without_reports
 from penstock.handlers import ErrorHandlers
 from penstock.plan import plan
 from penstock.records import NO_TIMESTAMP, Partition
-from penstock.running.global_tables import GlobalTables
+from penstock.runtime.global_tables import GlobalTables
 from penstock.state import EngineKind
 from penstock.timing import WatermarkTracker
 from penstock.topology import SourceNode, Topology

@@ -25,7 +25,7 @@ from integration.scenario import SINK_PARTITIONS, Fed, Phase, Result, Scenario, 
 from penstock import App
 from penstock.epochs.program import changelog_topic, lanes_topic
 from penstock.records import Partition
-from penstock.running.running import Running
+from penstock.runtime.application import RunningApplication
 from penstock.spark.session import open_session
 from penstock.state import REGISTERS
 from penstock.topology import SourceNode
@@ -113,7 +113,7 @@ class SparkHost:
         self._admin.delete_topics(list(run.partitions))  # a broker with thousands of partitions is slow
         return result
 
-    def _start(self, run: _Run, directory: str, lanes: int, cut: Cut) -> Running:
+    def _start(self, run: _Run, directory: str, lanes: int, cut: Cut) -> RunningApplication:
         return App(run.application_id, run.topology).start(
             bootstrap_servers=self._broker.bootstrap_servers,
             state_dir=directory,
@@ -126,7 +126,7 @@ class SparkHost:
             admin_address="127.0.0.1:0",
         )
 
-    def _feed(self, run: _Run, running: Running, phases: Sequence[Phase], cut: Cut, is_first_there: bool) -> None:
+    def _feed(self, run: _Run, running: RunningApplication, phases: Sequence[Phase], cut: Cut, is_first_there: bool) -> None:
         """Feed one phase after the other; the very first one is already there, as for an application that starts late.
 
         For uneven epochs each phase comes in pieces, each of which is read before the next is fed.
@@ -141,7 +141,7 @@ class SparkHost:
             if phase.advance_ms:
                 _wait_for_epochs(running, running.epoch + 3)
 
-    def _feed_unevenly(self, run: _Run, running: Running, phase: Phase, cut: Cut) -> None:
+    def _feed_unevenly(self, run: _Run, running: RunningApplication, phase: Phase, cut: Cut) -> None:
         left, sizes = list(phase.records), cut.sizes()
         while left:
             size = next(sizes)
@@ -149,7 +149,7 @@ class SparkHost:
             self._wait_until_read(run, running)
             del left[:size]
 
-    def _wait_until_read(self, run: _Run, running: Running) -> None:
+    def _wait_until_read(self, run: _Run, running: RunningApplication) -> None:
         """Wait until everything in the source topics is committed, including what the application itself has written there."""
         names = run.sources
         group = Consumer({**self._servers, "group.id": run.application_id})
@@ -310,6 +310,6 @@ def _sent(message: Any) -> Sent:
     return Sent(message.key(), message.value(), message.timestamp()[1], headers, message.partition())
 
 
-def _wait_for_epochs(running: Running, epoch: int) -> None:
+def _wait_for_epochs(running: RunningApplication, epoch: int) -> None:
     """Wait until the clock has caused epochs."""
     wait_until("epochs by the clock", lambda: running.epoch >= epoch, TIMEOUT_S, EVERY_S)

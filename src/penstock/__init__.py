@@ -52,7 +52,7 @@ from penstock.processor import (
     ValueTransformer,
 )
 from penstock.records import Headers, Record, RecordContext, RecordMetadata, SideOutput, Windowed
-from penstock.running.hooks import Plugin
+from penstock.runtime.hooks import Plugin
 from penstock.serdes import Int32, MsgPack, Serde, SessionWindowed, TimeWindowed
 from penstock.state import SharedKeyValueStore
 from penstock.timing import (

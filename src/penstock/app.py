@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import ConfigError, PenstockError, StalledError, TopologyError
 from penstock.handlers import DEFAULT, ErrorHandler, ErrorHandlers
 from penstock.records import is_name
-from penstock.running.hooks import Hooks, Plugin, installed
+from penstock.runtime.hooks import Hooks, Plugin, installed
 from penstock.topology import Topology
 
 if TYPE_CHECKING:
     from penstock.config import Config
-    from penstock.running.running import Running
-    from penstock.running.states import Listener
+    from penstock.runtime.application import RunningApplication
+    from penstock.runtime.states import Listener
 
 _LONGEST_ID = 200
 """A changelog's name also contains the store's, and has at most 249 characters."""
@@ -92,7 +92,7 @@ class App:
         until: str | Mapping[tuple[str, int], int] | None = None,
         on_state: Listener | None = None,
         **settings: Any,
-    ) -> Running:
+    ) -> RunningApplication:
         """Start in the background; close the returned object, or use it in a `with` block.
 
         `on_state(new, old)` is called at every change of state.
@@ -107,13 +107,13 @@ class App:
 
     def _start(
         self, config: Config, until: str | Mapping[tuple[str, int], int] | None, listeners: tuple[Listener, ...] = ()
-    ) -> Running:
+    ) -> RunningApplication:
         # Imported here, so that tests of a topology do not load Spark and the Kafka client.
         from penstock.admin.server import AdminServer  # noqa: PLC0415
-        from penstock.running.running import Running  # noqa: PLC0415
+        from penstock.runtime.application import RunningApplication  # noqa: PLC0415
 
         hooks = Hooks([*self.plugins, *installed(config.plugins)])
-        running = Running(self.application_id, self.topology, self.error_handlers, config, hooks, until, listeners)
+        running = RunningApplication(self.application_id, self.topology, self.error_handlers, config, hooks, until, listeners)
         if config.admin_endpoint is not None:  # before the start, to answer probes while state is restored
             server = AdminServer(running)
             server.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.unit.observing.exposed import all_metrics
+from tests.unit.observation.exposed import all_metrics
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 MARK = "<!-- the table is checked against what an application exposes -->\n\n"

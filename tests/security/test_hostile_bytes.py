@@ -25,8 +25,8 @@ from penstock.epochs.program import changelog_topic, lanes_topic
 from penstock.errors import ConfigError, PenstockError, SerializationError, StateError
 from penstock.handlers import ErrorHandlers, dead_letter
 from penstock.plan import decode_facts, encode_facts, facts, plan
-from penstock.running.committed import TOPOLOGY, facts_in
-from penstock.running.past import past
+from penstock.runtime.committed import TOPOLOGY, facts_in
+from penstock.runtime.past import past
 from penstock.serdes import (
     Serde,
 )

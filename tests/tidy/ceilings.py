@@ -31,7 +31,7 @@ PARAMETERS: dict[str, int] = {
     "penstock.dsl.table_joins._by_foreign_key": 9,
     "penstock.dsl.table_joins.join": 10,
     "penstock.operators.joins.join_store_specs": 9,
-    "penstock.operators.sliding._Windows._add_to": 9,
+    "penstock.operators.sliding_windows._Windows._add_to": 9,
 }
 
 METHODS_GOAL = 20
@@ -39,7 +39,7 @@ METHODS: dict[str, int] = {
     "penstock.admin.protocol.LimitedProtocol": 22,
     "penstock.dsl.streams.KStream": 29,
     "penstock.epochs.program.Program": 22,
-    "penstock.running.running.Running": 23,
+    "penstock.runtime.application.RunningApplication": 23,
     "penstock.state.lane.LaneState": 29,
     "penstock.state.sessions.SessionStore": 24,
     "penstock.state.timestamped.CachedKeyValueStore": 21,
@@ -50,7 +50,7 @@ METHODS: dict[str, int] = {
 
 CIRCLES: tuple[tuple[str, ...], ...] = (
     (
-        "penstock.dsl.aggregating",
+        "penstock.dsl.aggregations",
         "penstock.dsl.asynchronous",
         "penstock.dsl.cogrouped",
         "penstock.dsl.draft",

@@ -17,9 +17,9 @@ from penstock import App, Plugin, Topology, dead_letter, log_and_continue
 from penstock.config import Config
 from penstock.errors import BrokerError, ConfigError, FencedError, PenstockError, ProcessingError, TopicError, TopologyError
 from penstock.handlers import ErrorHandlers
-from penstock.running import running as running_module
-from penstock.running.hooks import Hooks
-from penstock.running.running import Running
+from penstock.runtime import application as application_module
+from penstock.runtime.application import RunningApplication
+from penstock.runtime.hooks import Hooks
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -48,7 +48,7 @@ def test_an_invalid_plug_in_is_refused_when_it_is_declared() -> None:
 
 
 class Played:
-    """Stands in for `Running`: records its arguments, and waits as the test says."""
+    """Stands in for `RunningApplication`: records its arguments, and waits as the test says."""
 
     made: list[Played]
     waits: Callable[[Played], bool]
@@ -86,7 +86,7 @@ class Played:
 def played(monkeypatch: pytest.MonkeyPatch) -> type[Played]:
     Played.made = []
     Played.waits = staticmethod(lambda running: True)
-    monkeypatch.setattr(running_module, "Running", Played)
+    monkeypatch.setattr(application_module, "RunningApplication", Played)
     monkeypatch.setenv("PENSTOCK_ADMIN_ADDRESS", "off")
     monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()])
     return Played
@@ -98,7 +98,7 @@ def app() -> App:
 
 
 def test_the_stand_in_has_the_signature_of_the_real_one() -> None:
-    assert list(inspect.signature(Played).parameters) == list(inspect.signature(Running).parameters)
+    assert list(inspect.signature(Played).parameters) == list(inspect.signature(RunningApplication).parameters)
 
 
 class TestStart:

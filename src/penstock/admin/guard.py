@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.admin.access import Access, Tokens
 from penstock.admin.answers import Json
-from penstock.topology.drawing import STYLE
+from penstock.topology.svg import STYLE
 
 _log = logging.getLogger(__name__)
 _HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")

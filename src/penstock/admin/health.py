@@ -12,8 +12,8 @@ from penstock.admin.access import Access
 from penstock.admin.answers import Json
 from penstock.admin.aside import Aside
 from penstock.admin.guard import granted
-from penstock.observing import Problem, RestoreReport
-from penstock.running.running import Running
+from penstock.observation import Problem, RestoreReport
+from penstock.runtime.application import RunningApplication
 
 LIVE = "/health/live"
 READY = "/health/ready"
@@ -21,7 +21,7 @@ READY = "/health/ready"
 _CHECKS_S = 2.0
 
 
-def routes(running: Running) -> list[Route]:
+def routes(running: RunningApplication) -> list[Route]:
     """The routes of this module."""
     checks = Aside(running.health.ready, "health-checks")
 

@@ -9,14 +9,14 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from penstock.admin.answers import Json, json_object, refuse
-from penstock.running.running import Running
+from penstock.runtime.application import RunningApplication
 
 _log = logging.getLogger(__name__)
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 ROOT = "root"
 
 
-def routes(running: Running) -> list[Route]:
+def routes(running: RunningApplication) -> list[Route]:
     """The routes of this module."""
 
     async def level(request: Request) -> Json:
@@ -38,7 +38,7 @@ def set_level(name: Any, level: Any) -> None:
     """Set the level of a logger; None makes it inherit its parent's."""
     if not isinstance(name, str) or (name != ROOT and name not in _known()):
         shown = repr(name)[:50]
-        refuse(f"Unknown logger {shown}: expected {ROOT!r} or a logger in use, such as 'penstock.running.epochs'.")
+        refuse(f"Unknown logger {shown}: expected {ROOT!r} or a logger in use, such as 'penstock.runtime.epochs'.")
     if level not in _LEVELS and (level is not None or name == ROOT):
         shown = repr(level)[:50]
         refuse(f"Invalid level {shown}: expected {', '.join(_LEVELS)}, or null to inherit it (not for {ROOT!r}).")

@@ -22,7 +22,7 @@ from penstock.errors import NotReadyError, PenstockError, QueryError, UnknownSto
 from penstock.queries import CommittedState, StoreAnswers
 from penstock.queries.forms import encoded, strict_json
 from penstock.queries.pages import Bounds
-from penstock.running.running import Running
+from penstock.runtime.application import RunningApplication
 from penstock.state import MAX_TIME, StoreKind
 from penstock.timing import instant_ms
 
@@ -47,7 +47,7 @@ Parameters = Mapping[str, str]
 Answered = tuple[int, bytes]
 
 
-def routes(running: Running) -> list[Route]:
+def routes(running: RunningApplication) -> list[Route]:
     """The routes of this module."""
     stores = Stores(running)
     read = ["GET"]
@@ -88,7 +88,7 @@ class Endpoint:
 class Stores:
     """The queries of an application's stores."""
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: RunningApplication) -> None:
         self._running = running
         self._known: dict[str, StoreAnswers] = {}
         self._threads = CapacityLimiter(2)

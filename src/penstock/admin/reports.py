@@ -19,17 +19,17 @@ from starlette.routing import Route
 from penstock.admin.answers import Json, known, refuse, whole_number
 from penstock.admin.aside import Aside
 from penstock.admin.health import restore_report
-from penstock.observing import EpochReport, OpenEpoch
-from penstock.observing.metrics import Metrics
-from penstock.observing.recorder import RECENT
-from penstock.running.running import Running
+from penstock.observation import EpochReport, OpenEpoch
+from penstock.observation.metrics import Metrics
+from penstock.observation.recorder import RECENT
+from penstock.runtime.application import RunningApplication
 from penstock.spark.memory import JvmMemory
 
 _BARRIERS = 20
 _METRICS_S = 5.0
 
 
-def routes(running: Running) -> list[Route]:
+def routes(running: RunningApplication) -> list[Route]:
     """The routes of this module."""
     measured = Metrics(
         running.application_id,
@@ -68,7 +68,7 @@ def routes(running: Running) -> list[Route]:
     ]
 
 
-def state_report(running: Running) -> dict[str, Any]:
+def state_report(running: RunningApplication) -> dict[str, Any]:
     """Return the application's state, its stores, the progress of its restore, and the memory of its workers."""
     recorder, topology = running.recorder, running.topology
     sizes = recorder.stores
@@ -92,7 +92,7 @@ def state_report(running: Running) -> dict[str, Any]:
     }
 
 
-def watermarks_report(running: Running) -> dict[str, Any]:
+def watermarks_report(running: RunningApplication) -> dict[str, Any]:
     """Return the position of every source partition, and the application's watermark."""
     partitions = [
         {
@@ -110,7 +110,7 @@ def watermarks_report(running: Running) -> dict[str, Any]:
     return {"watermark": known(running.recorder.watermark), "partitions": partitions}
 
 
-def barriers_report(running: Running, last: int) -> dict[str, Any]:
+def barriers_report(running: RunningApplication, last: int) -> dict[str, Any]:
     """Return the current epoch and the last committed ones, newest first."""
     recorder = running.recorder
     recent = list(recorder.recent)[-last:]

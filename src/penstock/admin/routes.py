@@ -7,7 +7,7 @@ import re
 from starlette.routing import Route
 
 from penstock.admin import dashboard, health, levels, queries, reports, settings, topology
-from penstock.running.running import Running
+from penstock.runtime.application import RunningApplication
 
 OPEN = frozenset({health.LIVE, health.READY}) | dashboard.PUBLIC
 """No token needed: a probe has none, and the page must load before it can ask for one."""
@@ -16,7 +16,7 @@ ASKING = queries.ASKING
 """These only read although they use POST: the read token is enough."""
 
 
-def routes(running: Running) -> list[Route]:
+def routes(running: RunningApplication) -> list[Route]:
     """Return all routes, the busiest first: they are tried in order."""
     together = [
         *queries.routes(running),

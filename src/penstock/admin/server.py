@@ -15,10 +15,10 @@ from uvicorn.server import ServerState
 
 from penstock.admin.access import Tokens
 from penstock.admin.guard import HEADERS, Guard, allowed_hosts
-from penstock.admin.listening import listen, tls
+from penstock.admin.listener import listen, tls
 from penstock.admin.protocol import CONNECTIONS, KEEP_ALIVE_S, LimitedProtocol
 from penstock.admin.routes import ASKING, OPEN, routes
-from penstock.running.running import Running
+from penstock.runtime.application import RunningApplication
 
 _log = logging.getLogger(__name__)
 _HANDSHAKE_S = 5.0
@@ -33,7 +33,7 @@ class AdminServer:
     end, and would allow clients a minute for a TLS handshake.
     """
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: RunningApplication) -> None:
         config = running.config
         assert config.admin_endpoint is not None
         tokens, self._tls = Tokens.of(config), tls(config)

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from penstock.admin.answers import Json
 from penstock.config import CLIENTS, Config, is_secret
-from penstock.running.running import Running
+from penstock.runtime.application import RunningApplication
 
 HIDDEN = "[hidden]"
 
@@ -76,7 +76,7 @@ _SPARK = frozenset(
 )
 
 
-def routes(running: Running) -> list[Route]:
+def routes(running: RunningApplication) -> list[Route]:
     """The routes of this module."""
 
     async def config(request: Request) -> Json:

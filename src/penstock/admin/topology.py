@@ -9,9 +9,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.admin.answers import Json, refuse
-from penstock.running.running import Running
+from penstock.runtime.application import RunningApplication
 from penstock.topology import Topology
-from penstock.topology.listing import listing
+from penstock.topology.json_view import json_view
 
 _FORMS: dict[str, tuple[Callable[[Topology], str], str]] = {
     "text": (Topology.describe, "text/plain"),
@@ -20,13 +20,13 @@ _FORMS: dict[str, tuple[Callable[[Topology], str], str]] = {
 }
 
 
-def routes(running: Running) -> list[Route]:
+def routes(running: RunningApplication) -> list[Route]:
     """The routes of this module."""
 
     async def topology(request: Request) -> Response:
         form = request.query_params.get("format", "json")
         if form == "json":
-            return Json(listing(running.topology))
+            return Json(json_view(running.topology))
         if form not in _FORMS:
             refuse(f"Invalid format {form[:50]!r}: expected json, {', '.join(_FORMS)}.")
         draw, media_type = _FORMS[form]

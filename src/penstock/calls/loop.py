@@ -60,9 +60,9 @@ class LoopThread:
             with self._lock:
                 self._waiting -= 1
 
-    def begin(self, main: Callable[[], Coroutine[Any, Any, None]], on_end: Callable[[], object] | None = None) -> Running:
+    def begin(self, main: Callable[[], Coroutine[Any, Any, None]], on_end: Callable[[], object] | None = None) -> LoopTask:
         """Run `main()` on the loop; `on_end` is called there when it has ended."""
-        return Running(self.loop(), main, on_end)
+        return LoopTask(self.loop(), main, on_end)
 
     def is_current(self) -> bool:
         """Whether this is the loop's own thread, which must not wait for itself."""
@@ -88,7 +88,7 @@ class LoopThread:
         self._process = os.getpid()
 
 
-class Running:
+class LoopTask:
     """A coroutine that runs on a loop, as another thread sees it."""
 
     def __init__(

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 from penstock.calls.call import Call, Request
-from penstock.calls.loop import Running
+from penstock.calls.loop import LoopTask
 
 PENDING: Any = object()
 """Stands for an answer that has not arrived yet."""
@@ -56,7 +56,7 @@ class Work:
 
     # ---- for the thread that waits --------------------------------------------------------------------------------
 
-    def answers(self, running: Running) -> Iterator[Any]:
+    def answers(self, running: LoopTask) -> Iterator[Any]:
         """Yield the answers, in the order of the requests.
 
         The thread normally wakes up once, at the end, so that it does not compete with the loop for a core. After the first

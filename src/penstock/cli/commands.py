@@ -88,8 +88,8 @@ def plan(application: Application, config: ConfigFile = None, settings: Settings
     Ends with 0 if nothing is lost, 5 if a store would be left behind, 4 if the start would be refused.
     """
     from penstock.cli.applications import load_app, load_config
-    from penstock.cli.planning import print_plan
-    from penstock.running.rehearsal import rehearse
+    from penstock.cli.plan_report import print_plan
+    from penstock.runtime.rehearsal import rehearse
 
     app = load_app(application)
     changes = rehearse(app.application_id, app.topology, app.error_handlers, load_config(config, settings or ()))
@@ -118,7 +118,7 @@ def reset(
     """
     from penstock.cli.applications import load_app, load_config
     from penstock.cli.goals import goals_of
-    from penstock.cli.resetting import reset_application
+    from penstock.cli.reset import reset_application
     from penstock.errors import ConfigError
 
     if (application is None) == (application_id is None):
@@ -139,7 +139,7 @@ def doctor(
     Ends with 1 if something would keep the application from running.
     """
     from penstock.cli.applications import load_app, overrides
-    from penstock.cli.examining import examine, print_findings
+    from penstock.cli.doctor import examine, print_findings
 
     findings = examine(None if application is None else load_app(application), config, overrides(settings or ()))
     raise typer.Exit(print_findings(findings, as_json))
@@ -157,13 +157,13 @@ def query(
     token: Token = None,
 ) -> None:
     """Ask a running application about its stores, as of its last commit."""
-    from penstock.cli.asking import ask_key, ask_sql, print_answer
-    from penstock.cli.requests import AdminServer
+    from penstock.cli.query import ask_key, ask_sql, print_answer
+    from penstock.cli.requests import AdminConnection
     from penstock.errors import ConfigError
 
     if (sql is None) == (store is None) or (store is None) != (key is None):
         raise ConfigError('query: give either SQL ("select …"), or --store with --key')
-    server = AdminServer.at(admin, token)
+    server = AdminConnection.at(admin, token)
     answer = ask_key(server, store, key) if store is not None and key is not None else ask_sql(server, sql or "", limit)
     print_answer(answer, "json" if as_json else "csv" if as_csv else "table")
 
@@ -176,7 +176,7 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Look once, print, and end.")] = False,
 ) -> None:
     """Watch a running application: epochs, rates, lag, lanes, stores."""
-    from penstock.cli.requests import AdminServer
-    from penstock.cli.watching import watch
+    from penstock.cli.requests import AdminConnection
+    from penstock.cli.top import watch
 
-    watch(AdminServer.at(admin, token), every, is_once=once)
+    watch(AdminConnection.at(admin, token), every, is_once=once)

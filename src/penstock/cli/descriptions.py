@@ -6,7 +6,7 @@ import json
 
 from penstock.app import App
 from penstock.plan import plan
-from penstock.topology.listing import listing
+from penstock.topology.json_view import json_view
 
 
 def description(app: App, form: str) -> str:
@@ -17,6 +17,6 @@ def description(app: App, form: str) -> str:
     if form == "svg":
         return topology.svg()
     if form == "json":
-        about = {"application_id": app.application_id, "fingerprint": plan(topology).fingerprint, **listing(topology)}
+        about = {"application_id": app.application_id, "fingerprint": plan(topology).fingerprint, **json_view(topology)}
         return json.dumps(about, indent=2) + "\n"
     return topology.describe()

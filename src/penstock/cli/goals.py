@@ -8,7 +8,7 @@ from datetime import datetime
 
 from penstock.errors import ConfigError
 from penstock.records import is_name
-from penstock.running.rewinding import Goal, Goals, To
+from penstock.runtime.rewind import Goal, Goals, To
 
 _WHOLE = re.compile(r"[0-9]{1,18}")
 

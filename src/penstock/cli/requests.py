@@ -37,7 +37,7 @@ class RefusedRequestError(ConfigError):
 
 
 @dataclass(frozen=True, slots=True)
-class AdminServer:
+class AdminConnection:
     """Where an application is asked, and the token that is shown there."""
 
     host: str
@@ -46,7 +46,7 @@ class AdminServer:
     token: Secret | None = None
 
     @classmethod
-    def at(cls, address: str, token: str | None = None) -> AdminServer:
+    def at(cls, address: str, token: str | None = None) -> AdminConnection:
         """The server at `http://host:port`; `token` says where the token is, otherwise the environment may have it."""
         parts = urlsplit(address)
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path not in {"", "/"} or parts.username:

@@ -17,7 +17,7 @@ from penstock.dsl.tables import GlobalKTable, KTable
 from penstock.errors import TopologyError
 from penstock.handlers import ErrorHandler, check_late_policy
 from penstock.operators.lateness import LatePolicy
-from penstock.operators.processing import Processing
+from penstock.operators.processors import ProcessorOperator
 from penstock.operators.schedules import TICK_KEY, TICK_VALUE, Ticks
 from penstock.operators.tables import TableSource
 from penstock.operators.timers import timers_spec
@@ -374,7 +374,7 @@ class StreamsBuilder:
         name = draft.name("KTABLE-SOURCE-", name)
         key_serde, value_serde = given_serde(key) or draft.default_key, given_serde(value) or draft.default_value
         source = SourceNode(source_name, (topic,), None, key_serde, value_serde, line)
-        operator = Processing(checked(supplier, "", "add_global_store", line), fixed_key=False)
+        operator = ProcessorOperator(checked(supplier, "", "add_global_store", line), fixed_key=False)
         feeder = ProcessorNode(name, (source_name,), operator, (spec.name,), line)
         draft.add(DraftNode(name, line, lambda topology, parents: topology.add_global_nodes(spec, source, feeder)))
         return self

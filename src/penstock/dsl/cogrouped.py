@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock.dsl.aggregating import AnyWindows, Group, Operate, WindowPlan, check_aggregate, check_windows, kept_as, window_plan
+from penstock.dsl.aggregations import AnyWindows, Group, Operate, WindowPlan, check_aggregate, check_windows, kept_as, window_plan
 from penstock.dsl.draft import Draft, DraftNode
 from penstock.dsl.stores import Materialized, Store
 from penstock.dsl.table_drafts import AggregateDraft, MergeDraft

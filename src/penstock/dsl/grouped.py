@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock.dsl.aggregating import (
+from penstock.dsl.aggregations import (
     AnyWindows,
     Group,
     Operate,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock.dsl.aggregating import Operate, kept_as, one_less, one_more, zero
+from penstock.dsl.aggregations import Operate, kept_as, one_less, one_more, zero
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.place import Place
 from penstock.dsl.repartitions import SUFFIX, write_exchange

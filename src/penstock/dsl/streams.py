@@ -16,8 +16,8 @@ from penstock.dsl.stores import Store, materialized
 from penstock.dsl.table_drafts import SourceDraft, source_table_write
 from penstock.errors import TopologyError
 from penstock.operators.lateness import OnlyLate
-from penstock.operators.printing import Print
-from penstock.operators.processing import Processing, Supplier, sets_timers
+from penstock.operators.printer import Print
+from penstock.operators.processors import ProcessorOperator, Supplier, sets_timers
 from penstock.operators.shared import AtomicProcessing
 from penstock.operators.stateless import Branch, Filter, FlatMap, FlatMapValues, Map, MapValues, PassThrough, Peek, SelectKey
 from penstock.operators.timers import timers_spec
@@ -739,12 +739,12 @@ class KStream(AsyncVerbs[K, V]):
     def _name(self, prefix: str, given: str | None) -> str:
         return self._place.draft.name(prefix, given)
 
-    def _processing(self, supplier: Supplier, name: str, fixed_key: bool) -> tuple[Processing, StoreSpec | None]:
+    def _processing(self, supplier: Supplier, name: str, fixed_key: bool) -> tuple[ProcessorOperator, StoreSpec | None]:
         """The operator of a processor, and the store of its timers if it has any."""
         if not sets_timers(supplier):
-            return Processing(supplier, fixed_key), None
+            return ProcessorOperator(supplier, fixed_key), None
         spec = timers_spec(name, self._place.key or self._place.draft.default_key)
-        return Processing(supplier, fixed_key, spec.name), spec
+        return ProcessorOperator(supplier, fixed_key, spec.name), spec
 
     def _repartitioned(self, prefix: str, key: Serde[Any] | None, value: Serde[Any] | None, line: Line) -> KStream[K, V]:
         """This stream behind an exchange, for a join; two joins of one stream share the exchange."""

@@ -13,15 +13,15 @@ from structlog.contextvars import bound_contextvars
 
 from penstock import faults
 from penstock.epochs.assignment import Assignment
-from penstock.epochs.calling import callers_of
+from penstock.epochs.callers import callers_of
+from penstock.epochs.due import is_due, note_due, was_due
 from penstock.epochs.home import open_lane
+from penstock.epochs.lane_reports import Watch
 from penstock.epochs.opened import OpenStores, open_stores
+from penstock.epochs.output import ANY_SHARD, OfShard, Sent, rows_of_changes, rows_sent
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.reporting import Watch
-from penstock.epochs.sending import ANY_SHARD, OfShard, Sent, rows_of_changes, rows_sent
 from penstock.epochs.serial import AllLanes
 from penstock.epochs.shards import shard_of, shards_of
-from penstock.epochs.waiting import is_due, note_due, was_due
 from penstock.epochs.wire import (
     OUT,
     Control,
@@ -38,7 +38,7 @@ from penstock.lanes.epoch import HEADERS, RECORDS, Values, feed, processing_orde
 from penstock.lanes.failures import FailurePolicy
 from penstock.lanes.lane import Lane, Surroundings, flush
 from penstock.lanes.stores import OwnShard
-from penstock.lanes.tracing import Traces
+from penstock.lanes.traces import Traces
 from penstock.state import LaneState, Mark, ShardState, StateOfStores, memory_engine
 
 INPUT = pa.schema(

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from penstock.epochs.assignment import Assignment
-from penstock.epochs.entering import taken_in
+from penstock.epochs.entry import taken_in
 from penstock.epochs.hops import out, run_stage_on
 from penstock.epochs.opened import open_stores
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.routing import on_shards
+from penstock.epochs.routes import on_shards
 from penstock.epochs.shards import lane_of
 from penstock.epochs.wire import in_order_of_causes
 

@@ -9,10 +9,10 @@ from typing import Any
 from penstock.lanes.circuit import Circuit
 from penstock.lanes.host import NodeHost
 from penstock.lanes.outbox import Outbox
-from penstock.lanes.sampling import Samples
+from penstock.lanes.samples import Samples
 from penstock.lanes.sinks import bind_sink
 from penstock.lanes.sources import Intake
-from penstock.lanes.tracing import Traces
+from penstock.lanes.traces import Traces
 from penstock.records import Headers, Process
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 

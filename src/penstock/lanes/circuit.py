@@ -7,8 +7,8 @@ from typing import Any
 
 from penstock.calls import Call, Callers, Request
 from penstock.errors import TopologyError
-from penstock.lanes.asking import Asking
 from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.calls import PendingCalls
 from penstock.lanes.cursor import Cursor
 from penstock.lanes.failures import Failures
 from penstock.lanes.stores import Stores
@@ -31,7 +31,7 @@ class Circuit:
         self.failures: Failures = failures
         self.hosts: dict[str, Host] = {}
         self.bound: dict[str, Process] = {}  # children before parents
-        self.askings: list[Asking] = []  # the last node first
+        self.askings: list[PendingCalls] = []  # the last node first
         self._callers = callers
         self._views: dict[str, View] = {}
         self._starters: list[Callable[[], None]] = []
@@ -48,9 +48,9 @@ class Circuit:
             view = self._views[table] = operator.view(self.hosts.get(table) or host_of(node))
         return view
 
-    def asking(self, node: Node, call: Call, take: Callable[[Request, Any], None], cursor: Cursor) -> Asking:
+    def asking(self, node: Node, call: Call, take: Callable[[Request, Any], None], cursor: Cursor) -> PendingCalls:
         """The calls of a node, which are made when the epoch ends."""
-        asking = Asking(node, self._callers().of(node.name, call), take, cursor, self.failures)
+        asking = PendingCalls(node, self._callers().of(node.name, call), take, cursor, self.failures)
         self.askings.append(asking)
         return asking
 

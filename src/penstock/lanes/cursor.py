@@ -67,7 +67,7 @@ class Indexed(Protocol):
         """One value of it."""
 
 
-class Rows:
+class CursorPosition:
     """In the middle of an epoch: at the cursor's row of some columns, so that moving the cursor is all that a record costs.
 
     `exchanges` are by the code of the source that reads them, None for sources that read topics.

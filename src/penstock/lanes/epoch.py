@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.lanes.cursor import AFTER_RECORDS, BEFORE_RECORDS, Rows
+from penstock.lanes.cursor import AFTER_RECORDS, BEFORE_RECORDS, CursorPosition
 from penstock.lanes.lane import Lane, flush
 from penstock.lanes.position import NOWHERE, RawRecord, headers_of
 from penstock.lanes.sources import Intake
@@ -183,13 +183,13 @@ def _walk_to_watermark(lane: Lane, records: pa.Table, decoded: dict[int, Feed], 
         _walk_timed(lane, position, records, decoded, catalogue, range(results, records.num_rows))
 
 
-def _enter(lane: Lane, records: pa.Table, catalogue: Catalogue) -> Rows:
+def _enter(lane: Lane, records: pa.Table, catalogue: Catalogue) -> CursorPosition:
     """Let the lane follow these records."""
     columns = [records.column(name) for name in ("source", "origin", "offset", "key", "value", "timestamp", "headers")]
     exchanges = [_exchange(lane.intakes.get(name)) for name in catalogue.sources]
     cursor = lane.cursor
     cursor.row = 0
-    cursor.position = position = Rows(cursor, columns, catalogue.origins, exchanges)
+    cursor.position = position = CursorPosition(cursor, columns, catalogue.origins, exchanges)
     return position
 
 
@@ -198,7 +198,7 @@ def _exchange(intake: Intake | None) -> str | None:
 
 
 def _walk_timed(
-    lane: Lane, position: Rows, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue, rows: range
+    lane: Lane, position: CursorPosition, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue, rows: range
 ) -> None:
     """Some of the records, where somebody may ask for the time at any of them, or wait for it."""
     cursor, clocks, watermark = lane.cursor, lane.clocks, lane.clocks.watermark

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from penstock.calls import Callers
-from penstock.lanes.asking import make_calls
 from penstock.lanes.binder import Binder
 from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.calls import make_calls
 from penstock.lanes.circuit import Circuit
 from penstock.lanes.clocks import Clocks
 from penstock.lanes.cursor import Cursor
@@ -20,10 +20,10 @@ from penstock.lanes.entrances import Entrances
 from penstock.lanes.failures import FailurePolicy, Failures
 from penstock.lanes.host import NodeHost
 from penstock.lanes.outbox import Outbox
-from penstock.lanes.sampling import Samples
+from penstock.lanes.samples import Samples
 from penstock.lanes.sources import Intake
 from penstock.lanes.stores import OwnShard, Stores
-from penstock.lanes.tracing import Traces
+from penstock.lanes.traces import Traces
 from penstock.topology.nodes import Node
 
 

@@ -3,7 +3,6 @@
 This room knows neither lanes nor Kafka: lanes write letters, the kafka room reads and replays them.
 """
 
-from penstock.letters.choosing import Choice, Group, Span, grouped
 from penstock.letters.letter import (
     LONGEST_MESSAGE,
     LONGEST_TRACE,
@@ -16,7 +15,8 @@ from penstock.letters.letter import (
     replayed_into,
     without_replay_node,
 )
-from penstock.letters.replaying import TOO_OFTEN, Done, Ledger, Refused, Replay, Rules, Target, judged
+from penstock.letters.replay import TOO_OFTEN, Done, Ledger, Refused, Replay, Rules, Target, judged
+from penstock.letters.selection import Choice, Group, Span, grouped
 
 __all__ = [
     "LONGEST_MESSAGE",

@@ -18,7 +18,7 @@ from penstock.operators.drops import NULL_KEY
 from penstock.processor import Host, Operator
 from penstock.records import Change, Headers, Process
 from penstock.serdes import Serde, SerializationError
-from penstock.serdes.enclosing import Enclosing
+from penstock.serdes.wrappers import WrappingSerde
 from penstock.state import RawLayout, StoreKind, StoreSpec
 
 DIGEST_BYTES = 16
@@ -57,7 +57,7 @@ class CombinedKey(NamedTuple):
     primary_key: Any
 
 
-class SubscriptionSerde(Enclosing[Subscription]):
+class SubscriptionSerde(WrappingSerde[Subscription]):
     """The serde of subscriptions; `inner` is the left table's key serde.
 
     A byte with the instruction (plus 128 if there is no digest), the digest, the left key.
@@ -91,7 +91,7 @@ class SubscriptionSerde(Enclosing[Subscription]):
         return deserialize
 
 
-class ResponseSerde(Enclosing[SubscriptionResponse]):
+class ResponseSerde(WrappingSerde[SubscriptionResponse]):
     """The serde of responses; `inner` is the right table's value serde.
 
     A byte that is 128 if there is no digest, else 0; the digest; the value. As in Kafka Streams, zero bytes mean no value: a

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn
 
 from penstock.errors import ATTRIBUTED, TopologyError
-from penstock.operators.processing import Context, Supplier, made_by
+from penstock.operators.processors import Context, Supplier, made_by
 from penstock.processor import Cancellable, Host, Operator, PunctuationType, Wrap
 from penstock.records import Headers, Process, Record
 from penstock.state import SharedKeyValueStore, StoreSpec, Write

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NoReturn
 from penstock.errors import ATTRIBUTED, StateError, TopologyError
 from penstock.operators.drops import NULL_KEY
 from penstock.operators.emission import emitter
-from penstock.operators.processing import Context
+from penstock.operators.processors import Context
 from penstock.processor import Host, Lineage, Operator, TableOperator, ValueTransformer, View, Wrap
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp
 from penstock.state import NEWEST, NOT_PUT, CachedKeyValueStore, StoreKind

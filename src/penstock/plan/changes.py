@@ -36,7 +36,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Decision:
     """The verdict on one store or source topic, and the reason."""
 
     name: str
@@ -48,8 +48,8 @@ class Change:
 class Changes:
     """Everything a start would do; `refusals` are reasons that do not concern a single store."""
 
-    stores: tuple[Change, ...]
-    sources: tuple[Change, ...]
+    stores: tuple[Decision, ...]
+    sources: tuple[Decision, ...]
     refusals: tuple[str, ...] = ()
 
     @property
@@ -70,7 +70,7 @@ def store_changes(
     refused: Mapping[str, str] = MappingProxyType({}),
     unlogged: Collection[str] = (),
     global_stores: Iterable[str] = (),
-) -> tuple[Change, ...]:
+) -> tuple[Decision, ...]:
     """Return the verdict on each store of the topology, and on those it no longer has.
 
     `refused` are stores whose changelog is not as required, with the reason; `unlogged` are those without one.
@@ -87,7 +87,7 @@ def store_changes(
         [('totals', 'new'), ('words', 'lost')]
     """
     judged = [_store(committed, now, name, refused.get(name), name in unlogged) for name in now.stores]
-    followed = [Change(name, Verdict.KEPT, "it follows its topic, whatever the last topology was") for name in global_stores]
+    followed = [Decision(name, Verdict.KEPT, "it follows its topic, whatever the last topology was") for name in global_stores]
     if committed is None:
         return (*judged, *followed)
     left = sorted(committed.stores.keys() - now.stores.keys() - set(committed.gone))
@@ -102,7 +102,7 @@ def source_changes(
     resumed: Mapping[str, int] = MappingProxyType({}),
     added: Collection[tuple[str, int]] = (),
     lost: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[Change, ...]:
+) -> tuple[Decision, ...]:
     """Return the verdict on each source topic: those read now, and those with offsets that the committed topology read.
 
     `resumed` are topics that the last commit did not cover, with the epoch that did; `added` are partitions created after it;
@@ -114,54 +114,54 @@ def source_changes(
         change = _known_source(topic, resumed.get(topic), new) if topic in committed else _new_source(topic, node, bool(new))
         now.append(replace(change, why=f"{change.why}; {lost[topic]}") if topic in lost else change)
     dropped = [
-        Change(topic, Verdict.DROPPED, "its offsets are kept: a later topology that reads it resumes from them")
+        Decision(topic, Verdict.DROPPED, "its offsets are kept: a later topology that reads it resumes from them")
         for topic in sorted(set(committed) & set(read_before) - read_now.keys())
     ]
     return (*now, *dropped)
 
 
-def _store(committed: TopologyFacts | None, now: TopologyFacts, name: str, refusal: str | None, is_unlogged: bool) -> Change:
+def _store(committed: TopologyFacts | None, now: TopologyFacts, name: str, refusal: str | None, is_unlogged: bool) -> Decision:
     change = None if committed is None else layout_change(committed, now, name)
     if change is not None or refusal is not None:
-        return Change(name, Verdict.REFUSED, change or refusal or "")
+        return Decision(name, Verdict.REFUSED, change or refusal or "")
     if committed is None or name not in committed.stores:
-        return Change(name, Verdict.NEW, "starts empty: records that were already read are not read again")
+        return Decision(name, Verdict.NEW, "starts empty: records that were already read are not read again")
     if is_unlogged:
-        return Change(
+        return Decision(
             name, Verdict.KEPT, "it has no changelog: kept only if the files in state_dir are as the last run left them"
         )
     if name in committed.gone:
-        return Change(name, Verdict.REBUILT, "restored from its changelog as of its removal; updates since then are missing")
+        return Decision(name, Verdict.REBUILT, "restored from its changelog as of its removal; updates since then are missing")
     if _BY_POSITION.search(name) and committed.fingerprint != now.fingerprint:
-        return Change(
+        return Decision(
             name, Verdict.KEPT, "its generated name contains a node number: check that it is the same store, and give it a name"
         )
-    return Change(name, Verdict.KEPT, "as committed")
+    return Decision(name, Verdict.KEPT, "as committed")
 
 
-def _lost(committed: TopologyFacts, now: TopologyFacts, name: str) -> Change:
+def _lost(committed: TopologyFacts, now: TopologyFacts, name: str) -> Decision:
     layout = committed.stores[name]
     alike = [new for new in now.stores if new not in committed.stores and now.stores[new] == layout]
     hint = f"; the new store {alike[0]!r} has the same layout: if it is the same store, keep the name" if len(alike) == 1 else ""
-    return Change(name, Verdict.LOST, f"its changelog is kept but no longer read{hint}")
+    return Decision(name, Verdict.LOST, f"its changelog is kept but no longer read{hint}")
 
 
-def _known_source(topic: str, left_at: int | None, new: Sequence[int]) -> Change:
+def _known_source(topic: str, left_at: int | None, new: Sequence[int]) -> Decision:
     begun = f"; new partitions start at their earliest record: {', '.join(map(str, new))}" if new else ""
     if left_at is not None:
-        return Change(
+        return Decision(
             topic, Verdict.KEPT, f"resumes where it stopped at epoch {left_at}: the last topology did not read it{begun}"
         )
-    return Change(topic, Verdict.KEPT, f"resumes from the committed offsets{begun}")
+    return Decision(topic, Verdict.KEPT, f"resumes from the committed offsets{begun}")
 
 
-def _new_source(topic: str, node: SourceNode, came_since: bool) -> Change:
+def _new_source(topic: str, node: SourceNode, came_since: bool) -> Decision:
     if came_since:
-        return Change(topic, Verdict.NEW, "created after the last commit: starts at its earliest record")
+        return Decision(topic, Verdict.NEW, "created after the last commit: starts at its earliest record")
     if node.reset == "none":
-        return Change(topic, Verdict.REFUSED, f"it has no committed offset, and its source has reset='none' ({node.line})")
+        return Decision(topic, Verdict.REFUSED, f"it has no committed offset, and its source has reset='none' ({node.line})")
     if node.reset in (None, "earliest"):
-        return Change(topic, Verdict.NEW, "starts at its earliest record")
+        return Decision(topic, Verdict.NEW, "starts at its earliest record")
     if node.reset == "latest":
-        return Change(topic, Verdict.NEW, "starts at its end: existing records are not read")
-    return Change(topic, Verdict.NEW, f"starts {node.reset} ms before now")
+        return Decision(topic, Verdict.NEW, "starts at its end: existing records are not read")
+    return Decision(topic, Verdict.NEW, f"starts {node.reset} ms before now")

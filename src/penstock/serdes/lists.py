@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from penstock.errors import SerializationError
-from penstock.serdes.enclosing import Enclosing
 from penstock.serdes.primitives import Float32, Float64, Int16, Int32, Int64, UUIDs
 from penstock.serdes.serde import Serde
+from penstock.serdes.wrappers import WrappingSerde
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ _INT = struct.Struct(">i")
 _FLAG_AND_INT = struct.Struct(">bi")
 
 
-class List(Enclosing["list[T | None]"], Generic[T]):
+class List(WrappingSerde["list[T | None]"], Generic[T]):
     r"""A list, in the format of Java's `ListSerde`: `List(bool).serialize([]) == b"\x01" + bytes(4)`.
 
     Entries may be None. As a type, `list[int]` means JSON instead. Where Java reads a truncated last entry as if zeros followed,

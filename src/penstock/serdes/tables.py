@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.errors import SerializationError
 from penstock.records import Change, ValueAndTimestamp
-from penstock.serdes.enclosing import Enclosing
+from penstock.serdes.wrappers import WrappingSerde
 
 _TIMESTAMP = struct.Struct(">q")
 _SIZE = struct.Struct(">I")
@@ -23,7 +23,7 @@ _FLAGS = [bytes((flags,)) for flags in range(8)]
 _new = tuple.__new__
 
 
-class ValueAndTimestampSerde(Enclosing[ValueAndTimestamp[Any]]):
+class ValueAndTimestampSerde(WrappingSerde[ValueAndTimestamp[Any]]):
     """As in Java's timestamped stores: `ValueAndTimestampSerde(str).serialize(ValueAndTimestamp("a", 0)) == bytes(8) + b"a"`."""
 
     @cached_property
@@ -56,7 +56,7 @@ class ValueAndTimestampSerde(Enclosing[ValueAndTimestamp[Any]]):
         return deserialize
 
 
-class ChangeSerde(Enclosing[Change]):
+class ChangeSerde(WrappingSerde[Change]):
     r"""A table's change in an exchange; the format is not Java's: `ChangeSerde(str).serialize(Change("a")) == b"\x05a"`.
 
     A byte of flags (1: has a new value, 2: has an old one, 4: is the latest); if it has both, the size of the new value in four

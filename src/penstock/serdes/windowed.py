@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from penstock.errors import SerializationError
 from penstock.records import Windowed
-from penstock.serdes.enclosing import Enclosing
 from penstock.serdes.serde import Serde
+from penstock.serdes.wrappers import WrappingSerde
 
 K = TypeVar("K")
 
@@ -22,7 +22,7 @@ _END_AND_START = struct.Struct(">qq")
 _new = tuple.__new__
 
 
-class TimeWindowed(Enclosing[Windowed[K]]):
+class TimeWindowed(WrappingSerde[Windowed[K]]):
     """Keys of time and sliding windows: `TimeWindowed(str, 10).serialize(Windowed("a", 0, 10)) == b"a" + bytes(8)`.
 
     The end isn't written: the reader must know the window's size. As in Java, empty bytes are read as None, and an end beyond the
@@ -87,7 +87,7 @@ class TimeWindowed(Enclosing[Windowed[K]]):
         return deserialize
 
 
-class SessionWindowed(Enclosing[Windowed[K]]):
+class SessionWindowed(WrappingSerde[Windowed[K]]):
     """Keys of session windows: `SessionWindowed(str).serialize(Windowed("a", 0, 0)) == b"a" + bytes(16)`.
 
     The end is written before the start. As in Java, empty bytes are read as None.

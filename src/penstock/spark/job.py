@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.epochs.bounds import BATCH_BYTES
-from penstock.epochs.entering import needs_entering
+from penstock.epochs.entry import needs_entry
 from penstock.epochs.home import Home
 from penstock.epochs.hops import INPUT
 from penstock.epochs.program import Epoch, Program
@@ -129,7 +129,7 @@ class EpochJobs:
         program, broadcast = self._program, self.broadcast
         last = len(program.plan.stages) - 1
         is_first_free = not program.needs_lanes(0)
-        if is_first_free or needs_entering(program):
+        if is_first_free or needs_entry(program):
             is_done = is_first_free and last == 0
             frame = records.mapInArrow(from_sources(broadcast, epoch), _OUT if is_done else _WIRE)
             first = 1 if is_first_free else 0
@@ -165,7 +165,7 @@ class EpochJobs:
         return records.withColumn("shard", self._shard()).drop("partition")
 
     def _shard(self) -> Column:
-        """The shard of a record, as `penstock.epochs.routing` finds it, where no key has to be read by its serde for that.
+        """The shard of a record, as `penstock.epochs.routes` finds it, where no key has to be read by its serde for that.
 
         Bytes that are no text are read by String, as Java reads them, with marks in place of what is malformed.
         """

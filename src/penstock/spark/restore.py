@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from structlog.contextvars import bound_contextvars
 
-from penstock.epochs.restoring import Committed, ReadChangelog, Restored, restore_lane
+from penstock.epochs.restore import Committed, ReadChangelog, Restored, restore_lane
 from penstock.spark.tasks import program_of
 
 OnProgress = Callable[[Mapping[int, int]], None]

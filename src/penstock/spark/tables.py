@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program
-from penstock.epochs.reading import read_store, schema_of
+from penstock.epochs.store_reader import read_store, schema_of
 from penstock.errors import UnknownStoreError
 from penstock.spark.tasks import Batches, Hop, program_of
 from penstock.state import StoreSpec

@@ -14,11 +14,11 @@ from structlog.contextvars import bind_contextvars
 
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.bounds import bounded
-from penstock.epochs.entering import taken_in
+from penstock.epochs.entry import taken_in
 from penstock.epochs.hops import ROUTED_INPUT, out, run_stage, take_back
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.routing import on_shards
+from penstock.epochs.routes import on_shards
 from penstock.epochs.wire import OUT, WIRE, arrived
 
 Batches = Iterator[pa.RecordBatch]

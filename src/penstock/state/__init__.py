@@ -12,7 +12,7 @@ from penstock.state.raw import OrderedSpace
 from penstock.state.segments import retention_limit
 from penstock.state.sessions import SessionStore
 from penstock.state.shard import EPOCH, REGISTERS, ShardState, last_registers
-from penstock.state.sharding import record_key
+from penstock.state.shard_keys import record_key
 from penstock.state.shared import Act, SharedKeyValueStore, Write, WriteSerde, write_serde
 from penstock.state.specs import RawLayout, Sharing, StoreKind, StoreSpec
 from penstock.state.store import StateOfStores

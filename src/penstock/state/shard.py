@@ -21,7 +21,7 @@ from penstock.state.timestamped import CachedKeyValueStore
 if TYPE_CHECKING:
     from penstock.state.engines.engine import Engine
     from penstock.state.specs import StoreSpec
-    from penstock.state.store import Store
+    from penstock.state.store import StateStore
 
 REGISTERS = "/registers"
 """The space, and the changelog, of the shards' registers; a store's name has no slash."""
@@ -46,7 +46,7 @@ class ShardState:
         self._engine = engine
         self._prefix = PREFIX.pack(number)
         self._spaces: dict[str, Space] = {}
-        self.stores: dict[str, Store] = {}
+        self.stores: dict[str, StateStore] = {}
         self._specs: dict[str, StoreSpec] = {}
         self._kept_registers = self.space(REGISTERS, plain_log)
         self.registers: Registers = Registers(self._saved_registers())

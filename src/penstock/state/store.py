@@ -40,7 +40,7 @@ class Shard(Protocol):
         """Return the byte map of that name."""
 
 
-class Store(Protocol):
+class StateStore(Protocol):
     """A store as its shard sees it."""
 
     def before_commit(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from penstock.errors import TopologyError
 from penstock.handlers import DeadLetter
 from penstock.operators.lateness import LatePolicy
-from penstock.operators.processing import Processing, Supplier, sets_timers
+from penstock.operators.processors import ProcessorOperator, Supplier, sets_timers
 from penstock.operators.shared import ApplyWrites, AtomicProcessing
 from penstock.operators.stateless import PassThrough
 from penstock.operators.timers import timers_spec, timers_store
@@ -24,7 +24,6 @@ from penstock.serdes import Json, Serde, String, serde_of
 from penstock.state import StoreSpec, write_serde
 from penstock.timing import Watermark
 from penstock.topology.describe import describe, mermaid
-from penstock.topology.drawing import svg
 from penstock.topology.functions import checked
 from penstock.topology.groups import key_above, node_groups
 from penstock.topology.layout import layout
@@ -41,6 +40,7 @@ from penstock.topology.nodes import (
     offset_reset,
     user_line,
 )
+from penstock.topology.svg import svg
 
 _SHOWN, _NAMES = 100, "at most 249 letters, digits, '.', '_' and '-'"
 _T = TypeVar("_T")
@@ -215,7 +215,7 @@ class Topology:
         """Add a store of which every lane has a whole copy, fed from all of `topic` by its own processor."""
         line = user_line()
         reader = SourceNode(source, (topic,), None, _key(key), _value(value), line)
-        operator = Processing(checked(supplier, "", "add_global_store", line), fixed_key=False)
+        operator = ProcessorOperator(checked(supplier, "", "add_global_store", line), fixed_key=False)
         feeder = ProcessorNode(processor, (source,), operator, (spec.name,), line)
         self.add_global_nodes(spec, reader, feeder)
         return self
@@ -258,7 +258,7 @@ class Topology:
     def _is_shared_with(self, node: ProcessorNode, store: str) -> bool:
         """Return whether a node uses a store as a shared one, from any shard."""
         spec = self._stores[store]
-        if spec.sharing is not None and isinstance(node.operator, (Processing, AtomicProcessing)):
+        if spec.sharing is not None and isinstance(node.operator, (ProcessorOperator, AtomicProcessing)):
             return True
         if spec.takes_writes and not isinstance(node.operator, ApplyWrites):
             raise TopologyError(
@@ -361,10 +361,10 @@ class Topology:
 
     def _add_processing(self, name: str, supplier: Supplier, parents: tuple[str, ...], line: Line) -> None:
         """Add a user's processor, with a store for its timers if it has any."""
-        if not sets_timers(supplier):
-            self.add_node(ProcessorNode(name, parents, Processing(supplier, fixed_key=False), (), line))
+        timers = timers_store(name) if sets_timers(supplier) else None
+        self.add_node(ProcessorNode(name, parents, ProcessorOperator(supplier, fixed_key=False, timers=timers), (), line))
+        if timers is None:
             return
-        self.add_node(ProcessorNode(name, parents, Processing(supplier, fixed_key=False, timers=timers_store(name)), (), line))
         self.add_state_store(timers_spec(name, key_above(self._nodes, name, line)), name)
 
     def _processor(self, name: str, purpose: str, line: Line) -> ProcessorNode:

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from harness import topics
 from harness.broker import Broker
-from tests.jvm.running.test_life_cycle import started
+from tests.jvm.runtime.test_life_cycle import started
 
 pytestmark = pytest.mark.jvm
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from penstock.admin.server import AdminServer
-from penstock.running.running import Running
+from penstock.runtime.application import RunningApplication
 
 TIMEOUT_S = 20
 
@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 class Application:
     """A started application, as its clients see it."""
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: RunningApplication) -> None:
         assert running.admin_url is not None
         self.running = running
         self.url = running.admin_url

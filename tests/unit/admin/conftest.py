@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock import App, StreamsBuilder, Topology
-from penstock.running import running as running_module
+from penstock.runtime import application as application_module
 from tests.unit.admin.clients import Application
 
 PATIENCE_S = 20
@@ -31,7 +31,7 @@ class Stage:
         self.may_start = threading.Event()
 
     def run(self, until: Any) -> Any:
-        """`Starting.run`."""
+        """`Start.run`."""
         assert self.may_start.wait(PATIENCE_S)
         if self.failure is not None:
             raise self.failure
@@ -69,7 +69,7 @@ class Stage:
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     stage = Stage()
-    monkeypatch.setattr(running_module, "Starting", lambda *arguments: stage)
+    monkeypatch.setattr(application_module, "Start", lambda *arguments: stage)
     yield stage
     stage.may_start.set()
 

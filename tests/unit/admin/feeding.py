@@ -23,13 +23,13 @@ from penstock import StreamsBuilder, Topology, bounded_disorder, dead_letter, tu
 from penstock.admin.dashboard import PUBLIC, routes
 from penstock.epochs.wire import LaneReport
 from penstock.handlers import ErrorHandlers
-from penstock.observing import CommittedStores, EpochReport, Health, PartitionReport, Recorder
-from penstock.observing.recorder import _added
-from penstock.running.states import State
+from penstock.observation import CommittedStores, EpochReport, Health, PartitionReport, Recorder
+from penstock.observation.recorder import _added
+from penstock.runtime.states import State
 from penstock.topology import ProcessorNode, SinkNode, SourceNode
 
 if TYPE_CHECKING:
-    from penstock.running.running import Running
+    from penstock.runtime.application import RunningApplication
 
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 """Like the admin server's policy."""
@@ -62,7 +62,7 @@ class FedRecorder(Recorder):
 
 @dataclass
 class Fed:
-    """What the dashboard needs of a `Running`."""
+    """What the dashboard needs of a `RunningApplication`."""
 
     topology: Topology = field(default_factory=shop)
     application_id: str = "shop-orders"
@@ -75,8 +75,8 @@ class Fed:
         self.health = Health(self.recorder, lambda: self.state.value, epoch_timeout_s=60)
 
     @property
-    def running(self) -> Running:
-        return cast("Running", self)
+    def running(self) -> RunningApplication:
+        return cast("RunningApplication", self)
 
 
 class Feeder:

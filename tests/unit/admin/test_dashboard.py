@@ -13,8 +13,8 @@ from penstock import Topology
 from penstock.admin.dashboard import PUBLIC
 from penstock.admin.dashboard.snapshot import Span
 from penstock.epochs.wire import LaneReport
-from penstock.observing import EpochReport, PartitionReport
-from penstock.running.states import State
+from penstock.observation import EpochReport, PartitionReport
+from penstock.runtime.states import State
 from tests.unit.admin.feeding import Fed, ask, fed, told
 
 

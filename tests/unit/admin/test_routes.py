@@ -15,8 +15,8 @@ from penstock.admin import protocol, reports
 from penstock.admin.routes import routes
 from penstock.epochs.wire import LaneReport
 from penstock.errors import BrokerError
-from penstock.observing import PartitionReport
-from penstock.observing.metrics import Metrics
+from penstock.observation import PartitionReport
+from penstock.observation.metrics import Metrics
 from tests.unit.admin.clients import Application
 from tests.unit.admin.conftest import PATIENCE_S, Serve, Stage
 

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from penstock import App, Topology
-from penstock.admin import health, listening, protocol, reports, server
+from penstock.admin import health, listener, protocol, reports, server
 from penstock.admin.access import Access, Tokens
 from penstock.admin.routes import ASKING, routes
 from penstock.config import Config
@@ -444,7 +444,7 @@ class TestSlowClients:
     def test_an_unfinished_tls_handshake_is_dropped_after_a_short_time(
         self, serve: Serve, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(listening, "_SOCKETS", 10)
+        monkeypatch.setattr(listener, "_SOCKETS", 10)
         monkeypatch.setattr(server, "_HANDSHAKE_S", 0.5)
         chain, key = certificate
         application = serve(admin_certificate=chain, admin_key=key)
@@ -660,15 +660,15 @@ class TestTheEnd:
 
 
 def test_a_listening_socket_closes_connections_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "_SOCKETS", 3)
+    monkeypatch.setattr(listener, "_SOCKETS", 3)
     config = Config(kafka={"bootstrap.servers": "nowhere:1"}, admin_address="127.0.0.1:0")
     with ExitStack() as stack:
-        listener = stack.enter_context(listening.listen(config))
-        listener.setblocking(True)
-        clients = [stack.enter_context(socket.create_connection(listener.getsockname(), PATIENCE_S)) for _ in range(5)]
-        accepted = [stack.enter_context(listener.accept()[0]) for _ in range(3)]
+        bound = stack.enter_context(listener.listen(config))
+        bound.setblocking(True)
+        clients = [stack.enter_context(socket.create_connection(bound.getsockname(), PATIENCE_S)) for _ in range(5)]
+        accepted = [stack.enter_context(bound.accept()[0]) for _ in range(3)]
         with pytest.raises(ConnectionAbortedError):
-            listener.accept()
+            bound.accept()
         assert clients[3].recv(1) == b""
         accepted[0].close()
-        stack.enter_context(listener.accept()[0])
+        stack.enter_context(bound.accept()[0])

@@ -15,8 +15,8 @@ from typer.core import TyperGroup
 
 from penstock.app import App
 from penstock.cli.commands import commands
-from penstock.cli.planning import print_plan
-from penstock.plan import Change, Changes, Verdict
+from penstock.cli.plan_report import print_plan
+from penstock.plan import Changes, Decision, Verdict
 from tests.unit.cli.calling import call
 
 APP = """
@@ -139,9 +139,9 @@ class TestReset:
 
 
 class TestPlan:
-    KEPT = Change("words", Verdict.KEPT, "as it was committed")
-    LOST = Change("old", Verdict.LOST, "its changelog stays")
-    REFUSED = Change("table", Verdict.REFUSED, "value was String() and is Int64()")
+    KEPT = Decision("words", Verdict.KEPT, "as it was committed")
+    LOST = Decision("old", Verdict.LOST, "its changelog stays")
+    REFUSED = Decision("table", Verdict.REFUSED, "value was String() and is Int64()")
 
     def test_nothing_lost(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert print_plan("app", Changes((self.KEPT,), ()), as_json=False) == 0

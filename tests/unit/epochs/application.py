@@ -19,15 +19,15 @@ from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program, changelog_topic, lanes_topic
-from penstock.epochs.restoring import Committed, ReadChangelog, Restored, Rows, restore_lane
+from penstock.epochs.restore import ChangelogRows, Committed, ReadChangelog, Restored, restore_lane
 from penstock.epochs.shards import lane_of, shard_of, shards_of
 from penstock.epochs.wire import Kind, decode_control, without_reports
 from penstock.handlers import ErrorHandlers
 from penstock.lanes.outbox import Row
 from penstock.plan import plan
-from penstock.running.committed import committed_state
-from penstock.running.past import Past
-from penstock.running.progress import Progress
+from penstock.runtime.committed import committed_state
+from penstock.runtime.past import Past
+from penstock.runtime.progress import Progress
 from penstock.state import EPOCH, EngineKind, Mark, ShardState
 from penstock.testing import TopologyTestDriver
 
@@ -95,14 +95,14 @@ class Topics:
     def starts(self, topics: Iterable[str]) -> dict[Place, int]:
         return {(topic, shard): self.begins[topic, shard] for topic in topics for shard in range(SHARDS)}
 
-    def read(self, positions: Mapping[Place, int], ends: Mapping[Place, int], chunk: int = 7) -> Iterator[Rows]:
+    def read(self, positions: Mapping[Place, int], ends: Mapping[Place, int], chunk: int = 7) -> Iterator[ChangelogRows]:
         """As `penstock.kafka.changelog.read` does: chunks of all partitions in turn."""
         left = {place: list(filter(None, self.logs[place][start : ends[place]])) for place, start in positions.items()}
         while any(left.values()):
             for (topic, partition), rows in left.items():
                 if rows:
                     keys, values = map(list, zip(*rows[:chunk], strict=True))
-                    yield Rows(topic, partition, keys, values)
+                    yield ChangelogRows(topic, partition, keys, values)
                     del rows[:chunk]
 
     def content(self, topic: str, partition: int | None = None) -> dict[bytes, bytes]:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock import faults
-from penstock.epochs.restoring import Rows
+from penstock.epochs.restore import ChangelogRows
 from tests.unit.epochs.application import Application, Place, by_key, driven, far_future, some_records
 
 pytestmark = pytest.mark.security(30)
@@ -144,7 +144,7 @@ class Life(RuleBasedStateMachine):
     def start_that_dies(self, lanes: int, chunks: int, point: str) -> None:
         topics = self.app.topics
 
-        def read(positions: Mapping[Place, int], ends: Mapping[Place, int]) -> Iterator[Rows]:
+        def read(positions: Mapping[Place, int], ends: Mapping[Place, int]) -> Iterator[ChangelogRows]:
             for number, rows in enumerate(topics.read(positions, ends)):
                 if number == chunks and point == "reader":
                     raise CrashError

@@ -32,7 +32,7 @@ from penstock.epochs.hops import INPUT, from_topics, out, run_stage
 from penstock.epochs.in_process import parts
 from penstock.epochs.opened import OpenStores
 from penstock.epochs.program import Epoch
-from penstock.epochs.routing import on_shards
+from penstock.epochs.routes import on_shards
 from penstock.epochs.shards import shard_of
 from penstock.epochs.wire import WIRE, without_reports
 from penstock.errors import ProcessingError, StateError

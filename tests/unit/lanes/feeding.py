@@ -16,7 +16,7 @@ from penstock.lanes.epoch import RECORDS, Catalogue
 from penstock.lanes.failures import FailurePolicy
 from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.outbox import Row
-from penstock.lanes.sampling import Samples
+from penstock.lanes.samples import Samples
 from penstock.lanes.stores import OwnShard
 from penstock.records import Headers
 from penstock.state import LaneState, StateOfStores, memory_engine

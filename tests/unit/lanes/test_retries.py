@@ -36,7 +36,7 @@ from penstock.lanes.retries import READS, persistent
 from penstock.operators.shared import ApplyWrites
 from penstock.operators.stateless import Branch
 from penstock.processor import Operator
-from penstock.state import expiring, keyvalue, sessions, timestamped, versioned, windows
+from penstock.state import keyvalue, sessions, timestamped, ttl, versioned, windows
 from penstock.testing import TopologyTestDriver
 from tests.unit.lanes.feeding import lane_of
 
@@ -372,7 +372,7 @@ def test_every_function_of_every_operator_can_be_called_again(kind: Any) -> None
 
 def test_whatever_is_not_known_to_read_counts_as_a_write() -> None:
     stores = [
-        *(keyvalue.KeyValueStore, timestamped.TimestampedKeyValueStore, expiring.ExpiringKeyValueStore),
+        *(keyvalue.KeyValueStore, timestamped.TimestampedKeyValueStore, ttl.ExpiringKeyValueStore),
         *(windows.WindowStore, windows.TimestampedWindowStore, sessions.SessionStore, versioned.VersionedKeyValueStore),
     ]
     users = {name for store in stores for name in dir(store) if not name.startswith("_")}

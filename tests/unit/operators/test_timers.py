@@ -23,7 +23,7 @@ from penstock import (
     tumbling,
 )
 from penstock.errors import ProcessingError, TopologyError
-from penstock.operators.processing import sets_timers
+from penstock.operators.processors import sets_timers
 from penstock.processor import TimerKind
 from penstock.records import Record
 from penstock.testing import TopologyTestDriver

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import ProcessingError
-from penstock.operators.sliding import SlidingAggregate
+from penstock.operators.sliding_windows import SlidingAggregate
 from penstock.records import ValueAndTimestamp
 from penstock.timing import SlidingWindows, sliding
 from tests.unit.operators.windowing import BITS, EVER, STORE, Bench, Result, append, nothing, unite, zero

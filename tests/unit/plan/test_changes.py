@@ -9,7 +9,7 @@ import pytest
 
 from penstock import StreamsBuilder
 from penstock.plan import Changes, TopologyFacts, Verdict, facts, remembered, source_changes, store_changes
-from penstock.plan.changes import Change
+from penstock.plan.changes import Decision
 from penstock.topology import SourceNode
 
 Declare = Callable[[StreamsBuilder], Any]
@@ -119,7 +119,7 @@ class TestSources:
 
     def test_a_known_one_resumes_whatever_its_reset(self) -> None:
         [change] = source_changes({"in": source("in", "none")}, {"in"}, {"in"})
-        assert change == Change("in", Verdict.KEPT, "resumes from the committed offsets")
+        assert change == Decision("in", Verdict.KEPT, "resumes from the committed offsets")
 
     def test_one_that_the_last_topology_did_not_read_resumes_where_it_stopped(self) -> None:
         [change] = source_changes({"in": source("in")}, {"in"}, (), resumed={"in": 5})
@@ -148,12 +148,12 @@ class TestSources:
 
 class TestChanges:
     def test_any_refusal_refuses_the_start(self) -> None:
-        refused = Change("s", Verdict.REFUSED, "")
+        refused = Decision("s", Verdict.REFUSED, "")
         assert Changes((refused,), ()).is_refused
         assert Changes((), (refused,)).is_refused
         assert Changes((), (), ("topics are missing",)).is_refused
-        assert not Changes((Change("s", Verdict.KEPT, ""),), ()).is_refused
+        assert not Changes((Decision("s", Verdict.KEPT, ""),), ()).is_refused
 
     def test_only_lost_stores_are_a_loss(self) -> None:
-        assert Changes((Change("s", Verdict.LOST, ""),), ()).loses_state
-        assert not Changes((Change("s", Verdict.NEW, ""),), (Change("in", Verdict.DROPPED, ""),)).loses_state
+        assert Changes((Decision("s", Verdict.LOST, ""),), ()).loses_state
+        assert not Changes((Decision("s", Verdict.NEW, ""),), (Decision("in", Verdict.DROPPED, ""),)).loses_state

@@ -19,11 +19,11 @@ from penstock import StreamsBuilder, Topology
 from penstock.epochs import hops as hops_module
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.bounds import measured_in
-from penstock.epochs.entering import needs_entering
+from penstock.epochs.entry import needs_entry
 from penstock.epochs.home import open_lane
 from penstock.epochs.hops import INPUT, ROUTED_INPUT, from_topics
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.routing import on_shards
+from penstock.epochs.routes import on_shards
 from penstock.epochs.shards import lane_of
 from penstock.epochs.wire import OUT, WIRE, Kind, in_order_of_causes, reports_of, wire
 from penstock.spark import tasks
@@ -80,7 +80,7 @@ def staged(program: Program, partitions: Sequence[pa.RecordBatch], monkeypatch: 
     broadcast, last = broadcast_of(program), len(program.plan.stages) - 1
     frames: list[pa.Table]
     first = 0
-    is_plain = program.needs_lanes(0) and not needs_entering(program)
+    is_plain = program.needs_lanes(0) and not needs_entry(program)
     if is_plain:
         frames = [on_shards(Assignment(program, EPOCH), from_topics([part])).select(ROUTED_INPUT.names) for part in partitions]
     else:

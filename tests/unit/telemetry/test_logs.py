@@ -17,7 +17,7 @@ import structlog
 from structlog.contextvars import bind_contextvars, bound_contextvars, clear_contextvars
 
 from penstock.config import Config
-from penstock.observing import Recorder
+from penstock.observation import Recorder
 from penstock.telemetry import logs
 from penstock.telemetry.redaction import Redactor
 

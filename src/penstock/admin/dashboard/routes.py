@@ -13,11 +13,11 @@ from starlette.routing import Route
 
 from penstock.admin.answers import Json
 from penstock.admin.dashboard.snapshot import snapshot
-from penstock.topology.drawing import STYLE, svg
 from penstock.topology.layout import layout
+from penstock.topology.svg import STYLE, svg
 
 if TYPE_CHECKING:
-    from penstock.running.running import Running
+    from penstock.runtime.application import RunningApplication
 
 _HERE = Path(__file__).parent
 _FILES = {
@@ -32,7 +32,7 @@ PUBLIC = frozenset({*_FILES, _DRAWING})
 """No token needed: a browser that opens a page has none. These files hold nothing about the application."""
 
 
-def routes(running: Running) -> list[Route]:
+def routes(running: RunningApplication) -> list[Route]:
     """The routes of this package."""
 
     @cache  # a topology never changes

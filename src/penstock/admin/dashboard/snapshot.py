@@ -10,19 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.admin.answers import known
-from penstock.observing import EpochReport, PartitionReport, Recorder
+from penstock.observation import EpochReport, PartitionReport, Recorder
 from penstock.topology import SourceNode, Topology
-from penstock.topology.drawing import drawable
 from penstock.topology.layout import topics_of
+from penstock.topology.svg import drawable
 
 if TYPE_CHECKING:
-    from penstock.running.running import Running
+    from penstock.runtime.application import RunningApplication
 
 RATE_OVER_MS = 10_000
 """Rates are means over about this long."""
 
 
-def snapshot(running: Running, after: int = -1) -> dict[str, Any]:
+def snapshot(running: RunningApplication, after: int = -1) -> dict[str, Any]:
     """Return what is known now, with those recent epochs that follow epoch `after`."""
     recorder, now_ms = running.recorder, int(time.time() * 1000)
     recent, totals = recorder.recent, recorder.totals

@@ -1,0 +1,151 @@
+"""`penstock top`: a running application on one screen, from what its admin server tells."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.requests import AdminConnection, UnreachableError
+from penstock.cli.screen import answers, shown, table
+
+_EPOCHS = 50
+_ROWS = 20
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+class Look(NamedTuple):
+    """What an application has told at one moment."""
+
+    state: Mapping[str, Any]
+    watermarks: Mapping[str, Any]
+    barriers: Mapping[str, Any]
+
+
+def watch(server: AdminConnection, every_s: float, is_once: bool) -> None:
+    """Show the application until interrupted, or once. While nobody answers, the last picture stays, with the reason."""
+    console = answers()
+    picture = screen(look(server))
+    if is_once:
+        console.print(picture)
+        return
+    with Live(picture, console=console, screen=True, auto_refresh=False) as live:
+        try:
+            while True:
+                time.sleep(every_s)
+                try:
+                    picture = screen(look(server))
+                    live.update(picture, refresh=True)
+                except UnreachableError as error:
+                    live.update(Group(picture, shown(str(error), style="red")), refresh=True)
+        except KeyboardInterrupt:
+            pass
+
+
+def look(server: AdminConnection) -> Look:
+    """Ask for all that is shown."""
+    return Look(server.get("/state"), server.get("/watermarks"), server.get(f"/debug/barriers?last={_EPOCHS}"))
+
+
+def screen(seen: Look) -> RenderableType:
+    """The picture of a moment."""
+    epochs = seen.barriers["recent"]
+    parts = [
+        _head(seen),
+        _phases(epochs),
+        _partitions(seen.watermarks["partitions"]),
+        _lanes(epochs),
+        _stores(seen.state["stores"]),
+    ]
+    return Group(*(part for part in parts if part is not None))
+
+
+def _head(seen: Look) -> Text:
+    epochs, current = seen.barriers["recent"], seen.barriers["current"]
+    rate, per_second = _rates(epochs)
+    lags = [place["lag"] for place in seen.watermarks["partitions"]]
+    lag = "unknown" if None in lags else f"{sum(lags):,}"
+    head = shown(seen.state["application_id"], style="bold")
+    head.append_text(shown(f"  {seen.state['state']}", style="green" if seen.state["state"] == "running" else "yellow"))
+    head.append(f"  epoch {_number(seen.state['epoch'])}  {rate:,.0f} records/s  {per_second:.1f} epochs/s  lag {lag}")
+    restore = seen.state.get("restore")
+    if restore is not None and not restore["done"]:
+        head.append(f"\nrestoring: {restore['fraction']:.0%} in {restore['seconds']:.0f} s", style="yellow")
+    if current is not None:
+        head.append_text(shown(f"\nin hand: epoch {current['epoch']}, {current['phase']} for {current['phase_seconds']:.1f} s"))
+    return head
+
+
+def _rates(epochs: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """Records and epochs a second over the epochs that are remembered, pauses between them included."""
+    if not epochs:
+        return 0.0, 0.0
+    begin_ms, last = min(epoch["began_ms"] for epoch in epochs), max(epochs, key=lambda epoch: epoch["began_ms"])
+    seconds = max((last["began_ms"] - begin_ms) / 1000 + last["seconds"], 0.001)
+    return sum(epoch["records"] for epoch in epochs) / seconds, len(epochs) / seconds
+
+
+def _phases(epochs: Sequence[Mapping[str, Any]]) -> Table | None:
+    """The mean of each phase, in the order of the newest epoch."""
+    if not epochs:
+        return None
+    names = dict.fromkeys(name for epoch in epochs for name in epoch["phases"])
+    means = {name: sum(epoch["phases"].get(name, 0.0) for epoch in epochs) / len(epochs) for name in names}
+    return table(tuple(means), [[f"{mean * 1000:.1f} ms" for mean in means.values()]], f"mean of the last {len(epochs)} epochs")
+
+
+def _partitions(partitions: Sequence[Mapping[str, Any]]) -> Table | None:
+    """Those that are furthest behind."""
+    behind = sorted(partitions, key=lambda place: (place["lag"] is None, place["lag"] or 0), reverse=True)[:_ROWS]
+    rows = [
+        (
+            place["topic"],
+            _number(place["partition"]),
+            _number(place["offset"]),
+            _number(place["lag"]),
+            _number(place["watermark"]),
+        )
+        for place in behind
+    ]
+    return table(("topic", "partition", "offset", "lag", "watermark"), rows, _title("partitions", partitions)) if rows else None
+
+
+def _lanes(epochs: Sequence[Mapping[str, Any]]) -> Table | None:
+    """What lanes had to do in the epochs that are remembered."""
+    records: dict[tuple[int, int], int] = {}
+    seconds: dict[tuple[int, int], float] = {}
+    for lane in (lane for epoch in epochs for lane in epoch["lanes"]):
+        place = (lane["lane"], lane["stage"])
+        records[place] = records.get(place, 0) + lane["records"]
+        seconds[place] = seconds.get(place, 0.0) + lane["seconds"]
+    places = sorted(records)[:_ROWS]
+    rows = [(str(lane), str(stage), f"{records[lane, stage]:,}", f"{seconds[lane, stage]:.3f} s") for lane, stage in places]
+    return table(("lane", "stage", "records", "busy"), rows, _title("lanes", records)) if rows else None
+
+
+def _stores(stores: Sequence[Mapping[str, Any]]) -> Table | None:
+    rows = [(store["name"], store["kind"], _number(store["entries"]), _size(store["bytes"])) for store in stores[:_ROWS]]
+    return table(("store", "kind", "entries", "size"), rows, _title("stores", stores)) if rows else None
+
+
+def _title(what: str, things: Sequence[object] | Mapping[Any, object]) -> str:
+    return what if len(things) <= _ROWS else f"{what} ({_ROWS} of {len(things)})"
+
+
+def _number(number: int | None) -> str:
+    return "–" if number is None else f"{number:,}"
+
+
+def _size(size: float | None) -> str:
+    if size is None:
+        return "–"
+    for unit in _UNITS[:-1]:
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} {_UNITS[-1]}"

@@ -1,0 +1,257 @@
+"""How a lane comes to the committed epoch from whatever is found on its machine: catching up from the changelog.
+
+A store that is ahead is rolled back, one that is behind catches up from where its mark points, one that cannot be judged is
+removed and rebuilt. There is no other way to restore; local stores only make it short.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock import faults
+from penstock.epochs.due import forget_due
+from penstock.epochs.home import Home, open_lane
+from penstock.epochs.hops import own_mark
+from penstock.epochs.program import Program, changelog_topic, lanes_topic
+from penstock.epochs.shards import shards_of
+from penstock.errors import TopicError
+from penstock.records import NO_TIMESTAMP
+from penstock.state import (
+    MARK_LIFE_MS,
+    EngineFactory,
+    EngineKind,
+    LaneState,
+    Mark,
+    ShardState,
+    StoreChanges,
+    last_registers,
+    retention_limit,
+)
+
+LOST_CHANGELOG = "Bring the topic back from a backup of the cluster, or reset the application"
+"""The cure where Kafka no longer has the state that offsets were committed with."""
+
+
+class Found(Enum):
+    """What a lane's store was found to be."""
+
+    UP_TO_DATE = "up to date"
+    BEHIND = "behind"
+    REBUILT = "rebuilt"
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What the last committed transaction says: the truth that lanes are brought to.
+
+    `begins` and `ends` are offsets of the changelogs by `topic/partition`, those of the shards' registers among them. `topic_ids`
+    tells which topics those are, by name.
+    """
+
+    epoch: int
+    incarnation: str
+    begins: Mapping[str, int]
+    ends: Mapping[str, int]
+    now_ms: int
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+
+class ChangelogRows(NamedTuple):
+    """Changelog rows of one partition, in order."""
+
+    topic: str
+    partition: int
+    keys: list[bytes]
+    values: list[bytes | None]
+
+
+ReadChangelog = Callable[[Mapping[tuple[str, int], int], Mapping[tuple[str, int], int]], Iterable[ChangelogRows]]
+"""`read(positions, ends)`: all rows between, read committed."""
+
+Report = Callable[[int], None]
+"""Told how many offsets are left to read."""
+
+
+class Restored(NamedTuple):
+    """How a lane was restored."""
+
+    lane: int
+    found: str
+    rows: int
+
+
+def restore_lane(
+    program: Program, lane: int, committed: Committed, read: ReadChangelog, report: Report, is_retry: bool
+) -> Restored:
+    """Bring a lane to the committed epoch. A retry does not trust what the first attempt may have died of."""
+    home = Home(program.directory, program.application_id)
+    with home.held_by(program.incarnation):  # all the while: what a late task would remove may be another start's by now
+        if is_retry or not _is_usable(program, lane, committed):
+            shutil.rmtree(home.lane_directory(lane, program.lanes), ignore_errors=True)
+        return _restore(program, lane, committed, read, report)
+
+
+def _restore(program: Program, lane: int, committed: Committed, read: ReadChangelog, report: Report) -> Restored:
+    with open_lane(program, lane) as state:
+        shards = [state.shard(number) for number in shards_of(lane, program.shards, program.lanes)]
+        for shard in shards:
+            for name, spec in program.specs.items():
+                if name not in program.global_stores:
+                    shard.store(spec)
+        found = _judge(program, lane, state, committed)
+        rows = 0
+        if found is not Found.UP_TO_DATE:
+            rows = _catch_up(program, lane, state, committed, read, report)
+        for shard in shards:
+            forget_due(shard)
+        faults.point("restore.before_mark")
+        whole = Mark(committed.epoch, committed.now_ms, dict(committed.ends), dict(committed.topic_ids))
+        mark = own_mark(program, lane, whole)
+        state.restore([], committed.epoch, program.incarnation, mark)
+    return Restored(lane, found.value, rows)
+
+
+def _is_usable(program: Program, lane: int, committed: Committed) -> bool:
+    """Whether the store can be opened, taken back to a committed epoch and trusted; if not, it is rebuilt."""
+    try:
+        with open_lane(program, lane) as state:
+            if state.epoch == -1:
+                return False  # new, or a rebuild that did not come to its end
+            if not _is_ours(state, committed) and state.can_roll_back:
+                faults.point("restore.before_roll_back")
+                state.roll_back()
+            _refuse_lost_rows(state, committed)
+            if not _is_current(program, lane, state, committed) and not _has_usable_mark(state, committed):
+                return False
+            if program.engine is not EngineKind.LMDB:
+                state.verify()
+                return True
+            renewed = _renewed(state, Home(program.directory, program.application_id).lane_directory(lane, program.lanes))
+        renewed()
+    except TopicError:
+        raise
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, the changelog has all that it should hold
+        return False
+    return True
+
+
+def _renewed(state: LaneState, directory: Path) -> Callable[[], None]:
+    """Write a store anew, and give back how it takes the old one's place.
+
+    LMDB has no checksums. A damaged entry is noticed by the digests; a damaged branch page or list of free pages is not, and
+    would lead astray later: so nothing of the old file's structure is kept.
+    """
+    fresh = directory.with_suffix(".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    engine = EngineFactory(EngineKind.LMDB, str(fresh)).open()
+    try:
+        state.copy(engine)
+    finally:
+        engine.close()
+
+    def replace() -> None:
+        shutil.rmtree(directory)
+        fresh.rename(directory)
+
+    return replace
+
+
+def _is_ours(state: LaneState, committed: Committed) -> bool:
+    return state.epoch == committed.epoch and state.incarnation == committed.incarnation
+
+
+def _is_current(program: Program, lane: int, state: LaneState, committed: Committed) -> bool:
+    """Whether there is nothing to read; there is for a store that was not part of the topology for a while."""
+    mark = state.mark
+    if mark is None or not _is_ours(state, committed) or not _is_of_these_topics(mark, committed):
+        return False
+    return mark.offsets.keys() >= _of_lane(program, lane, committed.ends).keys()
+
+
+def _has_usable_mark(state: LaneState, committed: Committed) -> bool:
+    mark = state.mark
+    if mark is None or mark.epoch > committed.epoch or committed.now_ms - mark.time_ms > MARK_LIFE_MS:
+        return False
+    if not _is_of_these_topics(mark, committed):
+        return False
+    return all(committed.begins.get(place, 0) <= offset for place, offset in mark.offsets.items())
+
+
+def _is_of_these_topics(mark: Mark, committed: Committed) -> bool:
+    """Whether a mark is about the topics that are there now; about one that is no longer read it may say anything."""
+    return all(mark.topic_ids.get(topic) == now for topic, now in committed.topic_ids.items() if topic in mark.topic_ids)
+
+
+def _refuse_lost_rows(state: LaneState, committed: Committed) -> None:
+    """Refuse a changelog that ends before what was once committed to it: a rebuild would lose state without a word."""
+    mark = state.mark
+    if mark is None or mark.epoch > committed.epoch or not _is_of_these_topics(mark, committed):
+        return
+    for place, offset in mark.offsets.items():
+        end = committed.ends.get(place)
+        if end is not None and end < offset:
+            topic, partition = _place(place)
+            raise TopicError(
+                f"{topic}-{partition} ends at offset {end}, but records up to {offset} were committed to it: the changelog has "
+                f"lost records. {LOST_CHANGELOG}"
+            )
+
+
+def _judge(program: Program, lane: int, state: LaneState, committed: Committed) -> Found:
+    if state.mark is None:
+        return Found.REBUILT
+    return Found.UP_TO_DATE if _is_current(program, lane, state, committed) else Found.BEHIND
+
+
+def _catch_up(program: Program, lane: int, state: LaneState, committed: Committed, read: ReadChangelog, report: Report) -> int:
+    """Apply what the changelogs have from the lane's mark on, or from their beginning; registers last, which rows move too."""
+    stores = {changelog_topic(program.application_id, store): store for store in program.logged_stores}
+    shards = [state.shard(number) for number in shards_of(lane, program.shards, program.lanes)]
+    registers = {shard.number: shard.registers.saved for shard in shards}
+    for shard in shards if program.has_watermarks else ():
+        _keep_everything(program, shard)
+    ends = {_place(key): end for key, end in _of_lane(program, lane, committed.ends).items()}
+    saved = {} if state.mark is None else state.mark.offsets
+    starts = {place: saved.get(f"{place[0]}/{place[1]}", committed.begins.get(f"{place[0]}/{place[1]}", 0)) for place in ends}
+    left = sum(max(0, end - starts[place]) for place, end in ends.items())
+    total = 0
+    report(left)
+    for topic, partition, keys, values in read(starts, ends):
+        if topic in stores:
+            state.restore([StoreChanges(stores[topic], keys, values, partition)])
+        else:
+            registers[partition] = last_registers(keys, values) or registers[partition]
+        total += len(keys)
+        report(max(0, left - total))
+        faults.point("restore.chunk")
+    for shard in shards:
+        shard.restore_registers(registers[shard.number])
+    report(0)
+    return total
+
+
+def _keep_everything(program: Program, shard: ShardState) -> None:
+    """Let nothing be too old: watermarks are known only with the registers."""
+    for name in program.logged_stores:
+        if program.specs[name].retention_ms is not None:
+            retention_limit(shard.registers, name).value = NO_TIMESTAMP
+
+
+def _of_lane(program: Program, lane: int, offsets: Mapping[str, int]) -> dict[str, int]:
+    """The offsets of the changelog partitions that a lane owns."""
+    own = shards_of(lane, program.shards, program.lanes)
+    topics = [
+        lanes_topic(program.application_id),
+        *(changelog_topic(program.application_id, store) for store in program.logged_stores),
+    ]
+    return {place: offsets[place] for topic in topics for shard in own if (place := f"{topic}/{shard}") in offsets}
+
+
+def _place(key: str) -> tuple[str, int]:
+    topic, _, partition = key.rpartition("/")
+    return topic, int(partition)

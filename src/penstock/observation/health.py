@@ -1,0 +1,80 @@
+"""Whether an application is live and ready, for probes, with the reasons in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from penstock.observation.recorder import Recorder
+
+Indicator = Callable[[], str | None]
+"""A user's check: returns None if all is well, otherwise the problem."""
+
+
+class Problem(NamedTuple):
+    """A problem: a short name for machines, and a sentence with the facts for people."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Health:
+    """The health of one application.
+
+    `state` returns the name of the application's state; an epoch may take `epoch_timeout_s`. An application that has records to
+    read but commits nothing for `stuck_after_s` is not ready.
+    """
+
+    recorder: Recorder
+    state: Callable[[], str]
+    epoch_timeout_s: float
+    stuck_after_s: float = 30.0
+    indicators: dict[str, Indicator] = field(default_factory=dict)
+
+    def live(self) -> tuple[Problem, ...]:
+        """Return why the process should be restarted; nothing if it is well, or restores."""
+        problems = []
+        if self.state() in {"error", "pending_error"}:
+            problems.append(Problem("failed", self._failure()))
+        current, lasted = self.recorder.current, self.recorder.lasted()
+        if current is not None and lasted > self.epoch_timeout_s:
+            problems.append(Problem("stalled", f"epoch {current.number} has been in phase {current.phase!r} for {lasted:.0f} s"))
+        return tuple(problems)
+
+    def ready(self) -> tuple[Problem, ...]:
+        """Return why the application is not ready; nothing if it makes progress."""
+        state = self.state()
+        if state in {"rebalancing", "created"}:
+            return (self._starting(),)
+        if state != "running":
+            return (Problem(state, self._failure() if "error" in state else f"the application is {state}"),)
+        problems = list(self.live())
+        lag = sum(place.lag for place in self.recorder.partitions.values() if place.lag > 0)
+        idle = self.recorder.idle_for()
+        if lag and idle > self.stuck_after_s:
+            problems.append(Problem("no progress", f"no commit for {idle:.0f} s, and {lag} records to read"))
+        for name, indicator in list(self.indicators.items()):
+            problems.extend(_asked(name, indicator))
+        return tuple(problems)
+
+    def _starting(self) -> Problem:
+        restore = self.recorder.restore
+        if restore is None or restore.is_done:
+            return Problem("starting", "checking topics, offsets and lanes")
+        left, total = sum(restore.left.values()), sum(restore.total.values())
+        done = f"{total - left} of {total} records ({restore.fraction:.0%})"
+        return Problem("restoring", f"{done} read in {restore.seconds:.0f} s, over {len(restore.total)} lanes")
+
+    def _failure(self) -> str:
+        failure = self.recorder.failure
+        return "the application failed: see the log" if failure is None else f"{type(failure).__name__}: see the log"
+
+
+def _asked(name: str, indicator: Indicator) -> list[Problem]:
+    try:
+        found = indicator()
+    except Exception as error:  # noqa: BLE001 - a check that raises counts as failed
+        found = f"the check raised {type(error).__name__}"
+    return [] if found is None else [Problem(name, found)]

@@ -1,0 +1,283 @@
+"""`RunningApplication`: an application in this process, from its start to its end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from structlog.contextvars import bind_contextvars
+
+from penstock.config import Config
+from penstock.errors import NotReadyError, PenstockError, StalledError
+from penstock.handlers import ErrorHandlers
+from penstock.observation import EpochReport, Health, Indicator, OpenEpoch, Recorder, RestoreReport
+from penstock.queries import CommittedState, QueryResult, ask, view
+from penstock.runtime.start import Start, Started, Until
+from penstock.runtime.states import Listener, State, StateMachine
+from penstock.spark.failures import translated
+from penstock.spark.session import DataFrame
+from penstock.timing import Duration, duration_ms
+from penstock.topology import Topology
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger(__name__)
+_TICK_S = 0.05
+_GRACE_S = 3.0
+"""So long a stalled application is only reported as such, for probes to see it, before it ends."""
+
+
+class Companions(Protocol):
+    """What goes along with an application: asked how it is, and called as the application comes and goes."""
+
+    @property
+    def indicators(self) -> dict[str, Indicator]:
+        """What tells whether each of them is well, by name."""
+
+    def pre_start(self, running: RunningApplication) -> None:
+        """Before anything is opened or asked; a failure ends the start."""
+
+    def post_start(self, running: RunningApplication) -> None:
+        """Once records are being processed."""
+
+    def pre_stop(self, running: RunningApplication) -> None:
+        """When the end begins."""
+
+    def post_stop(self, running: RunningApplication) -> None:
+        """When everything is closed."""
+
+    def on_state(self, new: State, old: State) -> None:
+        """The application's state has changed."""
+
+    def on_restore(self, report: RestoreReport) -> None:
+        """A restore has come further."""
+
+    def on_epoch(self, report: EpochReport) -> None:
+        """An epoch is committed."""
+
+
+class RunningApplication:
+    """A started application. As a context manager it is closed at the end of the block.
+
+    Epochs run in threads of Spark's; `wait` waits for the end, and raises what brought it about.
+    """
+
+    def __init__(
+        self,
+        application_id: str,
+        topology: Topology,
+        handlers: ErrorHandlers,
+        config: Config,
+        hooks: Companions,
+        until: Until = None,
+        listeners: tuple[Listener, ...] = (),
+    ) -> None:
+        self.application_id = application_id
+        self.topology = topology
+        self.handlers = handlers
+        self.config = config
+        self.recorder: Recorder = Recorder()
+        self._hooks = hooks
+        self.recorder.listen(hooks.on_epoch)
+        self.recorder.listen_to_restore(hooks.on_restore)
+        timeout_s = config.epoch_timeout_ms / 1000
+        self.health: Health = Health(self.recorder, lambda: self.state.value, timeout_s, indicators=hooks.indicators)
+        self._states = StateMachine((*listeners, hooks.on_state))
+        self._starting = Start(application_id, topology, handlers, config, self.recorder)
+        self._until = until
+        self._started: Started | None = None
+        self._failure: PenstockError | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"penstock-{application_id}", daemon=True)
+        self._watching = threading.Thread(target=self._watch, name=f"penstock-{application_id}-watch", daemon=True)
+        self._ended = threading.Event()
+        self._at_end: list[Callable[[], None]] = []
+        self.admin_url: str | None = None
+        """Where the admin server answers; None without one."""
+
+    @property
+    def state(self) -> State:
+        """What the application is doing."""
+        return self._states.state
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch that is committed, -1 for none."""
+        return -1 if self._started is None else self._started.epochs.progress.epoch
+
+    # ---- asked --------------------------------------------------------------------------------------------------------
+
+    @property
+    def committed_state(self) -> CommittedState:
+        """The stores as of the last barrier; raises `NotReadyError` as long as they are being restored."""
+        return self._asked().state
+
+    def store(self, name: str) -> Any:
+        """A read-only view of a store, always as of the last barrier; see `penstock.queries.views`.
+
+        Example:
+            >>> running.store("words")["to"]  # doctest: +SKIP
+            2
+        """
+        return view(self.committed_state, name)
+
+    def query(self, store: str, query: Any, *, at_least_epoch: int | None = None, timeout: Duration = "10s") -> QueryResult[Any]:
+        """The answer to a question (`penstock.queries.KeyQuery` and others), and the epoch it is for.
+
+        With `at_least_epoch` it is of that epoch or a later one: until that is committed it waits, at most for `timeout`.
+
+        Example:
+            >>> running.query("words", KeyQuery("to"))  # doctest: +SKIP
+            QueryResult(value=2, epoch=17, is_complete=True)
+        """
+        return ask(self.committed_state, store, query, at_least_epoch, duration_ms(timeout, "timeout") / 1000)
+
+    def table(self, store: str) -> DataFrame:
+        """A store as a Spark DataFrame, which is read as of the last barrier whenever it is used."""
+        return self._asked().tables.table(store)
+
+    def sql(self, text: str) -> DataFrame:
+        """What a query says, in which stores are tables; names with `-` or `.` are written in backticks.
+
+        Example:
+            >>> running.sql("select key, value from words order by value desc limit 10").show()  # doctest: +SKIP
+        """
+        return self._asked().tables.sql(text)
+
+    def guarded_sql(self, text: str, limit: int, most_bytes: int, timeout_s: float) -> pa.Table:
+        """As `sql`, for queries from outside: nothing but a query of stores, and no more than so much of its answer."""
+        return self._asked().sql.run(text, limit, most_bytes, timeout_s)
+
+    def _asked(self) -> Started:
+        if self._started is None or self._ended.is_set():
+            reasons = "; ".join(why for _, why in self.health.ready()) or f"it is {self.state.value}"
+            raise NotReadyError(f"{self.application_id!r} cannot be asked now: {reasons}")
+        return self._started
+
+    def start(self) -> RunningApplication:
+        """Start; returns at once."""
+        self._thread.start()
+        self._watching.start()
+        return self
+
+    def at_end(self, close: Callable[[], None]) -> None:
+        """Have something closed when the application has ended, however it has."""
+        self._at_end.append(close)
+
+    def wait_until_running(self, timeout_s: float | None = None) -> bool:
+        """Wait until records are being processed; whether that came in time. Raises if the start has failed."""
+        ended = (State.NOT_RUNNING, State.ERROR)
+        reached = self._states.wait_for(State.RUNNING, *ended, timeout_s=timeout_s)
+        if self.state is State.ERROR:
+            self.wait()
+        return reached
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; whether it has come. Raises what ended the application, unless that was asked for."""
+        if not self._ended.wait(timeout_s):
+            return False
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def stop(self) -> None:
+        """Ask for the end: the epoch in hand is committed first. Returns at once."""
+        self._stop.set()
+
+    def close(self) -> None:
+        """Stop, and wait for the end."""
+        self.stop()
+        self._ended.wait()
+
+    def __enter__(self) -> RunningApplication:  # noqa: PYI034 - Self is not in Python 3.10
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        try:
+            bind_contextvars(**self._starting.labels)
+            self._hooks.pre_start(self)
+            self._states.enter(State.REBALANCING)
+            self._started = self._starting.run(self._until)
+            self._process(self._started)
+            self._states.enter(State.PENDING_SHUTDOWN)
+            self._hooks.pre_stop(self)
+            self._started.epochs.stop()
+        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+            if self._ended.is_set():  # taken for stuck, and given up
+                return
+            self._fail(error)
+            self._hooks.pre_stop(self)
+        _close_all(reversed(self._starting.closers))
+        self._hooks.post_stop(self)
+        self._end()
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = translated(error)
+        if self._failure is not error:
+            self._failure.__cause__ = error
+        self.recorder.failure = self._failure
+        self._states.enter(State.PENDING_ERROR)
+
+    def _end(self) -> None:
+        if self._ended.is_set():
+            return
+        _close_all(self._at_end)
+        self._states.enter(State.NOT_RUNNING if self._failure is None else State.ERROR)
+        self._ended.set()
+
+    def _watch(self) -> None:
+        """End an application whose epoch does not come to its end: the thread that would notice is the one that hangs.
+
+        Nothing is closed then, and no plug-in is called: whatever is asked of Spark or a broker might hang as well.
+        """
+        limit = self.config.epoch_timeout_ms / 1000
+        while not self._ended.wait(min(1.0, limit / 10)):
+            current = self.recorder.current
+            if current is None or self.recorder.lasted() < limit + _GRACE_S:
+                continue
+            if self._failure is None:
+                self._fail(StalledError(_stalled(current, limit)))
+            self._end()
+            return
+
+    def _process(self, started: Started) -> None:
+        """Let epochs come until the end is asked for or reached."""
+        started.reading.start()
+        self._states.enter(State.RUNNING)
+        self._hooks.post_start(self)
+        checked = time.monotonic()
+        while not self._stop.is_set() and not started.epochs.is_done:
+            try:
+                if started.reading.wait(_TICK_S):
+                    raise PenstockError("Spark's query has ended without being asked to; start again")
+                started.epochs.tick()
+                started.reading.follow()
+            except Exception as error:  # noqa: BLE001 - raised again unless it can be got over
+                started.reading.recover(error)
+            if time.monotonic() - checked > 1:
+                checked = time.monotonic()
+                started.epochs.while_idle(started.publisher.check)
+
+
+def _close_all(closers: Iterable[Callable[[], None]]) -> None:
+    """Close one after the other, whichever fails."""
+    for close in closers:
+        try:
+            close()
+        except Exception:  # noqa: BLE001 - the others are to be closed all the same
+            _log.exception("something could not be closed")
+
+
+def _stalled(epoch: OpenEpoch, limit_s: float) -> str:
+    return (
+        f"epoch {epoch.number} has been in phase {epoch.phase!r} for more than {limit_s:g} s (epoch_timeout); nothing of it is "
+        f"committed. Start again; if epochs need that long, allow them more, or take fewer records at once (max_epoch_records)"
+    )

@@ -1,0 +1,197 @@
+"""An epoch's job, run with as many records as fit: one that is too large, or takes too long, is run again with fewer.
+
+Of a single record that cannot be done the handler of processing errors decides.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from penstock.epochs.bounds import Measured, measured_in
+from penstock.epochs.program import Epoch
+from penstock.errors import EpochTooLargeError
+from penstock.records import Partition
+from penstock.runtime.epoch_size import EpochSize
+from penstock.runtime.share import take
+from penstock.spark.failures import UnreadableTimestampError
+
+_log = logging.getLogger(__name__)
+
+_FEWER_HELPS = 0.9
+"""Where half the records still lead to this part of what all of them did, it is not the records that it follows from."""
+
+Ranges = Mapping[Partition, tuple[int, int]]
+"""From which offset up to which other records are read."""
+
+
+class Jobs(Protocol):
+    """Where an epoch's job runs. One that is too large raises `EpochTooLargeError`, or gives back a row that says so."""
+
+    def run(self, frame: Any | None, epoch: Epoch, is_small: bool, ranges: Ranges, batch_records: int | None) -> pa.Table:
+        """The rows that records lead to: those of a micro-batch, if there is one, which are in these ranges of offsets."""
+
+    def run_by_client(self, epoch: Epoch, is_small: bool, ranges: Ranges) -> pa.Table:
+        """The same, of records that Spark's reader cannot read, by their offsets."""
+
+    def tick(self, epoch: Epoch) -> pa.Table:
+        """The same without records."""
+
+    def take_back(self, epoch: Epoch) -> None:
+        """Have all lanes as the last barrier left them, and keep tasks of earlier attempts from touching them."""
+
+    def read(self, partition: Partition, offset: int) -> pa.Table:
+        """One record as it is in its topic: key, value, timestamp, headers; no row if it cannot be read either."""
+
+
+class Input(NamedTuple):
+    """What an epoch may take: from `offsets`, which are committed, to `read_to`, but nothing of partitions that wait.
+
+    `frame` has exactly these records, if there is one. `most` is how many records there may be at most, if that is said.
+    """
+
+    frame: Any | None
+    offsets: Mapping[Partition, int]
+    read_to: Mapping[Partition, int]
+    waiting: Collection[Partition] = ()
+    most: int | None = None
+
+    def count(self, ends: Mapping[Partition, int]) -> int:
+        """How many offsets there are up to `ends`."""
+        return sum(ends[place] - offset for place, offset in self.offsets.items())
+
+    def ranges(self, ends: Mapping[Partition, int]) -> dict[Partition, tuple[int, int]]:
+        """The offsets up to `ends`."""
+        return {place: (offset, ends[place]) for place, offset in self.offsets.items() if ends[place] > offset}
+
+
+class Fitted(NamedTuple):
+    """An epoch whose job is done: its rows, and how far each partition has come."""
+
+    epoch: Epoch
+    rows: pa.Table
+    ends: Mapping[Partition, int]
+
+
+GiveUp = Callable[[Epoch, Partition, int, EpochTooLargeError], pa.Table | None]
+"""Decides about a record, by its offset, that cannot be done: rows to send in its place, if any, or raises."""
+
+
+class Attempts:
+    """Runs jobs of epochs and learns from them how large they can be.
+
+    `small` is up to how many records an epoch runs in one task, `lanes` how many tasks share a larger one. `on_retry` is called
+    before a job is run again.
+    """
+
+    def __init__(
+        self, jobs: Jobs, sizing: EpochSize, give_up: GiveUp, *, small: int, lanes: int, on_retry: Callable[[Epoch], None]
+    ) -> None:
+        self._jobs = jobs
+        self._sizing = sizing
+        self._give_up = give_up
+        self._small = small
+        self._lanes = lanes
+        self._on_retry = on_retry
+        self._attempt = 0
+        self._bytes_out = 0
+        self._is_unbounded = False
+        self._is_over_bound = False
+
+    def tick(self, epoch: Epoch) -> pa.Table:
+        """The rows of an epoch without records; there is nothing to leave out of it, so nothing bounds it."""
+        try:
+            rows = self._jobs.tick(replace(epoch, attempt=self._attempt, most_bytes=0))
+            self._heed(epoch, 0, measured_in(rows))
+        except EpochTooLargeError as error:
+            cure = "give Spark more memory (spark.driver.memory), or the epoch more time (epoch_timeout)"
+            raise EpochTooLargeError(f"epoch {epoch.number} has no records that it could leave out: {error}; {cure}") from error
+        return rows
+
+    def run(self, epoch: Epoch, given: Input) -> Fitted:
+        """The epoch with as much of its input as fits."""
+        self._bytes_out, self._is_unbounded = 0, False
+        while True:
+            room = self._sizing.room
+            if given.most is not None:
+                room = room._replace(records=min(room.records, given.most))
+            ends = take(given.offsets, given.read_to, given.waiting, room)
+            epoch = replace(epoch, attempt=self._attempt, most_bytes=self._most_bytes(given.count(ends)))
+            try:
+                rows = self._tried(epoch, given, ends)
+            except EpochTooLargeError as error:
+                self._on_retry(epoch)
+                instead = self._smaller(epoch, given, ends, error)
+                if instead is not None:
+                    return instead
+            else:
+                self._sizing.sent(given.count(ends), rows.num_rows, rows.nbytes)
+                return Fitted(epoch, rows, ends)
+
+    def _tried(self, epoch: Epoch, given: Input, ends: Mapping[Partition, int]) -> pa.Table:
+        frame = given.frame if ends == given.read_to else None
+        is_small = given.count(ends) <= self._small
+        ranges = given.ranges(ends)
+        if frame is None and not ranges:
+            return self.tick(epoch)
+        try:
+            rows = self._read_and_run(frame, epoch, is_small, ranges)
+        except EpochTooLargeError:
+            self._is_over_bound = False
+            self._attempt += 1  # whatever runs on of that job must not come in the way of the next
+            raise
+        self._heed(epoch, given.count(ends), measured_in(rows))
+        return rows
+
+    def _read_and_run(self, frame: Any | None, epoch: Epoch, is_small: bool, ranges: Ranges) -> pa.Table:
+        """The rows that records lead to. What Spark's reader cannot read, our own client does."""
+        try:
+            return self._jobs.run(frame, epoch, is_small, ranges, self._sizing.batch_records)
+        except UnreadableTimestampError as error:
+            _log.info("epoch %d is read again, without Spark's reader: %s", epoch.number, error)
+            return self._jobs.run_by_client(epoch, is_small, ranges)
+
+    def _heed(self, epoch: Epoch, records: int, told: list[Measured]) -> None:
+        for measured in told:
+            self._sizing.read({epoch.origins[origin]: size for origin, size in measured.sizes.items()})
+        reasons = [measured.too_large for measured in told if measured.too_large]
+        if not reasons:
+            return
+        self._is_over_bound = True
+        bytes_out = sum(measured.bytes_out for measured in told)
+        if bytes_out and records:
+            self._sizing.sent(records, 0, bytes_out)
+            self._is_unbounded = bytes_out > _FEWER_HELPS * self._bytes_out > 0
+            self._bytes_out = bytes_out
+        raise EpochTooLargeError(reasons[0])
+
+    def _smaller(self, epoch: Epoch, given: Input, ends: Mapping[Partition, int], error: EpochTooLargeError) -> Fitted | None:
+        """Prepare for another attempt; if there can be none, what the epoch comes to without its only record."""
+        count = given.count(ends)
+        epoch = replace(epoch, attempt=self._attempt)
+        self._jobs.take_back(epoch)
+        if count > 1:
+            self._sizing.was_too_large(count)
+            _log.warning("an epoch of %d records was too large and is tried again with fewer: %s", count, error)
+            return None
+        if count == 0:
+            raise error
+        if epoch.most_bytes and self._is_over_bound:
+            self._is_unbounded = True
+            return None
+        [(place, (offset, _))] = given.ranges(ends).items()
+        rows = self._give_up(epoch, place, offset, error)
+        self._sizing.was_given_up()
+        ticked = self.tick(epoch)
+        return Fitted(epoch, ticked if rows is None else pa.concat_tables([rows, ticked]), ends)
+
+    def _most_bytes(self, count: int) -> int:
+        """What one task may have; an epoch that cannot be made smaller may have anything."""
+        if self._is_unbounded or not count:
+            return 0
+        most = self._sizing.most_bytes
+        return most * 3 // 2 if count <= self._small else max(2 * most // self._lanes, most // 4)

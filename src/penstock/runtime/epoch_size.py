@@ -1,0 +1,148 @@
+"""How large the next epoch may be, learned from those before: bytes of a record, bytes that follow from one, and time.
+
+The first epoch of a start is small, because nothing is known yet and a first commit should not wait. Epochs grow while their
+records take less than their time. An epoch takes some time whatever its records, seconds on a busy machine; making it smaller
+would not shorten that, so only the time that grows with the records counts. One that fails for its size is retried at half of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from penstock.records import Partition
+from penstock.runtime.share import Room
+
+FIRST_RECORDS = 1_000
+"""What the first epoch of a start takes."""
+
+TARGET_S = 4.0
+"""An epoch's records may take this long. Larger epochs would gain little: what an epoch costs besides is a few percent of it."""
+
+GROWTH = 4
+"""An epoch has at most so many times the records of the one before."""
+
+CALM_EPOCHS = 20
+"""After so many epochs that went well, one may again be as large as the one that did not."""
+
+BATCH_BYTES = 16 << 20
+MOST_BATCH_RECORDS = 20_000
+"""Of a batch that Spark hands to Python, or takes from it: larger ones cost memory, smaller ones time."""
+
+_FADE = 0.5
+"""What is known counts half as much with every epoch that tells something newer."""
+
+_LEAST_BYTES = 1.0
+
+_RECENT_EPOCHS = 8
+_LEAST_SPREAD = 1.25
+"""Recent epochs show what one costs without its records if the largest has at least this many times the smallest's."""
+
+_ASSUMED_FIXED = 0.75
+"""Before they show it: this part of an epoch's time."""
+
+
+class EpochSize:
+    """What epochs have shown so far, and what follows for the next."""
+
+    def __init__(
+        self, most_records: int, most_bytes: int, target_s: float = TARGET_S, first_records: int = FIRST_RECORDS
+    ) -> None:
+        self.most_bytes = most_bytes
+        self._most_records = most_records
+        self._target_s = target_s
+        self._records = min(first_records, most_records)
+        self._is_first = True
+        self._fixed_s: float | None = None
+        self._recent: deque[tuple[int, float]] = deque(maxlen=_RECENT_EPOCHS)
+        self._failed_at: int | None = None
+        self._calm = 0
+        self._sizes: dict[Partition, float] = {}
+        self._sent_records = 0.0
+        self._sent_bytes = 0.0
+        self._row_bytes = 0.0
+
+    @property
+    def room(self) -> Room:
+        """What the next epoch may take."""
+        sent = self._sent_bytes / self._sent_records if self._sent_records else 0.0
+        return Room(self._records, self.most_bytes, (self.bytes_of, lambda _: sent))
+
+    @property
+    def batch_records(self) -> int | None:
+        """How many records or rows Spark may put into one batch; None as long as nobody knows how large they are.
+
+        An epoch that was too large may have been so because what was known was wrong.
+        """
+        if not self._sizes or (self._failed_at is not None and not self._calm):
+            return None
+        largest = max([*self._sizes.values(), self._row_bytes])
+        return max(1, min(MOST_BATCH_RECORDS, int(BATCH_BYTES / largest)))
+
+    def bytes_of(self, partition: Partition) -> float:
+        """The bytes of a record of that partition; if none was read yet, of the topic's largest, or of the largest of all."""
+        known = self._sizes.get(partition)
+        if known is not None:
+            return known
+        same = [size for (topic, _), size in self._sizes.items() if topic == partition[0]]
+        return max(same or self._sizes.values(), default=0.0)
+
+    def read(self, sizes: Mapping[Partition, tuple[int, int]]) -> None:
+        """Records and bytes were read from partitions. What grows is believed at once, what shrinks by and by."""
+        for partition, (records, size) in sizes.items():
+            if records:
+                now = max(size / records, _LEAST_BYTES)
+                known = self._sizes.get(partition, now)
+                self._sizes[partition] = max(now, _FADE * known + (1 - _FADE) * now)
+
+    def sent(self, records: int, rows: int, size: int) -> None:
+        """Rows have followed from an epoch's records."""
+        self._sent_records = _FADE * self._sent_records + records
+        self._sent_bytes = _FADE * self._sent_bytes + size
+        now = size / rows if rows else 0.0
+        self._row_bytes = max(now, _FADE * self._row_bytes + (1 - _FADE) * now)
+
+    def went_well(self, records: int, seconds: float) -> None:
+        """An epoch of so many records is committed, after so long."""
+        self._calm += 1
+        if self._calm >= CALM_EPOCHS:
+            self._failed_at = None
+        if self._is_first:  # Spark and its workers have only now got ready, which takes longer than the records do
+            self._is_first, seconds = False, min(seconds, self._target_s)
+        else:
+            self._learn_fixed(records, seconds)
+        wanted = self._records
+        spent_s = seconds - (self._fixed_s or 0.0)
+        if spent_s > self._target_s:  # even if it was a small one
+            wanted = min(wanted, int(records * max(self._target_s / spent_s, 0.5)))
+        elif records * 2 >= wanted:  # a smaller one tells nothing about a large one
+            time_s = self._target_s
+            if self._fixed_s is None:
+                time_s, spent_s = time_s - _ASSUMED_FIXED * seconds, seconds - _ASSUMED_FIXED * seconds
+            wanted = max(wanted, int(records * min(time_s / max(spent_s, 1e-6), GROWTH)))
+        most = self._most_records if self._failed_at is None else min(self._most_records, self._failed_at // 2)
+        self._records = max(1, min(most, wanted))
+
+    def _learn_fixed(self, records: int, seconds: float) -> None:
+        """What an epoch takes whatever its records: where the line through recent epochs' records and seconds begins.
+
+        Epochs that are too much alike leave what is known as it is.
+        """
+        self._recent.append((records, seconds))
+        sizes = [records for records, _ in self._recent]
+        if max(sizes) < _LEAST_SPREAD * min(sizes):
+            return
+        mean_records, mean_s = sum(sizes) / len(sizes), sum(seconds for _, seconds in self._recent) / len(sizes)
+        rise = sum((records - mean_records) * (seconds - mean_s) for records, seconds in self._recent)
+        per_record = max(0.0, rise / sum((records - mean_records) ** 2 for records in sizes))
+        shortest_s = min(seconds for _, seconds in self._recent)
+        self._fixed_s = min(max(0.0, mean_s - per_record * mean_records), shortest_s)
+
+    def was_too_large(self, records: int) -> None:
+        """An epoch of so many records could not be done."""
+        self._failed_at, self._calm = records, 0
+        self._records = max(1, min(self._records, records // 2))
+
+    def was_given_up(self) -> None:
+        """The record that epochs could not be done for is out of the way: they may grow again at once."""
+        self._failed_at = None

@@ -1,0 +1,258 @@
+"""The epochs of a running application: each is one job and one commit, one after the other, with data or by the clock.
+
+Here they are run. Which records an epoch takes is decided in `backlog` and `event_time`, what it is told in `agenda`, and how it
+is committed in `publication`; what others hear of it is in `journal`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from penstock import faults
+from penstock.barrier import Barrier
+from penstock.epochs.program import Epoch, Program
+from penstock.errors import BrokerError, CommitError
+from penstock.observation import Recorder
+from penstock.records import Partition
+from penstock.runtime.agenda import Agenda
+from penstock.runtime.attempts import Attempts, Jobs
+from penstock.runtime.backlog import Backlog
+from penstock.runtime.epoch_size import EpochSize
+from penstock.runtime.event_time import EventTime
+from penstock.runtime.feedback import Feedback
+from penstock.runtime.giving_up import GivingUp
+from penstock.runtime.journal import Journal
+from penstock.runtime.progress import Progress
+from penstock.runtime.publication import Check, Publication
+from penstock.state import Mark
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StartingPoint:
+    """What the epochs of a start go on from.
+
+    `partitions` are counts by topic, `topic_ids` those of the topics that are read. `first_rows` go with the first commit.
+    """
+
+    progress: Progress
+    partitions: Mapping[str, int]
+    topic_ids: Mapping[str, str]
+    first_rows: pa.Table | None = None
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much epochs take: up to `small` records one runs in a single task; `limits` are offsets at which the run ends."""
+
+    small: int
+    sizing: EpochSize
+    limits: Mapping[Partition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """How to ask where topics end now: changelogs by `topic/partition`, and the inputs."""
+
+    changelogs: Callable[[], Mapping[str, int]]
+    inputs: Callable[[], Mapping[Partition, int]] = dict
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """What others do in an epoch, in this order: something before it begins, rows of their own, the check, and what follows."""
+
+    before_epoch: Callable[[], None] = lambda: None
+    other_rows: Callable[[], Sequence[pa.Table]] = tuple
+    check: Check = lambda rows: rows
+    after_commit: Callable[[int], None] = lambda epoch: None
+
+
+class Epochs:
+    """Runs epochs strictly one after the other, whoever asks: Spark's stream, or the clock."""
+
+    def __init__(
+        self,
+        program: Program,
+        jobs: Jobs,
+        barrier: Barrier,
+        start: StartingPoint,
+        bounds: Bounds,
+        ends: Ends,
+        others: Contributions,
+        recorder: Recorder,
+    ) -> None:
+        self.progress: Progress = start.progress
+        self._sizing = bounds.sizing
+        give_up = GivingUp(program, jobs)
+        self._fitting = Attempts(
+            jobs, bounds.sizing, give_up, small=bounds.small, lanes=program.lanes, on_retry=self._begin_again
+        )
+        self._event_time = EventTime(program, start.progress, ends.inputs)
+        self._backlog = Backlog(start.progress.offsets, bounds.limits)
+        self._agenda = Agenda(program, self._event_time, start.partitions, bounds.small)
+        self._publication = Publication(program, barrier, others.check, start.topic_ids)
+        self._journal = Journal(program.topics, recorder)
+        self._changelog_ends = ends.changelogs
+        self._others = others
+        self._first_rows = start.first_rows
+        self._lock = threading.Lock()
+        self._began = time.monotonic()
+        self._stopping = False
+        self._paused = False
+        self._failure: BaseException | None = None
+        self._journal.moved(self.progress, self._event_time.idle())
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every bound of the run has been reached."""
+        return self._backlog.is_at_its_end(self.progress.offsets)
+
+    def stop(self) -> None:
+        """Let the epoch in hand come to its end, and take no other."""
+        self._stopping = True
+        with self._lock:
+            pass
+
+    def pause(self) -> None:
+        """Let the epoch in hand come to its end, and take no other until `resume`: what Spark has read meanwhile is left."""
+        self._paused = True
+        with self._lock:
+            pass
+
+    def resume(
+        self,
+        begins: Mapping[Partition, int],
+        partitions: Mapping[str, int] | None = None,
+        topic_ids: Mapping[str, str] | None = None,
+    ) -> Mapping[Partition, int]:
+        """Go on from `begins` where they say something, and from the progress elsewhere; these are the offsets to read from.
+
+        Partitions that are not known yet are read from now on, of topics that have so many partitions and these ids. An epoch
+        that failed before the pause is forgotten: nothing of it is committed, and lanes take it back.
+        """
+        with self._lock:
+            new = begins.keys() - self.progress.offsets.keys()
+            self.progress = replace(self.progress, offsets={**self.progress.offsets, **begins})
+            self._agenda.add_topics(partitions or {})
+            self._publication.add_topics(topic_ids or {})
+            self._backlog.begin_anew(self.progress.offsets)
+            self._event_time.watch(new, self.progress)
+            self._journal.moved(self.progress, self._event_time.idle())
+            self._failure, self._paused = None, False
+            return self.progress.offsets
+
+    def on_batch(self, frame: Any, ends: Mapping[Partition, int]) -> None:
+        """As many epochs as it takes of what Spark has read."""
+        with self._lock:
+            if self._stopping or self._paused or self.is_done:
+                return
+            try:
+                self._run(frame, ends)
+            except BaseException as error:
+                self._failure = error
+                raise
+
+    def _run(self, frame: Any, ends: Mapping[Partition, int]) -> None:
+        is_all = self._backlog.add(self.progress.offsets, ends)
+        waiting = self._event_time.ahead(self._backlog.left)
+        self._take(frame if is_all and not waiting & self._backlog.left else None, waiting)
+        while not self._stopping and self._take_left():
+            pass
+
+    def _take(self, frame: Any | None, waiting: frozenset[Partition]) -> None:
+        """An epoch of what was read and not taken yet; `frame` has all of it, if there is one."""
+        epoch = self._begin()
+        faults.point("epoch.before_job")
+        given = self._backlog.offer(frame, self.progress.offsets, waiting, self._agenda.most_records)
+        done = self._fitting.run(epoch, given)
+        self._commit(done.epoch, done.rows, done.ends)
+        self._backlog.taken_to(self.progress.offsets)
+
+    def _take_left(self) -> bool:
+        """An epoch of what earlier ones have left, if some of it need not wait any longer; whether there was one."""
+        left = self._backlog.left
+        if not left:
+            return False
+        waiting = self._event_time.ahead_of_inputs(left, self.progress.offsets)
+        if waiting >= left:
+            return False
+        self._take(None, waiting)
+        return True
+
+    def tick(self) -> None:
+        """An epoch without records, if something is due; otherwise nothing."""
+        with self._lock:
+            self._raise_failure()
+            if self._stopping or self._take_left() or not self._agenda.is_due(self.progress.offsets):
+                return
+            epoch = self._begin()
+            self._commit(epoch, self._fitting.tick(epoch), self.progress.offsets)
+
+    def while_idle(self, call: Callable[[], None]) -> None:
+        """Call something that must not come between the steps of a commit; not at all while an epoch is under way."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._raise_failure()
+                call()
+            finally:
+                self._lock.release()
+
+    def _raise_failure(self) -> None:
+        """An epoch that failed says why it did; the state it leaves behind would only say what follows from that."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _begin(self) -> Epoch:
+        """The next epoch, taken in hand."""
+        self._began = time.monotonic()
+        self._journal.epoch_begins(self.progress.epoch + 1)
+        self._others.before_epoch()
+        epoch = self._agenda.next(self.progress)
+        self._journal.job_begins()
+        return epoch
+
+    def _begin_again(self, epoch: Epoch) -> None:
+        """The same epoch once more, with its time all over again."""
+        self._began = time.monotonic()
+        self._journal.epoch_begins_again(epoch.number)
+
+    def _commit(self, epoch: Epoch, table: pa.Table, ends: Mapping[Partition, int]) -> None:
+        faults.point("epoch.after_job")
+        self._journal.check_begins()
+        tables = [table, *self._others.other_rows()]  # not as one: Spark has its own names inside lists
+        feedback = Feedback.found_in(tables)
+        self._agenda.heed(feedback)
+        self._event_time.heard(feedback.watermarks(self.progress))
+        self._journal.heard(feedback)
+        before = self.progress
+        progress = self._event_time.noted_in(Progress(epoch.number, dict(ends), feedback.high_times(before)))
+        first = [] if self._first_rows is None else self._first_rows.to_batches()
+        published = self._publication.publish(progress, tables, first)
+        records = sum(progress.offsets[place] - before.offsets[place] for place in before.origins)
+        self.progress = progress
+        self._others.after_commit(epoch.number)
+        self._journal.moved(progress, self._event_time.idle())
+        self._journal.epoch_committed(epoch, records, published, feedback)
+        self._first_rows = None
+        committed_at = time.monotonic()
+        if records:
+            self._sizing.went_well(records, committed_at - self._began)
+        if self._agenda.committed(committed_at):
+            self._agenda.mark = self._new_mark(epoch.number)
+
+    def _new_mark(self, epoch: int) -> Mark | None:
+        """How far the changelogs reach; without it a restart reads more, which is no reason to end."""
+        try:
+            return Mark(epoch, int(time.time() * 1000), dict(self._changelog_ends()))
+        except (BrokerError, CommitError) as error:
+            _log.warning("%s; a restart would have to read more of the changelogs", error)
+            return None

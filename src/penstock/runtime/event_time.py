@@ -1,0 +1,94 @@
+"""How far event time has come in a running application, and which partitions are so far ahead that they have to wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from penstock.epochs.program import Program
+from penstock.records import NO_TIMESTAMP, Partition
+from penstock.runtime.progress import Progress
+from penstock.timing import WatermarkTracker
+
+ENDS_EVERY_S = 1.0
+"""How often the ends of inputs are asked for while one of them is silent."""
+
+
+class EventTime:
+    """The watermarks of an application; it has none where no source tells any. `input_ends` asks where inputs end."""
+
+    def __init__(self, program: Program, start: Progress, input_ends: Callable[[], Mapping[Partition, int]]) -> None:
+        self._program = program
+        self._input_ends = input_ends
+        self._tracker = _tracker(program, start)
+        self._asked_at = 0.0
+        self._known_ends: Mapping[Partition, int] = {}
+
+    def watch(self, new: Iterable[Partition], progress: Progress) -> None:
+        """Wait for the watermarks of partitions that have come, which `progress` has already."""
+        if self._tracker is None:
+            self._tracker = _tracker(self._program, progress)
+            return
+        for place in sorted(new):
+            strategy = self._program.watermark_of(place[0])
+            if strategy is not None:
+                self._tracker.add(place, strategy, at=_now_ms())
+
+    def heard(self, told: Iterable[tuple[Partition, int]]) -> None:
+        """Partitions have told how far they are."""
+        for place, watermark in told:
+            assert self._tracker is not None
+            self._tracker.heard(place, watermark, at=_now_ms())
+
+    def advance(self, offsets: Mapping[Partition, int]) -> int | None:
+        """The application's watermark now; None without any. What is taken for idle has to be read to its end."""
+        if self._tracker is None:
+            return None
+        now = _now_ms()
+        if any(self._tracker.is_idle(partition, at=now) for partition in self._tracker.watermarks):
+            self._tracker.lag(self._behind(offsets), at=now)
+        return self._tracker.advance(at=now)
+
+    def ahead(self, available: Iterable[Partition]) -> frozenset[Partition]:
+        """Those of the partitions with records that have to wait for others of them."""
+        return frozenset() if self._tracker is None else self._tracker.ahead(frozenset(available))
+
+    def ahead_of_inputs(self, available: frozenset[Partition], offsets: Mapping[Partition, int]) -> frozenset[Partition]:
+        """The same, where partitions count too that have records which nobody has read yet."""
+        return frozenset() if self._tracker is None else self.ahead(self._behind(offsets) | available)
+
+    def told_by(self, origins: Iterable[Partition]) -> tuple[int, ...]:
+        """The watermark of each partition; nothing at all where no source tells any."""
+        if self._tracker is None:
+            return ()
+        return tuple(self._tracker.watermarks.get(origin, NO_TIMESTAMP) for origin in origins)
+
+    def noted_in(self, progress: Progress) -> Progress:
+        """The progress with the watermarks as they are."""
+        if self._tracker is None:
+            return progress
+        return replace(progress, watermarks=dict(self._tracker.watermarks), watermark=self._tracker.reached)
+
+    def idle(self) -> frozenset[Partition]:
+        """The partitions that nobody waits for."""
+        tracker, now = self._tracker, _now_ms()
+        return frozenset() if tracker is None else frozenset(each for each in tracker.watermarks if tracker.is_idle(each, at=now))
+
+    def _behind(self, offsets: Mapping[Partition, int]) -> frozenset[Partition]:
+        """The partitions that are not read to their end, where that was a moment ago."""
+        if time.monotonic() - self._asked_at > ENDS_EVERY_S:
+            self._asked_at, self._known_ends = time.monotonic(), self._input_ends()
+        return frozenset(place for place, end in self._known_ends.items() if end > offsets.get(place, end))
+
+
+def _tracker(program: Program, start: Progress) -> WatermarkTracker[Partition] | None:
+    """What combines the partitions' watermarks; None if no source tells any."""
+    strategies = {place: strategy for place in start.offsets if (strategy := program.watermark_of(place[0])) is not None}
+    if not strategies:
+        return None
+    return WatermarkTracker(strategies, started_at=_now_ms(), known=start.watermarks, reached=start.watermark)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,66 @@
+"""What the tasks of an epoch have told the driver besides rows for Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.epochs.wire import Control, Kind, LaneReport, decode_control, reports_of
+from penstock.records import NO_TIMESTAMP, Partition
+from penstock.runtime.progress import Progress
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """All that tasks have told about one epoch: what they found, what waits, and what they had to do."""
+
+    controls: Sequence[Control]
+    reports: Sequence[LaneReport]
+
+    @classmethod
+    def found_in(cls, tables: Sequence[pa.Table]) -> Feedback:
+        """What is said in an epoch's rows."""
+        reports = [report for table in tables for report in reports_of(table)]
+        return cls([control for table in tables for control in _controls(table)], reports)
+
+    @property
+    def due(self) -> int | None:
+        """The first time of the wall clock that something waits for; None for none."""
+        return min((control.due for control in self.controls if control.due is not None), default=None)
+
+    @property
+    def event_due(self) -> int | None:
+        """The first watermark that something waits for; None for none."""
+        return min((control.event_due for control in self.controls if control.event_due is not None), default=None)
+
+    @property
+    def wants_commit(self) -> bool:
+        """Whether a processor has asked for a commit."""
+        return any(control.wants_commit for control in self.controls)
+
+    @property
+    def dropped(self) -> list[tuple[str, str, int]]:
+        """Node, reason and count of records that were dropped."""
+        return [entry for control in self.controls for entry in control.dropped]
+
+    def watermarks(self, progress: Progress) -> list[tuple[Partition, int]]:
+        """What partitions have told, in order; one may do so more than once."""
+        told = [entry for control in self.controls for entry in control.watermarks.items()]
+        return [(progress.origins[origin], watermark) for origin, watermark in told]
+
+    def high_times(self, progress: Progress) -> dict[Partition, int]:
+        """How far each partition's time has come since `progress`."""
+        high_times = dict(progress.high_times)
+        for control in self.controls:
+            for origin, high in control.high_times.items():
+                partition = progress.origins[origin]
+                high_times[partition] = max(high, high_times.get(partition, NO_TIMESTAMP))
+        return high_times
+
+
+def _controls(table: pa.Table) -> list[Control]:
+    is_control = pc.equal(table.column("kind"), int(Kind.CONTROL))
+    return list(map(decode_control, table.filter(is_control).column("value").to_pylist()))

@@ -1,0 +1,74 @@
+"""What becomes of a record that no epoch can hold, not even one of its own: its handler decides, as about any that fails."""
+
+from __future__ import annotations
+
+import logging
+
+import pyarrow as pa
+
+from penstock.epochs.hops import out
+from penstock.epochs.output import letters_sent
+from penstock.epochs.program import Epoch, Program
+from penstock.epochs.wire import Control, control_row
+from penstock.errors import EpochTooLargeError, PenstockError, ProcessingError
+from penstock.handlers import DeadLetter, Failure, FailureKind, LogAndFail, settle
+from penstock.lanes.failures import DEAD_LETTER, dead_letter_row
+from penstock.lanes.position import RawRecord, headers_of
+from penstock.records import NO_HEADERS, Partition, RecordMetadata
+from penstock.runtime.attempts import Jobs
+from penstock.topology import SourceNode
+
+_log = logging.getLogger(__name__)
+
+CURE = (
+    "Give Spark more memory (spark.driver.memory) or the epoch more time (epoch_timeout), have the code make less of the record, "
+    "or give the application a handler of processing errors that goes on without it"
+)
+
+
+class GivingUp:
+    """Asks the handler of processing errors about a record, and does what it says."""
+
+    def __init__(self, program: Program, jobs: Jobs) -> None:
+        self._program = program
+        self._jobs = jobs
+
+    def __call__(self, epoch: Epoch, partition: Partition, offset: int, error: EpochTooLargeError) -> pa.Table:
+        """What is sent in place of the record, and told about it; raises what ends the application."""
+        node = self._source(partition[0])
+        metadata = RecordMetadata(*partition, offset)
+        failure = Failure(FailureKind.PROCESSING, error, node.name, metadata, *self._raw(partition, offset), partition[0])
+        fatal = ProcessingError(
+            f"the record from {failure.place} cannot be done, even by itself: {error}\n"
+            f"  it was read by {node.name}, declared at {node.line}. {CURE}"
+        )
+        outcome = settle(self._program.handlers.processing, failure)
+        if isinstance(outcome, LogAndFail):
+            raise fatal from error
+        tables = []
+        if isinstance(outcome, DeadLetter):
+            if outcome.topic == partition[0]:
+                raise ProcessingError(f"{fatal}\n  it cannot be a dead letter again: it comes from that very topic") from error
+            fatal.__cause__ = error
+            row = dead_letter_row(outcome.topic, failure, fatal, self._program.application_id, epoch.number, epoch.wall_clock)
+            tables.append(letters_sent(self._program, [row]))
+        reason = DEAD_LETTER if tables else f"{FailureKind.PROCESSING.value} error"
+        tables.append(control_row(Control(dropped=[(node.name, reason, 1)]), 0))
+        _log.warning("the record from %s cannot be done, even by itself, and is left out: %s", failure.place, error)
+        return out(pa.concat_tables([table for table in tables if table is not None]))
+
+    def _source(self, topic: str) -> SourceNode:
+        nodes = [self._program.nodes[name] for name in self._program.sources]
+        return next(node for node in nodes if isinstance(node, SourceNode) and node.reads(topic))
+
+    def _raw(self, partition: Partition, offset: int) -> RawRecord:
+        """The record as it was read; without its content, if that is what is too large."""
+        try:
+            found = self._jobs.read(partition, offset).to_pylist()
+        except PenstockError as error:
+            _log.warning("%s-%d at offset %d cannot be read by itself: %s", *partition, offset, error)
+            found = []
+        if not found:
+            return RawRecord(None, None, 0, NO_HEADERS)
+        [row] = found
+        return RawRecord(row["key"], row["value"], row["timestamp"], headers_of(row["headers"]))

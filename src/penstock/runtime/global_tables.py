@@ -1,0 +1,218 @@
+"""Global tables: read from their topics by the driver, kept in one store that every lane reads.
+
+They follow their topics, not the application's transactions, as in Kafka Streams: what a lane sees is the topic as it was when
+the epoch began. A table that may have missed something of its topic is read from the topic's beginning.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import pyarrow as pa
+
+from penstock.epochs.entry import rows_about_dropped
+from penstock.epochs.home import Home
+from penstock.epochs.hops import out
+from penstock.epochs.program import Program
+from penstock.errors import StateError
+from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.failures import FailurePolicy
+from penstock.lanes.lane import Lane, Surroundings
+from penstock.lanes.position import At, RawRecord
+from penstock.lanes.stores import OwnShard
+from penstock.plan import layout
+from penstock.records import NO_TIMESTAMP, Headers, Partition, RecordMetadata
+from penstock.state import Engine, EngineFactory, EngineKind, LaneState, memory_engine
+from penstock.topology import ProcessorNode, SourceNode
+
+_log = logging.getLogger(__name__)
+
+Record = tuple[str, int, int, bytes | None, bytes | None, int, Headers]
+ReadRecords = Callable[[Mapping[Partition, int], Mapping[Partition, int]], Iterable[Record]]
+"""`read(positions, ends)`: topic, partition, offset, key, value, timestamp, headers of each record between."""
+
+CHUNK_RECORDS = 50_000
+CHUNK_BYTES = 64 << 20
+"""After so many records, or so many bytes of them, what was read is written: a table may be larger than memory."""
+
+NOTED_EVERY_MS = 60_000
+"""How often it is noted that tables are up to date while nothing comes."""
+
+
+class GlobalTables:
+    """The global stores of an application.
+
+    `identity` tells the topics from others of the same names, elsewhere or made anew. `tombstones_ms` is how long a topic says
+    that a key was deleted before it forgets the key altogether; None if they all keep everything.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        partitions: Iterable[Partition],
+        begin_offsets: Callable[[Iterable[Partition]], Mapping[Partition, int]],
+        end_offsets: Callable[[Iterable[Partition]], Mapping[Partition, int]],
+        read: ReadRecords,
+        every_s: float = 0.1,
+        identity: str = "",
+        tombstones_ms: int | None = None,
+    ) -> None:
+        self._program = program
+        self._partitions = sorted(partitions)
+        self._begin_offsets = begin_offsets
+        self._end_offsets = end_offsets
+        self._read = read
+        self._every_s = every_s
+        self._tombstones_ms = tombstones_ms
+        self._asked = 0.0
+        self._home = Home(program.directory, program.application_id)
+        if self._partitions:
+            self._home.forget_other_globals(f"{_layout(program)}\n{identity}")
+        self._factory = EngineFactory(EngineKind.LMDB, str(self._home.global_directory))
+        self._engine: Engine | None = None
+        self._rows: list[pa.Table] = []
+        sources = set(program.global_stores.values())
+        self._nodes = [
+            node
+            for name, node in program.nodes.items()
+            if name in sources or (isinstance(node, ProcessorNode) and sources.issuperset(node.parents) and node.parents)
+        ]
+        self._source_of = {topic: node.name for node in self._nodes if isinstance(node, SourceNode) for topic in node.topics}
+
+    def refresh(self, at_once: bool = False) -> None:
+        """Read what has come since the last time; not more often than a lane could notice."""
+        now = time.monotonic()
+        if not self._partitions or (not at_once and now - self._asked < self._every_s):
+            return
+        self._asked = now
+        asked_at = int(time.time() * 1000)
+        ends = self._end_offsets(self._partitions)
+        if self._engine is None:  # stays open: LMDB's files can be open once in a process, and queries read them here
+            self._engine = self._opened(ends, asked_at)
+        state = LaneState(self._engine)
+        kept = Kept(state, self._partitions)
+        if too_far := _beyond(kept.positions, ends):
+            raise StateError(
+                f"{too_far}: the topic of a global table is another one. Start again, and it is read from its beginning"
+            )
+        self._apply(state, kept, ends, asked_at)
+
+    def take_rows(self) -> list[pa.Table]:
+        """What there is to say about records that could not be read, since the last call: dead letters, and what was dropped."""
+        rows, self._rows = self._rows, []
+        return rows
+
+    def snapshot(self) -> Engine:
+        """The stores as they are now, to read from any thread."""
+        return memory_engine() if self._engine is None else self._engine.snapshot()
+
+    def close(self) -> None:
+        """Let go of the files; all snapshots are closed by then."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    def _opened(self, ends: Mapping[Partition, int], now_ms: int) -> Engine:
+        """The stores, empty if what they have cannot be gone on with."""
+        engine = self._factory.open(room_to_grow=True)
+        why = self._missed(Kept(LaneState(engine), self._partitions), ends, now_ms)
+        if why is None:
+            return engine
+        _log.warning("global tables are read from the beginning of their topics: %s", why)
+        engine.close()
+        self._home.forget_globals()
+        return self._factory.open(room_to_grow=True)
+
+    def _missed(self, kept: Kept, ends: Mapping[Partition, int], now_ms: int) -> str | None:
+        """Why the stores may have missed something of their topics; None if they have not."""
+        if not kept.positions:
+            return None
+        for place, begin in self._begin_offsets(kept.positions).items():
+            if kept.positions[place] < begin:
+                return f"{place[0]}-{place[1]} begins at offset {begin}, and was read up to {kept.positions[place]} only"
+        # Half of it: what is left has to be read before it is gone, too.
+        if self._tombstones_ms is not None and now_ms - kept.as_of > self._tombstones_ms // 2:
+            hours = (now_ms - kept.as_of) / 3_600_000
+            return f"they were up to date {hours:.1f} h ago, and deletions may be forgotten by now (delete.retention.ms)"
+        return _beyond(kept.positions, ends)
+
+    def _apply(self, state: LaneState, kept: Kept, ends: Mapping[Partition, int], asked_at: int) -> None:
+        unknown = [place for place in self._partitions if place not in kept.positions]
+        begins = self._begin_offsets(unknown) if unknown else {}
+        positions = {**kept.positions, **begins}
+        if state.epoch >= 0 and all(positions[place] >= ends[place] for place in self._partitions):
+            if asked_at - kept.as_of >= NOTED_EVERY_MS:
+                kept.note(positions, asked_at)
+            return
+        if not kept.positions:  # what is deleted from now on is seen, however long it takes to come to the end
+            kept.as_of = asked_at
+        lane = Lane(
+            Blueprint(self._nodes, self._program.specs, global_stores=self._program.global_stores),
+            OwnShard(state),
+            Surroundings(wall_clock=lambda: int(time.time() * 1000)),
+            FailurePolicy(self._program.handlers, self._program.application_id),
+        )
+        count = size = 0
+        for record in self._read(positions, ends):
+            topic, partition, offset, key, value, *_ = record
+            self._take(lane, record)
+            positions[topic, partition] = offset + 1
+            count, size = count + 1, size + len(key or b"") + len(value or b"")
+            if count >= CHUNK_RECORDS or size >= CHUNK_BYTES:
+                lane.flush()
+                kept.note(positions, kept.as_of)
+                self._tell(lane)
+                count = size = 0
+        lane.flush()
+        kept.note({place: max(ends[place], position) for place, position in positions.items()}, asked_at)
+        self._tell(lane)
+        lane.close()
+
+    def _take(self, lane: Lane, record: Record) -> None:
+        topic, partition, offset, key, value, timestamp, headers = record
+        origin, raw = RecordMetadata(topic, partition, offset), RawRecord(key, value, timestamp, headers)
+        intake = lane.intakes[self._source_of[topic]]
+        arrival = intake.decode(lane.failures, origin, raw, NO_TIMESTAMP)
+        if arrival is not None:
+            lane.cursor.position = At(origin, raw)
+            intake.process(*arrival)
+
+    def _tell(self, lane: Lane) -> None:
+        """Keep what a lane has to say about records that it could not read until somebody takes it."""
+        self._rows += [out(table) for table in rows_about_dropped(self._program, lane.outbox)]
+
+
+class Kept:
+    """How far the tables have read, and when that was all there was; written with what was read, in one batch."""
+
+    def __init__(self, state: LaneState, partitions: Iterable[Partition]) -> None:
+        self._state = state
+        self._offsets = {place: state.registers.register(f"offset {place[0]}/{place[1]}", NO_TIMESTAMP) for place in partitions}
+        self._as_of = state.registers.register("as of", NO_TIMESTAMP)
+        self.positions: dict[Partition, int] = {
+            place: register.value for place, register in self._offsets.items() if register.value != NO_TIMESTAMP
+        }
+        self.as_of: int = self._as_of.value
+
+    def note(self, positions: Mapping[Partition, int], as_of: int) -> None:
+        """Write what has been read up to here."""
+        for place, position in positions.items():
+            self._offsets[place].value = position
+        self._as_of.value = as_of
+        self._state.commit(self._state.epoch + 1)
+
+
+def _beyond(positions: Mapping[Partition, int], ends: Mapping[Partition, int]) -> str | None:
+    """Which partition has been read further than it goes, in words."""
+    for place, position in positions.items():
+        if position > ends[place]:
+            return f"{place[0]}-{place[1]} ends at offset {ends[place]}, and was read up to {position}"
+    return None
+
+
+def _layout(program: Program) -> str:
+    """What the global stores depend on, in words: how they are laid out, and what feeds them."""
+    fed = {store: getattr(program.nodes[source], "topics", ()) for store, source in program.global_stores.items()}
+    return "\n".join(f"{store} {layout(program.specs[store])} from {topics}" for store, topics in fed.items())

@@ -1,0 +1,103 @@
+"""What is told about epochs: their phases, reports and partitions to the recorder, and what was dropped to the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.barrier import Phase
+from penstock.epochs.program import Epoch
+from penstock.epochs.wire import Kind
+from penstock.observation import CHOSEN, DEAD_LETTERS, PartitionReport, Recorder
+from penstock.records import NO_TIMESTAMP, Partition
+from penstock.runtime.feedback import Feedback
+from penstock.runtime.progress import Progress
+from penstock.runtime.publication import Published
+
+_log = logging.getLogger("penstock.runtime.epochs")  # the name that users know: they set its level, and filter by it
+
+BEFORE, JOB, CHECK = "before", "job", "check"
+"""The phases of an epoch in front of those of the barrier: global tables are read on, the job runs, its rows are looked at."""
+
+AT_THE_BARRIER = {Phase.BEGUN: "produce", Phase.PRODUCED: "offsets", Phase.COMMITTING: "commit", Phase.COMMITTED: "after"}
+"""What begins when the barrier has reached a phase."""
+
+
+def told_of_phases(recorder: Recorder) -> Callable[[Phase, float], None]:
+    """How a barrier tells the recorder what it is about."""
+
+    def on_phase(phase: Phase, _: float) -> None:
+        if phase in AT_THE_BARRIER:
+            recorder.phase_begins(AT_THE_BARRIER[phase])
+
+    return on_phase
+
+
+class Journal:
+    """Tells about epochs as they happen; `topics` are those that rows refer to by index."""
+
+    def __init__(self, topics: Sequence[str], recorder: Recorder) -> None:
+        self._topics = topics
+        self._recorder = recorder
+
+    def epoch_begins(self, number: int) -> None:
+        """An epoch is taken in hand."""
+        self._recorder.epoch_begins(number, BEFORE)
+
+    def epoch_begins_again(self, number: int) -> None:
+        """The same epoch once more: its job is tried again."""
+        self._recorder.epoch_begins(number, JOB)
+
+    def job_begins(self) -> None:
+        """The epoch in hand goes on to its job."""
+        self._recorder.phase_begins(JOB)
+
+    def check_begins(self) -> None:
+        """The epoch in hand goes on to the check of its rows."""
+        self._recorder.phase_begins(CHECK)
+
+    def heard(self, feedback: Feedback) -> None:
+        """Log what tasks have dropped."""
+        for node, reason, count in feedback.dropped:
+            _log.info("%s dropped %d records: %s", node, count, reason)
+
+    def epoch_committed(self, epoch: Epoch, records: int, published: Published, feedback: Feedback) -> None:
+        """Tell what the epoch was, which took so many records."""
+        dropped = feedback.dropped
+        if published.left_out:
+            dropped = [*dropped, ("(sinks)", "production error", published.left_out)]
+        sent = sent_by_topic(self._topics, published.batches)
+        self._recorder.epoch_committed(records, sent, dropped, feedback.reports, epoch.is_sampled)
+
+    def moved(self, progress: Progress, idle: Collection[Partition]) -> None:
+        """Tell where the source partitions are; `idle` are those that nobody waits for."""
+        reports = {
+            place: PartitionReport(
+                *place,
+                progress.offsets[place],
+                -1,
+                progress.high_times.get(place, NO_TIMESTAMP),
+                progress.watermarks.get(place, NO_TIMESTAMP),
+                place in idle,
+            )
+            for place in progress.origins
+        }
+        self._recorder.moved(reports, progress.watermark)
+
+
+def sent_by_topic(topics: Sequence[str], batches: Sequence[pa.RecordBatch]) -> dict[str, int]:
+    """How many rows go to each topic; those whose topic a record names itself, and dead letters, are each counted as one."""
+    sent: dict[str, int] = {}
+    for batch in batches:
+        codes = batch.column("name").to_numpy(zero_copy_only=False)
+        is_dead = batch.column("kind").to_numpy(zero_copy_only=False) == Kind.DEAD_LETTER
+        counts = np.bincount(codes[~is_dead] + 1, minlength=1)  # quicker than sorting them; the first are those without a code
+        for code in np.flatnonzero(counts).tolist():
+            topic = topics[code - 1] if code else CHOSEN
+            sent[topic] = sent.get(topic, 0) + int(counts[code])
+        if is_dead.any():
+            sent[DEAD_LETTERS] = sent.get(DEAD_LETTERS, 0) + int(is_dead.sum())
+    return sent

@@ -1,0 +1,78 @@
+"""The rows of an epoch and the offsets that say so, checked and published as one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.barrier import Barrier, CommitMetadata, SourceOffset
+from penstock.epochs.program import Program
+from penstock.epochs.wire import Kind
+from penstock.records import NO_TIMESTAMP
+from penstock.runtime.progress import Progress
+
+Check = Callable[[pa.RecordBatch], pa.RecordBatch]
+"""Looks at rows before they are published; gives those that may be."""
+
+
+class Published(NamedTuple):
+    """What was published of an epoch; `left_out` counts the rows that were too large for their topics."""
+
+    batches: Sequence[pa.RecordBatch]
+    left_out: int
+
+
+class Publication:
+    """Publishes epochs of a program through a barrier. `topic_ids` tells which topics those are that are read, by name."""
+
+    def __init__(self, program: Program, barrier: Barrier, check: Check, topic_ids: Mapping[str, str]) -> None:
+        self._program = program
+        self._barrier = barrier
+        self._check = check
+        self._topic_ids = topic_ids
+
+    def add_topics(self, topic_ids: Mapping[str, str]) -> None:
+        """Further topics that are read."""
+        self._topic_ids = {**self._topic_ids, **topic_ids}
+
+    def publish(self, progress: Progress, tables: Sequence[pa.Table], first: Sequence[pa.RecordBatch]) -> Published:
+        """Commit `progress` with the rows that led to it, behind those that come `first`; all of it is visible then."""
+        rows = [batch for each in tables for batch in rows_for_kafka(each)]
+        checked = list(map(self._check, rows))
+        left_out = sum(batch.num_rows for batch in rows) - sum(batch.num_rows for batch in checked)
+        batches = [*first, *checked]
+        self._barrier.commit(progress.epoch, batches, self._source_offsets(progress))
+        return Published(batches, left_out)
+
+    def _source_offsets(self, progress: Progress) -> list[SourceOffset]:
+        program = self._program
+        offsets = []
+        counts = Counter(topic for topic, _ in progress.origins)
+        for topic, partition in progress.origins:
+            metadata = CommitMetadata(
+                epoch=progress.epoch,
+                incarnation=program.incarnation,
+                fingerprint=program.plan.fingerprint,
+                lanes=program.lanes,
+                shards=program.shards,
+                high_time=progress.high_times.get((topic, partition), NO_TIMESTAMP),
+                topic_id=self._topic_ids.get(topic),
+                watermark=progress.watermarks.get((topic, partition), NO_TIMESTAMP),
+                application_watermark=progress.watermark,
+                partitions=counts[topic],
+            )
+            offsets.append(SourceOffset(topic, partition, progress.offsets[topic, partition], metadata.encode()))
+        return offsets
+
+
+def rows_for_kafka(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The rows that are to be published, in pieces of the table: nothing is copied, because an epoch may be large."""
+    for batch in table.to_batches():
+        is_kept = batch.column("kind").to_numpy(zero_copy_only=False) < Kind.CONTROL
+        edges = np.flatnonzero(np.diff(is_kept, prepend=False, append=False))
+        for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            yield batch.slice(start, end - start)

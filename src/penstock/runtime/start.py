@@ -1,0 +1,372 @@
+"""How an application starts: topics, the fence, the truth in Kafka, the lanes; then the stream from exactly there.
+
+The order matters. `init_transactions` comes first: it fences an older instance and settles its transaction, so that what is
+read afterwards is what is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from structlog.contextvars import bound_contextvars
+
+from penstock.barrier import Barrier
+from penstock.config import Config, Guarantee, Settings, revealed
+from penstock.epochs.home import Home
+from penstock.epochs.program import Program, lanes_topic
+from penstock.epochs.restore import Committed
+from penstock.epochs.wire import Kind, out_rows
+from penstock.errors import ConfigError, PenstockError
+from penstock.handlers import ErrorHandlers
+from penstock.kafka.changelog import read
+from penstock.kafka.clients import consumer_settings, largest_record, oauth_endpoints, reach_brokers, spark_options
+from penstock.kafka.limits import SizeLimits, default_size, refusals, size_of, warnings
+from penstock.kafka.offsets import refuse_members
+from penstock.kafka.preflight import Preflight
+from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
+from penstock.kafka.records import RecordReader, read_records
+from penstock.kafka.topics import Topic, Topics
+from penstock.observation import Recorder
+from penstock.plan import TopologyFacts, encode_facts
+from penstock.queries import CommittedState
+from penstock.records import Partition
+from penstock.runtime.committed import FACTS_PARTITION, TOPOLOGY, places
+from penstock.runtime.epoch_size import TARGET_S, EpochSize
+from penstock.runtime.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
+from penstock.runtime.global_tables import GlobalTables
+from penstock.runtime.input_stream import InputStream, report_lost
+from penstock.runtime.journal import told_of_phases
+from penstock.runtime.memory import default_epoch_bytes
+from penstock.runtime.past import Lost, lost_input
+from penstock.runtime.publication import Check
+from penstock.runtime.restore_progress import RestoreProgress
+from penstock.runtime.topic_watch import Growth, TopicWatch
+from penstock.runtime.truth import Position, Truth, program_of
+from penstock.spark.job import EpochJobs
+from penstock.spark.restore import restore
+from penstock.spark.session import SparkSession, has_session, open_session
+from penstock.spark.sql import GuardedSql
+from penstock.spark.stream import GROUP, EpochStream, Offsets, OnBatch
+from penstock.spark.tables import StoreTables
+from penstock.telemetry import logs
+from penstock.telemetry.spans import Tracing
+from penstock.topology import Topology
+
+_log = logging.getLogger(__name__)
+
+_ENDS_EVERY_S = 2.0
+_LOOK_MS = 10_000
+"""So long brokers may take to tell about the topics of a running application."""
+
+Publisher = TransactionalPublisher | AtLeastOncePublisher
+Until = str | Mapping[Partition, int] | None
+"""Where a bounded run ends: `"latest"` (what is there at the start), or offsets; None for never."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """What a start leaves running."""
+
+    epochs: Epochs
+    reading: InputStream
+    publisher: Publisher
+    state: CommittedState
+    tables: StoreTables
+    sql: GuardedSql
+
+
+class Start:
+    """One start of an application."""
+
+    def __init__(
+        self, application_id: str, topology: Topology, handlers: ErrorHandlers, config: Config, recorder: Recorder
+    ) -> None:
+        self._id = application_id
+        self._topology = topology
+        self._handlers = handlers
+        self._config = config
+        self._recorder = recorder
+        self._program = program_of(application_id, topology, handlers, config, incarnation=uuid.uuid4().hex)
+        self._lanes = self._program.lanes
+        self.closers: list[Callable[[], None]] = []
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What is logged along with everything about this start."""
+        return {"application": self._id, "topology": self._program.plan.fingerprint, "incarnation": self._program.incarnation}
+
+    def run(self, until: Until) -> Started:
+        """Start; what is open when something fails is in `closers`."""
+        config = self._config
+        opening = self._opening_session()
+        admin = reach_brokers(config)
+        topics = Topics(admin, config.broker_timeout_ms)
+        program = self._program
+        truth = Truth(self._topology, program, config, topics)
+        sources, others = truth.existing_topics()
+        internal = topics.ensure(truth.internal_topics, config.replication_factor)
+        broker = topics.broker_settings()
+        written = {**others, **internal}
+        self._check_limits(broker, list(written.values()))
+        sizes = [default_size(broker), *(topic.max_message_bytes for topic in written.values())]
+        publisher = self._publisher(program, sizes)
+        publisher.start()
+        self.closers.append(publisher.close)
+        home = Home(program.directory, self._id)
+        home.take_over(program.incarnation)
+        self.closers.append(home.occupy())
+        self.closers.append(lambda: home.let_go(program.incarnation))
+        partitions = truth.partitions(sources)
+        position = truth.position(partitions, {name: topic.topic_id for name, topic in sources.items()})
+        self._say(position)
+        refuse_members(admin, self._id, config.broker_timeout_ms)
+        told, known_facts = truth.committed(position.before)
+        session = opening.result()
+        prepare = logs.worker_set_up(config, self.labels)
+        by_client = self._reader_of(read_records)
+        options = self._source_options()
+        jobs = EpochJobs(session, program, truth.source_of(sources), options, prepare, by_client, self._patience_s)
+        self._restore(session, jobs, program, told)
+        home.forget_others(self._lanes)
+        tables = self._global_tables(program, topics, sources)
+        tables.refresh(at_once=True)
+        state = CommittedState(program, lambda: epochs.progress.epoch, tables.snapshot)
+        self.closers.append(state.close)
+        store_tables = StoreTables(session, jobs.broadcast, program, state.specs, lambda: epochs.progress.epoch)
+        self.closers.append(store_tables.close)
+
+        def after_commit(epoch: int) -> None:
+            state.after_commit(epoch)
+            store_tables.after_commit(epoch)
+
+        check = self._check(program, self._size_limits(topics, written, sizes))
+        epochs = Epochs(
+            program,
+            jobs,
+            self._barrier(publisher),
+            StartingPoint(
+                position.start,
+                partitions={name: topic.partitions for name, topic in {**sources, **others}.items()},
+                topic_ids={name: topic.topic_id for name, topic in sources.items()},
+                first_rows=_facts_row(program, known_facts),
+            ),
+            Bounds(config.small_epoch_records, self._sizing(), self._limits(until, topics, partitions)),
+            Ends(
+                changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
+                inputs=lambda: topics.end_offsets(epochs.progress.offsets),
+            ),
+            Contributions(tables.refresh, tables.take_rows, check, after_commit),
+            self._recorder,
+        )
+        self._follow_ends(lambda: topics.end_offsets(epochs.progress.offsets))
+        watched = {name: sources[name] for name in truth.source_of(sources)}
+        looking = Topics(admin, min(config.broker_timeout_ms, _LOOK_MS))
+        reading = self._reading(session, epochs, jobs, looking, watched, may_grow=until is None)
+        return Started(epochs, reading, publisher, state, store_tables, GuardedSql(session, store_tables))
+
+    def _say(self, position: Position) -> None:
+        """Log what is not as it was at the last commit."""
+        before = position.before
+        for topic, epoch in before.resumed.items() if before is not None else ():
+            _log.info("topic %s was not read since epoch %d: it goes on where it was left", topic, epoch)
+        for topic, partition in sorted(before.added) if before is not None else ():
+            _log.info("%s-%d came after the last commit: it is read from its beginning", topic, partition)
+        for lost in position.lost:
+            report_lost(lost, self._recorder)
+
+    def _reading(
+        self,
+        session: SparkSession,
+        epochs: Epochs,
+        jobs: EpochJobs,
+        topics: Topics,
+        watched: Mapping[str, Topic],
+        may_grow: bool,
+    ) -> InputStream:
+        config, options = self._config, self._source_options()
+        labelled = self._labelled(epochs.on_batch)
+        truth = Truth(self._topology, self._program, config, topics)
+
+        def open_stream(offsets: Mapping[Partition, int]) -> EpochStream:
+            return EpochStream(session, options, offsets, labelled, config.epoch_interval_ms, config.max_epoch_records)
+
+        def look() -> Mapping[str, Topic]:
+            return topics.seen(truth.codes(truth.matched_topics()))
+
+        def find_lost(offsets: Mapping[Partition, int]) -> tuple[Lost, ...]:
+            return lost_input(offsets, topics.begin_offsets(offsets), topics.end_offsets(offsets))
+
+        def on_growth(growth: Growth) -> None:
+            jobs.read_too(truth.codes({name: node for name, node in truth.matched_topics().items() if name in growth.topics}))
+
+        watch = TopicWatch(watched, look, topics.begin_offsets, may_grow)
+        may_skip = config.on_lost_input == "continue"
+        reading = InputStream(open_stream, epochs, watch, find_lost, on_growth, may_skip, self._recorder)
+        self.closers.append(reading.stop)
+        self.closers.append(watch.stop)
+        watch.start(f"penstock-{self._id}-topics")
+        return reading
+
+    def _labelled(self, on_batch: OnBatch) -> OnBatch:
+        """The same with what is logged about this start: Spark calls it in a thread of its own."""
+
+        def labelled(frame: Any, ends: Offsets) -> None:
+            with bound_contextvars(**self.labels):
+                on_batch(frame, ends)
+
+        return labelled
+
+    def _opening_session(self) -> Future[SparkSession]:
+        """Spark takes seconds to start, and needs nothing of what is asked of Kafka meanwhile."""
+        is_shared = has_session()
+        executor = ThreadPoolExecutor(1, "penstock-spark")
+        config = self._config
+        opening = executor.submit(open_session, self._id, self._lanes, config.spark, oauth_endpoints(config), logs.pass_on)
+        executor.shutdown(wait=False)
+        if not is_shared:
+            self.closers.append(lambda: None if opening.exception() else opening.result().stop())
+        return opening
+
+    def _check_limits(self, broker: Mapping[str, str], written: list[Topic]) -> None:
+        """Refuse what could not work; the first reason is raised, and all are logged."""
+        reasons = list(refusals(self._config, broker, written))
+        for reason in reasons[1:]:
+            _log.error("%s", reason)
+        for warning in warnings(broker):
+            _log.warning("%s", warning)
+        if reasons:
+            raise reasons[0]
+
+    # ---- lanes and epochs ---------------------------------------------------------------------------------------------
+
+    def _barrier(self, publisher: Publisher) -> Barrier:
+        recorder = self._recorder
+        on_phase = told_of_phases(recorder)
+        return Barrier(publisher, self._config.broker_timeout_ms, on_phase=on_phase, on_retry=recorder.commit_retried)
+
+    def _check(self, program: Program, limits: SizeLimits) -> Check:
+        """What looks at rows before they are published: at their sizes, and where traces go on."""
+        preflight = Preflight(program.topics, limits, self._handlers.production)
+        tracing = Tracing(self.labels, program.topics)
+        self._recorder.listen(tracing.on_epoch)
+        return (lambda rows: preflight.check(tracing.continued(rows))) if self._config.tracing else preflight.check
+
+    @property
+    def _patience_s(self) -> float:
+        """How long a job may take: so much less than an epoch, that there is time left to begin it again with fewer records."""
+        return 0.8 * self._config.epoch_timeout_ms / 1_000
+
+    def _sizing(self) -> EpochSize:
+        config = self._config
+        most_bytes = config.max_epoch_bytes or default_epoch_bytes(config.spark)
+        target_s = min(TARGET_S, config.epoch_timeout_ms / 4_000, config.transaction_timeout_ms / 4_000)
+        return EpochSize(config.max_epoch_records, most_bytes, target_s)
+
+    def _publisher(self, program: Program, sizes: Sequence[int]) -> Publisher:
+        config = self._config
+        if config.guarantee is Guarantee.EXACTLY_ONCE:
+            return TransactionalPublisher(config, self._id, self._id, program.topics, sizes)
+        return AtLeastOncePublisher(config, self._id, program.topics, sizes)
+
+    def _size_limits(self, topics: Topics, written: Mapping[str, Topic], sizes: Sequence[int]) -> SizeLimits:
+        """How large records may be; the first of `sizes` is the brokers' default."""
+        known = {name: topic.max_message_bytes for name, topic in written.items()}
+        return SizeLimits(known, sizes[0], largest_record(self._config, sizes), lambda topic: size_of(topics, topic))
+
+    def _restore(self, session: SparkSession, jobs: EpochJobs, program: Program, told: Committed) -> None:
+        if not program.logged_stores and not any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
+            self._recorder.restored()
+            return
+        progress = RestoreProgress()
+
+        def heard(left: Mapping[int, int]) -> None:
+            progress(self._recorder.restoring(left, self._lanes))
+
+        began = time.monotonic()
+        restored = restore(
+            session,
+            jobs.broadcast,
+            self._lanes,
+            told,
+            self._reader_of(read),
+            heard,
+        )
+        progress.close()
+        self._recorder.restored()
+        rows = sum(lane.rows for lane in restored)
+        kinds = ", ".join(sorted({lane.found for lane in restored}))
+        _log.info("restored %d lanes (%s): %d records in %.1f s", self._lanes, kinds, rows, time.monotonic() - began)
+
+    def _reader_of(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        """What tasks read from positions to ends with: `read` with all else that it needs."""
+        settings = revealed(consumer_settings(self._config, self._id))  # goes to the tasks, and a pickled secret is hidden
+        timeout = self._config.broker_timeout_ms
+        return lambda positions, ends: read(settings, positions, ends, timeout)
+
+    def _follow_ends(self, ends: Callable[[], Mapping[Partition, int]]) -> None:
+        """Ask now and then where the topics end, in a thread of its own: brokers may take their time."""
+        ended = threading.Event()
+
+        def follow() -> None:
+            while not ended.wait(_ENDS_EVERY_S):
+                try:
+                    self._recorder.saw_ends(ends())
+                except PenstockError as error:  # a topic that is gone is somebody else's to tell
+                    _log.debug("how far behind the application is cannot be told: %s", error)
+
+        self.closers.append(ended.set)
+        threading.Thread(target=follow, name=f"penstock-{self._id}-ends", daemon=True).start()
+
+    def _global_tables(self, program: Program, topics: Topics, sources: Mapping[str, Topic]) -> GlobalTables:
+        names = [topic for source in program.global_stores.values() for topic in getattr(program.nodes[source], "topics", ())]
+        partitions = [(name, number) for name in names for number in range(sources[name].partitions)]
+        identity = " ".join([topics.cluster_id(), *(sources[name].topic_id for name in sorted(names))])
+        kept_for = [kept_ms for name in names if (kept_ms := sources[name].tombstones_ms) is not None]
+        reader = RecordReader(consumer_settings(self._config, self._id), self._config.broker_timeout_ms)
+        self.closers.append(reader.close)
+        tables = GlobalTables(
+            program,
+            partitions,
+            topics.begin_offsets,
+            topics.end_offsets,
+            reader.read,
+            identity=identity,
+            tombstones_ms=min(kept_for, default=None),
+        )
+        self.closers.append(tables.close)
+        return tables
+
+    def _limits(self, until: Until, topics: Topics, partitions: list[Partition]) -> Mapping[Partition, int]:
+        if until is None:
+            return {}
+        if until == "latest":
+            return topics.end_offsets(partitions)
+        if isinstance(until, str):
+            raise ConfigError(f"until is None, 'latest' or offsets by (topic, partition), not {until!r}")
+        return dict(until)
+
+    def _source_options(self) -> Mapping[str, str]:
+        timeout = str(self._config.broker_timeout_ms)
+        options = {
+            "kafka.fetch.max.wait.ms": "10",  # with the default an epoch stalls for a second now and then
+            # A task reads tens of thousands of records at once: with the defaults (1 MiB, 500 records) that took twice as long.
+            "kafka.max.partition.fetch.bytes": str(8 << 20),
+            GROUP: f"spark-kafka-source-{self._program.incarnation}",
+            "kafka.default.api.timeout.ms": timeout,
+            "kafkaConsumer.pollTimeoutMs": timeout,
+        }
+        return Settings({**options, **revealed(spark_options(self._config))})
+
+
+def _facts_row(program: Program, known: TopologyFacts) -> pa.Table:
+    """The topology's facts, committed with the first epoch of every start."""
+    code = program.topic_codes[lanes_topic(program.application_id)]
+    return out_rows(Kind.CHANGELOG, code, FACTS_PARTITION, int(time.time() * 1000), TOPOLOGY, encode_facts(known))

@@ -1,0 +1,247 @@
+"""What Kafka knows about an application, as a start asks for it: its topics, where it stands, what its lanes are brought to.
+
+Nothing is changed here: who only wants to know what a start would do asks the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import msgspec
+
+from penstock.config import Config
+from penstock.epochs.program import Program, changelog_topic, lanes_topic
+from penstock.epochs.restore import Committed
+from penstock.errors import TopicError, TopologyError
+from penstock.handlers import ErrorHandlers
+from penstock.kafka.changelog import read
+from penstock.kafka.clients import consumer_settings, open_consumer
+from penstock.kafka.offsets import committed
+from penstock.kafka.topics import InternalTopic, Topic, Topics, changelog_config
+from penstock.plan import TopologyFacts, facts, plan, remembered
+from penstock.records import Partition, is_name
+from penstock.runtime.committed import (
+    FACTS_PARTITION,
+    LogRows,
+    committed_state,
+    facts_in,
+    refuse_incompatible,
+    refuse_lost_changelogs,
+    refuse_state_of_lanes,
+    refuse_state_without_offsets,
+)
+from penstock.runtime.past import FoundOffsets, Lost, Past, lost_input, past, refuse_lost_input
+from penstock.runtime.progress import Progress
+from penstock.state import EngineKind
+from penstock.topology import SinkNode, SourceNode, Topology
+
+_log = logging.getLogger(__name__)
+
+
+def program_of(application_id: str, topology: Topology, handlers: ErrorHandlers, config: Config, incarnation: str) -> Program:
+    """The program that a start with these settings runs."""
+    return Program.of(
+        application_id,
+        topology,
+        plan(topology),
+        lanes=config.lanes or min(os.cpu_count() or 1, config.shards),
+        shards=config.shards,
+        directory=str(config.state_dir.absolute()),
+        engine=EngineKind(config.store_engine),
+        incarnation=incarnation,
+        handlers=handlers,
+        is_traced=config.tracing,
+    )
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where the application stands, and where it goes on: `lost` is the input that is gone for good in between."""
+
+    before: Past | None
+    start: Progress
+    lost: tuple[Lost, ...] = ()
+
+
+class Truth:
+    """The questions of one start."""
+
+    def __init__(self, topology: Topology, program: Program, config: Config, topics: Topics) -> None:
+        self._topology = topology
+        self._program = program
+        self._id = program.application_id
+        self._config = config
+        self._topics = topics
+
+    # ---- topics -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def read_topics(self) -> Mapping[str, SourceNode]:
+        """The topics that are read, global ones too, each with its source; a pattern stands for what it matched at first."""
+        return self.matched_topics()
+
+    def matched_topics(self) -> dict[str, SourceNode]:
+        """As `read_topics`, now. Changelogs of the application's own match no pattern."""
+        sources = [node for node in self._program.nodes.values() if isinstance(node, SourceNode) and not node.internal]
+        found = {topic: node for node in sources for topic in node.topics}
+        patterns = [node for node in sources if node.pattern is not None]
+        names = {name for name in self._topics.names() if not self._is_own(name)} if patterns else set()
+        for node in patterns:
+            found |= {name: node for name in names if node.reads(name)}
+        return found
+
+    def _is_own(self, name: str) -> bool:
+        return name.startswith(f"{self._id}-") and name.endswith("-changelog")
+
+    @cached_property
+    def written_topics(self) -> frozenset[str]:
+        """The topics that are known to be written to, those of dead letters too."""
+        sinks = {node.topic for node in self._program.nodes.values() if isinstance(node, SinkNode) and not node.internal}
+        fixed = {topic for topic in sinks if isinstance(topic, str)}
+        return frozenset(fixed | self._program.handlers.dead_letter_topics() | self._topology.dead_letter_topics())
+
+    def existing_topics(self) -> tuple[dict[str, Topic], dict[str, Topic]]:
+        """Topics that are read, and topics that are written to; all have to be there."""
+        names, written = self.read_topics.keys(), self.written_topics
+        found = self._topics.describe(names | written)
+        missing = sorted((names | written) - found.keys())
+        if missing:
+            raise TopicError(f"topics are missing: {', '.join(missing)}. Create them, then start again")
+        return {name: found[name] for name in names}, {name: found[name] for name in written}
+
+    @property
+    def internal_topics(self) -> list[InternalTopic]:
+        """The application's own topics, as they have to be."""
+        program, shards = self._program, self._config.shards
+        changelogs = [
+            InternalTopic(changelog_topic(self._id, store), shards, changelog_config(program.specs[store]))
+            for store in program.logged_stores
+        ]
+        for topic in changelogs:
+            if not is_name(topic.name):
+                raise TopologyError(
+                    f"{topic.name!r} is too long for a topic's name; shorten the application's id, or the store's"
+                )
+            if topic.name == lanes_topic(self._id):
+                raise TopologyError(
+                    f"a store cannot be called 'lanes': its changelog {topic.name!r} is where the application keeps its own "
+                    f"notes. Give it another name, or no changelog"
+                )
+        return [InternalTopic(lanes_topic(self._id), shards, {"cleanup.policy": "compact"}), *changelogs]
+
+    @cached_property
+    def changelogs(self) -> list[Partition]:
+        """The partitions of all that shards are restored from: the stores' changelogs, and the lanes' topic."""
+        topics = [lanes_topic(self._id), *(changelog_topic(self._id, store) for store in self._program.logged_stores)]
+        return [(topic, shard) for topic in topics for shard in range(self._config.shards)]
+
+    def source_of(self, topics: Iterable[str]) -> dict[str, int]:
+        """Which source reads a topic, by its index; global ones are not read in epochs."""
+        return self.codes({topic: node for topic, node in self.read_topics.items() if topic in topics})
+
+    def codes(self, read: Mapping[str, SourceNode]) -> dict[str, int]:
+        """The index of the source that reads each topic in epochs."""
+        program = self._program
+        own = {name: code for code, name in enumerate(program.sources) if name not in program.global_stores.values()}
+        return {topic: own[node.name] for topic, node in read.items() if node.name in own}
+
+    def partitions(self, sources: Mapping[str, Topic]) -> list[Partition]:
+        """The partitions that epochs read."""
+        own = self.source_of(sources)
+        if not own:
+            raise TopologyError("the topology reads no topic: epochs are committed with the offsets of what is read. Read one")
+        return [(name, number) for name in sorted(own) for number in range(sources[name].partitions)]
+
+    # ---- where the application stands ---------------------------------------------------------------------------------
+
+    def offsets(self, partitions: Iterable[Partition]) -> FoundOffsets:
+        """What the group has committed of each partition."""
+        consumer = open_consumer(consumer_settings(self._config, self._id))
+        try:
+            return committed(consumer, partitions, self._config.broker_timeout_ms)
+        finally:
+            consumer.close()
+
+    @cached_property
+    def last_facts(self) -> TopologyFacts | None:
+        """What is known about the topology that was committed last; None if there was none."""
+        rows = _facts_rows(self._id, self._config, self._topics)
+        refuse_state_of_lanes(rows)
+        return facts_in(rows)
+
+    def last_topics(self) -> set[str]:
+        """The topics that the last commit covered, as far as they are there; a pattern stands for what it matches now."""
+        sources = [] if self.last_facts is None else self.last_facts.sources
+        patterns = [re.compile(source) for source in sources if not is_name(source)]
+        names = self._topics.names() if sources else set()
+        return {name for name in names if name in sources or any(pattern.fullmatch(name) for pattern in patterns)}
+
+    def position(self, partitions: list[Partition], topic_ids: Mapping[str, str]) -> Position:
+        """Where the application stands, and where it goes on: topics that are new begin where their source says."""
+        left = self._topics.seen(self.last_topics() - topic_ids.keys()).values()
+        of_left = [(topic.name, number) for topic in left for number in range(topic.partitions)]
+        patterns = {topic: node.pattern.pattern for topic, node in self.read_topics.items() if node.pattern is not None}
+        own = {topic: topic_ids[topic] for topic, _ in partitions}
+        before = past(self.offsets([*partitions, *of_left]), own, self._config.shards, self.last_facts, patterns)
+        begins, ends = self._topics.begin_offsets(partitions), self._topics.end_offsets(partitions)
+        known = before.progress if before else Progress(-1, {}, {})
+        lost = lost_input(known.offsets, begins, ends)
+        if self._config.on_lost_input == "fail":
+            refuse_lost_input(lost)
+        offsets = {**known.offsets, **{(found.topic, found.partition): found.goes_on_at for found in lost}}
+        for partition in partitions:
+            if before is not None and partition in before.added:
+                offsets[partition] = begins[partition]
+            elif partition not in offsets:
+                offsets[partition] = self._reset(partition, begins[partition], ends[partition])
+        return Position(before, replace(known, offsets=offsets), lost)
+
+    def _reset(self, partition: Partition, begin: int, end: int) -> int:
+        """Where a partition without a committed offset begins."""
+        node = self.read_topics[partition[0]]
+        if node.reset in (None, "earliest"):
+            return begin
+        if node.reset == "latest":
+            return end
+        if node.reset == "none":
+            raise TopicError(
+                f"{partition[0]}-{partition[1]} has no committed offset, and its source says reset='none' ({node.line})"
+            )
+        return self._topics.offset_at(partition, int(time.time() * 1000) - int(node.reset or 0), end)
+
+    # ---- what lanes are brought to ------------------------------------------------------------------------------------
+
+    @property
+    def facts(self) -> TopologyFacts:
+        """What committed state would depend on."""
+        return facts(self._topology, self._program.plan.fingerprint, self._program.incarnation)
+
+    def committed(self, before: Past | None) -> tuple[Committed, TopologyFacts]:
+        """What lanes are brought to, and what is known about all stores there ever were."""
+        begins, ends = self._topics.begin_offsets(self.changelogs), self._topics.end_offsets(self.changelogs)
+        if before is None:
+            refuse_state_without_offsets(self._id, begins, ends)
+        topic_ids = self._topics.identities(topic for topic, _ in self.changelogs)
+        known = self.last_facts
+        if before is not None and before.has_state:
+            refuse_lost_changelogs(self._id, known, topic_ids, self.internal_topics, begins)
+        refuse_incompatible(known, self.facts)
+        told = committed_state(before, begins, ends, int(time.time() * 1000), topic_ids)
+        return told, remembered(known, msgspec.structs.replace(self.facts, topic_ids=topic_ids))
+
+
+def committed_facts(application_id: str, config: Config, topics: Topics) -> TopologyFacts | None:
+    """What is known about the topology that was committed last, whatever the settings are now; None if there was none."""
+    return facts_in(_facts_rows(application_id, config, topics))
+
+
+def _facts_rows(application_id: str, config: Config, topics: Topics) -> list[LogRows]:
+    own = [(name, FACTS_PARTITION) for name in topics.describe([lanes_topic(application_id)])]
+    begins, ends = topics.begin_offsets(own), topics.end_offsets(own)
+    return list(read(consumer_settings(config, application_id), begins, ends, config.broker_timeout_ms))

@@ -1,0 +1,18 @@
+"""Metrics of an application that has a value for every metric."""
+
+from __future__ import annotations
+
+from penstock.observation import Recorder
+from penstock.observation.metrics import Metrics
+from penstock.spark.memory import JvmReport
+from tests.unit.observation.observed import Clock, fed
+
+JVM = JvmReport(64_000_000, 1_000_000_000, 32_000_000, 40, {"PS Scavenge": (7, 0.25), "PS MarkSweep": (1, 0.5)})
+
+
+def all_metrics() -> Metrics:
+    clock = Clock()
+    recorder = Recorder(clock)
+    metrics = Metrics("word-count", recorder, lambda: "running", epoch_timeout_s=60, jvm=lambda: JVM)
+    fed(recorder, clock)
+    return metrics

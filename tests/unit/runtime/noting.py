@@ -1,0 +1,175 @@
+"""Jobs and a publisher that only note what is asked of them, and the epochs of an application over these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock import Processor, StreamsBuilder, Topology
+from penstock.barrier import Barrier, SourceOffset
+from penstock.epochs.bounds import Measured, measure_row
+from penstock.epochs.program import Epoch
+from penstock.epochs.wire import OUT, Control, Kind, LaneReport, control_row, out_rows, rows_about
+from penstock.errors import EpochTooLargeError
+from penstock.observation import Recorder
+from penstock.records import Partition
+from penstock.runtime import agenda, epochs, event_time
+from penstock.runtime.epoch_size import EpochSize
+from penstock.runtime.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
+from penstock.runtime.progress import Progress
+from penstock.timing import monotonous
+from tests.unit.epochs.application import program_of
+
+A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
+FRAME = object()
+START = Progress(4, {A0: 10, A1: 20, B0: 30}, {A0: 500})
+
+
+class Clock:
+    """The wall clock and the monotonic one, moved by hand; stands for the module `time`."""
+
+    @classmethod
+    def standing_still(cls, monkeypatch: pytest.MonkeyPatch) -> Clock:
+        """The clock of everything that runs or decides about epochs."""
+        clock = cls()
+        for module in (epochs, agenda, event_time):
+            monkeypatch.setattr(module, "time", clock)
+        return clock
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Noted:
+    """Jobs and a publisher in one: what was run, and what was published by it."""
+
+    def __init__(self) -> None:
+        self.epochs: list[Epoch] = []
+        self.small: list[bool | None] = []
+        self.frames: list[Any] = []
+        self.ranges: list[Mapping[Partition, tuple[int, int]]] = []
+        self.batch_records: list[int | None] = []
+        self.taken_back: list[Epoch] = []
+        self.read_by_client: list[Mapping[Partition, tuple[int, int]]] = []
+        self.calls: list[str] = []
+        self.offsets: list[list[SourceOffset]] = []
+        self.published: list[list[dict[str, Any]]] = []
+        self.controls: list[Control] = []
+        self.reports: list[LaneReport] = []
+        self.measured: list[Measured] = []
+        self.fits: int | None = None
+        self.failure: Exception | None = None
+        self.commit_failure: Exception | None = None
+        self.during: Callable[[], None] = lambda: None
+
+    def run(
+        self,
+        frame: Any,
+        epoch: Epoch,
+        is_small: bool,
+        ranges: Mapping[Partition, tuple[int, int]],
+        batch_records: int | None,
+    ) -> pa.Table:
+        self.frames.append(frame)
+        self.ranges.append(ranges)
+        self.batch_records.append(batch_records)
+        if self.fits is not None and sum(end - begin for begin, end in ranges.values()) > self.fits:
+            self.epochs.append(epoch)
+            raise EpochTooLargeError("the job of the epoch failed: OutOfMemoryError")
+        return self._job(epoch, is_small)
+
+    def run_by_client(self, epoch: Epoch, is_small: bool, ranges: Mapping[Partition, tuple[int, int]]) -> pa.Table:
+        self.read_by_client.append(ranges)
+        self.failure = None
+        return self._job(epoch, is_small)
+
+    def take_back(self, epoch: Epoch) -> None:
+        self.taken_back.append(epoch)
+
+    def read(self, partition: Partition, offset: int) -> pa.Table:
+        return pa.table({"key": [b"key"], "value": [b"value"], "timestamp": [7], "headers": [None]})
+
+    def tick(self, epoch: Epoch) -> pa.Table:
+        return self._job(epoch, None)
+
+    def _job(self, epoch: Epoch, is_small: bool | None) -> pa.Table:
+        self.epochs.append(epoch)
+        self.small.append(is_small)
+        self.during()
+        if self.failure is not None:
+            raise self.failure
+        told = [control_row(control, 0).select(OUT.names) for control in self.controls]
+        told += [rows_about(0, report, None).select(OUT.names) for report in self.reports]
+        told += [measure_row(measured).select(OUT.names) for measured in self.measured]
+        return pa.concat_tables([out_rows(Kind.SINK, 1, 0, 0, b"epoch", b"%d" % epoch.number), *told])
+
+    def begin(self) -> None:
+        self.calls.append("begin")
+        self.published.append([])
+
+    def produce(self, rows: pa.RecordBatch) -> None:
+        self.published[-1] += rows.to_pylist()
+
+    def send_offsets(self, offsets: Sequence[SourceOffset]) -> None:
+        self.offsets.append(list(offsets))
+
+    def commit(self) -> bool:
+        if self.commit_failure is not None:
+            raise self.commit_failure
+        self.calls.append("commit")
+        return True
+
+    def abort(self) -> None:
+        self.calls.append("abort")
+
+
+def counting() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("a", value=str).group_by_key().count(store="counts").to_stream().to("out", value=int)
+    return builder.build()
+
+
+def with_a_schedule() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("a", value=str).to("out", value=str)
+    builder.schedule("beat", every="1s").to("out", value=int)
+    return builder.build()
+
+
+def with_a_processor() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("a", value=str).process(Processor[Any, str, str, str]).to("out", key=str, value=str)
+    return builder.build()
+
+
+def with_watermarks(**options: Any) -> Topology:
+    builder = StreamsBuilder()
+    for topic in ("a", "b"):
+        builder.stream(topic, value=str, watermark=monotonous(**options)).process(Processor[Any, str, str, str]).to(
+            "out", key=str, value=str
+        )
+    return builder.build()
+
+
+def epochs_of(noted: Noted, **options: Any) -> Epochs:
+    """Epochs over `noted`; options are a topology, a recorder, and whatever else differs from what is usual here."""
+    program = program_of(options.pop("topology", None) or counting())
+    barrier = options.pop("barrier", None) or Barrier(noted)
+    recorder = options.pop("recorder", None) or Recorder()
+    point = StartingPoint(options.pop("start", START), {"out": 3}, {"a": "id-a"}, options.pop("first_rows", None))
+    bounds = Bounds(5, options.pop("sizing", None) or EpochSize(1_000, 1 << 20), options.pop("limits", {}))
+    ends = Ends(options.pop("changelog_ends", dict), options.pop("input_ends", dict))
+    return Epochs(program, noted, barrier, point, bounds, ends, Contributions(**options), recorder)
+
+
+def ends(a0: int = 10, a1: int = 20, b0: int = 30) -> dict[Partition, int]:
+    return {A0: a0, A1: a1, B0: b0}

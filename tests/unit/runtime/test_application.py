@@ -1,0 +1,287 @@
+"""An application from its start to its end: its states, what ends it, and that everything is let go of."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock import Topology
+from penstock.config import Config
+from penstock.errors import BrokerError, NotReadyError, PenstockError, StalledError, TopicError
+from penstock.handlers import ErrorHandlers
+from penstock.runtime import application as application_module
+from penstock.runtime.application import RunningApplication
+from penstock.runtime.hooks import Hooks
+from penstock.runtime.states import State
+
+PATIENCE_S = 20
+
+
+class Stage:
+    """What a start would leave running, as a test plays it."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+        self.closers: list[Callable[[], None]] = []
+        self.labels = {"application": "app"}
+        self.progress = SimpleNamespace(epoch=7)
+        self.is_done = False
+        self.start_failure: BaseException | None = None
+        self.end: BaseException | bool = False
+        self.found: TopicError | None = None
+        self.recovers = False
+        self.may_start = threading.Event()
+        self.may_start.set()
+
+    def run(self, until: Any) -> Any:
+        """`Start.run`."""
+        self.did.append(f"start until {until}")
+        self.closers += [lambda: self.did.append("close first"), lambda: self.did.append("close second")]
+        assert self.may_start.wait(PATIENCE_S)
+        if self.start_failure is not None:
+            raise self.start_failure
+        return SimpleNamespace(epochs=self, reading=self, publisher=self)
+
+    def start(self) -> None:
+        self.did.append("stream")
+
+    def wait(self, timeout_s: float) -> bool:
+        time.sleep(0.001)
+        if isinstance(self.end, BaseException):
+            raise self.end
+        return self.end
+
+    def follow(self) -> None:
+        if self.found is not None:
+            raise self.found
+
+    def recover(self, error: Exception) -> None:
+        self.did.append(f"recover from {error}")
+        if not self.recovers:
+            raise error
+        self.end = False
+
+    def tick(self) -> None:
+        if "tick" not in self.did:
+            self.did.append("tick")
+
+    def while_idle(self, call: Callable[[], None]) -> None:
+        call()
+
+    def check(self) -> None:
+        self.did.append("check")
+
+    def stop(self) -> None:
+        self.did.append("stop")
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    stage = Stage()
+    monkeypatch.setattr(application_module, "Start", lambda *arguments: stage)
+    return stage
+
+
+def started(stage: Stage, states: list[State] | None = None, until: Any = None) -> RunningApplication:
+    config = Config(kafka={"bootstrap.servers": "nowhere:1"})
+    listeners = () if states is None else (lambda new, old: states.append(new),)
+    return RunningApplication("app", Topology(), ErrorHandlers(), config, Hooks([]), until, listeners).start()
+
+
+def until_running(running: RunningApplication) -> None:
+    assert running.wait_until_running(PATIENCE_S)
+    assert running.state is State.RUNNING
+
+
+def test_it_runs_until_it_is_asked_to_stop(stage: Stage) -> None:
+    states: list[State] = []
+    running = started(stage, states, until="latest")
+    until_running(running)
+    assert not running.wait(0.01)
+    running.stop()
+    assert running.wait(PATIENCE_S)
+    assert states == [State.REBALANCING, State.RUNNING, State.PENDING_SHUTDOWN, State.NOT_RUNNING]
+    assert stage.did == ["start until latest", "stream", "tick", "stop", "close second", "close first"]
+
+
+def test_it_ends_when_its_bound_is_reached(stage: Stage) -> None:
+    stage.is_done = True
+    running = started(stage)
+    assert running.wait(PATIENCE_S)
+    assert running.state is State.NOT_RUNNING
+
+
+def test_the_epoch_is_what_is_committed(stage: Stage) -> None:
+    stage.may_start.clear()
+    with started(stage) as running:
+        assert running.epoch == -1
+        stage.may_start.set()
+        until_running(running)
+        assert running.epoch == 7
+
+
+def test_the_end_of_a_block_is_the_end_of_the_application(stage: Stage) -> None:
+    with started(stage) as running:
+        until_running(running)
+    assert running.state is State.NOT_RUNNING
+    assert stage.did[-1] == "close first"
+
+
+def test_it_can_be_stopped_before_it_runs(stage: Stage) -> None:
+    stage.may_start.clear()
+    running = started(stage)
+    running.stop()
+    stage.may_start.set()
+    assert running.wait(PATIENCE_S)
+    assert "tick" not in stage.did
+
+
+def test_a_start_that_fails_is_told_to_whoever_waits(stage: Stage) -> None:
+    states: list[State] = []
+    stage.start_failure = TopicError("topics are missing: in")
+    running = started(stage, states)
+    with pytest.raises(TopicError, match="topics are missing"):
+        running.wait_until_running(PATIENCE_S)
+    with pytest.raises(TopicError, match="topics are missing"):
+        running.wait(PATIENCE_S)
+    assert states == [State.REBALANCING, State.PENDING_ERROR, State.ERROR]
+    assert stage.did[-2:] == ["close second", "close first"]
+
+
+def test_what_ends_the_stream_ends_the_application(stage: Stage) -> None:
+    running = started(stage)
+    until_running(running)
+    stage.end = BrokerError("no broker")
+    with pytest.raises(BrokerError):
+        running.wait(PATIENCE_S)
+    assert running.state is State.ERROR
+
+
+def test_what_can_be_got_over_ends_nothing(stage: Stage) -> None:
+    stage.recovers, stage.end = True, RuntimeError("records are gone")
+    running = started(stage)
+    until_running(running)
+    running.stop()
+    assert running.wait(PATIENCE_S)
+    assert "recover from records are gone" in stage.did
+
+
+def test_a_topic_that_is_gone_ends_the_application(stage: Stage) -> None:
+    stage.found = TopicError("topic 'in' was deleted while the application ran")
+    running = started(stage)
+    with pytest.raises(TopicError, match="was deleted while the application ran"):
+        running.wait(PATIENCE_S)
+
+
+def test_a_stream_that_ends_by_itself_is_a_failure(stage: Stage) -> None:
+    running = started(stage)
+    until_running(running)
+    stage.end = True
+    with pytest.raises(PenstockError, match="without being asked"):
+        running.wait(PATIENCE_S)
+    assert running.state is State.ERROR
+
+
+def test_an_error_of_somebody_elses_becomes_one_of_penstocks(stage: Stage) -> None:
+    stage.start_failure = RuntimeError("from the depths")
+    running = started(stage)
+    with pytest.raises(PenstockError, match="from the depths") as failed:
+        running.wait(PATIENCE_S)
+    assert failed.value.__cause__ is stage.start_failure
+
+
+def test_everything_is_closed_whatever_fails_on_the_way(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    running = started(stage)
+    until_running(running)
+
+    def fails() -> None:
+        raise OSError("busy")
+
+    stage.closers.append(fails)
+    with caplog.at_level(logging.ERROR):
+        running.close()
+    assert stage.did[-2:] == ["close second", "close first"]
+    assert "something could not be closed" in caplog.text
+    assert running.state is State.NOT_RUNNING
+
+
+def test_the_publisher_is_looked_after_while_nothing_comes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(10**6))
+    monkeypatch.setattr(application_module, "time", SimpleNamespace(monotonic=lambda: float(next(now))))
+    running = started(stage)
+    until_running(running)
+    deadline = time.monotonic() + PATIENCE_S
+    while "check" not in stage.did:
+        assert time.monotonic() < deadline
+    running.close()
+
+
+class TestStalling:
+    @pytest.fixture(autouse=True)
+    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(application_module, "_GRACE_S", 0.1)
+
+    def impatiently_started(self) -> RunningApplication:
+        config = Config(kafka={"bootstrap.servers": "nowhere:1"}, epoch_timeout_ms=1_000)
+        return RunningApplication("app", Topology(), ErrorHandlers(), config, Hooks([])).start()
+
+    @pytest.mark.security(11)
+    def test_an_epoch_that_hangs_is_reported_and_then_ends_the_application(self, stage: Stage) -> None:
+        running = self.impatiently_started()
+        until_running(running)
+        ended: list[str] = []
+        running.at_end(lambda: ended.append("end"))
+        running.recorder.epoch_begins(8, "job")
+        assert not running.health.live()
+        with pytest.raises(StalledError, match=r"epoch 8 has been in phase 'job' for more than 1 s .*max_epoch_records"):
+            running.wait(PATIENCE_S)
+        assert [problem.what for problem in running.health.live()] == ["failed", "stalled"]
+        assert (running.state, ended) == (State.ERROR, ["end"])
+        assert "stop" not in stage.did  # nothing is asked of what hangs
+        stage.end = BrokerError("no broker")  # what hung comes back to life, and is not heard any more
+        running._thread.join(PATIENCE_S)
+        assert running.state is State.ERROR
+        with pytest.raises(StalledError):
+            running.wait()
+
+    def test_one_that_comes_to_its_end_does_not(self, stage: Stage) -> None:
+        with self.impatiently_started() as running:
+            until_running(running)
+            for number in range(4):
+                running.recorder.epoch_begins(number, "job")
+                time.sleep(0.4)
+                running.recorder.epoch_committed(0, {}, (), (), is_sampled=False)
+            assert running.state is State.RUNNING
+
+
+def test_what_fails_at_the_end_keeps_nobody_else_from_ending(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    running = started(stage)
+    ended: list[str] = []
+
+    def fails() -> None:
+        raise OSError("busy")
+
+    running.at_end(fails)
+    running.at_end(lambda: ended.append("end"))
+    running.close()
+    assert (ended, running.state) == (["end"], State.NOT_RUNNING)
+    assert "something could not be closed" in caplog.text
+
+
+def test_it_can_be_asked_only_while_it_runs(stage: Stage) -> None:
+    stage.may_start.clear()
+    running = started(stage)
+    for ask in (running.store, running.table, running.sql, lambda name: running.query(name, None)):
+        with pytest.raises(NotReadyError, match="'app' cannot be asked now"):
+            ask("words")
+    stage.may_start.set()
+    until_running(running)
+    running.close()
+    with pytest.raises(NotReadyError, match=r"'app' cannot be asked now: .*not_running"):
+        running.store("words")

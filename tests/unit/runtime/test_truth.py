@@ -1,0 +1,128 @@
+"""What a start asks Kafka, over topics and offsets that a test makes up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock import Store, StreamsBuilder, Topology
+from penstock.barrier import CommitMetadata
+from penstock.config import Config
+from penstock.errors import TopicError, TopologyError
+from penstock.handlers import ErrorHandlers
+from penstock.kafka.topics import Topic
+from penstock.plan import TopologyFacts
+from penstock.records import Partition
+from penstock.runtime.past import Lost
+from penstock.runtime.truth import Position, Truth, program_of
+
+SEVEN = CommitMetadata(epoch=7, incarnation="a1", fingerprint="f", lanes=2, shards=32, high_time=99, topic_id=None, partitions=2)
+
+
+class Topics:
+    """Topics of two partitions each, with offsets from 20 to 200."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = set(names)
+
+    def names(self) -> set[str]:
+        return self._names
+
+    def seen(self, names: Iterable[str]) -> dict[str, Topic]:
+        return {name: Topic(name, f"id-{name}", 2, {}) for name in names if name in self._names}
+
+    def begin_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        return dict.fromkeys(partitions, 20)
+
+    def end_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        return dict.fromkeys(partitions, 200)
+
+
+class Asked(Truth):
+    """One whose group has committed what a test says."""
+
+    def __init__(self, topology: Topology, topics: Topics, **settings: Any) -> None:
+        config = Config(kafka={"bootstrap.servers": "nowhere:1"}, lanes=2, **settings)
+        program = program_of("app", topology, ErrorHandlers(), config, "now")
+        super().__init__(topology, program, config, topics)  # type: ignore[arg-type]
+        self.found: dict[Partition, tuple[int, str]] = {}
+
+    def offsets(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, str] | None]:
+        return {place: self.found.get(place) for place in partitions}
+
+    def at(self, *topics: str) -> Position:
+        """The position, if these topics are read."""
+        places = [(topic, number) for topic in topics for number in range(2)]
+        return self.position(places, {topic: f"id-{topic}" for topic in topics})
+
+
+def reading(*topics: Any, reset: str | None = None) -> Topology:
+    builder = StreamsBuilder()
+    for topic in topics:
+        builder.stream(topic, value=str, reset=reset).group_by_key().count()
+    return builder.build()
+
+
+def facts(*sources: str) -> TopologyFacts:
+    return TopologyFacts("f", {}, list(sources), incarnation="a1")
+
+
+class TestTopics:
+    def test_a_store_cannot_have_the_lanes_own_topic(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream("in", value=str).group_by_key().count(store="lanes")
+        with pytest.raises(TopologyError, match=r"cannot be called 'lanes': its changelog 'app-lanes-changelog' .*another name"):
+            _ = Asked(builder.build(), Topics("in")).internal_topics
+
+    def test_it_can_be_called_so_without_a_changelog(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream("in", value=str).group_by_key().count(store=Store("lanes", logging=False))
+        assert [topic.name for topic in Asked(builder.build(), Topics("in")).internal_topics] == ["app-lanes-changelog"]
+
+    def test_changelogs_of_its_own_match_no_pattern(self) -> None:
+        topics = Topics("in", "app-counts-changelog", "other-counts-changelog")
+        assert set(Asked(reading(re.compile(".*")), topics).read_topics) == {"in", "other-counts-changelog"}
+
+    def test_topics_that_come_are_matched_later(self) -> None:
+        topics = Topics("in-1")
+        truth = Asked(reading(re.compile("in-.*"), "fixed"), topics)
+        assert set(truth.read_topics) == {"in-1", "fixed"}
+        topics.names().add("in-2")
+        assert set(truth.read_topics) == {"in-1", "fixed"}
+        assert set(truth.codes(truth.matched_topics())) == {"in-1", "in-2", "fixed"}
+
+
+class TestPosition:
+    def test_the_topics_that_the_last_commit_covered_are_asked_about_although_they_are_read_no_more(self) -> None:
+        truth = Asked(reading("renamed", reset="latest"), Topics("renamed", "old-1", "other"))
+        truth.last_facts = facts("old-.*")
+        truth.found = {("old-1", number): (100, SEVEN.encode()) for number in range(2)}
+        position = truth.at("renamed")
+        assert position.before is not None
+        assert position.start.epoch == 7
+        assert position.start.offsets == {("renamed", 0): 200, ("renamed", 1): 200}
+
+    def test_partitions_that_came_begin_at_their_beginning_whatever_the_source_says(self) -> None:
+        truth = Asked(reading("in", reset="latest"), Topics("in"))
+        truth.last_facts = facts("in")
+        truth.found = {("in", 0): (100, replace(SEVEN, partitions=1).encode())}
+        assert truth.at("in").start.offsets == {("in", 0): 100, ("in", 1): 20}
+
+    def test_input_that_is_gone_ends_the_start(self) -> None:
+        truth = Asked(reading("in"), Topics("in"))
+        truth.last_facts = None
+        truth.found = {("in", 0): (5, SEVEN.encode()), ("in", 1): (100, SEVEN.encode())}
+        with pytest.raises(TopicError, match="in-0: records from offset 5 to 20 were deleted before they were read"):
+            truth.at("in")
+
+    def test_or_it_is_skipped_if_the_setting_says_so(self) -> None:
+        truth = Asked(reading("in"), Topics("in"), on_lost_input="continue")
+        truth.last_facts = None
+        truth.found = {("in", 0): (5, SEVEN.encode()), ("in", 1): (300, SEVEN.encode())}
+        position = truth.at("in")
+        assert position.lost == (Lost("in", 0, 5, 20), Lost("in", 1, 300, 200))
+        assert position.start.offsets == {("in", 0): 20, ("in", 1): 200}

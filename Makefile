@@ -23,13 +23,13 @@ ARCHIVE := $(CURDIR)/.parts/spark/classes.jsa
 PYRIGHT := .parts/pyright
 PYRIGHT_READY := $(PYRIGHT)/.ready
 VENV_READY := $(VENV)/.ready
-SOURCES := src conformance integration chaos operable benchmarks harness tests hatch_build.py
+SOURCES := src verification benchmarks tests hatch_build.py
 
-# `conformance`, `benchmarks` and `harness` are packages at the root that are not installed.
+# `verification` and `benchmarks` are packages at the root that are not installed.
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench-lane bench-first bench-time integration chaos operable browser docs security audit lock jars-pin clean
+.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench-lane bench-first bench-time integration chaos operations operable browser docs security audit lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,8 +58,8 @@ $(TOXIPROXY_READY): tools/toxiproxy/go.mod tools/toxiproxy/go.sum
 	@touch $@
 
 # The classes of Spark's JVM: it starts in half the time. Measurements do without.
-$(ARCHIVE): $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) harness/archive.py
-	@$(BIN)/python -m harness.archive $@
+$(ARCHIVE): $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) verification/harness/archive.py
+	@$(BIN)/python -m verification.harness.archive $@
 
 test-jvm integration chaos: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(ARCHIVE)
 test-jvm integration chaos: $(ARCHIVE)
@@ -101,16 +101,16 @@ coverage: $(VENV_READY) ## The same tests, with the lines and branches that they
 	PYTHONHASHSEED=0 $(BIN)/pytest $(UNIT_TESTS) --cov --cov-report=term --cov-report=json:reports/coverage.json --cov-fail-under=95
 
 conformance: $(VENV_READY) $(PARTS_READY) ## Generated topologies against Kafka Streams itself (SEED, CASES)
-	$(BIN)/python -m conformance run --seed $(SEED) --cases $(CASES)
+	$(BIN)/python -m verification.conformance run --seed $(SEED) --cases $(CASES)
 
 conformance-mutants: $(VENV_READY) $(PARTS_READY) ## Planted bugs, each of which conformance must catch
-	$(BIN)/python -m conformance mutants
+	$(BIN)/python -m verification.conformance mutants
 
 conformance-epochs: $(VENV_READY) ## Generated topologies in epochs, through cuts, lanes and restarts, against the test driver; then planted bugs (SEED, CASES)
-	$(BIN)/python -m conformance epochs --seed $(SEED) --cases $(CASES)
+	$(BIN)/python -m verification.conformance epochs --seed $(SEED) --cases $(CASES)
 
 parity: $(VENV_READY) $(PARTS_READY) ## Every public method of Kafka Streams' DSL: mapped, or never with a reason
-	$(BIN)/python -m conformance parity
+	$(BIN)/python -m verification.conformance parity
 
 large-epochs: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Input that no epoch could hold at once: large records, many outputs, slow code, records that kill
 	LARGE_EPOCHS=full $(BIN)/pytest --no-cov -m jvm tests/jvm/large
@@ -125,16 +125,18 @@ bench-time: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Timers of a lane,
 	$(BIN)/python -m benchmarks.time
 
 integration: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## The same topologies in the test driver, in epochs and on Spark (SEED; QUICK=1: minutes)
-	$(BIN)/python -m integration --seed $(SEED) $(if $(QUICK),--quick)
+	$(BIN)/python -m verification.integration --seed $(SEED) $(if $(QUICK),--quick)
 
 chaos: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Faults under load, nothing lost or doubled (SEED; QUICK=1: six minutes)
-	$(BIN)/python -m chaos --seed $(SEED) $(if $(QUICK),--quick)
+	$(BIN)/python -m verification.chaos --seed $(SEED) $(if $(QUICK),--quick)
 
 browser: $(VENV_READY) $(CHROMIUM_READY) ## The dashboard in a real browser
 	$(BIN)/pytest --no-cov tests/browser
 
-operable: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(if $(QUICK),,$(PROMETHEUS_READY) $(CHROMIUM_READY)) ## Security, plans, probes, dead letters, queries, overhead (QUICK=1: minutes)
-	$(BIN)/python -m operable $(if $(QUICK),--quick)
+operations: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(if $(QUICK),,$(PROMETHEUS_READY) $(CHROMIUM_READY)) ## Security, plans, probes, dead letters, queries, overhead (QUICK=1: minutes)
+	$(BIN)/python -m verification.operations $(if $(QUICK),--quick)
+
+operable: operations   # its former name
 
 docs: $(VENV_READY) ## Run the examples of the documents as they stand
 	$(BIN)/pytest tests/docs

@@ -23,7 +23,7 @@ import psutil
 from benchmarks.first import latency, report, restore, throughput, workload
 from benchmarks.first.applications import Application
 from benchmarks.first.sides import Job, KafkaStreams, Penstock, Side
-from harness.broker import Broker
+from verification.harness.broker import Broker
 
 REPORT = Path("reports/bench-first.json")
 BROKER = {"log.cleaner.backoff.ms": "15000"}  # Kafka's default: the harness' own makes the cleaner busy all the time

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from benchmarks.first.sides import Job, Side
-from harness.processes import HarnessError
+from verification.harness.processes import HarnessError
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from benchmarks.first import results, workload
 from benchmarks.first.applications import Application
 from benchmarks.first.sides import Job
-from harness.processes import HarnessError
+from verification.harness.processes import HarnessError
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -17,8 +17,8 @@ from benchmarks.first.applications import Application
 from benchmarks.first.sides import Job
 from benchmarks.first.throughput import Committed
 from benchmarks.first.workload import Loaded
-from harness import topics
-from harness.processes import HarnessError
+from verification.harness import topics
+from verification.harness.processes import HarnessError
 
 TIMEOUT_S = 300
 PROBES = 1000

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from benchmarks.first.workload import Totals
-from harness import topics
-from harness.processes import HarnessError
+from verification.harness import topics
+from verification.harness.processes import HarnessError
 
 READ_TIMEOUT_S = 60
 CHUNK = 10_000

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from harness.processes import KAFKA_JARS, PARTS, ROOT, HarnessError
+from verification.harness.processes import KAFKA_JARS, PARTS, ROOT, HarnessError
 
 SOURCES = ROOT / "benchmarks" / "first"
 CLASSES = PARTS / "rival"

@@ -16,7 +16,7 @@ from benchmarks.first import results
 from benchmarks.first.applications import Application
 from benchmarks.first.sides import Job
 from benchmarks.first.workload import PARTITIONS, Loaded
-from harness.processes import HarnessError
+from verification.harness.processes import HarnessError
 
 TIMEOUT_S = 600
 POLL_EVERY_S = 0.05

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, Producer
 
-from harness import topics
-from harness.patience import TIMEOUT_S
-from harness.processes import HarnessError, wait_until
+from verification.harness import topics
+from verification.harness.patience import TIMEOUT_S
+from verification.harness.processes import HarnessError, wait_until
 
 PARTITIONS = 4
 VALUE_BYTES = 100

@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.first.report import rounded
 from benchmarks.time import enrichment, timers
-from harness.broker import Broker
+from verification.harness.broker import Broker
 
 REPORT = Path("reports/bench-time.json")
 

@@ -20,9 +20,9 @@ from benchmarks.first.applications import Application
 from benchmarks.first.sides import Job
 from benchmarks.first.throughput import Committed
 from benchmarks.time.service import ANSWER_S, Service
-from harness import topics
-from harness.broker import Broker
-from harness.processes import HarnessError
+from verification.harness import topics
+from verification.harness.broker import Broker
+from verification.harness.processes import HarnessError
 
 KEYS = 5_000
 LANES = 2

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from harness.processes import HarnessError, free_port, wait_until
+from verification.harness.processes import HarnessError, free_port, wait_until
 
 if TYPE_CHECKING:
     from typing_extensions import Self

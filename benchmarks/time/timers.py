@@ -16,12 +16,12 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 
 from benchmarks.in_process import program_of
-from harness.processes import HarnessError
 from penstock import Processor, ProcessorContext, Record, StreamsBuilder, Timer, Topology, key_value_store
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import Kind
+from verification.harness.processes import HarnessError
 
 EPOCH_RECORDS = 50_000
 START_MS = 1_000_000

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.compare import settled
 from penstock import Topology
 from penstock.plan import plan
 from tests.golden.topologies import TOPOLOGIES
+from verification.conformance.compare import settled
 
 HERE = Path(__file__).parent
 FORMS: dict[str, Callable[[Topology], str]] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.broker import Broker
+from verification.harness.broker import Broker
 
 
 @pytest.fixture(scope="session")

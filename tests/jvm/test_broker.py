@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from harness import topics
-from harness.broker import Broker, Cluster
-from harness.processes import HarnessError, free_port
-from harness.topics import Received, Sent
-from harness.toxiproxy import Toxiproxy
+from verification.harness import topics
+from verification.harness.broker import Broker, Cluster
+from verification.harness.processes import HarnessError, free_port
+from verification.harness.topics import Received, Sent
+from verification.harness.toxiproxy import Toxiproxy
 
 pytestmark = pytest.mark.jvm
 

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.canaries import canaries_in
 from penstock.config import HIDDEN, Config, Secret, revealed
 from penstock.errors import ConfigError
 from penstock.kafka.clients import consumer_settings, oauth_endpoints, open_consumer, producer_settings, spark_options
 from penstock.spark.session import session_settings
+from verification.harness.canaries import canaries_in
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 CANARY = "c4n4ry-of-settings"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.processes import wait_until
-from harness.secure import Authority
 from penstock.config import Config
 from penstock.errors import BrokerError, ConfigError
 from penstock.kafka.clients import open_admin, reach_brokers
 from tests.security.tls_servers import TIMEOUT_S, Server, faulty, serving
+from verification.harness.processes import wait_until
+from verification.harness.secure import Authority
 
 
 @pytest.fixture(scope="module")

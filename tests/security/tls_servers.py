@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.secure import Authority, Certificate
+from verification.harness.secure import Authority, Certificate
 
 TIMEOUT_S = 20
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from integration.compare import differences
-from integration.cut import Cut
-from integration.hosts import driver
-from integration.hosts.spark import SparkHost
-from integration.scenarios import BY_NAME
+from verification.integration.compare import differences
+from verification.integration.cut import Cut
+from verification.integration.hosts import driver
+from verification.integration.hosts.spark import SparkHost
+from verification.integration.scenarios import BY_NAME
 
 pytestmark = pytest.mark.jvm
 

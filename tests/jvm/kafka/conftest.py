@@ -7,10 +7,10 @@ from uuid import uuid4
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from harness import topics
-from harness.broker import Broker
 from penstock.kafka.clients import open_admin
 from tests.jvm.kafka.publishing import config
+from verification.harness import topics
+from verification.harness.broker import Broker
 
 
 @pytest.fixture(scope="session")

@@ -11,15 +11,15 @@ from uuid import uuid4
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
-from harness import topics
-from harness.broker import Broker
-from harness.processes import wait_until
 from penstock.barrier import SourceOffset
 from penstock.config import Config
 from penstock.epochs.wire import OUT
 from penstock.kafka.clients import consumer_settings, open_consumer
 from penstock.kafka.offsets import committed
 from penstock.kafka.publishers import TransactionalPublisher
+from verification.harness import topics
+from verification.harness.broker import Broker
+from verification.harness.processes import wait_until
 
 
 def config(bootstrap_servers: str, **overrides: Any) -> Config:

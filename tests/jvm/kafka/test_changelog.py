@@ -6,15 +6,15 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from harness import topics
-from harness.processes import free_port
-from harness.topics import Sent
 from penstock.config import Config
 from penstock.errors import BrokerError, StateError
 from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings, open_admin
 from penstock.kafka.topics import Topics
 from tests.jvm.kafka.publishing import config, new_topic, publisher, row, rows, wait_until_settled
+from verification.harness import topics
+from verification.harness.processes import free_port
+from verification.harness.topics import Sent
 
 pytestmark = pytest.mark.jvm
 

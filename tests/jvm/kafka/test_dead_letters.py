@@ -15,9 +15,6 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner
 
-from harness import topics
-from harness.processes import ROOT, wait_until
-from harness.topics import Received, Sent
 from penstock import Failure, RecordMetadata
 from penstock.cli.commands import commands
 from penstock.errors import FencedError
@@ -27,6 +24,9 @@ from penstock.kafka.dead_letters import DeadLetters, Replayer, ledger_topic
 from penstock.letters import Choice, Letter, Rules, Target, failure_headers
 from penstock.records import Headers
 from tests.jvm.kafka.publishing import config, new_topic, wait_until_settled
+from verification.harness import topics
+from verification.harness.processes import ROOT, wait_until
+from verification.harness.topics import Received, Sent
 
 pytestmark = pytest.mark.jvm
 

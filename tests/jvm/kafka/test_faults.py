@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from harness import topics
-from harness.broker import Broker
-from harness.processes import ROOT, free_port
 from penstock.barrier import Barrier
 from penstock.config import Config
 from penstock.errors import BrokerError, CommitError, FencedError
 from penstock.kafka import publishers
 from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
 from tests.jvm.kafka.publishing import at, config, hanging, new_topic, offset_of, publisher, rows, values, wait_until_settled
+from verification.harness import topics
+from verification.harness.broker import Broker
+from verification.harness.processes import ROOT, free_port
 
 pytestmark = pytest.mark.jvm
 

@@ -9,13 +9,13 @@ from os import urandom
 import pyarrow as pa
 import pytest
 
-from harness import topics
-from harness.processes import wait_until
 from penstock.barrier import Barrier, Phase
 from penstock.config import Config
 from penstock.errors import CommitError, ConfigError, FencedError, ProductionError, TopicError
 from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
 from tests.jvm.kafka.publishing import at, config, new_topic, offset_of, publisher, row, rows, values, wait_until_settled
+from verification.harness import topics
+from verification.harness.processes import wait_until
 
 pytestmark = pytest.mark.jvm
 

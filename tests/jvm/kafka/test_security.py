@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.broker import Broker
-from harness.processes import free_port, run_java
 from penstock.barrier import Barrier
 from penstock.config import Config, revealed
 from penstock.errors import ConfigError, PenstockError
@@ -18,6 +16,8 @@ from penstock.kafka.clients import open_admin, reach_brokers, spark_options
 from penstock.kafka.publishers import TransactionalPublisher
 from penstock.kafka.topics import InternalTopic, Topics
 from tests.jvm.kafka.publishing import rows
+from verification.harness.broker import Broker
+from verification.harness.processes import free_port, run_java
 
 pytestmark = [pytest.mark.jvm, pytest.mark.security(21)]
 

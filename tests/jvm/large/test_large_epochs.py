@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from harness import topics
-from harness.broker import Broker
 from tests.jvm.runtime.test_life_cycle import started
+from verification.harness import topics
+from verification.harness.broker import Broker
 
 pytestmark = pytest.mark.jvm
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from operable.plan_cases import session
+from verification.operations.plan_cases import session
 
 
 @pytest.fixture(scope="module")

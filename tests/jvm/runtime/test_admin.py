@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from harness import topics
-from harness.broker import Broker
-from harness.processes import wait_until
 from tests.jvm.runtime.test_life_cycle import START_S, finish, started, write_app
+from verification.harness import topics
+from verification.harness.broker import Broker
+from verification.harness.processes import wait_until
 
 pytestmark = pytest.mark.jvm
 

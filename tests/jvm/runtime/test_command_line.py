@@ -15,15 +15,15 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from typer.testing import CliRunner, Result
 
-from harness import topics
-from harness.broker import Broker
-from harness.processes import free_port, wait_until
 from penstock import App, StreamsBuilder
 from penstock.cli.commands import commands
 from penstock.config import Config
 from penstock.errors import FencedError, StateError
 from penstock.kafka.reset import Fence
 from tests.jvm.runtime.cases import settings_of_a_case
+from verification.harness import topics
+from verification.harness.broker import Broker
+from verification.harness.processes import free_port, wait_until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.usefixtures("spark")]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from harness import topics
-from harness.broker import Broker
-from harness.processes import wait_until
 from tests.jvm.runtime.test_life_cycle import run
+from verification.harness import topics
+from verification.harness.broker import Broker
+from verification.harness.processes import wait_until
 
 pytestmark = pytest.mark.jvm
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import topics
-from harness.broker import Broker
-from harness.processes import wait_until
+from verification.harness import topics
+from verification.harness.broker import Broker
+from verification.harness.processes import wait_until
 
 pytestmark = pytest.mark.jvm
 

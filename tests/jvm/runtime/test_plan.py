@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from harness import topics
-from harness.broker import Broker
-from operable.plan_cases import CASES, Case, run_case
 from penstock.cli.commands import commands
 from penstock.plan import Verdict
+from verification.harness import topics
+from verification.harness.broker import Broker
+from verification.operations.plan_cases import CASES, Case, run_case
 
 pytestmark = [pytest.mark.jvm, pytest.mark.usefixtures("spark")]
 

@@ -11,11 +11,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from harness import topics
-from harness.broker import Broker
-from harness.processes import free_port, wait_until
-from harness.prometheus import Prometheus, promtool
 from tests.jvm.runtime.test_life_cycle import START_S, started
+from verification.harness import topics
+from verification.harness.broker import Broker
+from verification.harness.processes import free_port, wait_until
+from verification.harness.prometheus import Prometheus, promtool
 
 pytestmark = pytest.mark.jvm
 

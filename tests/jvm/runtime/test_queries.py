@@ -14,14 +14,14 @@ import pytest
 from starlette.routing import Router
 from starlette.types import Message
 
-from harness import topics
-from harness.broker import Broker
-from harness.processes import wait_until
 from penstock import App, Store, StreamsBuilder, Topology, tumbling
 from penstock.admin.queries import routes
 from penstock.errors import NotReadyError, QueryError, QueryTimeoutError, UnknownStoreError
 from penstock.queries import KeyQuery, RangeQuery
 from penstock.runtime.application import RunningApplication
+from verification.harness import topics
+from verification.harness.broker import Broker
+from verification.harness.processes import wait_until
 
 pytestmark = pytest.mark.jvm
 

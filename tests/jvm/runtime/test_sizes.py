@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import topics
-from harness.broker import Broker
 from tests.jvm.runtime.test_life_cycle import run
+from verification.harness import topics
+from verification.harness.broker import Broker
 
 pytestmark = pytest.mark.jvm
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness import topics
-from harness.broker import Broker
+from verification.harness import topics
+from verification.harness.broker import Broker
 
 pytestmark = pytest.mark.jvm
 

@@ -14,10 +14,6 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from typer.testing import CliRunner
 
-from harness import topics
-from harness.broker import Broker
-from harness.processes import wait_until
-from harness.topics import Sent
 from penstock import App, Store, StreamsBuilder, Topology
 from penstock.cli.commands import commands
 from penstock.config import Config
@@ -27,6 +23,10 @@ from penstock.plan import Verdict
 from penstock.runtime.application import RunningApplication
 from penstock.runtime.rehearsal import rehearse
 from tests.jvm.runtime.cases import settings_of_a_case
+from verification.harness import topics
+from verification.harness.broker import Broker
+from verification.harness.processes import wait_until
+from verification.harness.topics import Sent
 
 pytestmark = [pytest.mark.jvm, pytest.mark.usefixtures("spark")]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harness import topics
-from harness.broker import Broker
-from harness.processes import wait_until
 from penstock.barrier import CommitMetadata
 from tests.jvm.runtime.test_life_cycle import START_S, finish, started
+from verification.harness import topics
+from verification.harness.broker import Broker
+from verification.harness.processes import wait_until
 
 pytestmark = pytest.mark.jvm
 

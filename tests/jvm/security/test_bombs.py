@@ -13,8 +13,8 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from harness import topics
-from harness.broker import Broker
+from verification.harness import topics
+from verification.harness.broker import Broker
 
 pytestmark = [pytest.mark.jvm, pytest.mark.security(28)]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from harness import topics
-from harness.broker import Broker
 from penstock.config import Config
 from penstock.errors import ConfigError
 from penstock.kafka.clients import open_admin
 from penstock.kafka.limits import refusals, warnings
 from penstock.kafka.publishers import TransactionalPublisher
 from penstock.kafka.topics import Topics
+from verification.harness import topics
+from verification.harness.broker import Broker
 
 pytestmark = [pytest.mark.jvm, pytest.mark.security(16)]
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness import topics
-from harness.canaries import canaries_in, canary
-from harness.processes import free_port, wait_until
-from harness.secure import SecureBroker
 from penstock.config import Config
 from penstock.kafka.publishers import TransactionalPublisher
+from verification.harness import topics
+from verification.harness.canaries import canaries_in, canary
+from verification.harness.processes import free_port, wait_until
+from verification.harness.secure import SecureBroker
 
 pytestmark = pytest.mark.jvm
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.processes import HarnessError, run_java
-from harness.secure import Authority, SecureBroker
 from penstock.config import Config, revealed
 from penstock.kafka.clients import spark_options
 from tests.security.tls_servers import faulty
+from verification.harness.processes import HarnessError, run_java
+from verification.harness.secure import Authority, SecureBroker
 
 pytestmark = [pytest.mark.jvm, pytest.mark.security(23)]
 

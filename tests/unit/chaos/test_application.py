@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from chaos.application import Application, Part
-from harness.processes import HarnessError, wait_until
+from verification.chaos.application import Application, Part
+from verification.harness.processes import HarnessError, wait_until
 
 STAND_IN = """
 import os, signal, subprocess, sys, time

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from chaos import __main__ as door
-from chaos.campaign import GuardReport, Report, RowReport
-from chaos.guards import GUARDS
-from chaos.rows import GUARDED_BY, QUICK_GUARDS, ROWS, kills, letters
-from chaos.rows.row import FULL, QUICK
+from verification.chaos import __main__ as door
+from verification.chaos.campaign import GuardReport, Report, RowReport
+from verification.chaos.guards import GUARDS
+from verification.chaos.rows import GUARDED_BY, QUICK_GUARDS, ROWS, kills, letters
+from verification.chaos.rows.row import FULL, QUICK
 
 SOURCES = Path(__file__).resolve().parents[3] / "src" / "penstock"
 GOOD = RowReport("row", 3, 3, 3, 9.5, 0, [], [-9, 0], 100, 400, 60.0)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from chaos import checker, oracle
-from chaos.checker import Found, Letter, Output, Violation
-from chaos.payments import Payment
-from chaos.reader import Read
+from verification.chaos import checker, oracle
+from verification.chaos.checker import Found, Letter, Output, Violation
+from verification.chaos.payments import Payment
+from verification.chaos.reader import Read
 
 PARTITIONS = 2
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from chaos.payments import Topics
-from chaos.stores import Files
-from chaos.topology import build, nothing_yet, with_payment
 from penstock.errors import StateError
 from penstock.state import EngineFactory, EngineKind, LaneState
+from verification.chaos.payments import Topics
+from verification.chaos.stores import Files
+from verification.chaos.topology import build, nothing_yet, with_payment
 
 APPLICATION = "chaos"
 TOTAL = with_payment("k1", {"amount": 5, "number": 3}, nothing_yet())

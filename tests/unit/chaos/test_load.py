@@ -7,13 +7,13 @@ import random
 
 import pytest
 
-from chaos import load
-from chaos.load import POISONS, Load
-from chaos.payments import Payment, Topics
-from chaos.topology import build
 from penstock import dead_letter
 from penstock.errors import ProcessingError
 from penstock.testing import TopologyTestDriver
+from verification.chaos import load
+from verification.chaos.load import POISONS, Load
+from verification.chaos.payments import Payment, Topics
+from verification.chaos.topology import build
 
 VALUE = Payment(4, "k1", 2, "g3", 17, 0, 9, 5_100).value()
 

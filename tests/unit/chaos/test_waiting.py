@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.checker import Output
-from chaos.payments import Payment
-from chaos.waiting import checker
-from chaos.waiting.checker import Fired, Found, Tick
-from chaos.waiting.forms import DELAY_MS, EVERY_MS, LATE_MS, WaitingTopics, answer_to, timers_of
-from chaos.waiting.topology import build
 from penstock.testing import TopologyTestDriver
+from verification.chaos.checker import Output
+from verification.chaos.payments import Payment
+from verification.chaos.waiting import checker
+from verification.chaos.waiting.checker import Fired, Found, Tick
+from verification.chaos.waiting.forms import DELAY_MS, EVERY_MS, LATE_MS, WaitingTopics, answer_to, timers_of
+from verification.chaos.waiting.topology import build
 
 PAYMENTS = [Payment(n, f"k{n % 3}", n // 3, "g", 7, 0, n, 1_000_000 + 10 * n) for n in range(30)]
 NOW = 5_000_000

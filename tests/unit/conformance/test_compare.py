@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from conformance.compare import differences, settled
-from conformance.coverage import exercised
-from conformance.left_out import LEFT_OUT, is_left_out
-from conformance.mutants import MutantError, plant
-from conformance.planted import MUTANTS, Mutant
-from conformance.regressions import regressions
-from conformance.shrink import shrink
-from conformance.spec import Case, Pipe
+from verification.conformance.compare import differences, settled
+from verification.conformance.coverage import exercised
+from verification.conformance.left_out import LEFT_OUT, is_left_out
+from verification.conformance.mutants import MutantError, plant
+from verification.conformance.planted import MUTANTS, Mutant
+from verification.conformance.regressions import regressions
+from verification.conformance.shrink import shrink
+from verification.conformance.spec import Case, Pipe
 
 
 def result(**parts: Any) -> dict[str, Any]:

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 
 import penstock
-from conformance.build import Effects, build
-from conformance.epochs import generator
-from conformance.epochs.compare import differences
-from conformance.epochs.course import Feed, Run, Start, course
-from conformance.epochs.host import Outcome, play
-from conformance.epochs.internals import contents_of, kept_specs, specs_of
-from conformance.epochs.judge import NOBODY, Cause, Judge, Judged, Sent
-from conformance.epochs.library import supplier
-from conformance.epochs.planted import MUTANTS
-from conformance.epochs.router import Router, is_well_ordered, merged, shard_of
-from conformance.epochs.spec import Cut, EpochCase, Input, Restart
-from conformance.spec import Advance, Op, Settings, Step
 from penstock import Topology
 from penstock.state import RawLayout
 from penstock.testing import TopologyTestDriver
+from verification.conformance.build import Effects, build
+from verification.conformance.epochs import generator
+from verification.conformance.epochs.compare import differences
+from verification.conformance.epochs.course import Feed, Run, Start, course
+from verification.conformance.epochs.host import Outcome, play
+from verification.conformance.epochs.internals import contents_of, kept_specs, specs_of
+from verification.conformance.epochs.judge import NOBODY, Cause, Judge, Judged, Sent
+from verification.conformance.epochs.library import supplier
+from verification.conformance.epochs.planted import MUTANTS
+from verification.conformance.epochs.router import Router, is_well_ordered, merged, shard_of
+from verification.conformance.epochs.spec import Cut, EpochCase, Input, Restart
+from verification.conformance.spec import Advance, Op, Settings, Step
 
 TEXT = ("string", "string")
 COUNT = (

@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from conformance import generator
-from conformance.coverage import features
-from conformance.regressions import regressions
-from conformance.spec import Advance, Pipe, durations, from_json, to_json
+from verification.conformance import generator
+from verification.conformance.coverage import features
+from verification.conformance.regressions import regressions
+from verification.conformance.spec import Advance, Pipe, durations, from_json, to_json
 
 
 def test_same_seed_gives_the_same_cases() -> None:

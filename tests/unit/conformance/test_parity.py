@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from conformance import parity
-from conformance.coverage import features
-from conformance.generator import generate
-from conformance.parity.mapping import MAPPING
-from conformance.parity.page import counts, markdown, rows, verbs
-from conformance.parity.penstock_names import StaleNameError, call, resolve
-from conformance.parity.reflection import ReflectionError, load, save
-from conformance.parity.rules import DEPRECATED, OBJECT_PROTOCOL, Method, Missing, Never, Rule, To, judge
+from verification.conformance import parity
+from verification.conformance.coverage import features
+from verification.conformance.generator import generate
+from verification.conformance.parity.mapping import MAPPING
+from verification.conformance.parity.page import counts, markdown, rows, verbs
+from verification.conformance.parity.penstock_names import StaleNameError, call, resolve
+from verification.conformance.parity.reflection import ReflectionError, load, save
+from verification.conformance.parity.rules import DEPRECATED, OBJECT_PROTOCOL, Method, Missing, Never, Rule, To, judge
 
 METHODS = load()
 

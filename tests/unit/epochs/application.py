@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from harness.tasks import Tasks
 from penstock import StreamsBuilder, Topology, session, tumbling, until_window_closes
 from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import INPUT
@@ -30,6 +29,7 @@ from penstock.runtime.past import Past
 from penstock.runtime.progress import Progress
 from penstock.state import EPOCH, EngineKind, Mark, ShardState
 from penstock.testing import TopologyTestDriver
+from verification.harness.tasks import Tasks
 
 ID = "app"
 SHARDS = 8

@@ -11,7 +11,6 @@ import cloudpickle
 import pyarrow as pa
 import pytest
 
-from harness.tasks import Tasks
 from penstock import (
     Processor,
     Record,
@@ -50,6 +49,7 @@ from tests.unit.epochs.application import (
     program_of,
     some_records,
 )
+from verification.harness.tasks import Tasks
 
 ENGINES = [EngineKind.LMDB, EngineKind.ROCKSDB]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.canaries import CHUNK, canaries_in, canary
+from verification.harness.canaries import CHUNK, canaries_in, canary
 
 SECRET = 'q"uo\\te d/&-canary-of-some-length'
 

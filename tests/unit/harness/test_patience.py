@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from harness import patience
-from harness.patience import ends, insist, is_passing
+from verification.harness import patience
+from verification.harness.patience import ends, insist, is_passing
 
 
 @pytest.fixture(autouse=True)

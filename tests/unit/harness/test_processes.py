@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import processes
-from harness.broker import Broker, Cluster, replication
-from harness.processes import HarnessError, free_port, java, run_java, wait_until
+from verification.harness import processes
+from verification.harness.broker import Broker, Cluster, replication
+from verification.harness.processes import HarnessError, free_port, java, run_java, wait_until
 
 
 def test_a_free_port_can_be_bound_and_is_not_ephemeral() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from integration.compare import differences
-from integration.scenario import Entry, Output, Reading, Result, Scenario, Sent
 from penstock import Topology
+from verification.integration.compare import differences
+from verification.integration.scenario import Entry, Output, Reading, Result, Scenario, Sent
 
 
 def sent(key: str | None, value: str | None, timestamp: int = 0, partition: int | None = None) -> Sent:

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from integration.compare import differences
-from integration.cut import Cut
-from integration.hosts import driver, in_process
-from integration.hosts.in_process import Trouble
-from integration.scenario import Scenario
-from integration.scenarios import BY_NAME, SCENARIOS
+from verification.integration.compare import differences
+from verification.integration.cut import Cut
+from verification.integration.hosts import driver, in_process
+from verification.integration.hosts.in_process import Trouble
+from verification.integration.scenario import Scenario
+from verification.integration.scenarios import BY_NAME, SCENARIOS
 
 CUTS = (Cut(11, 2), Cut(31, 5), Cut(1000, 3))
 RECORDS = 60

@@ -6,9 +6,6 @@ import zlib
 
 import pytest
 
-from integration.inputs import EVERYWHERE, SHARDS
-from integration.scenario import Scenario, Setup
-from integration.scenarios import BY_NAME, SCENARIOS
 from penstock.operators.foreign_keys import ResponseJoin
 from penstock.operators.joins import StreamStreamJoin
 from penstock.operators.stream_tables import StreamGlobalTableJoin, StreamTableJoin
@@ -16,6 +13,9 @@ from penstock.operators.table_joins import TableJoinSide
 from penstock.plan import plan
 from penstock.state import StoreKind
 from penstock.topology import ProcessorNode, SourceNode, Topology
+from verification.integration.inputs import EVERYWHERE, SHARDS
+from verification.integration.scenario import Scenario, Setup
+from verification.integration.scenarios import BY_NAME, SCENARIOS
 
 
 def topologies() -> list[Topology]:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from conformance import run as runner
-from conformance.generator import generate
-from conformance.regressions import regressions
-from conformance.spec import Case
 from penstock import Processor, PunctuationType, Record, StreamsBuilder
 from penstock.testing import TopologyTestDriver
+from verification.conformance import run as runner
+from verification.conformance.generator import generate
+from verification.conformance.regressions import regressions
+from verification.conformance.spec import Case
 
 
 class RebindingDriver(TopologyTestDriver):

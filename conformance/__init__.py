@@ -1,4 +1,0 @@
-"""Penstock compared with Kafka Streams: the same topologies and inputs run through both, and every output is compared.
-
-Run it with `python -m conformance run`; `spec` defines a case, `oracle/` is the Java side.
-"""

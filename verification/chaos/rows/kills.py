@@ -1,0 +1,173 @@
+"""SIGKILL at every fault point and at random moments, and crashes that the application itself survives."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+
+from verification.chaos.application import Part
+from verification.chaos.load import POISONS
+from verification.chaos.rows.row import QUICK, Row
+from verification.chaos.trial import FIRE_S, Conditions, Trial
+
+TIMES = 3
+SIZES = ("2000", "0", "40")
+"""For `small_epoch_records`: every epoch in one task, every lane in its own task, and a mixture."""
+
+PER_EPOCH = (
+    "epoch.before_job",
+    "epoch.after_job",
+    "barrier.before_begin",
+    "barrier.after_begin",
+    "barrier.mid_produce",
+    "barrier.after_produce",
+    "barrier.after_offsets",
+    "barrier.before_commit",
+    "barrier.after_commit",
+)
+PER_LANE = ("lane.before_write", "lane.after_write")
+PER_SECTION = ("serial.before_write", "serial.between_lanes")
+AT_THE_START = ("kafka.before_init", "kafka.after_init", "restore.before_mark")
+RANDOM_KILLS = 60
+
+
+def in_every_epoch(point: str, trial: Trial) -> None:
+    """Kill at a point that every epoch passes."""
+    for hit, size in zip(_hits(trial, 3, 16), SIZES, strict=True):
+        trial.kill_at(f"{point}:{hit}:kill", PENSTOCK_SMALL_EPOCH_RECORDS=size)
+    trial.finish()
+
+
+def in_every_lane(point: str, trial: Trial) -> None:
+    """Kill at a point that every lane passes in every stage of an epoch."""
+    for hit, size in zip(_hits(trial, 9, 60), SIZES, strict=True):
+        trial.kill_at(f"{point}:{hit}:kill", PENSTOCK_SMALL_EPOCH_RECORDS=size)
+    trial.finish()
+
+
+def at_the_start(point: str, trial: Trial) -> None:
+    """Kill at a point that every start passes: three times in a row before anything is processed."""
+    trial.start()
+    trial.see_progress()
+    trial.application.kill(Part.ALL)
+    trial.application.wait(10)
+    for _ in range(TIMES):
+        trial.kill_at(f"{point}:1:kill")
+    trial.finish()
+
+
+def in_a_retried_task(trial: Trial) -> None:
+    """A task fails after its lane has written; the next attempt is killed before it rolls that back."""
+    for hit, size in zip(_hits(trial, 9, 60), SIZES, strict=True):
+        trial.kill_at(f"lane.after_write:{hit}:raise,lane.before_roll_back:1:kill", PENSTOCK_SMALL_EPOCH_RECORDS=size)
+    trial.finish()
+
+
+def while_rolling_back(trial: Trial) -> None:
+    """A start finds lanes that are ahead of Kafka, and is killed before it rolls them back."""
+    for hit, size in zip(_hits(trial, 3, 16), SIZES, strict=True):
+        trial.kill_at(f"barrier.before_commit:{hit}:kill", PENSTOCK_SMALL_EPOCH_RECORDS=size)
+        trial.kill_at("restore.before_roll_back:1:kill")
+    trial.finish()
+
+
+def while_restoring(trial: Trial) -> None:
+    """A start finds no files, and is killed while it rebuilds them."""
+    trial.start()
+    trial.see_progress()
+    trial.application.kill(Part.ALL)
+    trial.application.wait(10)
+    for chunk in (1, 3, 6):
+        trial.files.delete()
+        trial.kill_at(f"restore.chunk:{chunk}:kill")
+    trial.finish()
+
+
+def one_after_the_other(trial: Trial) -> None:
+    """Kill at every third point once, in one row: the seed decides which. One record in a hundred is bad, and a dead letter."""
+    chooser = random.Random(trial.world.seed)
+    third = slice(trial.world.seed % 3, None, 3)
+    for point in (*PER_EPOCH, *PER_LANE, *PER_SECTION)[third]:
+        hit = chooser.randrange(5, 24) if point in PER_LANE else chooser.randrange(3, 9)
+        trial.kill_at(f"{point}:{hit}:kill", PENSTOCK_SMALL_EPOCH_RECORDS=chooser.choice(SIZES))
+    trial.kill_at("restore.before_roll_back:1:kill")
+    for point in AT_THE_START[third]:
+        trial.kill_at(f"{point}:1:kill")
+    trial.files.delete()
+    trial.kill_at("restore.chunk:2:kill")
+    trial.kill_at(f"lane.after_write:{chooser.randrange(9, 24)}:raise,lane.before_roll_back:1:kill")
+    trial.finish()
+
+
+def at_random_moments(kills: int, trial: Trial) -> None:
+    """Kill the driver, the JVM, or everything: half the time at any moment of a start, half the time soon after progress."""
+    chooser = random.Random(trial.world.seed)
+    for number in range(kills):
+        size = chooser.choice(SIZES)
+        if number % 2:
+            trial.come_back(PENSTOCK_SMALL_EPOCH_RECORDS=size)
+            time.sleep(chooser.uniform(0, 2))
+        else:
+            trial.start(PENSTOCK_SMALL_EPOCH_RECORDS=size)
+            time.sleep(chooser.uniform(0.2, 14))
+        trial.kill(chooser.choice((Part.DRIVER, Part.DRIVER, Part.ALL, Part.JVM)))
+        if number % 10 == 0:
+            trial.check_cut()
+    trial.finish()
+
+
+def worker_in_mid_lane(trial: Trial) -> None:
+    """A Python worker dies in the middle of a lane's epoch; Spark retries the task, and the application continues."""
+    for point, size in (("lane.before_write", "2000"), ("lane.after_write", "2000"), ("lane.after_write", "0")):
+        trial.start(f"{point}:13:kill", Part.WORKER, PENSTOCK_SMALL_EPOCH_RECORDS=size)
+        with trial.hurting():
+            trial.tend(f"{point} fires", lambda: trial.application.fired > 0, FIRE_S)
+            trial.kills += 1
+        for _ in range(3):
+            with trial.hurting():
+                trial.tend("there is a worker to kill", lambda: trial.application.kill(Part.WORKER), FIRE_S)
+                trial.kills += 1
+        trial.application.stop()
+    trial.finish()
+
+
+def task_retried(trial: Trial) -> None:
+    """Tasks fail before and after their lane has written; Spark retries them."""
+    for size in SIZES[:2]:
+        trial.start("lane.before_write:11:raise,lane.after_write:17:raise", PENSTOCK_SMALL_EPOCH_RECORDS=size)
+        with trial.hurting():
+            trial.tend("both points fire", lambda: trial.application.fired == 2, FIRE_S)
+        trial.application.stop()
+    trial.finish()
+
+
+def _hits(trial: Trial, low: int, high: int) -> list[int]:
+    chooser = random.Random(f"{trial.world.seed} {trial.name}")
+    return [chooser.randrange(low, high) for _ in range(TIMES)]
+
+
+def _rows(points: tuple[str, ...], run: Callable[[str, Trial], None]) -> list[Row]:
+    return [Row(point, partial(run, point)) for point in points]
+
+
+ROWS = (
+    *_rows(PER_EPOCH, in_every_epoch),
+    *_rows(PER_LANE, in_every_lane),
+    *_rows(PER_SECTION, in_every_epoch),
+    *_rows(AT_THE_START, at_the_start),
+    Row("lane.before_roll_back", in_a_retried_task),
+    Row("restore.before_roll_back", while_rolling_back),
+    Row("restore.chunk", while_restoring),
+    Row(
+        "every-third-point",
+        one_after_the_other,
+        Conditions(on_error="dead_letter", poison=POISONS),
+        campaigns=(QUICK,),
+    ),
+    Row("random-kills", partial(at_random_moments, RANDOM_KILLS)),
+    Row("random-kills-rocksdb", partial(at_random_moments, 10), Conditions(settings={"PENSTOCK_STORE_ENGINE": "rocksdb"})),
+    Row("worker-killed", worker_in_mid_lane),
+    Row("task-retried", task_retried),
+)

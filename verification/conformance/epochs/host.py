@@ -1,0 +1,160 @@
+"""A case's actual result: the in-process epoch host, taken through the case's course together with the judge."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from verification.conformance.build import Effects, build
+from verification.conformance.epochs.course import Action, Feed, Run, course
+from verification.conformance.epochs.internals import (
+    Application,
+    Attempt,
+    Contents,
+    has_scattered_processors,
+    kept_specs,
+    specs_of,
+    ways_of,
+)
+from verification.conformance.epochs.judge import Judge, Judged, Sent
+from verification.conformance.epochs.library import supplier
+from verification.conformance.epochs.router import Origin
+from verification.conformance.epochs.spec import EpochCase, Input, Restart
+
+MEMORY = "/dev/shm"  # noqa: S108 - a place for directories of our own
+"""A file system in memory, if there is one."""
+
+
+@dataclass
+class Outcome:
+    """Both results of a case: outputs, contents of stores and changelogs, dropped records, failures."""
+
+    expected: list[Judged] = field(default_factory=list)
+    actual: list[Sent] = field(default_factory=list)
+    expected_stores: list[Contents] = field(default_factory=list)
+    stores: list[tuple[range, Contents]] = field(default_factory=list)
+    changelogs: list[tuple[range, Contents]] = field(default_factory=list)
+    expected_dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    expected_failure: str | None = None
+    failure: str | None = None
+    unstable: str | None = None
+    lane_changes: int = 0
+    is_left_out: bool = False
+    origins: dict[Origin, int] = field(default_factory=dict)
+
+
+def play(case: EpochCase) -> Outcome:
+    """Take a case through its course, in the judge and in the host."""
+    with tempfile.TemporaryDirectory(prefix="penstock", dir=MEMORY if Path(MEMORY).is_dir() else None) as name:
+        folder = Path(name)
+        topology = build(case, Effects(folder), supplier)
+        if has_scattered_processors(topology):
+            return Outcome(is_left_out=True)
+        caching = case.settings.caching and not any(ways_of(topology).values())
+        specs = specs_of(topology, caching=caching)
+        outcome = Outcome(origins=_origins(case))
+        # The judge's shards are created with the first epoch, when its punctuators begin to count.
+        actions = list(course(case, topology))
+        first = next((action.wall_clock for action in actions if isinstance(action, Run)), case.settings.wall_clock)
+        judge = Judge(topology, specs, case.shards, first)
+        application = Application(topology, folder / "state", case.shards, list(outcome.origins), caching=caching)
+        try:
+            _Play(case, application, judge, outcome, folder / "copy").all(actions)
+            if outcome.failure is None and outcome.expected_failure is None:
+                kept = kept_specs(topology, specs)
+                outcome.expected_stores = judge.contents(kept)
+                outcome.stores, outcome.changelogs = application.contents(kept), application.rebuilt(kept)
+                outcome.expected_dropped = judge.dropped()
+        finally:
+            judge.close()
+        return outcome
+
+
+def _origins(case: EpochCase) -> dict[Origin, int]:
+    """All source partitions in the order that breaks ties."""
+    found = {(step.topic, step.partition) for step in case.steps if isinstance(step, Input)}
+    return {origin: number for number, origin in enumerate(sorted(found))}
+
+
+class _Play:
+    """A running case."""
+
+    def __init__(self, case: EpochCase, application: Application, judge: Judge, outcome: Outcome, copy: Path) -> None:
+        self._application = application
+        self._judge = judge
+        self._outcome = outcome
+        self._copy = copy
+        self._lanes = case.lanes
+        self._application.start(case.lanes, case.settings.wall_clock, tidy=True)
+
+    def all(self, actions: list[Action]) -> None:
+        """Run everything, or up to the first failure."""
+        for action in actions:
+            if isinstance(action, Feed):
+                self._judge.feed(action.record)
+                self._application.feed(action.record)
+            elif isinstance(action, Run):
+                self._epoch(action)
+            else:
+                try:
+                    self._restart(action.restart, action.ahead, action.wall_clock)
+                except Exception as error:  # noqa: BLE001 - what a start fails of is a result
+                    self._outcome.failure = f"{type(error).__name__}: {error}"
+            if self._outcome.failure is not None or self._outcome.expected_failure is not None:
+                return
+
+    def _epoch(self, action: Run) -> None:
+        outcome, judge, application = self._outcome, self._judge, self._application
+        known = len(judge.outputs)
+        try:
+            judge.epoch(action.records, outcome.origins, action.wall_clock)
+        except Exception as error:  # noqa: BLE001 - a failing case is a result
+            outcome.expected_failure = f"{type(error).__name__}: {error}"
+            del judge.outputs[known:]
+        outcome.expected = judge.outputs
+        try:
+            taken_back = [application.run(records, action.wall_clock) for records in action.before]
+            attempt = application.run(action.records, action.wall_clock)
+        except Exception as error:  # noqa: BLE001 - a failing case is a result
+            outcome.failure = f"{type(error).__name__}: {error}"
+            return
+        for first in taken_back:
+            self._note_difference(first, attempt)
+        application.commit(attempt)
+        outcome.actual += [Sent(*row) for row in attempt.sent]
+        outcome.dropped.update(attempt.dropped)
+        self._after(action)
+
+    def _note_difference(self, first: Attempt, again: Attempt) -> None:
+        """Check that an epoch that runs again with the same records gives the same rows."""
+        if first.records == again.records and first.sent != again.sent and self._outcome.unstable is None:
+            self._outcome.unstable = f"epoch {first.number}: {first.sent}, but {again.sent} when it ran again"
+
+    def _after(self, action: Run) -> None:
+        cut, application = action.cut, self._application
+        if cut.compact:
+            application.compact()
+        if cut.mark:
+            application.note_mark(action.wall_clock)
+        if cut.copy:
+            application.copy(self._copy)
+
+    def _restart(self, restart: Restart, ahead: Any, now: int) -> None:
+        application = self._application
+        if ahead is not None:
+            with suppress(Exception):  # the same records are processed again after the start, and may fail there
+                application.run(ahead, now)
+        if restart.stores == "deleted" or (restart.stores == "older" and not self._copy.exists()):
+            application.forget()
+        elif restart.stores == "older":
+            application.come_from(self._copy)
+        elif restart.stores == "foreign":
+            application.come_from_elsewhere(restart.lanes, now)
+        application.start(restart.lanes, now, tidy=restart.tidy)
+        self._outcome.lane_changes += restart.lanes != self._lanes
+        self._lanes = restart.lanes

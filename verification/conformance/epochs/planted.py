@@ -1,0 +1,136 @@
+"""The bugs that `python -m verification.conformance epochs-mutants` plants, in lanes, shards, restores and rollbacks."""
+
+from __future__ import annotations
+
+from verification.conformance.planted import Mutant
+
+MUTANTS = (
+    Mutant(
+        "records are routed by the bytes of the producer",
+        "epochs/routes.py",
+        "    if serde.is_canonical or (isinstance(serde, String) and _is_text(keys)):\n",
+        "    if True:\n",
+    ),
+    Mutant(
+        "records without a key all go to one shard",
+        "epochs/routes.py",
+        "shard_of_partition(partition, shards) if key is None else",
+        "0 if key is None else",
+    ),
+    Mutant(
+        "an exchange keeps the shard of the old key",
+        "epochs/output.py",
+        "sender if key is None or not inside else shard_of(key, shards)",
+        "sender",
+    ),
+    Mutant(
+        "shards of a lane share their registers",
+        "state/lane.py",
+        "            found = self._shards[number] = self._open_shard(number)\n        return found\n",
+        "            found = self._shards[number] = self._open_shard(number)\n"
+        "            if number - 1 in self._shards:\n                found.registers = self._shards[number - 1].registers\n"
+        "        return found\n",
+    ),
+    Mutant(
+        "a lane's stores expire entries by the newest record of any shard",
+        "lanes/stores.py",
+        "            shard.state.store(blueprint.specs[name])\n",
+        "            kept = getattr(shard.state.store(blueprint.specs[name]), '_retention', None)\n"
+        "            if kept is not None:\n"
+        "                known = blueprint.spec.__func__.__dict__\n"
+        "                observed = known.setdefault((id(blueprint), name), kept._observed)\n"
+        "                observed.value = kept._observed.value = max(observed.value, kept._observed.value)\n"
+        "                kept._observed = observed\n",
+    ),
+    Mutant(
+        "arbitrary keys of a processor are kept by lane",
+        "state/shard.py",
+        "        self._prefix = PREFIX.pack(number)\n",
+        "        self._prefix = PREFIX.pack(number // 2 * 2)\n",
+    ),
+    Mutant(
+        "sink records leave lane by lane",
+        "epochs/in_process.py",
+        "return in_order_of_causes(out(table))",
+        "return out(table)",
+    ),
+    Mutant(
+        "a later stage's changes of a table come before an earlier one's",
+        "epochs/wire.py",
+        "processing_order(table.select(_PLACES).take(pa.array(sent)), stages[sent])",
+        "processing_order(table.select(_PLACES).take(pa.array(sent)), -stages[sent])",
+    ),
+    Mutant(
+        "a mark does not identify its topics",
+        "epochs/restore.py",
+        "return all(mark.topic_ids.get(topic) == now for",
+        "return all(True or now for",
+    ),
+    Mutant(
+        "a mark has the changelogs' ends after the epoch that saves it",
+        "epochs/hops.py",
+        "return Mark(mark.epoch, mark.time_ms, offsets, mark.topic_ids)",
+        "return Mark(mark.epoch, mark.time_ms, {place: offset + 2 for place, offset in offsets.items()}, mark.topic_ids)",
+    ),
+    Mutant(
+        "a rollback forgets the registers",
+        "state/lane.py",
+        "for space in step.spaces]\n        epoch = head.epoch if steps",
+        "for space in step.spaces if space != '/registers']\n        epoch = head.epoch if steps",
+    ),
+    Mutant(
+        "a rollback restores new values instead of old ones",
+        "state/lane.py",
+        "changes.old.extend(old)",
+        "changes.old.extend(values)",
+    ),
+    Mutant(
+        "catching up skips the first row",
+        "epochs/restore.py",
+        "in read(starts, ends):",
+        "in read({place: start + 1 for place, start in starts.items()}, ends):",
+    ),
+    Mutant(
+        "a rebuilt shard has no registers",
+        "epochs/restore.py",
+        "shard.restore_registers(registers[shard.number])",
+        "shard.restore_registers({})",
+    ),
+    Mutant(
+        "a rebuilt shard has the latest registers of its lane",
+        "epochs/restore.py",
+        "shard.restore_registers(registers[shard.number])",
+        "of_all = list(registers.values())\n"
+        "        shard.restore_registers({name: max(of.get(name, -1) for of in of_all) for each in of_all for name in each})",
+    ),
+    Mutant(
+        "a store that is ahead is trusted",
+        "epochs/restore.py",
+        "if not _is_ours(state, committed) and state.can_roll_back:",
+        "if state.epoch == committed.epoch + 2 and state.can_roll_back:",
+    ),
+    Mutant(
+        "partitions are not merged by time",
+        "lanes/epoch.py",
+        '    order = np.argsort(place, kind="stable") if is_one_shard else np.lexsort((place, shards[by_group]))\n',
+        "    order = np.arange(len(place))\n",
+    ),
+    Mutant(
+        "a punctuator forgets when it is due next",
+        "lanes/punctuation.py",
+        "        self.due += (missed + 1) * self.interval_ms\n        self._register.value = self.due\n",
+        "        self.due += (missed + 1) * self.interval_ms\n",
+    ),
+    Mutant(
+        "a shard that waits for the clock is forgotten",
+        "epochs/due.py",
+        "    wall_clock.value = NEVER if clocks.due is None else max(clocks.due, 0)\n",
+        "    wall_clock.value = NEVER\n",
+    ),
+    Mutant(
+        "a stage that runs again keeps what later stages wrote",
+        "epochs/hops.py",
+        "        state.roll_back(stage)\n",
+        "        state.roll_back(max(stage, state.last_stage))\n",
+    ),
+)

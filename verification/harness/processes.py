@@ -1,0 +1,58 @@
+"""What the harness starts and waits for: ports, Java, and waiting with a timeout."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = ROOT / ".parts"
+KAFKA_JARS = PARTS / "kafka"
+
+
+class HarnessError(Exception):
+    """A part is missing, did not start or did not respond: the test proves nothing."""
+
+
+def free_port() -> int:
+    """A free port on loopback, below the range of ephemeral ports.
+
+    A client could take an ephemeral port while its server is down for a moment.
+    """
+    for _ in range(1000):
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with contextlib.closing(socket.socket()) as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise HarnessError("no free port between 20000 and 32000")
+
+
+def java(main_class: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
+    """The command that runs a class from Kafka's jars."""
+    if not any(KAFKA_JARS.glob("kafka_2.13-*.jar")):
+        raise HarnessError(f"no Kafka in {KAFKA_JARS.relative_to(ROOT)}; run `make setup`")
+    return ["java", *options, "-cp", f"{KAFKA_JARS}/*", main_class, *arguments]
+
+
+def run_java(main_class: str, *arguments: str, timeout_s: float = 60) -> str:
+    """Run one of Kafka's command-line tools and return its output."""
+    quick_start = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    command = java(main_class, *arguments, options=quick_start)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    if done.returncode != 0:
+        raise HarnessError(f"{main_class} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def wait_until(what: str, answers: Callable[[], bool], timeout_s: float = 60, every_s: float = 0.1) -> None:
+    """Poll until `answers()` is true; after the timeout raise an error that names what was awaited."""
+    end = time.monotonic() + timeout_s
+    while not answers():
+        if time.monotonic() > end:
+            raise HarnessError(f"timed out after {timeout_s:g} s: {what}")
+        time.sleep(every_s)

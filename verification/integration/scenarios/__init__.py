@@ -1,0 +1,30 @@
+"""All scenarios, by subject."""
+
+from verification.integration.scenario import Scenario
+from verification.integration.scenarios import (
+    aggregations,
+    asynchronous,
+    growing,
+    joins,
+    processors,
+    routing,
+    shared,
+    tables,
+    watermarks,
+    windows,
+)
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *aggregations.SCENARIOS,
+    *windows.SCENARIOS,
+    *watermarks.SCENARIOS,
+    *joins.SCENARIOS,
+    *tables.SCENARIOS,
+    *processors.SCENARIOS,
+    *routing.SCENARIOS,
+    *growing.SCENARIOS,
+    *asynchronous.SCENARIOS,
+    *shared.SCENARIOS,
+)
+
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

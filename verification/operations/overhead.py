@@ -1,0 +1,61 @@
+"""The cost of observability: throughput with everything on and polled every second, and with nothing.
+
+Runs alternate (on, off, off, on, …), so that a machine that gets slower or faster does not bias the result.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.first import workload
+from benchmarks.first.applications import Application
+from benchmarks.first.sides import Penstock
+from benchmarks.first.throughput import measure
+from verification.harness.broker import Broker
+from verification.harness.processes import free_port
+from verification.operations.serving import Admin, job_of
+
+ASKED_EVERY_SECOND = ("/metrics", "/dashboard/snapshot", "/health/ready", "/health/live")
+SMALL = {"PENSTOCK_MAX_EPOCH_RECORDS": "100000"}
+"""Small enough to measure: only two epochs of the default size would fit into the measured time."""
+ON = {**SMALL, "PENSTOCK_LOG_FORMAT": "json"}
+OFF = {**SMALL, "PENSTOCK_ADMIN_ADDRESS": "off", "PENSTOCK_LOG_FORMAT": "text"}
+
+
+def run(broker: Broker, directory: Path, records: int = 2_000_000, pairs: int = 2) -> dict[str, Any]:
+    """The loss as a fraction, and every run's figure in records per second."""
+    loaded = workload.load(broker.bootstrap_servers, "observed", workload.random_keys(2 * records, 100_000))
+    rates: dict[str, list[float]] = {"on": [], "off": []}
+    for number, mode in enumerate(("on", "off", "off", "on") * ((pairs + 1) // 2)):
+        job = job_of(broker, directory, f"observed-{number}", loaded.topic)
+        admin = Admin(free_port())
+        environment = {**ON, "PENSTOCK_ADMIN_ADDRESS": f"127.0.0.1:{admin.port}"} if mode == "on" else OFF
+        with asked_every_second(admin) if mode == "on" else nullcontext():
+            found = measure(Application(Penstock(), job, environment), job, loaded, broker.pid)
+        rates[mode].append(round(found.warm_per_s))
+        print(f"overhead: {mode:>3}: {found.warm_per_s:,.0f} records/s", flush=True)
+    return {"loss": round(1 - median(rates["on"]) / median(rates["off"]), 4), "records_per_s": rates}
+
+
+@contextmanager
+def asked_every_second(admin: Admin) -> Iterator[None]:
+    """Poll like a monitoring system, a probe and an open dashboard."""
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.wait(1.0):
+            for path in ASKED_EVERY_SECOND:
+                admin.get(path)
+
+    asker = threading.Thread(target=ask, daemon=True)
+    asker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        asker.join()

@@ -1,0 +1,269 @@
+"""Five edits of a topology that has run: what `penstock plan` says about each store and source, and what then happens.
+
+The plan uses the topology's facts; what happens is observed in the stores' files, the changelogs and the group's offsets.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock import App, StreamsBuilder, Topology, tumbling
+from penstock.config import Config
+from penstock.epochs.program import changelog_topic
+from penstock.errors import IncompatibleTopologyError
+from penstock.plan import Changes, Verdict
+from penstock.runtime.rehearsal import rehearse
+from penstock.spark.session import open_session
+from penstock.state import EngineFactory, EngineKind, LaneState, StoreKind
+from verification.harness import topics
+from verification.harness.broker import Broker
+from verification.harness.topics import Sent
+
+LANES, SHARDS = 2, 4
+TIMEOUT_S = 120.0
+FAR_FUTURE = 2**62
+OLD, BOTH, NEW = "old", "both", "new"
+"""Keys that occur before the edit, before and after it, and after it."""
+
+Version = Callable[[str], Topology]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An edit: a topology before and after, each made from the prefix of its topics."""
+
+    name: str
+    before: Version
+    after: Version
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the plan said about each store and source, and what happened to it."""
+
+    case: Case
+    plan: Changes
+    said: Mapping[str, Verdict]
+    happened: Mapping[str, Verdict]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether they are the same."""
+        return dict(self.said) == dict(self.happened)
+
+
+# ---- the edits --------------------------------------------------------------------------------------------------------
+
+
+def counting(prefix: str) -> Topology:
+    """A store with a name, and one without."""
+    builder = StreamsBuilder()
+    records = builder.stream(f"{prefix}-left", value=str)
+    records.group_by_key().count(store="counts")
+    records.group_by_key().reduce(lambda _, new: new)
+    return builder.build()
+
+
+def with_a_branch(prefix: str) -> Topology:
+    """The branch comes first: the unnamed store gets another number."""
+    builder = StreamsBuilder()
+    records = builder.stream(f"{prefix}-left", value=str)
+    records.filter(lambda key, _: key != "nobody").group_by_key().count(store="branch")
+    records.group_by_key().count(store="counts")
+    records.group_by_key().reduce(lambda _, new: new)
+    return builder.build()
+
+
+def counting_into(store: str) -> Version:
+    """One store of this name."""
+
+    def version(prefix: str) -> Topology:
+        builder = StreamsBuilder()
+        builder.stream(f"{prefix}-left", value=str).group_by_key().count(store=store)
+        return builder.build()
+
+    return version
+
+
+def windowed(size: str) -> Version:
+    """Windows of this size, and another store."""
+
+    def version(prefix: str) -> Topology:
+        builder = StreamsBuilder()
+        records = builder.stream(f"{prefix}-left", value=str)
+        records.group_by_key().windowed_by(tumbling(size, grace="0s")).count(store="windows")
+        records.group_by_key().count(store="counts")
+        return builder.build()
+
+    return version
+
+
+def table_of(value: type) -> Version:
+    """A table with values of this type, and another store."""
+
+    def version(prefix: str) -> Topology:
+        builder = StreamsBuilder()
+        builder.table(f"{prefix}-right", value=value, store="table")
+        builder.stream(f"{prefix}-left", value=str).group_by_key().count(store="counts")
+        return builder.build()
+
+    return version
+
+
+def joined(prefix: str) -> Topology:
+    """A join of two streams, and another store."""
+    builder = StreamsBuilder()
+    left = builder.stream(f"{prefix}-left", value=str)
+    right = builder.stream(f"{prefix}-right", value=str)
+    left.group_by_key().count(store="counts")
+    left.join(right, lambda one, other: f"{one} {other}", within="10m", grace="0s").to(f"{prefix}-out", value=str)
+    return builder.build()
+
+
+CASES = (
+    Case("added-branch", counting, with_a_branch),
+    Case("renamed-store", counting_into("counts"), counting_into("totals")),
+    Case("changed-window", windowed("1m"), windowed("5m")),
+    Case("changed-serde", table_of(str), table_of(dict)),
+    Case("removed-join", joined, counting_into("counts")),
+)
+
+
+# ---- what is done, and what is seen -----------------------------------------------------------------------------------
+
+
+def run(broker: Broker, directory: Path) -> tuple[int, int]:
+    """The number of cases in which the plan was right, and of all cases; print those in which it was wrong."""
+    with session():
+        results = [run_case(case, broker.bootstrap_servers, directory) for case in CASES]
+    for result in results:
+        if not result.is_right:
+            print(f"{result.case.name}: said {dict(result.said)}, happened {dict(result.happened)}")
+    return sum(result.is_right for result in results), len(results)
+
+
+@contextmanager
+def session() -> Iterator[None]:
+    """One Spark session for all starts in the block."""
+    spark = open_session("plan-cases", LANES, {})
+    try:
+        yield
+    finally:
+        spark.stop()
+
+
+def run_case(case: Case, bootstrap_servers: str, directory: Path) -> Result:
+    """Run the first version, make the plan for the second, run that, and observe."""
+    prefix = f"{case.name}-{time.time_ns():x}"
+    for topic in ("left", "right", "out"):
+        topics.create(bootstrap_servers, f"{prefix}-{topic}", partitions=2)
+    settings: dict[str, Any] = {
+        "bootstrap_servers": bootstrap_servers,
+        "lanes": LANES,
+        "shards": SHARDS,
+        "state_dir": directory,
+        "admin_address": "off",
+    }
+    first, second = App(prefix, case.before(prefix)), App(prefix, case.after(prefix))
+    _send(bootstrap_servers, prefix, [OLD, OLD, OLD, BOTH, BOTH])
+    _run(first, settings)
+    plan = rehearse(prefix, second.topology, second.error_handlers, Config.load(environment={}, **settings))
+    before = Look.at(bootstrap_servers, directory, first, second)
+    _send(bootstrap_servers, prefix, [BOTH, NEW])
+    refusal = ""
+    try:
+        _run(second, settings)
+    except IncompatibleTopologyError as error:
+        refusal = str(error)
+    after = (
+        Look.at(bootstrap_servers, directory, first, second) if refusal else Look.at(bootstrap_servers, directory, second, first)
+    )
+    said = {change.name: change.verdict for change in (*plan.stores, *plan.sources)}
+    if refusal:  # then the plan lists only what is refused, and nothing may have changed
+        said = {name: verdict for name, verdict in said.items() if verdict is Verdict.REFUSED}
+        happened = {name: Verdict.REFUSED for name in second.topology.stores if f"store {name!r}:" in refusal}
+        if before.moved(after):
+            happened["everything else"] = Verdict.LOST
+    else:
+        happened = {**_stores(first, second, before, after), **_sources(before, after)}
+    return Result(case, plan, said, happened)
+
+
+def _run(app: App, settings: Mapping[str, Any]) -> None:
+    with app.start(until="latest", **settings) as running:
+        assert running.wait(TIMEOUT_S), f"{app.application_id} has not ended within {TIMEOUT_S} s"
+
+
+def _send(bootstrap_servers: str, prefix: str, keys: list[str]) -> None:
+    for side in ("left", "right"):
+        topics.produce(bootstrap_servers, f"{prefix}-{side}", [Sent(key=key.encode(), value=b"value") for key in keys])
+
+
+@dataclass(frozen=True)
+class Look:
+    """A moment's state: the stores' content on disk, the ends of the changelogs, and the group's offsets."""
+
+    contents: Mapping[str, Mapping[str, Any]]
+    changelogs: Mapping[str, Mapping[int, int]]
+    offsets: Mapping[str, int]
+
+    @classmethod
+    def at(cls, bootstrap_servers: str, directory: Path, app: App, other: App) -> Look:
+        """Observe an application, and the changelogs of another version of it."""
+        logs = {store: changelog_topic(app.application_id, store) for store in (*app.topology.stores, *other.topology.stores)}
+        there = topics.names(bootstrap_servers)
+        ends = {store: topics.end_offsets(bootstrap_servers, log) for store, log in logs.items() if log in there}
+        offsets: dict[str, int] = {}
+        for (topic, _), (offset, _) in topics.group_offsets(bootstrap_servers, app.application_id).items():
+            offsets[topic] = offsets.get(topic, 0) + offset
+        return cls(_contents(directory, app), ends, offsets)
+
+    def moved(self, later: Look) -> bool:
+        """Whether anything that existed has changed."""
+        kept = {store: later.changelogs.get(store) for store in self.changelogs}
+        return (kept, later.offsets, later.contents) != (self.changelogs, self.offsets, self.contents)
+
+
+def _contents(directory: Path, app: App) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {store: {} for store in app.topology.stores}
+    for lane in sorted((directory / app.application_id).glob("lanes-*/[0-9][0-9][0-9][0-9]")):
+        with closing(LaneState(EngineFactory(EngineKind.LMDB, str(lane)).open(read_only=True))) as state:
+            for shard in map(state.shard, range(SHARDS)):
+                for name, spec in app.topology.stores.items():
+                    store = shard.store(spec)
+                    if spec.kind in {StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED}:
+                        found[name].update(store.items())
+                    else:
+                        found[name].update({at.key: value for at, value in store.fetch_all(0, FAR_FUTURE)})
+    return found
+
+
+def _stores(first: App, second: App, before: Look, after: Look) -> dict[str, Verdict]:
+    """The fate of each store: its content is still there, it is gone, or its changelog was not touched."""
+    happened: dict[str, Verdict] = {}
+    for name in second.topology.stores:
+        content = after.contents[name]
+        assert NEW in content, f"{name} has none of the last records: {content}"
+        if OLD in content and content[OLD] == before.contents.get(name, {}).get(OLD):
+            happened[name] = Verdict.KEPT
+        elif OLD not in content:
+            happened[name] = Verdict.NEW
+    for name in first.topology.stores.keys() - second.topology.stores.keys():
+        if before.changelogs[name] == after.changelogs[name]:
+            happened[name] = Verdict.LOST
+    return happened
+
+
+def _sources(before: Look, after: Look) -> dict[str, Verdict]:
+    happened = {}
+    for topic, offset in after.offsets.items():
+        if topic not in before.offsets:
+            happened[topic] = Verdict.NEW
+        else:
+            happened[topic] = Verdict.DROPPED if offset == before.offsets[topic] else Verdict.KEPT
+    return happened

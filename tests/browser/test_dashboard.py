@@ -11,7 +11,7 @@ import pytest
 
 from penstock import Processor, Record, Topology, key_value_store
 from penstock.runtime.states import State
-from tests.unit.admin.feeding import Fed, Feeder, fed, served, store_routes
+from tests.unit.admin.fake_application import Fed, Feeder, fed, served, store_routes
 from verification.harness.chromium import Chromium, chromium
 
 pytestmark = [pytest.mark.jvm, pytest.mark.skipif(chromium() is None, reason="no chromium: tools/chromium/bring .parts/chromium")]

@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.types.checking import CheckError, Environment
-from tests.types.comparing import Verdict, expected_errors, judge
+from tests.types.environment import CheckError, Environment
+from tests.types.verdicts import Verdict, expected_errors, judge
 
 PROGRAMS = Path(__file__).parent / "programs"
 REPORT = Path("reports/types.json")

@@ -15,7 +15,7 @@ from verification.chaos import checker, guards
 from verification.chaos.application import Application, Part
 from verification.chaos.checker import Found, Violation
 from verification.chaos.load import Load, Poison
-from verification.chaos.observing import Observer
+from verification.chaos.observer import Observer
 from verification.chaos.payments import Payment, Topics
 from verification.chaos.reader import Place, Reader
 from verification.chaos.stores import SHARDS, Files

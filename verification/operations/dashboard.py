@@ -9,7 +9,7 @@ from benchmarks.first import workload
 from verification.harness.broker import Broker
 from verification.harness.chromium import Chromium
 from verification.operations import screenshots
-from verification.operations.serving import job_of, serving
+from verification.operations.served_application import job_of, serving
 
 PICTURES = Path("reports")
 

@@ -18,7 +18,7 @@ from benchmarks.first.sides import Penstock
 from benchmarks.first.throughput import measure
 from verification.harness.broker import Broker
 from verification.harness.processes import free_port
-from verification.operations.serving import Admin, job_of
+from verification.operations.served_application import Admin, job_of
 
 ASKED_EVERY_SECOND = ("/metrics", "/dashboard/snapshot", "/health/ready", "/health/live")
 SMALL = {"PENSTOCK_MAX_EPOCH_RECORDS": "100000"}

@@ -19,7 +19,7 @@ from benchmarks.first import workload
 from benchmarks.first.applications import Application
 from verification.harness.broker import Broker
 from verification.harness.processes import HarnessError
-from verification.operations.serving import Admin, job_of, serving
+from verification.operations.served_application import Admin, job_of, serving
 
 RATE = 1000
 WARM_UP_S = 20
@@ -81,7 +81,7 @@ def _span(application: Application, admin: Admin, *, is_asked: bool) -> Span:
     driver_cpu_s, client_cpu_s = -application.cpu_seconds()["application"], -_children_cpu_s()
     answers: dict[str, Any] = {"milliseconds": [], "failures": 0}
     if is_asked:
-        command = [sys.executable, "-m", "verification.operations.asking", f"--port={admin.port}", f"--rate={RATE}"]
+        command = [sys.executable, "-m", "verification.operations.query_load", f"--port={admin.port}", f"--rate={RATE}"]
         command += [f"--seconds={SPAN_S}", f"--keys={KEYS}", f"--seed={int(began_ms) % 1000}"]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10 * SPAN_S)
         answers = json.loads(done.stdout)

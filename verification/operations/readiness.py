@@ -11,7 +11,7 @@ from benchmarks.first import workload
 from benchmarks.first.throughput import Committed
 from verification.harness.broker import Broker
 from verification.harness.processes import HarnessError
-from verification.operations.serving import Admin, job_of, serving
+from verification.operations.served_application import Admin, job_of, serving
 
 RESTORE_S = 240
 HUNG_CODE = 23

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from penstock.kafka.clients import open_admin
-from tests.jvm.kafka.publishing import config
+from tests.jvm.kafka.live_topics import config
 from verification.harness import topics
 from verification.harness.broker import Broker
 

@@ -11,7 +11,7 @@ from penstock.errors import BrokerError, StateError
 from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings, open_admin
 from penstock.kafka.topics import Topics
-from tests.jvm.kafka.publishing import config, new_topic, publisher, row, rows, wait_until_settled
+from tests.jvm.kafka.live_topics import config, new_topic, publisher, row, rows, wait_until_settled
 from verification.harness import topics
 from verification.harness.processes import free_port
 from verification.harness.topics import Sent

@@ -23,7 +23,7 @@ from penstock.kafka import dead_letters
 from penstock.kafka.dead_letters import DeadLetters, Replayer, ledger_topic
 from penstock.letters import Choice, Letter, Rules, Target, failure_headers
 from penstock.records import Headers
-from tests.jvm.kafka.publishing import config, new_topic, wait_until_settled
+from tests.jvm.kafka.live_topics import config, new_topic, wait_until_settled
 from verification.harness import topics
 from verification.harness.processes import ROOT, wait_until
 from verification.harness.topics import Received, Sent

@@ -17,7 +17,7 @@ from penstock.config import Config
 from penstock.errors import BrokerError, CommitError, FencedError
 from penstock.kafka import publishers
 from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
-from tests.jvm.kafka.publishing import at, config, hanging, new_topic, offset_of, publisher, rows, values, wait_until_settled
+from tests.jvm.kafka.live_topics import at, config, hanging, new_topic, offset_of, publisher, rows, values, wait_until_settled
 from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.harness.processes import ROOT, free_port
@@ -207,7 +207,7 @@ VICTIM = """
 import sys
 from penstock.barrier import Barrier, SourceOffset
 from penstock.kafka.publishers import TransactionalPublisher
-from tests.jvm.kafka.publishing import config, rows
+from tests.jvm.kafka.live_topics import config, rows
 servers, application, topic = sys.argv[1:]
 target = TransactionalPublisher(config(servers), application, application, [topic])
 target.start()
@@ -221,7 +221,7 @@ import sys
 from penstock.barrier import Barrier, SourceOffset
 from penstock.errors import PenstockError
 from penstock.kafka.publishers import TransactionalPublisher
-from tests.jvm.kafka.publishing import config, rows
+from tests.jvm.kafka.live_topics import config, rows
 servers, application, topic = sys.argv[1:]
 target = TransactionalPublisher(
     config(servers, transaction_timeout="2s", broker_timeout="4s"), application, application, [topic]

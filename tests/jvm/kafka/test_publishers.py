@@ -13,7 +13,7 @@ from penstock.barrier import Barrier, Phase
 from penstock.config import Config
 from penstock.errors import CommitError, ConfigError, FencedError, ProductionError, TopicError
 from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
-from tests.jvm.kafka.publishing import at, config, new_topic, offset_of, publisher, row, rows, values, wait_until_settled
+from tests.jvm.kafka.live_topics import at, config, new_topic, offset_of, publisher, row, rows, values, wait_until_settled
 from verification.harness import topics
 from verification.harness.processes import wait_until
 

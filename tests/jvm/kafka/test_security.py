@@ -15,7 +15,7 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.kafka.clients import open_admin, reach_brokers, spark_options
 from penstock.kafka.publishers import TransactionalPublisher
 from penstock.kafka.topics import InternalTopic, Topics
-from tests.jvm.kafka.publishing import rows
+from tests.jvm.kafka.live_topics import rows
 from verification.harness.broker import Broker
 from verification.harness.processes import free_port, run_java
 

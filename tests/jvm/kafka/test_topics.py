@@ -13,7 +13,7 @@ from penstock.errors import BrokerError, ConfigError, TopicError
 from penstock.kafka.clients import consumer_settings, open_admin, open_consumer
 from penstock.kafka.offsets import committed, read_committed, refuse_members
 from penstock.kafka.topics import InternalTopic, Topics
-from tests.jvm.kafka.publishing import at, config, new_topic, offset_of, publisher, rows, wait_until_settled
+from tests.jvm.kafka.live_topics import at, config, new_topic, offset_of, publisher, rows, wait_until_settled
 from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.harness.processes import free_port, wait_until

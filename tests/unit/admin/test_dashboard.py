@@ -15,7 +15,7 @@ from penstock.admin.dashboard.snapshot import Span
 from penstock.epochs.wire import LaneReport
 from penstock.observation import EpochReport, PartitionReport
 from penstock.runtime.states import State
-from tests.unit.admin.feeding import Fed, ask, fed, told
+from tests.unit.admin.fake_application import Fed, ask, fed, told
 
 
 def epoch(number: int, began_ms: int, seconds: float, records: int) -> EpochReport:

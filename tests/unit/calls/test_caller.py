@@ -22,7 +22,7 @@ from penstock import CircuitBreaker, ResultCache
 from penstock.calls import Caller, Callers, LoopThread
 from penstock.errors import CircuitOpenError
 from penstock.testing import FakeAsync
-from tests.unit.calls.calling import VirtualThread, answered, call_to, requests, tasks_of, virtual
+from tests.unit.calls.virtual_calls import VirtualThread, answered, call_to, requests, tasks_of, virtual
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from verification.conformance import parity
 from verification.conformance.coverage import features
 from verification.conformance.generator import generate
-from verification.conformance.parity.mapping import MAPPING
+from verification.conformance.parity.method_map import MAPPING
 from verification.conformance.parity.page import counts, markdown, rows, verbs
 from verification.conformance.parity.penstock_names import StaleNameError, call, resolve
 from verification.conformance.parity.reflection import ReflectionError, load, save

@@ -15,7 +15,7 @@ from penstock.errors import ProcessingError, StateError, TopologyError
 from penstock.operators.windowed import WindowAggregate
 from penstock.records import ValueAndTimestamp
 from penstock.timing import MAX_MS, TimeWindows, UnlimitedWindows, hopping, tumbling, unlimited
-from tests.unit.operators.windowing import BITS, EVER, STORE, Bench, Result, append, nothing, unite, zero
+from tests.unit.operators.windowed_lane import BITS, EVER, STORE, Bench, Result, append, nothing, unite, zero
 
 
 def bench(

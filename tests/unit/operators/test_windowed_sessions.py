@@ -14,7 +14,7 @@ from penstock.errors import ProcessingError, StateError
 from penstock.operators.sessions import SessionAggregate
 from penstock.records import NO_HEADERS, ValueAndTimestamp, Windowed
 from penstock.timing import SessionWindows, session
-from tests.unit.operators.windowing import BITS, EVER, STORE, Bench, Result, append, nothing, unite, zero
+from tests.unit.operators.windowed_lane import BITS, EVER, STORE, Bench, Result, append, nothing, unite, zero
 
 
 def merge(key: str, one: str | None, other: str | None) -> str:

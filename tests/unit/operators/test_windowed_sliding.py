@@ -14,7 +14,7 @@ from penstock.errors import ProcessingError
 from penstock.operators.sliding_windows import SlidingAggregate
 from penstock.records import ValueAndTimestamp
 from penstock.timing import SlidingWindows, sliding
-from tests.unit.operators.windowing import BITS, EVER, STORE, Bench, Result, append, nothing, unite, zero
+from tests.unit.operators.windowed_lane import BITS, EVER, STORE, Bench, Result, append, nothing, unite, zero
 
 
 def bench(

@@ -13,7 +13,7 @@ import pytest
 from penstock.queries import CommittedState, StoreAnswers, pages
 from penstock.queries.pages import Bounds
 from tests.unit.epochs.application import SHARDS, Raw
-from tests.unit.queries.asking import Door
+from tests.unit.queries.asgi_client import Door
 from tests.unit.queries.lanes import Lanes
 
 KEYS = 30

@@ -15,7 +15,7 @@ from penstock import (
     WindowedKStream,
 )
 from tests.types.__main__ import PROGRAMS
-from tests.types.comparing import CHECKERS, expected_errors
+from tests.types.verdicts import CHECKERS, expected_errors
 
 INSIDE = {"group", "queryable_store_name"}
 """Not verbs: what other rooms, or queries, ask of a handle."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verification.chaos.rows import changing, files, inputs, instances, kills, letters, outside, secured, timing
+from verification.chaos.rows import changes, files, inputs, instances, kills, letters, outside, secured, timing
 from verification.chaos.rows.row import Row
 
 ROWS: tuple[Row, ...] = (
@@ -14,7 +14,7 @@ ROWS: tuple[Row, ...] = (
     *secured.ROWS,
     *timing.ROWS,
     *letters.ROWS,
-    *changing.ROWS,
+    *changes.ROWS,
 )
 
 GUARDED_BY = {

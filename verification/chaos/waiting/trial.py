@@ -9,7 +9,7 @@ from verification.chaos.payments import Topics
 from verification.chaos.trial import CUT_S, REST_S, Conditions, Trial, World, named
 from verification.chaos.waiting import checker
 from verification.chaos.waiting.forms import DELAY_MS, DELAY_VARIABLE, WaitingTopics
-from verification.chaos.waiting.observing import WaitingObserver
+from verification.chaos.waiting.observer import WaitingObserver
 
 
 class WaitingTrial(Trial):

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from verification.conformance.parity.mapping import MAPPING
+from verification.conformance.parity.method_map import MAPPING
 from verification.conformance.parity.page import Row, counts, markdown, rows, verbs
 from verification.conformance.parity.penstock_names import StaleNameError
 from verification.conformance.parity.reflection import METHODS, ROOT, ReflectionError, load, reflect, save

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from verification.conformance.regressions.writing import Step, fixed, out, out_table, stream, table
+from verification.conformance.regressions.notation import Step, fixed, out, out_table, stream, table
 from verification.conformance.spec import Case
 
 BOTH: list[Step] = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from verification.conformance.regressions.writing import fixed, out_table, stream
+from verification.conformance.regressions.notation import fixed, out_table, stream
 from verification.conformance.spec import Case
 
 GROUPED = [stream(key="string", value="string"), ("g", "stream_group_by_key", "s")]

@@ -4,12 +4,12 @@ from verification.integration.scenario import Scenario
 from verification.integration.scenarios import (
     aggregations,
     asynchronous,
-    growing,
     joins,
     processors,
     routing,
     shared,
     tables,
+    topic_growth,
     watermarks,
     windows,
 )
@@ -22,7 +22,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *tables.SCENARIOS,
     *processors.SCENARIOS,
     *routing.SCENARIOS,
-    *growing.SCENARIOS,
+    *topic_growth.SCENARIOS,
     *asynchronous.SCENARIOS,
     *shared.SCENARIOS,
 )

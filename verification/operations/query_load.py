@@ -1,4 +1,4 @@
-"""Requests single keys of a store at a steady rate, and prints the latencies: `python -m verification.operations.asking`.
+"""Requests single keys of a store at a steady rate, and prints the latencies: `python -m verification.operations.query_load`.
 
 A separate process that uses little of the machine, which it shares with the server. The schedule does not wait for
 responses: the latency of a late one counts from when its request was due.
@@ -18,7 +18,7 @@ RIGHT = (b"HTTP/1.1 200", b"HTTP/1.1 404")
 """A key without any record so far has no value."""
 
 
-class Asking:
+class QueryLoad:
     """Some connections, each with at most one pending request."""
 
     def __init__(self, port: int, connections: int) -> None:
@@ -66,7 +66,7 @@ def _is_whole(answer: bytes) -> bool:
 
 def main() -> int:
     """Send the requests, and print a line of JSON: the number of failures, and the milliseconds of each request."""
-    parser = argparse.ArgumentParser(prog="python -m verification.operations.asking")
+    parser = argparse.ArgumentParser(prog="python -m verification.operations.query_load")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--path", default="/stores/totals/get?key=")
     parser.add_argument("--rate", type=float, default=1000)
@@ -78,10 +78,10 @@ def main() -> int:
     chance = random.Random(options.seed)
     request = "GET {}k{} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     keys = [int(chance.random() * options.keys) for _ in range(int(options.rate * options.seconds))]
-    asking = Asking(options.port, options.connections)
-    asking.run([request.format(options.path, key).encode() for key in keys], options.rate)
-    milliseconds = [round(1000 * seconds, 3) for seconds in asking.seconds]
-    json.dump({"failures": asking.failures, "milliseconds": milliseconds}, sys.stdout)
+    load = QueryLoad(options.port, options.connections)
+    load.run([request.format(options.path, key).encode() for key in keys], options.rate)
+    milliseconds = [round(1000 * seconds, 3) for seconds in load.seconds]
+    json.dump({"failures": load.failures, "milliseconds": milliseconds}, sys.stdout)
     return 0
 
 

@@ -6,7 +6,7 @@ import json
 import struct
 from collections import defaultdict
 
-from verification.chaos.observing import Observer, long, outputs
+from verification.chaos.observer import Observer, long, outputs
 from verification.chaos.reader import Records
 from verification.chaos.waiting.checker import Fired, Found, Tick
 from verification.chaos.waiting.forms import EVERY_MS, TICKS, TIMERS, WaitingTopics

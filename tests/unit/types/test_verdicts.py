@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.types.__main__ import figures_of
-from tests.types.comparing import Error, expected_errors, judge
+from tests.types.verdicts import Error, expected_errors, judge
 
 PROGRAM = {
     "use.py": """stream.to(5)  # error: arg-type | reportArgumentType

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-from tests.types.comparing import Error
+from tests.types.verdicts import Error
 
 ROOT = Path(__file__).resolve().parents[2]
 PYRIGHT = ROOT / ".parts" / "pyright" / "node_modules" / "pyright" / "index.js"

@@ -15,7 +15,7 @@ from verification.chaos.guards import GUARDS
 from verification.chaos.rows import GUARDED_BY, QUICK_GUARDS, ROWS, kills, letters
 from verification.chaos.rows.row import FULL, QUICK
 
-SOURCES = Path(__file__).resolve().parents[3] / "src" / "penstock"
+SOURCES = Path(__file__).resolve().parents[4] / "src" / "penstock"
 GOOD = RowReport("row", 3, 3, 3, 9.5, 0, [], [-9, 0], 100, 400, 60.0)
 RED = replace(GOOD, name="red", kills=1, violations=2, details=["lost in echo of k1: 1 of 3"])
 

@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: what it shows, that nothing in its data runs, and what it does when it gets no answer."""
+"""The dashboard in a real browser: what it shows, that no data runs as code, and what it does without responses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from penstock import Processor, Record, Topology, key_value_store
 from penstock.runtime.states import State
-from tests.unit.admin.fake_application import Fed, Feeder, fed, served, store_routes
+from tests.unit.admin.fake_application import FakeApplication, Feeder, served, store_routes, under_load
 from verification.harness.chromium import Chromium, chromium
 
 pytestmark = [pytest.mark.jvm, pytest.mark.skipif(chromium() is None, reason="no chromium: tools/chromium/bring .parts/chromium")]
@@ -37,8 +37,8 @@ def opened(browser: Chromium, url: str) -> None:
     browser.wait_for("document.querySelectorAll('#epochs g').length")
 
 
-def test_the_figures_of_an_application_under_load_are_shown_and_go_on(browser: Chromium) -> None:
-    application, feeder = fed()
+def test_an_application_under_load_is_shown_and_updated(browser: Chromium) -> None:
+    application, feeder = under_load()
     with served(application, *store_routes(CUSTOMERS)) as url, feeder.live():
         opened(browser, url)
         assert text(browser, "#application") == "shop-orders"
@@ -56,20 +56,20 @@ def test_the_figures_of_an_application_under_load_are_shown_and_go_on(browser: C
         browser.run("document.querySelector('[data-browse=customers]').focus()")
         before = text(browser, "#epoch")
         browser.wait_for(f"document.querySelector('#epoch').textContent !== {before!r}")
-        assert browser.run("document.activeElement.dataset.browse") == "customers", "the focus stays where it was"
+        assert browser.run("document.activeElement.dataset.browse") == "customers", "the focus does not move"
         PICTURES.mkdir(parents=True, exist_ok=True)
         for scheme, paper in (("light", "rgb(243, 245, 248)"), ("dark", "rgb(13, 16, 20)")):
             browser.prefer(scheme)
             assert browser.run("getComputedStyle(document.body).backgroundColor") == paper
             browser.screenshot(PICTURES / f"{scheme}.png", full=True)
         browser.resize(390, 844, is_phone=True)
-        assert browser.run("document.documentElement.scrollWidth") <= 390, "a phone scrolls down only"
+        assert browser.run("document.documentElement.scrollWidth") <= 390, "a phone does not scroll sideways"
         browser.screenshot(PICTURES / "phone.png", full=True)
     assert browser.complaints == []
 
 
-def test_an_epoch_is_chosen_by_keyboard(browser: Chromium) -> None:
-    application, _ = fed()
+def test_an_epoch_can_be_selected_by_keyboard(browser: Chromium) -> None:
+    application, _ = under_load()
     with served(application) as url:
         opened(browser, url)
         newest = application.epoch
@@ -82,8 +82,8 @@ def test_an_epoch_is_chosen_by_keyboard(browser: Chromium) -> None:
     assert browser.complaints == []
 
 
-def test_a_stores_keys_are_browsed_page_by_page_and_found(browser: Chromium) -> None:
-    application, _ = fed()
+def test_the_keys_of_a_store_can_be_browsed_by_page_and_looked_up(browser: Chromium) -> None:
+    application, _ = under_load()
     with served(application, *store_routes(CUSTOMERS)) as url:
         opened(browser, url)
         browser.run("document.querySelector('[data-browse=customers]').click()")
@@ -109,7 +109,7 @@ def test_a_stores_keys_are_browsed_page_by_page_and_found(browser: Chromium) -> 
 
 
 def test_an_application_that_answers_no_queries_says_so(browser: Chromium) -> None:
-    application, _ = fed()
+    application, _ = under_load()
     with served(application) as url:
         opened(browser, url)
         browser.run("document.querySelector('[data-browse]').click()")
@@ -124,15 +124,15 @@ class Copy(Processor[Any, Any, Any, Any]):
 
 
 def hostile() -> Topology:
-    """Names of topics and stores cannot be hostile: `Topology` refuses them."""
+    """A topology with hostile node names; `Topology` refuses such names of topics and stores."""
     name = ATTACK.format("node") + TURNED
     topology = Topology().add_source(ATTACK.format("source") + TURNED, "in")
     topology.add_processor(name, Copy, ATTACK.format("source") + TURNED).add_sink("__proto__", "out", name)
     return topology.add_state_store(key_value_store("kept"), name)
 
 
-def test_names_and_keys_that_look_like_code_are_only_text(browser: Chromium) -> None:
-    application = Fed(topology=hostile(), application_id=ATTACK.format("id"))
+def test_names_and_keys_that_look_like_code_are_shown_as_text(browser: Chromium) -> None:
+    application = FakeApplication(topology=hostile(), application_id=ATTACK.format("id"))
     Feeder(application).history(30)
     value = {"<script>window.harmed='value'</script>": ATTACK.format("value")}
     entries = [{"key": ATTACK.format("key") + TURNED, "value": value}]
@@ -150,17 +150,17 @@ def test_names_and_keys_that_look_like_code_are_only_text(browser: Chromium) -> 
         assert ATTACK.format("key") in text(browser, "#entries")
         everything = str(browser.run("document.documentElement.textContent"))
         titles = str(browser.run("[...document.querySelectorAll('[title]')].map((one) => one.title).join()"))
-        assert "\u202e" not in shown + titles + text(browser, "#entries"), "text cannot be turned around"
+        assert "\u202e" not in shown + titles + text(browser, "#entries"), "text cannot be reversed"
         assert "/s · " in everything, "names that XML and JavaScript treat as special are still found"
     assert browser.complaints == []
 
 
-def test_a_token_is_asked_for_and_kept_in_the_tab_only(browser: Chromium) -> None:
-    application, _ = fed()
+def test_the_token_is_requested_and_kept_in_the_tab_only(browser: Chromium) -> None:
+    application, _ = under_load()
     with served(application, token="sesame-sesame-sesame") as url:
         browser.open(f"{url}/")
         browser.wait_for("document.querySelector('#door').open")
-        assert text(browser, "#application") == "…", "nothing is told without it"
+        assert text(browser, "#application") == "…", "nothing is shown without it"
         browser.write("wrong")
         browser.run("document.querySelector('#unlock').requestSubmit()")
         browser.wait_for("document.querySelector('#door-says').textContent === 'Wrong token.'")
@@ -174,8 +174,8 @@ def test_a_token_is_asked_for_and_kept_in_the_tab_only(browser: Chromium) -> Non
     assert refused == []
 
 
-def test_when_no_answer_comes_the_page_says_how_old_it_is(browser: Chromium) -> None:
-    application, _ = fed()
+def test_without_responses_the_page_says_how_old_its_data_is(browser: Chromium) -> None:
+    application, _ = under_load()
     with served(application) as url:
         opened(browser, url)
         assert browser.run("document.querySelector('#stale').hidden")
@@ -188,8 +188,8 @@ def test_when_no_answer_comes_the_page_says_how_old_it_is(browser: Chromium) -> 
     assert browser.run("document.title").startswith("(no response) ")
 
 
-def test_problems_and_a_restore_are_told_in_words(browser: Chromium) -> None:
-    application = Fed(state=State.REBALANCING, epoch=-1)
+def test_problems_and_a_restore_are_shown_in_words(browser: Chromium) -> None:
+    application = FakeApplication(state=State.REBALANCING, epoch=-1)
     application.recorder.restoring({0: 900_000, 1: 100_000})
     application.recorder.restoring({0: 250_000, 1: 0})
     with served(application) as url:

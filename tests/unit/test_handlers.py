@@ -52,7 +52,7 @@ class TestForm:
             (lambda: App("a", Topology(), processing_errors=NONE), "processing_errors= takes"),
         ],
     )
-    def test_an_invalid_handler_is_refused_at_once(self, make: Callable[[], Any], complaint: str) -> None:
+    def test_an_invalid_handler_is_refused_immediately(self, make: Callable[[], Any], complaint: str) -> None:
         with pytest.raises(ConfigError, match=complaint):
             make()
 
@@ -100,7 +100,7 @@ class TestDeciding:
         assert decide(choose, failure()) == log_and_continue()
         assert [(shown.kind, shown.node, shown.place) for shown in seen] == [(FailureKind.PROCESSING, "map", "in-2 at offset 7")]
 
-    def test_then_decides_at_once_if_nothing_can_be_retried(self) -> None:
+    def test_then_decides_immediately_if_nothing_can_be_retried(self) -> None:
         assert settle(retry(then=DEAD), failure()) == DEAD
         assert settle(lambda failure: retry(then=lambda failure: DEAD), failure()) == DEAD
 

@@ -61,7 +61,7 @@ class FedRecorder(Recorder):
 
 
 @dataclass
-class Fed:
+class FakeApplication:
     """What the dashboard needs of a `RunningApplication`."""
 
     topology: Topology = field(default_factory=shop)
@@ -84,15 +84,17 @@ class Feeder:
 
     lanes = 4
 
-    def __init__(self, fed: Fed, seed: int = 1) -> None:
-        self._fed = fed
+    def __init__(self, application: FakeApplication, seed: int = 1) -> None:
+        self._application = application
         self._random = random.Random(seed)
         self._offsets = {(topic, partition): 1_000_000 + 77_000 * partition for topic in self._topics() for partition in range(4)}
-        self._entries: dict[str, int] = dict.fromkeys(fed.topology.stores, 180_000)
+        self._entries: dict[str, int] = dict.fromkeys(application.topology.stores, 180_000)
         self._lag = 9_000.0
 
     def _topics(self) -> list[str]:
-        sources = [node for node in self._fed.topology.nodes.values() if isinstance(node, SourceNode) and not node.internal]
+        sources = [
+            node for node in self._application.topology.nodes.values() if isinstance(node, SourceNode) and not node.internal
+        ]
         return [topic for node in sources for topic in node.topics]
 
     def history(self, seconds: int) -> None:
@@ -103,8 +105,8 @@ class Feeder:
 
     def epoch(self, began_ms: int, *, is_sampled: bool) -> None:
         """Feed one epoch."""
-        fed, chance = self._fed, self._random
-        fed.epoch += 1
+        application, chance = self._application, self._random
+        application.epoch += 1
         slow = 1.0 if chance.random() > 0.04 else 2.2
         records = int(chance.gauss(21_000, 1_800) / slow)
         job, commit = chance.uniform(0.5, 0.62) * slow, chance.uniform(0.05, 0.09) * slow
@@ -119,22 +121,28 @@ class Feeder:
             "committed": 0.001,
         }
         report = EpochReport(
-            fed.epoch, began_ms, sum(phases.values()), records, phases, self._sent(records), self._dropped(),
+            application.epoch, began_ms, sum(phases.values()), records, phases, self._sent(records), self._dropped(),
             tuple(self._lane(lane, stage, records, job, is_sampled) for lane in range(self.lanes) for stage in range(3)),
             is_sampled,
         )  # fmt: skip
-        fed.recorder.feed(report)
+        application.recorder.feed(report)
         self._move(began_ms + int(report.seconds * 1000), records)
         if is_sampled:
             self._sizes()
 
     def _sent(self, records: int) -> dict[str, int]:
-        sinks = [node for node in self._fed.topology.nodes.values() if isinstance(node, SinkNode) and not node.internal]
+        sinks = [node for node in self._application.topology.nodes.values() if isinstance(node, SinkNode) and not node.internal]
         sent = {str(node.topic): records // (1 + 40 * number) for number, node in enumerate(sinks)}
-        return {**sent, **{f"{self._fed.application_id}-{store}-changelog": records // 3 for store in self._fed.topology.stores}}
+        return {
+            **sent,
+            **{
+                f"{self._application.application_id}-{store}-changelog": records // 3
+                for store in self._application.topology.stores
+            },
+        }
 
     def _dropped(self) -> tuple[tuple[str, str, int], ...]:
-        nodes = [node.name for node in self._fed.topology.nodes.values() if isinstance(node, ProcessorNode)]
+        nodes = [node.name for node in self._application.topology.nodes.values() if isinstance(node, ProcessorNode)]
         if not nodes or self._random.random() > 0.2:
             return ()
         return ((nodes[0], "dead letter", 1), (nodes[-1], "expired window", self._random.randrange(1, 6)))
@@ -145,9 +153,11 @@ class Feeder:
         share = int(records * skew / self.lanes)
         if not is_sampled:
             return LaneReport(lane, stage, share, busy)
-        names = [name for number, group in enumerate(self._fed.topology.groups()) if number % 3 == stage for name in group]
+        names = [
+            name for number, group in enumerate(self._application.topology.groups()) if number % 3 == stage for name in group
+        ]
         weights = {name: 1 + sum(map(ord, name)) % 7 + 6 * ("AGG" in name or "JOIN" in name) for name in names}
-        passed = {name: int(share * 0.985 ** list(self._fed.topology.nodes).index(name)) for name in names}
+        passed = {name: int(share * 0.985 ** list(self._application.topology.nodes).index(name)) for name in names}
         nodes = {name: (passed[name], busy * weight / sum(weights.values())) for name, weight in weights.items()}
         return LaneReport(lane, stage, share, busy, 4000 + lane, 212_000_000 + 9_000_000 * lane, nodes)
 
@@ -162,15 +172,15 @@ class Feeder:
             place = self._offsets[topic, partition]
             reports[topic, partition] = PartitionReport(topic, partition, place, place + lag, now_ms - behind, watermark)
         known = [report.watermark for report in reports.values() if report.watermark >= 0]
-        self._fed.recorder.saw_ends({place: report.end for place, report in reports.items()})
-        self._fed.recorder.moved(reports, min(known, default=-1))
+        self._application.recorder.saw_ends({place: report.end for place, report in reports.items()})
+        self._application.recorder.moved(reports, min(known, default=-1))
 
     def _sizes(self) -> None:
         for store in self._entries:
             self._entries[store] += self._random.randrange(0, 400)
         sizes = {store: entries * 143 for store, entries in self._entries.items()}
-        self._fed.recorder.stores = CommittedStores(dict(self._entries), sizes)
-        self._fed.recorder.memory = {4000 + lane: 212_000_000 + 9_000_000 * lane for lane in range(self.lanes)}
+        self._application.recorder.stores = CommittedStores(dict(self._entries), sizes)
+        self._application.recorder.memory = {4000 + lane: 212_000_000 + 9_000_000 * lane for lane in range(self.lanes)}
 
     @contextmanager
     def live(self) -> Iterator[None]:
@@ -179,7 +189,7 @@ class Feeder:
 
         def feed() -> None:
             while not ended.wait(1.0):
-                number = self._fed.epoch
+                number = self._application.epoch
                 self.epoch(int(time.time() * 1000) - 750, is_sampled=number % 5 == 0)
 
         thread = threading.Thread(target=feed, daemon=True)
@@ -191,16 +201,16 @@ class Feeder:
             thread.join()
 
 
-def fed(**about: Any) -> tuple[Fed, Feeder]:
+def under_load(**about: Any) -> tuple[FakeApplication, Feeder]:
     """Return an application that has run for three minutes."""
-    application = Fed(**about)
+    application = FakeApplication(**about)
     feeder = Feeder(application)
     feeder.history(180)
     return application, feeder
 
 
 def store_routes(entries: list[dict[str, Any]]) -> list[Route]:
-    """Answer the page's queries of stores in the form of the admin server's answers."""
+    """Routes that answer the page's queries of stores as the admin server does."""
 
     async def scan(request: Request) -> Response:
         limit, start = int(request.query_params["limit"]), int(request.query_params.get("cursor", "0"))
@@ -223,7 +233,7 @@ def store_routes(entries: list[dict[str, Any]]) -> list[Route]:
 
 
 @contextmanager
-def served(application: Fed, *more: Route, token: str | None = None) -> Iterator[str]:
+def served(application: FakeApplication, *more: Route, token: str | None = None) -> Iterator[str]:
     """Serve an application's dashboard over HTTP, with the admin server's policy; yield the URL."""
     app = _guarded(Starlette(routes=[*routes(application.running), *more]), token)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
@@ -255,7 +265,7 @@ def _guarded(app: ASGIApp, token: str | None) -> ASGIApp:
     return guard
 
 
-def ask(application: Fed, path: str, query: str = "") -> tuple[int, Mapping[str, str], bytes]:
+def request(application: FakeApplication, path: str, query: str = "") -> tuple[int, Mapping[str, str], bytes]:
     """Send one GET to the dashboard's routes, without a network; return status, headers and body."""
     started: dict[str, Any] = {}
     body = bytearray()
@@ -276,9 +286,9 @@ def ask(application: Fed, path: str, query: str = "") -> tuple[int, Mapping[str,
     return int(started["status"]), headers, bytes(body)
 
 
-def told(application: Fed, query: str = "") -> dict[str, Any]:
+def snapshot(application: FakeApplication, query: str = "") -> dict[str, Any]:
     """Return the snapshot as the page gets it."""
-    status, _, body = ask(application, "/dashboard/snapshot", query)
+    status, _, body = request(application, "/dashboard/snapshot", query)
     assert status == 200, body
     answer: dict[str, Any] = json.loads(body)
     return answer

@@ -219,7 +219,7 @@ def test_threads_are_shown_without_their_data(application: Application) -> None:
 
 class TestConfig:
     @pytest.mark.security(13)
-    def test_only_what_is_on_the_list_is_shown(self, serve: Serve) -> None:
+    def test_only_listed_settings_are_shown(self, serve: Serve) -> None:
         application = serve(
             lanes=2,
             admin_token="c4n4ry-1-c4n4ry-1",

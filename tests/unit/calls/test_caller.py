@@ -239,7 +239,7 @@ class TestFailures:
         assert str(error) == "The function raised CancelledError."
 
 
-class TestCancelling:
+class TestCancellation:
     def test_closing_the_answers_cancels_all_pending_calls(self) -> None:
         cleaned = 0
 

@@ -1,4 +1,4 @@
-"""Shared by the tests of calls: makes calls without a lane."""
+"""Calls without a lane, on an event loop with virtual time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.testing.virtual_time import VirtualTimeLoop
 
 
 class VirtualThread(LoopThread):
-    """A loop whose time is advanced by hand, and by what waits on it."""
+    """A loop whose time the test advances, as does whatever waits on it."""
 
     def __init__(self) -> None:
         self.now_ms = 0

@@ -13,13 +13,13 @@ from penstock.kafka.changelog import _rows, read
 
 
 @dataclass
-class Told:
+class FakeMessage:
     """A message as the client hands it over."""
 
     at: int | None
     of: tuple[str, int] | None = ("log", 0)
-    told_key: bytes | None = b"k"
-    told_value: bytes | None = b"v"
+    raw_key: bytes | None = b"k"
+    raw_value: bytes | None = b"v"
     code: int | None = None
     retriable: bool = False
 
@@ -33,17 +33,17 @@ class Told:
         return self.at
 
     def key(self) -> bytes | None:
-        return self.told_key
+        return self.raw_key
 
     def value(self) -> bytes | None:
-        return self.told_value
+        return self.raw_value
 
     def error(self) -> KafkaError | None:
         return None if self.code is None else KafkaError(self.code, retriable=self.retriable)
 
 
-def eof(at: int) -> Told:
-    return Told(at, code=KafkaError._PARTITION_EOF)
+def eof(at: int) -> FakeMessage:
+    return FakeMessage(at, code=KafkaError._PARTITION_EOF)
 
 
 def rows(messages: list[Any], ends: dict[tuple[str, int], int]) -> tuple[list[Any], dict[tuple[str, int], int]]:
@@ -58,22 +58,29 @@ END = {("log", 0): 5}
     ("messages", "is_done"),
     [
         ([], False),
-        ([Told(3)], False),
-        ([Told(4)], True),  # the last offset is a record
-        ([Told(2), eof(5)], True),  # only control records follow
+        ([FakeMessage(3)], False),
+        ([FakeMessage(4)], True),  # the last offset is a record
+        ([FakeMessage(2), eof(5)], True),  # only control records follow
         ([eof(5)], True),
         ([eof(7)], True),  # records were written after the end
         ([eof(4)], False),  # before our end
-        ([Told(2), Told(6)], True),  # the next record is past the end
+        ([FakeMessage(2), FakeMessage(6)], True),  # the next record is past the end
     ],
 )
-def test_a_partition_is_done_at_its_end(messages: list[Told], is_done: bool) -> None:
+def test_a_partition_is_done_at_its_end(messages: list[FakeMessage], is_done: bool) -> None:
     assert (rows(messages, END)[1] == {}) == is_done
 
 
 def test_rows_are_grouped_by_partition_in_order_up_to_the_end() -> None:
     other = ("other", 1)
-    messages = [Told(0, told_value=b"1"), Told(7, other), Told(2, told_value=None), Told(9, other), Told(8, other), Told(5)]
+    messages = [
+        FakeMessage(0, raw_value=b"1"),
+        FakeMessage(7, other),
+        FakeMessage(2, raw_value=None),
+        FakeMessage(9, other),
+        FakeMessage(8, other),
+        FakeMessage(5),
+    ]
     found, left = rows(messages, {**END, other: 9})
     assert found == [("log", 0, [b"k", b"k"], [b"1", None]), ("other", 1, [b"k"], [b"v"])]
     assert left == {}
@@ -81,19 +88,19 @@ def test_rows_are_grouped_by_partition_in_order_up_to_the_end() -> None:
 
 def test_a_row_without_a_key_is_refused() -> None:
     with pytest.raises(StateError, match="log-0 at offset 1: changelog record without a key"):
-        rows([Told(1, told_key=None)], END)
+        rows([FakeMessage(1, raw_key=None)], END)
 
 
 @pytest.mark.parametrize("code", [KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE])
 def test_a_position_that_no_longer_exists_requires_a_rebuild(code: int) -> None:
     with pytest.raises(StateError, match=r"log-0: the changelog no longer has the offset to continue from\. Rebuild"):
-        rows([Told(1, code=code)], END)
+        rows([FakeMessage(1, code=code)], END)
 
 
 def test_retriable_errors_are_skipped_and_others_raised() -> None:
-    assert rows([Told(None, None, code=KafkaError._TRANSPORT, retriable=True), Told(None, None)], END) == ([], END)
+    assert rows([FakeMessage(None, None, code=KafkaError._TRANSPORT, retriable=True), FakeMessage(None, None)], END) == ([], END)
     with pytest.raises(BrokerError, match="Cannot read changelogs"):
-        rows([Told(None, None, code=KafkaError._ALL_BROKERS_DOWN)], END)
+        rows([FakeMessage(None, None, code=KafkaError._ALL_BROKERS_DOWN)], END)
 
 
 def test_nothing_to_read_needs_no_broker() -> None:

@@ -133,8 +133,8 @@ def test_a_changelog_row_that_is_too_large_ends_the_application_whatever_the_han
 
 
 def test_a_dead_letter_that_is_too_large_loses_its_value() -> None:
-    told = [{"name": "__streams.errors.message", "value": b"boom"}]
-    (letter,) = preflight().check(batch(row(2_000, -1, topic="letters", kind=3, headers=told))).to_pylist()
+    headers = [{"name": "__streams.errors.message", "value": b"boom"}]
+    (letter,) = preflight().check(batch(row(2_000, -1, topic="letters", kind=3, headers=headers))).to_pylist()
     assert letter["value"] is None
     assert letter["topic"] == "letters"
     size = 2_000 + len("__streams.errors.messageboom") + HEADER_OVERHEAD

@@ -1,4 +1,4 @@
-"""Letters as a lane would write them."""
+"""Dead letters as a lane would write them."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def letter(
 ) -> Letter:
     raised = error or ValueError("bad")
     failure = Failure(kind, raised, node, source, b"k", b"v", 5, headers, read_from)
-    told = headers + failure_headers(failure, raised, application, 3, time_ms)
-    return Letter(RecordMetadata(topic, partition, offset), b"k", b"v", 5, told)
+    all_headers = headers + failure_headers(failure, raised, application, 3, time_ms)
+    return Letter(RecordMetadata(topic, partition, offset), b"k", b"v", 5, all_headers)

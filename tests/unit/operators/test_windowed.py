@@ -202,7 +202,7 @@ class TestOnClose:
     def test_closed_windows_are_emitted_by_start_then_key_without_old_values(self) -> None:
         lane = bench(hopping(10, 5), emit_on_close=True, send_old_values=True, retention_ms=EVER)
         for key, timestamp in (("m", 1), ("k", 6), ("b", 12)):
-            lane.pipe(key, key, timestamp)  # the last one lets [0, 10) leave
+            lane.pipe(key, key, timestamp)  # the last one closes [0, 10)
         assert [result[:5] for result in lane.pipe("z", "z", 100)] == [
             ("b", 5, 15, "b", None),
             ("k", 5, 15, "k", None),

@@ -1,4 +1,4 @@
-"""What is written down of a store's layout, to the byte: committed state is compared with it after an upgrade."""
+"""The written form of a store's layout, byte by byte: after an upgrade, committed state is compared with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.state import Sharing, StoreKind, StoreSpec
 
 
 class Own(Serde[Any]):
-    """A user's serde; what it keeps to itself is not told."""
+    """A user's serde; its private attributes are not written."""
 
     def __init__(self, secret: str) -> None:
         self.secret = secret
@@ -76,14 +76,14 @@ WRITTEN: dict[str, tuple[str, str]] = {
     "raw": ('{"kind":"raw"}', "50f5662ab4207665"),
     "timers": ('{"kind":"timers","key":"String()"}', "885b1f5e4e7b2484"),
 }
-"""The layout in words as facts have it, and the fingerprint of a topology that has nothing but this store."""
+"""The layout as facts contain it, and the fingerprint of a topology with only this store."""
 
 ALL = "0049cb6cfbdefc76"
-"""The fingerprint of a topology with all of them."""
+"""The fingerprint of a topology with all of these stores."""
 
 
 @pytest.mark.parametrize("name", STORES)
-def test_a_layout_is_written_as_ever(name: str) -> None:
+def test_the_written_form_of_a_layout_does_not_change(name: str) -> None:
     text, _ = WRITTEN[name]
     assert encode_facts(facts(of(STORES[name]), "f")) == (
         b'{"fingerprint":"f","stores":{"%s":%s},"sources":[],"version":1,"gone":[],"incarnation":"","topic_ids":{}}'
@@ -92,16 +92,16 @@ def test_a_layout_is_written_as_ever(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STORES)
-def test_a_fingerprint_is_as_ever(name: str) -> None:
+def test_a_fingerprint_does_not_change(name: str) -> None:
     _, digest = WRITTEN[name]
     assert fingerprint(of(STORES[name])) == digest
 
 
-def test_the_fingerprint_of_many_stores_is_as_ever() -> None:
+def test_the_fingerprint_of_many_stores_does_not_change() -> None:
     assert fingerprint(of(*STORES.values())) == ALL
 
 
-def test_all_that_can_be_said_of_a_store_is_pinned() -> None:
+def test_every_word_of_a_layout_and_every_kind_of_store_is_covered() -> None:
     assert {word for spec in STORES.values() for word in layout(spec)} == {entry.word for entry in LAYOUT}
     assert {spec.kind for spec in STORES.values()} == set(StoreKind)
 

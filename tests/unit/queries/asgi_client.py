@@ -16,20 +16,20 @@ from penstock.errors import NotReadyError
 from penstock.queries import CommittedState
 
 
-class Door:
-    """The routes of a committed state."""
+class AsgiClient:
+    """A client of the query routes of a committed state."""
 
     def __init__(self, state: CommittedState | None) -> None:
         self.router = Router(routes(_running(state)))
 
     def get(self, path: str, **parameters: object) -> tuple[int, Any]:
-        return self.ask("GET", path, urlencode(parameters).encode())
+        return self.request("GET", path, urlencode(parameters).encode())
 
     def post(self, path: str, body: bytes | object) -> tuple[int, Any]:
-        return self.ask("POST", path, b"", body if isinstance(body, bytes) else json.dumps(body).encode())
+        return self.request("POST", path, b"", body if isinstance(body, bytes) else json.dumps(body).encode())
 
-    def ask(self, method: str, path: str, query: bytes = b"", body: bytes = b"") -> tuple[int, Any]:
-        """Return the status and the parsed answer; errors are JSON, too."""
+    def request(self, method: str, path: str, query: bytes = b"", body: bytes = b"") -> tuple[int, Any]:
+        """Return the status and the parsed response; errors are JSON too."""
         status, answer = asyncio.run(self.raw(method, path, query, body))
         return status, json.loads(answer)
 

@@ -112,7 +112,7 @@ class TestWaiting:
             ask(state, "words", KeyQuery("w0"), at_least_epoch=7, timeout_s=10)
 
 
-class TestWhatIsKept:
+class TestSnapshots:
     def test_nothing_is_opened_without_queries(self, on_lmdb: Lanes) -> None:
         state = on_lmdb.state()
         on_lmdb.step(words(3))

@@ -124,7 +124,7 @@ class TestVersions:
         assert [key for key, _ in versions.all()] == [f"k{number:02}" for number in range(30)]
 
 
-class TestQuestions:
+class TestQueries:
     def test_each_query_is_answered_from_one_epoch(self, state: CommittedState) -> None:
         answers = {
             KeyQuery("w03"): ("words", 2),

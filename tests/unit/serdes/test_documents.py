@@ -244,12 +244,12 @@ def test_a_model_with_a_field_of_another_type_is_not_written() -> None:
     "of", [Opaque, list[Opaque], Concealing, complex, "str", 5, {}, lambda: None], ids=lambda of: getattr(of, "__name__", str(of))
 )
 @pytest.mark.parametrize("kind", [Json, MsgPack])
-def test_types_without_mapping_are_refused_at_once(kind: Any, of: Any) -> None:
+def test_types_without_mapping_are_refused_immediately(kind: Any, of: Any) -> None:
     with pytest.raises(TypeError, match=r"no mapping to documents.*Use a dataclass, a msgspec\.Struct, a Pydantic model"):
         kind(of)
 
 
-def test_types_that_cannot_be_resolved_are_refused_at_once() -> None:
+def test_types_that_cannot_be_resolved_are_refused_immediately() -> None:
     @dataclass
     class Dangling:
         other: Missing  # type: ignore[name-defined]  # noqa: F821

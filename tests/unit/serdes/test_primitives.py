@@ -104,7 +104,7 @@ def test_long_malformed_text_takes_linear_time() -> None:
     assert String().deserialize(b"\xed\xa0\x80" * 200_000) == "\ufffd" * 200_000
 
 
-def test_bytes_are_not_copied_unless_they_must() -> None:
+def test_bytes_are_copied_only_if_necessary() -> None:
     data = b"raw"
     assert Bytes().serialize(data) is data
     assert Bytes().deserialize(data) is data

@@ -76,7 +76,7 @@ def test_memory_scans_any_keys_in_exact_order(written: Any, scans: Any) -> None:
     check_scans(EngineKind.MEMORY, written, scans)
 
 
-def test_spaces_are_apart_and_absent_ones_are_empty(home: Home) -> None:
+def test_spaces_are_separate_and_missing_ones_are_empty(home: Home) -> None:
     engine = home.engine()
     engine.write([batch_of("one", {b"k": b"1", b"": b"empty"}), batch_of("two", {b"k": b"2"})])
     assert engine.get("one", b"k") == b"1"
@@ -88,7 +88,7 @@ def test_spaces_are_apart_and_absent_ones_are_empty(home: Home) -> None:
     assert list(engine.scan("one", None, None, reverse=True)) == [(b"k", b"1"), (b"", b"empty")]
 
 
-def test_many_long_keys_with_one_prefix_come_in_order(home: Home) -> None:
+def test_many_long_keys_with_one_prefix_are_scanned_in_order(home: Home) -> None:
     engine = home.engine()
     shared = b"p" * 1000
     long_keys = [shared + str(number).encode() for number in range(200)]
@@ -107,7 +107,7 @@ def test_bounds_longer_than_any_stored_key(home: Home) -> None:
     assert list(engine.scan("space", None, b"a" * 512, reverse=True)) == [(b"a" * 511, b"1")]
 
 
-def test_content_outlives_the_engine(home: Home) -> None:
+def test_content_survives_closing_the_engine(home: Home) -> None:
     home.engine().write([batch_of("space", {b"k": b"v", b"k" * 600: b"long"})])
     engine = home.engine()
     assert list(engine.scan("space", None, None)) == [(b"k", b"v"), (b"k" * 600, b"long")]
@@ -120,7 +120,7 @@ def test_deleting_a_missing_key_does_nothing(home: Home) -> None:
 
 
 @pytest.mark.parametrize("kind", [EngineKind.LMDB, EngineKind.ROCKSDB])
-def test_a_batch_is_written_whole_or_not_at_all(kind: EngineKind, tmp_path: Path) -> None:
+def test_a_batch_is_atomic(kind: EngineKind, tmp_path: Path) -> None:
     engine = EngineFactory(kind, str(tmp_path / "lane")).open()
     unwritable: Any = {b"a": b"1", b"b": object()}
     with pytest.raises((TypeError, ValueError)):
@@ -257,7 +257,7 @@ class TestAReaderBesideARocksDbThatReplacesFiles:
         assert self.reading(monkeypatch, str(tmp_path / "lane"), gone) == b"v"
 
     @pytest.mark.parametrize("errors", [["Corruption: bad block"], ["IO error: No such file or directory"] * 10])
-    def test_it_gives_up_in_the_end_and_on_other_errors(
+    def test_it_gives_up_after_a_while_and_on_other_errors(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, errors: list[str]
     ) -> None:
         with pytest.raises(OSError, match=errors[0]):

@@ -86,7 +86,7 @@ def test_it_behaves_like_a_dict(home: Home) -> None:
     assert list(store) == []
 
 
-def test_no_store_has_a_null_key(home: Home) -> None:
+def test_a_null_key_is_rejected(home: Home) -> None:
     lane = home.lane()
     for spec in (key_value(), timestamped("plain"), timestamped("cached", cached=True)):
         with pytest.raises(StateError, match="null key"):
@@ -95,7 +95,7 @@ def test_no_store_has_a_null_key(home: Home) -> None:
         lane.store(timestamped("cached", cached=True)).put(None, 1, 1)
 
 
-def test_scans_see_the_epoch_over_what_is_stored(home: Home) -> None:
+def test_scans_see_uncommitted_writes_over_stored_entries(home: Home) -> None:
     lane = home.lane()
     store = lane.store(key_value())
     store.put_all((f"{number:03d}", "old") for number in range(0, 200, 2))
@@ -124,7 +124,7 @@ def test_a_scan_survives_writes_during_it(home: Home) -> None:
     assert list(store)[:2] == ["000x", "001x"]
 
 
-def test_approximate_num_entries_follows_the_epoch(home: Home) -> None:
+def test_approximate_num_entries_includes_uncommitted_writes(home: Home) -> None:
     lane = home.lane()
     store, table = lane.store(key_value()), lane.store(timestamped(cached=True))
     store.put_all([("a", "1"), ("b", "1"), ("c", None)])
@@ -169,7 +169,7 @@ def test_a_timestamped_store_keeps_values_with_their_times(home: Home, options: 
     assert list(store) == ["a", "b"]
 
 
-def test_timestamped_bytes_are_javas(home: Home) -> None:
+def test_timestamped_bytes_are_those_of_java(home: Home) -> None:
     lane = home.lane()
     spec = StoreSpec("t", StoreKind.TIMESTAMPED, key=String(), value=Int64(), cached=True)
     lane.store(spec).put("k", 258, 7)
@@ -222,7 +222,7 @@ def test_a_scan_of_a_cached_store_serializes_puts_since_the_last_scan(home: Home
     store.put("3", 30, 30)
     store.put("9", 90, 90)
     store.put("new", 1, 1)
-    # A put need not be a call: an aggregate does the same on the held entries.
+    # An aggregate changes the held entries directly, without calling put.
     store.held["4"] = (40, 40, *store.held.pop("4")[2:])
     store.put("5", None, 50)
     for _ in range(3):
@@ -233,7 +233,7 @@ def test_a_scan_of_a_cached_store_serializes_puts_since_the_last_scan(home: Home
     assert dict(store.range("3", "3")) == {"3": 31}
 
 
-def test_old_values_are_those_before_the_first_put_however_often_it_was_scanned(home: Home) -> None:
+def test_old_values_are_those_before_the_first_put_even_after_scans(home: Home) -> None:
     sent: list[Any] = []
     lane = home.lane()
     store = lane.store(timestamped(cached=True))
@@ -249,7 +249,7 @@ def test_old_values_are_those_before_the_first_put_however_often_it_was_scanned(
     assert sent == [("a", (4, 1, True), 4, ()), ("b", (5, 1, True), 5, ())]
 
 
-@pytest.mark.parametrize("key", [String(), Json()], ids=["told apart by themselves", "told apart by their bytes"])
+@pytest.mark.parametrize("key", [String(), Json()], ids=["distinguished by the key", "distinguished by its bytes"])
 def test_a_value_that_cannot_be_serialized_at_the_flush_names_its_key(home: Home, key: Any) -> None:
     lane = home.lane()
     store = lane.store(timestamped(cached=True, key=key))
@@ -265,7 +265,7 @@ def test_a_value_that_cannot_be_serialized_at_the_flush_names_its_key(home: Home
     assert dict(store) == {"good": 1, "bad": 2, "later": 1}
 
 
-@pytest.mark.parametrize("key", [String(), Json()], ids=["told apart by themselves", "told apart by their bytes"])
+@pytest.mark.parametrize("key", [String(), Json()], ids=["distinguished by the key", "distinguished by its bytes"])
 @pytest.mark.parametrize("send_old_values", [True, False])
 def test_a_cached_store_forwards_the_last_value_of_each_key(home: Home, key: Any, send_old_values: bool) -> None:
     sent: list[Any] = []
@@ -321,7 +321,7 @@ def test_a_deletion_from_a_cached_store_returns_the_old_value(home: Home) -> Non
     assert store.entry("a") is None
 
 
-def test_a_cached_store_can_be_settled_any_time(home: Home) -> None:
+def test_a_cached_store_can_be_settled_at_any_time(home: Home) -> None:
     lane = home.lane()
     store = lane.store(timestamped(cached=True))
     store.put("a", 1, 1)

@@ -1,4 +1,4 @@
-"""A lane's epochs: committed in one piece, discarded, taken back, read as of the one before, restored."""
+"""A lane's epochs: committed atomically, discarded, rolled back, read as of the previous epoch, restored."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from penstock.state.epochs import Head, encode_head
 from tests.unit.state.homes import Home, key_value, logged, raw, timestamped
 
 
-def test_a_new_lane_has_no_epoch_and_nothing_to_take_back(home: Home) -> None:
+def test_a_new_lane_has_no_epoch_and_nothing_to_roll_back(home: Home) -> None:
     lane = home.lane()
     assert lane.epoch == -1
     with pytest.raises(StateError, match="cannot be taken back"):
         lane.roll_back()
 
 
-def test_an_epoch_is_there_after_commit_and_after_opening_again(home: Home) -> None:
+def test_a_committed_epoch_is_visible_also_after_reopening(home: Home) -> None:
     lane = home.lane()
     store = lane.store(raw())
     store.put(b"k", b"1")
@@ -42,7 +42,7 @@ def test_epochs_only_go_forward(home: Home) -> None:
         lane.commit(1)
 
 
-def test_discard_forgets_the_open_epoch(home: Home) -> None:
+def test_discard_drops_the_open_epoch(home: Home) -> None:
     lane = home.lane()
     store, table, count = lane.store(raw()), lane.store(timestamped(cached=True)), lane.registers.register("count", 0)
     store.put(b"k", b"1")
@@ -58,7 +58,7 @@ def test_discard_forgets_the_open_epoch(home: Home) -> None:
     assert list(lane.commit(1)) == []
 
 
-def test_roll_back_takes_content_registers_and_epoch_back(home: Home) -> None:
+def test_a_rollback_restores_content_registers_and_epoch(home: Home) -> None:
     lane = home.lane()
     store, other, count = lane.store(raw()), lane.store(raw("other")), lane.registers.register("count", 10)
     store.put(b"kept", b"1")
@@ -86,7 +86,7 @@ def test_roll_back_takes_content_registers_and_epoch_back(home: Home) -> None:
     assert store.get(b"changed") == b"1"
 
 
-def test_only_the_last_epoch_can_be_taken_back(home: Home) -> None:
+def test_only_the_last_epoch_can_be_rolled_back(home: Home) -> None:
     lane = home.lane()
     store, other = lane.store(raw()), lane.store(raw("other"))
     store.put(b"k", b"1")
@@ -99,7 +99,7 @@ def test_only_the_last_epoch_can_be_taken_back(home: Home) -> None:
         lane.roll_back()
 
 
-def test_an_open_epoch_is_not_rolled_over(home: Home) -> None:
+def test_an_open_epoch_prevents_a_rollback(home: Home) -> None:
     lane = home.lane()
     lane.commit(0)
     lane.store(raw()).put(b"k", b"1")
@@ -107,7 +107,7 @@ def test_an_open_epoch_is_not_rolled_over(home: Home) -> None:
         lane.roll_back()
 
 
-def test_what_a_cached_store_holds_is_not_rolled_over(home: Home) -> None:
+def test_unwritten_entries_of_a_cached_store_prevent_a_rollback(home: Home) -> None:
     lane = home.lane()
     table = lane.store(timestamped(cached=True))
     table.put("k", 1, 1)
@@ -120,7 +120,7 @@ def test_what_a_cached_store_holds_is_not_rolled_over(home: Home) -> None:
     assert (lane.epoch, table.get("k")) == (-1, None)
 
 
-def test_the_epoch_before_can_be_read_while_the_owner_is_ahead(home: Home) -> None:
+def test_the_previous_epoch_can_be_read_while_the_owner_is_ahead(home: Home) -> None:
     lane = home.lane()
     store, table, count = lane.store(raw()), lane.store(timestamped(cached=True)), lane.registers.register("count", 0)
     store.put(b"a", b"1")
@@ -146,7 +146,7 @@ def test_the_epoch_before_can_be_read_while_the_owner_is_ahead(home: Home) -> No
         lane.read_committed(7)
 
 
-def test_a_view_is_for_reading_only(home: Home) -> None:
+def test_a_view_is_read_only(home: Home) -> None:
     lane = home.lane()
     lane.store(raw()).put(b"k", b"1")
     lane.commit(0)
@@ -171,7 +171,7 @@ def test_a_view_is_for_reading_only(home: Home) -> None:
     assert (lane.epoch, lane.store(raw()).get(b"k")) == (1, b"2")
 
 
-def test_changelog_rows_are_those_of_logged_stores_and_real_changes(home: Home) -> None:
+def test_only_real_changes_of_logged_stores_are_changelog_rows(home: Home) -> None:
     lane = home.lane()
     store, quiet = lane.store(raw()), lane.store(raw("quiet", logged=False))
     store.put(b"b", b"1")
@@ -206,7 +206,7 @@ def test_restored_rows_can_be_applied_again(home: Home) -> None:
         lane.restore(rows)
 
 
-def test_registers_nobody_asked_for_are_kept(home: Home) -> None:
+def test_unused_registers_are_kept(home: Home) -> None:
     lane = home.lane()
     lane.registers.register("a", 0).value = 4
     lane.commit(0)
@@ -217,7 +217,7 @@ def test_registers_nobody_asked_for_are_kept(home: Home) -> None:
     assert lane.registers.register("a", 0) is lane.registers.register("a", 9)
 
 
-def test_a_bare_space_is_scanned_by_prefix_and_counted(home: Home) -> None:
+def test_a_raw_store_is_scanned_by_prefix_and_counted(home: Home) -> None:
     lane = home.lane()
     store = lane.store(raw())
     for key in (b"a", b"ab", b"b"):
@@ -226,7 +226,7 @@ def test_a_bare_space_is_scanned_by_prefix_and_counted(home: Home) -> None:
     assert store.approximate_num_entries() == 3
 
 
-def test_a_queue_is_taken_from_its_front_without_passing_what_is_gone(home: Home) -> None:
+def test_a_store_used_as_a_queue_returns_its_first_entry_in_order(home: Home) -> None:
     lane = home.lane()
     store = lane.store(raw())
     for number in range(0, 400, 2):
@@ -253,14 +253,14 @@ def test_a_queue_is_taken_from_its_front_without_passing_what_is_gone(home: Home
     assert len(list(store.scan())) == 200
 
 
-def test_a_store_is_opened_once_and_as_one_thing(home: Home) -> None:
+def test_a_store_is_opened_once_and_as_one_kind(home: Home) -> None:
     lane = home.lane()
     assert lane.store(raw()) is lane.store(raw())
     with pytest.raises(StateError, match="already open"):
         lane.store(key_value("raw"))
 
 
-def test_missing_undo_is_not_guessed() -> None:
+def test_missing_undo_data_is_an_error() -> None:
     engine = MemoryEngine()
     lane = LaneState(engine)
     lane.store(raw()).put(b"k", b"1")

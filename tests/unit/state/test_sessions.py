@@ -114,7 +114,7 @@ def test_expired_sessions_are_removed(home: Home, time_ordered: bool) -> None:
     assert len(list(lane.space("sessions").scan())) == (2 if time_ordered else 1)
 
 
-def test_changelog_keys_are_javas(home: Home) -> None:
+def test_changelog_keys_are_those_of_java(home: Home) -> None:
     lane = home.lane()
     for name, time_ordered in (("plain", False), ("ordered", True)):
         lane.store(session(name, time_ordered=time_ordered)).put(Windowed("k", 3, 5), "v")
@@ -122,7 +122,7 @@ def test_changelog_keys_are_javas(home: Home) -> None:
     assert logged(lane.commit(0)) == {"plain": {key: b"v"}, "ordered": {key: b"v"}}
 
 
-def test_no_session_has_a_null_key() -> None:
+def test_a_null_key_is_rejected() -> None:
     store = LaneState(MemoryEngine()).store(session())
     with pytest.raises(StateError, match="null key"):
         store.put(Windowed(None, 0, 1), "v")

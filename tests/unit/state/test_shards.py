@@ -55,7 +55,7 @@ AFTER = {1: NOTHING, 2: ({b"k": b"new"}, 20), 3: ({b"k": b"3", b"other": b"new"}
 
 
 class TestOneLane:
-    def test_a_shard_is_the_same_by_its_number(self, home: Home) -> None:
+    def test_a_number_always_returns_the_same_shard(self, home: Home) -> None:
         lane = home.lane()
         assert lane.shard(5) is lane.shard(5)
         assert lane.store(raw()) is lane.shard(0).store(raw())
@@ -111,7 +111,7 @@ class TestOneLane:
         assert (copied.epoch, seen(copied)) == (1, AFTER)
         copied.verify()
 
-    def test_the_last_shard_ends_where_the_engine_does(self, home: Home) -> None:
+    def test_the_last_shard_ends_with_the_engine(self, home: Home) -> None:
         lane = home.lane()
         before, last = lane.shard(LAST - 1).store(raw()), lane.shard(LAST).store(raw())
         before.put(b"\xff" * 8, b"before")
@@ -121,7 +121,7 @@ class TestOneLane:
         assert list(last.scan()) == [(b"\xff" * 8, b"last")]
         assert list(last.scan(reverse=True)) == [(b"\xff" * 8, b"last")]
 
-    def test_a_lane_is_measured_over_all_its_shards_and_a_store_over_its_own(self, home: Home) -> None:
+    def test_sizes_of_a_lane_cover_all_shards_and_those_of_a_store_its_own(self, home: Home) -> None:
         lane = two_shards(home)
         entries, size = lane.sizes()["raw"]
         if home.kind is not EngineKind.ROCKSDB:  # which only estimates
@@ -130,7 +130,7 @@ class TestOneLane:
         assert [lane.shard(number).store(raw()).approximate_num_entries() for number in (2, 3, 4)] == [1, 2, 0]
 
     @pytest.mark.parametrize("time_ordered", [False, True])
-    def test_what_expires_in_one_shard_stays_in_another(self, home: Home, time_ordered: bool) -> None:
+    def test_expiry_in_one_shard_does_not_affect_another(self, home: Home, time_ordered: bool) -> None:
         lane = home.lane()
         spec = window(time_ordered=time_ordered, retention_ms=1_000, segment_interval_ms=500)
         ahead, behind = lane.shard(0).store(spec), lane.shard(1).store(spec)
@@ -145,13 +145,13 @@ class TestOneLane:
 
 
 class TestChangelog:
-    def test_rows_say_their_shard(self) -> None:
+    def test_rows_name_their_shard(self) -> None:
         lane = LaneState(memory_engine())
         for number in (7, 2):
             lane.shard(number).store(raw()).put(b"k", b"%d" % number)
         assert list(lane.commit(0)) == [StoreChanges("raw", [b"k"], [b"2"], 2), StoreChanges("raw", [b"k"], [b"7"], 7)]
 
-    def test_registers_are_a_row_of_each_shard_in_which_one_has_moved(self) -> None:
+    def test_each_shard_with_a_changed_register_logs_one_row_of_registers(self) -> None:
         lane = LaneState(memory_engine())
         clocks = {number: lane.shard(number).registers.register("clock", -1) for number in (0, 1, 2)}
         clocks[0].value = clocks[1].value = 5
@@ -183,7 +183,7 @@ class TestChangelog:
         clock.value = 6
         assert logged_registers(lane.commit(1)) == {1: {EPOCH: 1, "clock": 6}}
 
-    def test_rows_come_back_into_their_shard(self, home: Home) -> None:
+    def test_rows_are_restored_into_their_shard(self, home: Home) -> None:
         lane = home.lane()
         for number in (2, 3):
             lane.shard(number).store(raw())
@@ -193,13 +193,13 @@ class TestChangelog:
         lane = home.lane()
         assert (lane.epoch, seen(lane)) == (5, {**BEFORE, 2: ({b"k": b"2"}, -1), 3: ({b"k": b"3", b"l": b"3"}, 7)})
 
-    def test_a_store_has_to_be_open_in_the_shard_of_the_rows(self) -> None:
+    def test_a_store_must_be_open_in_the_shard_of_the_rows(self) -> None:
         lane = LaneState(memory_engine())
         lane.shard(2).store(raw())
         with pytest.raises(StateError, match="'raw', which is not open"):
             lane.restore([StoreChanges("raw", [b"k"], [b"2"], 3)])
 
-    def test_the_last_row_about_registers_counts(self) -> None:
+    def test_the_last_row_of_registers_counts(self) -> None:
         lane = LaneState(memory_engine())
         clock, rows = lane.registers.register("clock", -1), list[StoreChanges]()
         for epoch in range(3):
@@ -247,7 +247,7 @@ class TestChangelog:
 
 class TestDamage:
     @pytest.mark.parametrize("value", [b"x", b"\x81\xa5clock\xa1x", None])
-    def test_damaged_registers_are_noticed(self, home: Home, value: bytes | None) -> None:
+    def test_damaged_registers_are_detected(self, home: Home, value: bytes | None) -> None:
         engine = two_shards(home)._engine
         [key, *_] = [key for key, _ in engine.scan(REGISTERS, None, None)]
         engine.write([SpaceBatch(REGISTERS, [key], [value])])
@@ -255,7 +255,7 @@ class TestDamage:
             LaneState(engine).verify()
 
     @pytest.mark.parametrize("value", [b"x", b"\x81\xa5clock\xa1x"])
-    def test_registers_that_cannot_be_read_are_not_guessed(self, home: Home, value: bytes) -> None:
+    def test_unreadable_registers_are_an_error(self, home: Home, value: bytes) -> None:
         engine = two_shards(home)._engine
         engine.write([SpaceBatch(REGISTERS, [b"\x00\x02registers"], [value])])
         with pytest.raises(StateError, match="registers of a shard are written in another format, or damaged"):
@@ -265,7 +265,7 @@ class TestDamage:
 
 
 @pytest.mark.parametrize("spec", [raw(), timestamped(cached=True), window(), session()], ids=lambda spec: spec.kind.value)
-def test_a_view_of_a_shard_is_for_reading_only(spec: StoreSpec) -> None:
+def test_a_view_of_a_shard_is_read_only(spec: StoreSpec) -> None:
     lane = LaneState(memory_engine())
     written: Any = lane.shard(3).store(spec)
     put(written, spec, "k", "v", 1)

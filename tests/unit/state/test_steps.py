@@ -57,7 +57,7 @@ def test_a_stage_cannot_be_written_twice_or_out_of_order(home: Home) -> None:
             lane.commit(1, stage=stage)
 
 
-def test_readers_see_the_epoch_before_through_all_steps(home: Home) -> None:
+def test_readers_see_the_previous_epoch_during_all_steps(home: Home) -> None:
     view = two_epochs(home).read_committed(0)
     assert content(view) == {"a": "0"}
 
@@ -83,7 +83,7 @@ def test_mark_and_incarnation_stay_with_the_lane(home: Home) -> None:
 
 
 @pytest.mark.parametrize(("key", "value"), [(b"a", b"x"), (b"a", None), (b"c", b"x")])
-def test_damaged_content_is_noticed(home: Home, key: bytes, value: bytes | None) -> None:
+def test_damaged_content_is_detected(home: Home, key: bytes, value: bytes | None) -> None:
     lane = two_epochs(home)
     lane.verify()
     engine = lane._engine
@@ -92,7 +92,7 @@ def test_damaged_content_is_noticed(home: Home, key: bytes, value: bytes | None)
         LaneState(engine).verify()
 
 
-def test_a_damaged_head_is_noticed(home: Home) -> None:
+def test_a_damaged_head_is_detected(home: Home) -> None:
     lane = two_epochs(home)
     engine = lane._engine
     head = engine.get("/lane", b"head")

@@ -50,7 +50,7 @@ def rows_by_time(state: LaneState) -> list[bytes]:
 
 
 class TestOrder:
-    def test_timers_come_by_time_then_key_then_name(self) -> None:
+    def test_timers_are_ordered_by_time_then_key_then_name(self) -> None:
         store = a_store()
         for time, key, name in [(5, b"b", ""), (5, b"a", "y"), (5, b"a", "x"), (3, b"z", ""), (5, b"a\x00", ""), (9, b"a", "")]:
             store.register(timer_id(key, name), EVENT, time)

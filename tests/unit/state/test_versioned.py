@@ -17,7 +17,7 @@ from tests.unit.state.homes import Home, logged, versioned
 KEY = b"k"
 
 
-def test_the_newest_version_and_those_before(home: Home) -> None:
+def test_the_newest_version_and_earlier_ones(home: Home) -> None:
     lane = home.lane()
     store = lane.store(versioned())
     assert store.observed_stream_time == -1
@@ -82,7 +82,7 @@ def test_a_version_later_than_the_grace_period_is_not_put(home: Home) -> None:
     assert store.get(b"other", 899) is None
 
 
-def test_history_is_kept_for_the_retention_and_the_newest_version_for_ever(home: Home) -> None:
+def test_history_is_kept_for_the_retention_and_the_newest_version_forever(home: Home) -> None:
     lane = home.lane()
     store = lane.store(versioned(retention_ms=6_000))
     store.put(KEY, "a", 0)
@@ -160,7 +160,7 @@ def test_rows_are_kept_in_kafka_streams_bytes() -> None:
         row.find(4)
 
 
-def test_no_version_has_a_null_key() -> None:
+def test_a_null_key_is_rejected() -> None:
     store = LaneState(MemoryEngine()).store(versioned())
     with pytest.raises(StateError, match="null key"):
         store.get(None)

@@ -117,7 +117,7 @@ def test_windows_older_than_the_retention_are_rejected_and_hidden(home: Home, ti
 
 
 @BOTH
-def test_expired_segments_are_removed_without_changelog_rows_and_come_back_with_a_roll_back(
+def test_expired_segments_are_removed_without_changelog_rows_and_restored_by_a_rollback(
     home: Home, time_ordered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segments, "_SHARE", 4)
@@ -151,7 +151,7 @@ def test_a_window_that_expires_in_its_own_epoch_leaves_no_trace(home: Home, time
     assert starts(store.all()) == [("new", 10 * MINUTE)]
 
 
-def test_duplicates_are_all_kept_in_the_order_they_came(home: Home) -> None:
+def test_all_duplicates_are_kept_in_order_of_arrival(home: Home) -> None:
     lane = home.lane()
     spec = window(retain_duplicates=True)
     store = lane.store(spec)
@@ -196,7 +196,7 @@ def test_a_window_that_would_end_after_the_maximum_time_ends_at_it() -> None:
     assert next(store.all())[0].end == 2**63 - 1
 
 
-def test_no_window_has_a_null_key() -> None:
+def test_a_null_key_is_rejected() -> None:
     store = LaneState(MemoryEngine()).store(window(key=String()))
     with pytest.raises(StateError, match="null key"):
         store.put(None, "v", 1)
@@ -222,7 +222,7 @@ def test_with_a_cache_expired_windows_can_be_added_to_until_their_segment_goes(h
     assert [windowed.key for windowed, _ in store.all()] == (["late", "k"] if taken else ["k"])
 
 
-def test_with_a_cache_everything_is_seen_before_the_first_retention_is_over(home: Home) -> None:
+def test_with_a_cache_all_windows_are_visible_during_the_first_retention(home: Home) -> None:
     store = home.lane().store(timestamped_window(cached=True))
     store.put("k", 1, 0, 0)
     store.put("k", 2, 120_000, 120_000)

@@ -79,7 +79,7 @@ class TestEvery:
         assert (half.latest(first, 61_233), half.latest(first, 61_234), half.latest(first, 500_000)) == (31_234, 61_234, 481_234)
 
 
-class TestWords:
+class TestArguments:
     @pytest.mark.parametrize(
         ("words", "message"),
         [

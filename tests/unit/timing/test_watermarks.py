@@ -16,9 +16,9 @@ from penstock.timing import Watermark, WatermarkTracker, bounded_disorder, monot
 def test_strategies() -> None:
     assert bounded_disorder("10s", idle="30s") == Watermark(disorder_ms=10_000, idle_ms=30_000)
     assert monotonous(idle=5, follow_wall_clock=True) == Watermark(0, 5, True)
-    told = watermark_from(lambda record: record.timestamp, idle="1s")
-    assert told.function is not None
-    assert told.idle_ms == 1_000
+    by_function = watermark_from(lambda record: record.timestamp, idle="1s")
+    assert by_function.function is not None
+    assert by_function.idle_ms == 1_000
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_an_idle_partition_holds_nothing_back_until_its_next_record() -> None:
     assert [tracker.is_idle(partition, at=100) for partition in "ab"] == [False, True]
     tracker.heard("b", 10, at=150)
     tracker.heard("a", 90, at=150)
-    assert tracker.advance(at=151) == 70, "it does not go back, and the one that woke up holds it where it is"
+    assert tracker.advance(at=151) == 70, "it does not go back, and the partition that is active again holds it"
     tracker.heard("b", 80, at=152)
     assert tracker.advance(at=153) == 80
 
@@ -79,7 +79,7 @@ def test_when_all_are_idle_time_stands_still_unless_it_follows_the_wall_clock() 
     assert follows.advance(at=299) == 75
     assert follows.advance(at=301) == 291
     mixed = WatermarkTracker({"a": monotonous(idle=1, follow_wall_clock=True), "b": monotonous(idle=1)}, started_at=0)
-    assert mixed.advance(at=1_000) == NO_TIMESTAMP, "one that does not ask for it keeps it from happening"
+    assert mixed.advance(at=1_000) == NO_TIMESTAMP, "one partition without the option prevents it"
 
 
 def test_resumes_from_the_committed_watermark() -> None:
@@ -102,5 +102,5 @@ def test_never_goes_back_and_never_passes_an_active_partition(steps: list[tuple[
         reached = tracker.advance(at=now)
         assert reached >= before
         awake = [tracker.watermarks[name] for name in partitions if not tracker.is_idle(name, at=now)]
-        assert reached <= max(before, min(awake)), "a never idles, so somebody is always awake"
+        assert reached <= max(before, min(awake)), "a is never idle, so one partition is always active"
         before = reached

@@ -154,7 +154,7 @@ def test_names_are_only_text() -> None:
     [name] = set(marked(root, "data-node")) - {"p"}
     assert name == HOSTILE.replace("\x00", "�").replace("\x1b", "�").replace("\ud800", "�")
     shown = [element.text or "" for element in root.iter(f"{SVG}text")]
-    assert not any("\u202e" in text for text in shown), "what is shown cannot be turned around"
+    assert not any("\u202e" in text for text in shown), "shown text cannot be reversed"
     assert topology.svg().encode()
 
 

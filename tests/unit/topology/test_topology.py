@@ -185,7 +185,7 @@ class TestABuiltTopology:
         assert all((topology.nodes, topology.stores, topology.global_stores, topology.exchanges, topology.copartitioned))
 
     @pytest.mark.parametrize("add", ADDITIONS)
-    def test_cannot_change_by_any_way(self, add: Callable[[Topology], object]) -> None:
+    def test_cannot_be_changed_in_any_way(self, add: Callable[[Topology], object]) -> None:
         topology = built()
         before = whole(topology)
         with pytest.raises((TopologyError, AttributeError), match=r"is built|no attribute"):

@@ -1,4 +1,4 @@
-"""The programs of `make types` leave no verb out."""
+"""The programs of `make types` use every verb."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.types.__main__ import PROGRAMS
 from tests.types.verdicts import CHECKERS, expected_errors
 
 INSIDE = {"group", "queryable_store_name"}
-"""Not verbs: what other rooms, or queries, ask of a handle."""
+"""Not verbs: attributes of a handle for other rooms and for queries."""
 
 HANDLES = [
     StreamsBuilder,
@@ -33,7 +33,7 @@ HANDLES = [
 
 
 @pytest.mark.parametrize("handle", HANDLES)
-def test_every_verb_is_used_rightly(handle: type) -> None:
+def test_every_verb_is_used_correctly(handle: type) -> None:
     right = "\n".join(
         line for path in PROGRAMS.glob("*.py") for line in path.read_text(encoding="utf-8").splitlines() if "# error" not in line
     )

@@ -1,4 +1,4 @@
-"""What `make types` compares: an error that is missed, or that nobody expected, is told."""
+"""What `make types` compares: missed and unexpected errors are reported."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ stream.to("out")
 stream.no()  # error: attr-defined | reportNo
 """
 }
-FOUND = [Error("use.py", 1, "arg-type", "5 is no topic"), Error("use.py", 3, "attr-defined", "no such verb")]
+FOUND = [Error("use.py", 1, "arg-type", "5 is not a topic"), Error("use.py", 3, "attr-defined", "no such verb")]
 
 
-def test_each_checker_has_its_own_word_for_an_error() -> None:
+def test_each_checker_has_its_own_name_for_an_error() -> None:
     assert expected_errors(PROGRAM, "mypy") == [Error("use.py", 1, "arg-type"), Error("use.py", 3, "attr-defined")]
     assert expected_errors(PROGRAM, "pyright") == [Error("use.py", 1, "reportArgumentType"), Error("use.py", 3, "reportNo")]
 
 
-def test_all_is_well_if_all_errors_and_no_others_are_found() -> None:
+def test_exactly_the_expected_errors_are_a_success() -> None:
     verdict = judge(expected_errors(PROGRAM, "mypy"), FOUND)
     assert (verdict.expected, verdict.missed, verdict.unexpected) == (2, (), ())
     assert figures_of({"mypy": verdict}, 100.0) == {"completeness": 100, "expected_errors": 2, "missed": 0, "unexpected": 0}
@@ -33,24 +33,24 @@ def test_an_error_that_is_not_found_is_missed() -> None:
     assert figures_of({"mypy": verdict}, 100.0)["missed"] == 1
 
 
-def test_another_error_in_its_line_does_not_make_up_for_it() -> None:
+def test_another_error_on_the_same_line_does_not_replace_it() -> None:
     verdict = judge(expected_errors(PROGRAM, "mypy"), [FOUND[0], Error("use.py", 3, "misc", "cannot infer")])
     assert verdict.missed == (Error("use.py", 3, "attr-defined"),)
     assert verdict.unexpected == ()
 
 
 def test_an_error_elsewhere_is_unexpected() -> None:
-    elsewhere = Error("use.py", 2, "arg-type", "out is no topic")
+    elsewhere = Error("use.py", 2, "arg-type", "out is not a topic")
     verdict = judge(expected_errors(PROGRAM, "mypy"), [*FOUND, elsewhere])
     assert (verdict.missed, verdict.unexpected) == ((), (elsewhere,))
-    assert str(elsewhere) == "use.py:2: arg-type: out is no topic"
+    assert str(elsewhere) == "use.py:2: arg-type: out is not a topic"
 
 
-def test_what_is_almost_complete_is_not_rounded_up() -> None:
+def test_completeness_is_not_rounded_up() -> None:
     assert figures_of({}, 99.999)["completeness"] == 99.99
 
 
 @pytest.mark.parametrize("mark", ["# error: arg-type", "# error arg-type | reportArgumentType", "# error: | reportArgumentType"])
-def test_a_mark_that_cannot_be_read_is_refused(mark: str) -> None:
+def test_an_invalid_mark_is_refused(mark: str) -> None:
     with pytest.raises(ValueError, match=r"use.py:1: a mark is"):
         expected_errors({"use.py": f"stream.to(5)  {mark}\n"}, "mypy")

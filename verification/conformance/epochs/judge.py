@@ -46,7 +46,7 @@ class Judged(NamedTuple):
     when: tuple[int, int] = (0, 0)
 
 
-NOBODY = Cause(None, -1, 0)
+NO_CAUSE = Cause(None, -1, 0)
 
 
 class Judge:
@@ -69,7 +69,7 @@ class Judge:
             (shard, task.tick(stage, wall_clock), stage) for stage in self._stages for shard, task in enumerate(self._tasks)
         ]
         for shard, rows, stage in ticked:
-            self._deliver(shard, rows, NOBODY, stage)
+            self._deliver(shard, rows, NO_CAUSE, stage)
         for record in merged(records, origins):
             task, cause = self._tasks[record.shard], Cause(record.origin, record.offset, 0)
             key, value = record.read
@@ -78,7 +78,7 @@ class Judge:
         for stage in self._stages:
             flushed = [(shard, task.flush(stage)) for shard, task in enumerate(self._tasks)]
             for shard, rows in flushed:
-                self._deliver(shard, rows, NOBODY, stage)
+                self._deliver(shard, rows, NO_CAUSE, stage)
         for task in self._tasks:
             task.commit()
 

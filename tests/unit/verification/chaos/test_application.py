@@ -93,7 +93,7 @@ def test_all_are_killed_at_once(make: Make) -> None:
     ready(application)
     assert application.kill(Part.ALL)
     application.wait(10)
-    wait_until("nobody is left", lambda: not application.processes(), 10)
+    wait_until("no process is left", lambda: not application.processes(), 10)
 
 
 def test_killing_a_missing_part_does_nothing(make: Make) -> None:

@@ -1,4 +1,4 @@
-"""The checker of the chaos campaign goes red on everything it is there for, and on nothing else."""
+"""The checker of the chaos campaign fails on every violation it exists for, and on nothing else."""
 
 from __future__ import annotations
 

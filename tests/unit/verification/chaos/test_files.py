@@ -39,7 +39,7 @@ def files(tmp_path: Path) -> Files:
 
 
 def verified(files: Files) -> None:
-    """As a start verifies them."""
+    """Verify the lanes as a start does."""
     for directory in files.lanes:
         state = LaneState(EngineFactory(EngineKind.LMDB, str(directory)).open())
         try:

@@ -1,4 +1,4 @@
-"""The checker of pending work goes red on everything it is there for, and on nothing else."""
+"""The checker of pending work fails on every violation it exists for, and on nothing else."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def ticked(found: Found, name: str, ticks: list[Tick]) -> Found:
 
 BREAKS: dict[str, tuple[Callable[[Found], Found], tuple[str, str]]] = {
     "a timer fires twice": (lambda f: replace(f, fired=[*f.fired, f.fired[3]]), ("doubled", "timers")),
-    "a timer fires and waits": (
+    "a timer fires and is still pending": (
         lambda f: replace(f, pending={**f.pending, f.fired[0].name: f.fired[0].due}),
         ("doubled", "timers"),
     ),
     "a timer is gone": (lambda f: replace(f, fired=f.fired[1:]), ("lost", "timers")),
-    "a timer that waited is gone": (
+    "a pending timer is gone": (
         lambda f: replace(f, pending={name: due for name, due in f.pending.items() if name != "e15"}),
         ("lost", "timers"),
     ),
@@ -67,11 +67,11 @@ BREAKS: dict[str, tuple[Callable[[Found], Found], tuple[str, str]]] = {
     "a tick twice": (lambda f: ticked(f, "once", [*f.ticks["once"], f.ticks["once"][-1]]), ("doubled", "ticks of once")),
     "a tick is lost": (lambda f: ticked(f, "all", [*f.ticks["all"][:1], *f.ticks["all"][2:]]), ("lost", "ticks of all")),
     "a tick counted twice": (lambda f: replace(f, counts={**f.counts, "all": 5}), ("wrong", "ticks of all")),
-    "a tick off the beat": (
+    "a tick between two intervals": (
         lambda f: ticked(f, "once", [Tick(NOW, NOW), Tick(NOW + 251, NOW + 260)]),
         ("wrong", "ticks of once"),
     ),
-    "a late tick made up for": (lambda f: ticked(f, "skip", [Tick(NOW, NOW + LATE_MS + 1)]), ("late", "ticks of skip")),
+    "a late tick is not skipped": (lambda f: ticked(f, "skip", [Tick(NOW, NOW + LATE_MS + 1)]), ("late", "ticks of skip")),
     "an older tick than the last": (lambda f: ticked(f, "once", [Tick(NOW, NOW + 250)]), ("late", "ticks of once")),
     "a tick too early": (lambda f: ticked(f, "all", [Tick(NOW, NOW - 1)]), ("early", "ticks of all")),
 }

@@ -17,7 +17,7 @@ from verification.conformance.epochs.compare import differences
 from verification.conformance.epochs.course import Feed, Run, Start, course
 from verification.conformance.epochs.host import Outcome, play
 from verification.conformance.epochs.internals import contents_of, kept_specs, specs_of
-from verification.conformance.epochs.judge import NOBODY, Cause, Judge, Judged, Sent
+from verification.conformance.epochs.judge import NO_CAUSE, Cause, Judge, Judged, Sent
 from verification.conformance.epochs.library import supplier
 from verification.conformance.epochs.planted import MUTANTS
 from verification.conformance.epochs.router import Router, is_well_ordered, merged, shard_of
@@ -239,7 +239,7 @@ def assert_is_the_driver(case: EpochCase, topology: Topology) -> None:
 
 
 def sent_by(shard: int, value: bytes, key: bytes = b"k", hops: int = 0) -> Judged:
-    return Judged(Sent("out", key, value, 0, ()), shard, Cause(("in", 0), 0, hops) if hops >= 0 else NOBODY)
+    return Judged(Sent("out", key, value, 0, ()), shard, Cause(("in", 0), 0, hops) if hops >= 0 else NO_CAUSE)
 
 
 def found(expected: list[Judged], actual: list[bytes]) -> list[str]:

@@ -1,7 +1,7 @@
-"""The ceilings of the house: the goals, and by name what is beyond them today.
+"""The ceilings of the house: the goals, and by name what exceeds them today.
 
-A name that exceeds its figure here fails, and so does one that is listed though it has come down to the goal. A figure is lowered
-when its name has shrunk; none is ever raised.
+A name that exceeds its figure here fails, and so does a listed one that has reached the goal. Lower a figure when its name has
+shrunk; never raise one.
 """
 
 from __future__ import annotations
@@ -72,4 +72,4 @@ CIRCLES: tuple[tuple[str, ...], ...] = (
 
 TYPE_IGNORES = 63
 NOQAS = 96
-"""Comments that switch a check off, in all Python files of the repository."""
+"""Comments that disable a check, in all Python files of the repository."""

@@ -1,16 +1,16 @@
-"""The house in figures. `python -m tests.tidy.house` writes them to `reports/house.json` and prints them; tests hold `ceilings`.
+"""The house in figures. `python -m tests.tidy.house` writes them to `reports/house.json` and prints them.
 
-All is read from the source text of `src/penstock`; nothing is imported.
+Tests compare them with `ceilings`. Everything is read from the source text of `src/penstock`; nothing is imported.
 
-- modules: files, `__init__` included; lines are all there are, blank ones and docstrings too.
-- parameters: of every `def`, constructors and nested functions included; `*` and `**` count one each, `self` and `cls` none. An
-  `__init__` that a dataclass, a named tuple or a struct is given counts nothing, and neither do lambdas.
+- modules: files, `__init__` included; all lines count, including blank ones and docstrings.
+- parameters: of every `def`, constructors and nested functions included; `*` and `**` count one each, `self` and `cls` none. The
+  generated `__init__` of a dataclass, a named tuple or a struct does not count, and neither do lambdas.
 - methods: of every class, by distinct name: an overloaded method counts once, and so does a property with its setter; nested and
-  inherited ones count nothing.
-- circles: groups of modules that import each other, straight or through others, in one room or over several. An import counts
-  wherever it stands: at the top, under `TYPE_CHECKING`, in a function. Who imports a name from a package imports its `__init__`.
-- type ignores and noqas: comments that switch a check off, in all Python files of the repository.
-- coverage: of lines and branches in percent, as `make coverage` has left it; null if it has not.
+  inherited ones do not count.
+- circles: groups of modules that import each other, directly or through others, in one room or several. An import counts
+  wherever it is: at the top, under `TYPE_CHECKING`, in a function. Importing a name from a package imports its `__init__`.
+- type ignores and noqas: comments that disable a check, in all Python files of the repository.
+- coverage: of lines and branches in percent, from the last `make coverage`; null without one.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def _definitions(node: ast.AST, path: str = "") -> Iterator[tuple[str, Definition]]:
-    """Classes and functions wherever they stand, each with its dotted path."""
+    """All classes and functions, including nested ones, each with its dotted path."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             inner = f"{path}.{child.name}" if path else child.name
@@ -131,9 +131,9 @@ def _reached(graph: Mapping[str, set[str]], start: str) -> set[str]:
 
 
 def switched_off(text: str) -> tuple[int, int]:
-    """How many comments of a file switch off the type checker, and how many a lint rule."""
+    """The number of comments of a file that disable the type checker, and of those that disable a lint rule."""
     if "noqa" not in text and "type: ignore" not in text:
-        return 0, 0  # most files; to read comments takes time
+        return 0, 0  # most files; tokenizing is slow
     comments = [token.string for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type == tokenize.COMMENT]
     return sum("type: ignore" in comment for comment in comments), sum(bool(_NOQA.search(comment)) for comment in comments)
 
@@ -142,7 +142,7 @@ _NOQA = re.compile(r"# (ruff: |flake8: )?noqa\b")
 
 
 class Figures(NamedTuple):
-    """What the report tells."""
+    """The content of the report."""
 
     modules: int
     median_lines: float
@@ -156,7 +156,7 @@ class Figures(NamedTuple):
 
 
 def figures(house: Mapping[str, Module]) -> Figures:
-    """The figures of the house as it is."""
+    """The current figures of the house."""
     lines = [module.lines for module in house.values()]
     off = [switched_off(file.text) for file in files() if file.is_python]
     return Figures(
@@ -173,30 +173,30 @@ def figures(house: Mapping[str, Module]) -> Figures:
 
 
 def coverage(report: Path) -> float | None:
-    """The percentage that a report of coverage tells, if there is one."""
+    """The percentage of a coverage report, if there is one."""
     return round(json.loads(report.read_text(encoding="utf-8"))["totals"]["percent_covered"], 2) if report.is_file() else None
 
 
 def grown(found: Iterable[Named], goal: int, known: Mapping[str, int], cure: str) -> list[str]:
-    """What is beyond the goal and not known to be, or beyond what is known; and what is known though it is beyond no more."""
+    """Complaints about what exceeds its known figure or the goal, and about known names that no longer exceed the goal."""
     most: dict[str, int] = {}
     for figure, name in found:
         most[name] = max(figure, most.get(name, 0))
     beyond = [(name, figure, known.get(name, goal)) for name, figure in most.items() if figure > known.get(name, goal)]
     past = [name for name in known if most.get(name, 0) <= goal]
     return [f"{name} has {figure}, at most {ceiling}. Cure: {cure}" for name, figure, ceiling in beyond] + [
-        f"{name} is not beyond {goal} any more. Cure: take it off the list in tests/tidy/ceilings.py." for name in past
+        f"{name} no longer exceeds {goal}. Cure: remove it from tests/tidy/ceilings.py." for name in past
     ]
 
 
 def closed(found: Iterable[tuple[str, ...]], known: Iterable[tuple[str, ...]]) -> list[str]:
-    """Circles that are not known, and known ones that are there no more."""
+    """Complaints about unknown circles, and about known ones that no longer exist."""
     now, before = set(found), set(known)
     return [
         f"{', '.join(circle)} import each other. Cure: move what both sides need below them, or declare a protocol for it there."
         for circle in sorted(now - before)
     ] + [
-        f"{', '.join(circle)} are no circle any more. Cure: take it off CIRCLES in tests/tidy/ceilings.py."
+        f"{', '.join(circle)} no longer import each other. Cure: remove them from CIRCLES in tests/tidy/ceilings.py."
         for circle in sorted(before - now)
     ]
 

@@ -18,9 +18,9 @@ def files() -> tuple[SourceFile, ...]:
     found = []
     for name in sorted(filter(None, listed.stdout.split("\0"))):
         path = ROOT / name
-        if path.is_file():  # git still lists what was deleted and not yet committed
+        if path.is_file():  # git still lists a file whose deletion is not committed
             try:
                 found.append(SourceFile(PurePosixPath(name), path.read_text(encoding="utf-8")))
             except UnicodeDecodeError:
-                continue  # not text: nothing here to read
+                continue  # not a text file
     return tuple(found)

@@ -50,7 +50,7 @@ def module_is_short(file: SourceFile) -> Iterator[str]:
         return
     lines = len(file.text.splitlines())
     if lines > MODULE_LINES_MAX:
-        yield file.at(lines, f"{lines} lines, at most {MODULE_LINES_MAX}. Cure: give its second subject a module of its own.")
+        yield file.at(lines, f"{lines} lines, at most {MODULE_LINES_MAX}. Cure: move its second subject to another module.")
 
 
 def functions_are_short(file: SourceFile) -> Iterator[str]:
@@ -60,7 +60,7 @@ def functions_are_short(file: SourceFile) -> Iterator[str]:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             lines = code_lines(node)
             if lines > FUNCTION_LINES_MAX:
-                cure = "Cure: push the ifs up and the loops down; name the part that can stand alone."
+                cure = "Cure: extract a part that has a name."
                 yield file.at(node.lineno, f"{node.name} has {lines} lines, at most {FUNCTION_LINES_MAX}. {cure}")
 
 
@@ -88,7 +88,7 @@ def module_has_a_name_of_its_own(file: SourceFile) -> Iterator[str]:
 
 def no_notes_to_self(file: SourceFile) -> Iterator[str]:
     for line, text in matches(file, r"\b([T]ODO|[F]IXME|[X]XX)\b"):
-        yield file.at(line, f"{text}. Cure: do it, or open an issue and leave no trace here.")
+        yield file.at(line, f"{text}. Cure: do it, or open an issue instead.")
 
 
 def product_does_not_print(file: SourceFile) -> Iterator[str]:
@@ -99,7 +99,7 @@ def product_does_not_print(file: SourceFile) -> Iterator[str]:
             yield file.at(node.lineno, "prints. Cure: return the text, or log it.")
 
 
-UNPICKLING = "Cure: decode data with a serde; unpickling runs whatever the bytes say."
+UNPICKLING = "Cure: decode data with a serde; unpickling can run any code."
 UNSAFE = {
     "eval": "Cure: write the code.",
     "exec": "Cure: write the code.",
@@ -117,7 +117,7 @@ UNSAFE = {
 
 
 ITS_OWN = {("src/penstock/spark/tasks.py", "cloudpickle.loads")}
-"""Bytes that the application's own driver packed a moment ago, and that reach a worker the way all of Spark's tasks do."""
+"""Bytes that the application's own driver has pickled, and that reach a worker as all of Spark's tasks do."""
 
 
 def product_runs_only_its_own_code(file: SourceFile) -> Iterator[str]:
@@ -137,7 +137,7 @@ def imports_name_what_they_take(file: SourceFile) -> Iterator[str]:
         return
     for node in ast.walk(file.tree):
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
-            yield file.at(node.lineno, f"takes everything from {node.module}. Cure: name what is needed.")
+            yield file.at(node.lineno, f"imports everything from {node.module}. Cure: import names.")
 
 
 def product_asks_for_kinds(file: SourceFile) -> Iterator[str]:
@@ -146,8 +146,8 @@ def product_asks_for_kinds(file: SourceFile) -> Iterator[str]:
     for node in calls(file):
         if called_name(node) in {"hasattr", "getattr", "setattr", "delattr"} and len(node.args) > 1 and _is_private(node.args[1]):
             said = ast.unparse(node.args[1])
-            cure = "Cure: declare a base class or a protocol, and ask isinstance."
-            yield file.at(node.lineno, f"goes by a private name as text, {said}. {cure}")
+            cure = "Cure: declare a base class or a protocol, and use isinstance."
+            yield file.at(node.lineno, f"uses a private name as text, {said}. {cure}")
 
 
 def _is_private(node: ast.expr) -> bool:
@@ -165,7 +165,10 @@ def no_registry(file: SourceFile) -> Iterator[str]:
     if file.path.name in {"requirements.lock", "jars.sha256"}:
         hosts = r"://|--[a-gi-z][\w-]*|" + hosts  # nothing but pins and their --hash
     for line, text in matches(file, hosts):
-        yield file.at(line, f"{text} says where parts come from. Cure: leave that to the machine; here only hashes count.")
+        yield file.at(
+            line,
+            f"{text} names a download location. Cure: remove it; only hashes belong here.",
+        )
 
 
 def matches(file: SourceFile, pattern: str) -> Iterator[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""No circle of imports, and nothing that has grown: the figures of the house against their ceilings; and how they are counted."""
+"""The figures of the house against their ceilings: no new import cycles, nothing has grown; and how they are counted."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ def test_no_modules_import_each_other() -> None:
 
 def test_no_module_has_grown() -> None:
     found = [Named(module.lines, name) for name, module in HOUSE.items()]
-    complaints = grown(found, ceilings.LINES_GOAL, ceilings.LINES, "give its second subject a module of its own.")
+    complaints = grown(found, ceilings.LINES_GOAL, ceilings.LINES, "move its second subject to another module.")
     assert not complaints, "\n" + "\n".join(complaints)
 
 
 def test_no_function_takes_more_parameters() -> None:
     found = [each for module in HOUSE.values() for each in house.parameters(module)]
-    cure = "make one value of those that go together."
+    cure = "combine those that belong together into one value."
     complaints = grown(found, ceilings.PARAMETERS_GOAL, ceilings.PARAMETERS, cure)
     assert not complaints, "\n" + "\n".join(complaints)
 
 
 def test_no_class_has_grown() -> None:
     found = [each for module in HOUSE.values() for each in house.methods(module)]
-    cure = "give the second of its subjects a class of its own."
+    cure = "move its second subject to another class."
     complaints = grown(found, ceilings.METHODS_GOAL, ceilings.METHODS, cure)
     assert not complaints, "\n" + "\n".join(complaints)
 
 
-def test_no_more_checks_are_switched_off() -> None:
+def test_no_more_checks_are_disabled() -> None:
     found = house.figures(HOUSE)
     assert found.type_ignores <= ceilings.TYPE_IGNORES, "one more `type: ignore`. Cure: say the type, or narrow it."
-    assert found.noqas <= ceilings.NOQAS, "one more `noqa`. Cure: write what the rule asks for."
+    assert found.noqas <= ceilings.NOQAS, "one more `noqa`. Cure: satisfy the rule."
 
 
 def module(name: str, text: str) -> Module:
@@ -87,12 +87,12 @@ class TestCounting:
         found = house.circles({name: module(name, text) for name, text in texts.items()})
         assert found == [("penstock.a.one", "penstock.a.two")]
 
-    def test_a_package_that_offers_a_name_is_part_of_a_circle(self) -> None:
+    def test_a_package_that_exports_a_name_is_part_of_a_circle(self) -> None:
         texts = {"penstock.a": "from penstock.a.one import x", "penstock.a.one": "from penstock.a import x"}
         found = house.circles({name: module(name, text) for name, text in texts.items()})
         assert found == [("penstock.a", "penstock.a.one")]
 
-    def test_what_is_switched_off(self) -> None:
+    def test_disabled_checks(self) -> None:
         text = "a = 1  # type: ignore[x]  # noqa: F\n# ruff: noqa: F\nb = '# noqa # type: ignore'\n# noqable\n"
         assert house.switched_off(text) == (1, 2)
 
@@ -104,24 +104,24 @@ class TestCounting:
 
 
 class TestCeilings:
-    def test_what_is_beyond_the_goal_is_named_with_the_cure(self) -> None:
+    def test_what_exceeds_its_ceiling_is_named_with_the_cure(self) -> None:
         found = [Named(9, "a"), Named(8, "b"), Named(12, "c"), Named(11, "d")]
         assert grown(found, 8, {"c": 12, "d": 10}, "split it.") == [
             "a has 9, at most 8. Cure: split it.",
             "d has 11, at most 10. Cure: split it.",
         ]
 
-    def test_what_has_come_down_is_taken_off_the_list(self) -> None:
+    def test_what_has_reached_the_goal_must_be_removed(self) -> None:
         assert [line.split(".")[0] for line in grown([Named(8, "a")], 8, {"a": 9, "gone": 9}, "")] == [
-            "a is not beyond 8 any more",
-            "gone is not beyond 8 any more",
+            "a no longer exceeds 8",
+            "gone no longer exceeds 8",
         ]
 
-    def test_a_circle_is_known_and_there_or_neither(self) -> None:
+    def test_unknown_and_outdated_circles_are_named(self) -> None:
         assert closed([("a", "b")], [("a", "b")]) == []
         new, past = closed([("a", "b")], [("c", "d")])
         assert new.startswith("a, b import each other. Cure: ")
-        assert past.startswith("c, d are no circle any more. Cure: ")
+        assert past.startswith("c, d no longer import each other. Cure: ")
 
 
 def test_the_report_is_written_and_printed(

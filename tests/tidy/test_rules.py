@@ -1,4 +1,4 @@
-"""Each house rule catches what it is there for, and leaves its neighbours alone."""
+"""Each house rule finds what it forbids, and accepts similar code that is allowed."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ KEEPS = [
 
 
 @pytest.mark.parametrize(("rule", "path", "text"), BREAKS)
-def test_catches(rule: Rule, path: str, text: str) -> None:
+def test_finds_a_violation(rule: Rule, path: str, text: str) -> None:
     complaints = list(rule(SourceFile(PurePosixPath(path), text)))
     assert complaints
     assert all("Cure: " in complaint for complaint in complaints)
 
 
 @pytest.mark.parametrize(("rule", "path", "text"), KEEPS)
-def test_leaves_alone(rule: Rule, path: str, text: str) -> None:
+def test_accepts_allowed_code(rule: Rule, path: str, text: str) -> None:
     assert not list(rule(SourceFile(PurePosixPath(path), text)))
 
 
-def test_every_rule_has_been_broken_once() -> None:
+def test_every_rule_has_a_violation_here() -> None:
     assert {rule for rule, _, _ in BREAKS} == set(rules.RULES)

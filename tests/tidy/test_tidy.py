@@ -1,4 +1,4 @@
-"""The house rules, held against every file that git tracks or would track."""
+"""The house rules, applied to every file that git tracks or would track."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_house_rule(rule: Rule) -> None:
     assert not complaints, "\n" + "\n".join(complaints)
 
 
-def test_nine_modules_of_ten_are_usual_in_size() -> None:
+def test_nine_of_ten_modules_have_a_usual_size() -> None:
     sizes = {str(file.path): len(file.text.splitlines()) for file in files() if file.is_product and file.path.parts[2] != "dsl"}
     long = {path: lines for path, lines in sizes.items() if lines > MODULE_LINES_USUAL}
     assert len(long) * 10 <= len(sizes), (

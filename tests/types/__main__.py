@@ -1,4 +1,4 @@
-"""`python -m tests.types`: whether a user's type checker sees what Penstock's types mean to say.
+"""`python -m tests.types`: whether a user's type checker understands Penstock's types.
 
 Builds the wheel, installs it and has mypy and pyright check programs that use it, in which wrong lines are marked. Writes
 reports/types.json and prints its figures last.
@@ -20,7 +20,7 @@ REPORT = Path("reports/types.json")
 
 
 def main() -> int:
-    """The exit code: 0 if all public names are typed and all errors, and no others, are found."""
+    """Return 0 if all public names are typed, and exactly the expected errors are found."""
     programs = {path.name: path.read_text(encoding="utf-8") for path in sorted(PROGRAMS.glob("*.py"))}
     try:
         with tempfile.TemporaryDirectory(prefix="penstock-types-") as directory:
@@ -34,7 +34,7 @@ def main() -> int:
     except CheckError as error:
         print(error, file=sys.stderr)
         return 2
-    _tell(verdicts, guessed)
+    _print_errors(verdicts, guessed)
     figures = figures_of(verdicts, completeness)
     REPORT.parent.mkdir(exist_ok=True)
     REPORT.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
@@ -43,23 +43,23 @@ def main() -> int:
 
 
 def figures_of(verdicts: Mapping[str, Verdict], completeness: float) -> dict[str, float]:
-    """All that is counted, of all checkers together."""
+    """The figures of all checkers together."""
     return {
-        "completeness": int(completeness * 100) / 100,  # not rounded up to a hundred
+        "completeness": int(completeness * 100) / 100,  # never rounded up to 100
         "expected_errors": sum(verdict.expected for verdict in verdicts.values()),
         "missed": sum(len(verdict.missed) for verdict in verdicts.values()),
         "unexpected": sum(len(verdict.unexpected) for verdict in verdicts.values()),
     }
 
 
-def _tell(verdicts: Mapping[str, Verdict], guessed: list[str]) -> None:
+def _print_errors(verdicts: Mapping[str, Verdict], guessed: list[str]) -> None:
     for checker, verdict in verdicts.items():
         for error in verdict.missed:
             print(f"{checker} did not find {error}")
         for error in verdict.unexpected:
             print(f"{checker} found {error}")
     for name in guessed:
-        print(f"has a type that checkers have to guess: {name}")
+        print(f"has a type that checkers must infer: {name}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The wheel as a user has it, and what mypy and pyright say about it and about programs that use it.
+"""The wheel as installed by a user, and the errors that mypy and pyright find in it and in programs that use it.
 
-The wheel is installed into an environment of its own. Its dependencies are those of the environment that runs this, which holds
-what `requirements.lock` pins.
+The wheel is installed into a separate environment. Its dependencies are those of the running environment, which has what
+`requirements.lock` pins.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SETTINGS = {"typeCheckingMode": "strict", "pythonVersion": OLDEST_PYTHON}
 
 
 class CheckError(Exception):
-    """A tool could not do its work, so nothing is known."""
+    """A tool failed, so the result is unknown."""
 
 
 class Environment:
@@ -34,7 +34,7 @@ class Environment:
 
     def __init__(self, directory: Path, pyright: Path = PYRIGHT) -> None:
         if not pyright.is_file():
-            raise CheckError(f"there is no {pyright}: run `make types`, which brings it")
+            raise CheckError(f"there is no {pyright}: run `make types`, which installs it")
         self._pyright = pyright
         self._home = directory / "environment"
         self._programs = directory / "programs"
@@ -44,7 +44,7 @@ class Environment:
         self._install(_built(directory / "dist"))
 
     def put(self, programs: Mapping[str, str]) -> None:
-        """The programs to be checked."""
+        """Write the programs to check."""
         self._programs.mkdir()
         for name, text in programs.items():
             (self._programs / name).write_text(text, encoding="utf-8")
@@ -54,8 +54,8 @@ class Environment:
         """What `mypy --strict` finds in the programs."""
         options = ["--strict", "--config-file=", "--output=json", f"--python-version={OLDEST_PYTHON}"]
         where = [f"--python-executable={self._python}", f"--cache-dir={self._cache}"]
-        told = self._run([sys.executable, "-m", "mypy", *options, *where, "."])
-        found = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+        output = self._run([sys.executable, "-m", "mypy", *options, *where, "."])
+        found = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
         return [Error(each["file"], each["line"], each["code"], each["message"]) for each in found if each["severity"] == "error"]
 
     def pyright(self) -> list[Error]:
@@ -68,14 +68,14 @@ class Environment:
         ]
 
     def completeness(self) -> tuple[float, list[str]]:
-        """How many of a hundred public names have types that need not be guessed, and the names of those that have not."""
+        """The percentage of public names with complete types, and the names without."""
         command = ["node", str(self._pyright), "--verifytypes", "penstock", "--ignoreexternal", "--outputjson"]
-        told: dict[str, Any] = json.loads(self._run(command))["typeCompleteness"]
-        marker = told.get("pyTypedPath")
+        report: dict[str, Any] = json.loads(self._run(command))["typeCompleteness"]
+        marker = report.get("pyTypedPath")
         if marker is None or not Path(marker).is_relative_to(self._home):
-            raise CheckError(f"pyright looked at another penstock than the wheel's: {marker}")
-        guessed = [each["name"] for each in told["symbols"] if each["isExported"] and not each["isTypeKnown"]]
-        return told["completenessScore"] * 100, guessed
+            raise CheckError(f"pyright checked another penstock than the wheel's: {marker}")
+        guessed = [each["name"] for each in report["symbols"] if each["isExported"] and not each["isTypeKnown"]]
+        return report["completenessScore"] * 100, guessed
 
     def _install(self, wheel: Path) -> None:
         options = ["--quiet", "--no-deps", "--no-index", "--no-compile", "--disable-pip-version-check"]
@@ -84,22 +84,22 @@ class Environment:
         (packages / "locked.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
 
     def _run(self, command: list[str]) -> str:
-        """What a checker prints; it is told of the environment by the variables that an activated one has."""
-        told = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "MYPYPATH", "PYTHONHOME"}}
-        told |= {"VIRTUAL_ENV": str(self._home), "PATH": f"{self._python.parent}{os.pathsep}{os.environ['PATH']}"}
-        done = subprocess.run(command, cwd=self._programs, env=told, capture_output=True, text=True, check=False)
-        if done.returncode not in {0, 1}:  # 1: there are errors in what was checked
+        """Return the output of a checker that runs with the variables of an activated environment."""
+        variables = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "MYPYPATH", "PYTHONHOME"}}
+        variables |= {"VIRTUAL_ENV": str(self._home), "PATH": f"{self._python.parent}{os.pathsep}{os.environ['PATH']}"}
+        done = subprocess.run(command, cwd=self._programs, env=variables, capture_output=True, text=True, check=False)
+        if done.returncode not in {0, 1}:  # 1: errors were found
             raise CheckError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
         return done.stdout
 
 
 def _built(directory: Path) -> Path:
-    """A wheel of the checkout, which says that it is typed."""
+    """Build a wheel of the checkout, and check that it is marked as typed."""
     _checked([sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)], cwd=ROOT)
     [wheel] = directory.glob("*.whl")
     with ZipFile(wheel) as content:
         if "penstock/py.typed" not in content.namelist():
-            raise CheckError(f"{wheel.name} has no penstock/py.typed, so that no type checker looks at its types")
+            raise CheckError(f"{wheel.name} has no penstock/py.typed, so type checkers ignore its types")
     return wheel
 
 

@@ -1,7 +1,7 @@
-"""What a program says is wrong with it, held against what a type checker found.
+"""The errors that a program expects, compared with those that a type checker found.
 
-A line that is wrong on purpose ends in `# error: arg-type | reportArgumentType`: the code of mypy's error and the rule of
-pyright's. All other lines are right.
+A line that is wrong on purpose ends with `# error: arg-type | reportArgumentType`: the code of mypy's error and the rule of
+pyright's. All other lines are correct.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MEANT = re.compile(r"#\s*error\b")
 
 @dataclass(frozen=True, order=True)
 class Error:
-    """An error in a line of a program, by the name that a checker has for its kind."""
+    """An error in a line of a program; `kind` is the checker's name for it."""
 
     file: str
     line: int
@@ -31,7 +31,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a checker did: errors it was expected to find, those of them it did not find, and those that nobody expected."""
+    """The result of a checker: the number of expected errors, the missed ones, and the unexpected ones."""
 
     expected: int
     missed: tuple[Error, ...]
@@ -39,7 +39,7 @@ class Verdict:
 
 
 def expected_errors(programs: Mapping[str, str], checker: str) -> list[Error]:
-    """The errors that the texts of programs, by file name, promise to a checker."""
+    """The errors that a checker should find in programs, given as texts by file name."""
     found = []
     for file, text in programs.items():
         for number, line in enumerate(text.splitlines(), start=1):
@@ -54,7 +54,7 @@ def expected_errors(programs: Mapping[str, str], checker: str) -> list[Error]:
 def judge(expected: Iterable[Error], found: Iterable[Error]) -> Verdict:
     """Whether all expected errors were found, and no others.
 
-    A checker may say more about a line that is wrong: what a lambda is given there is then unknown to it.
+    A checker may find more errors in a line that is wrong: it then does not know the parameters of a lambda there.
     """
     expected, found = list(expected), sorted(set(found))
     kinds = {(error.file, error.line, error.kind) for error in found}

@@ -1,4 +1,4 @@
-"""Topologies under test, and questions to stores."""
+"""Test drivers, and queries of stores."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ builder = StreamsBuilder()
 
 
 def build(orders: KStream[str, Order]) -> None:
-    """A part of a topology that others may be given."""
+    """Build a part of a topology."""
     orders.map_values(lambda order: order.total).to("out", value=float)
 
 
 class Loud(Plugin):
-    """Something that goes along."""
+    """A plug-in."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         return "loud"
 
 
@@ -63,7 +63,7 @@ def ask(
     sessions: SessionView[str, int],
     versions: VersionedView[str, Order],
 ) -> None:
-    """What views answer."""
+    """The results of queries."""
     assert_type(totals["a"], float)
     assert_type(totals.entry("a"), "ValueAndTimestamp[float] | None")
     assert_type(totals.entries["a"], ValueAndTimestamp[float])

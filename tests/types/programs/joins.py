@@ -1,4 +1,4 @@
-"""Joins of streams and tables: the joiner is given what the two sides carry, and None where a side may be missing."""
+"""Joins of streams and tables: the joiner receives the values of both sides, and None where a side may be missing."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ rates = builder.global_table("rates", key=str, value=float)
 
 
 def paid(order: Order, payment: Payment) -> float:
-    """What is still to be paid."""
+    """Return the unpaid amount."""
     return order.total - payment.amount
 
 
 def maybe_paid(order: Order, payment: Payment | None) -> float:
-    """What is still to be paid, of one that need not be paid at all."""
+    """Return the unpaid amount if there may be no payment."""
     return order.total - (payment.amount if payment else 0)
 
 

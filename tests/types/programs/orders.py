@@ -1,4 +1,4 @@
-"""What the other programs are about."""
+"""The types of data in the other programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Order:
-    """What somebody has ordered."""
+    """An order of a customer."""
 
     customer: str
     total: float
@@ -16,13 +16,13 @@ class Order:
 
 @dataclass(frozen=True)
 class Payment:
-    """What somebody has paid."""
+    """A payment of an order."""
 
     amount: float
 
 
 @dataclass(frozen=True)
 class Customer:
-    """Somebody."""
+    """A customer."""
 
     name: str

@@ -1,4 +1,4 @@
-"""Processors, asynchronous verbs and side outputs: what comes out has the types that the user's code says."""
+"""Processors, asynchronous verbs and side outputs: results have the types of the user's code."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from penstock import (
 
 
 class Client:
-    """Of another system."""
+    """A client of another system."""
 
     async def score(self, order: Order) -> float:
-        """What the system thinks of an order."""
+        """Return the score of an order."""
         return order.total
 
 
@@ -41,7 +41,7 @@ class Total(Processor[str, Order, int, float]):
         self.context.schedule(None, PunctuationType.STREAM_TIME, lambda timestamp: None)  # error: arg-type | reportArgumentType
 
     def on_timer(self, timer: Timer) -> None:
-        """Of one key."""
+        """Forward the total of one key."""
         assert_type(timer.time, int)
 
 
@@ -59,12 +59,12 @@ async def score(order: Order) -> float:
 
 
 async def score_or_reject(order: Order) -> float | SideOutput:
-    """Some go aside."""
+    """Send some orders to a side output."""
     return order.total or SideOutput("rejected", order)
 
 
 async def score_by_client(order: Order, client: Client) -> float:
-    """With what `setup=` gave."""
+    """With the client from `setup=`."""
     return await client.score(order)
 
 
@@ -105,7 +105,7 @@ async def spread(record: Record[str, Order], context: CallContext[int, float]) -
 
 
 async def spread_by_client(record: Record[str, Order], context: CallContext[str, float], client: Client) -> None:
-    """Any number of results, with what `setup=` gave."""
+    """Any number of results, with the client from `setup=`."""
     context.forward(record.with_value(await client.score(record.value)))
 
 

@@ -1,4 +1,4 @@
-"""Sources: what topics are read as, and the serdes that say of what type they are."""
+"""Sources: the types of topics, and the serdes that determine them."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ assert_type(builder.schedule("nightly", cron="0 2 * * *"), KStream[str, int])
 
 
 class Keep(Processor[str, Customer, None, None]):
-    """Keeps what it is given."""
+    """Keeps customers."""
 
     def process(self, record: Record[str, Customer]) -> None:
-        """Into the store."""
+        """Put the record into the store."""
         self.context.store("kept")[record.key] = record.value
 
 

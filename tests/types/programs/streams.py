@@ -1,4 +1,4 @@
-"""The stateless verbs of streams, and where streams go."""
+"""The stateless verbs of streams, and sinks."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ lines = builder.stream("lines", key=str, value=str)
 
 
 def rich(key: str, order: Order) -> bool:
-    """Whether somebody has spent much."""
+    """Whether the customer has spent much."""
     return order.total > 1000
 
 
 def kept(order: Order) -> Order | None:
-    """What deletes an order that is void."""
+    """Return None, which deletes, for a void order."""
     return order if order.total else None
 
 
 def by_size(key: str, order: Order, context: RecordContext) -> str:
-    """A topic for each size."""
+    """Return the topic for an order of this size."""
     return f"orders-{order.total:.0f}-{context.partition}"
 
 

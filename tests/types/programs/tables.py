@@ -34,22 +34,22 @@ class Rounded(ValueTransformer[str, Order, int]):
     """Rounds totals."""
 
     def transform(self, key: str, value: Order) -> int:
-        """To whole ones."""
+        """Round the total."""
         return round(value.total)
 
 
 def add_order(key: str, order: Order, total: float) -> float:
-    """One more order."""
+    """Add an order."""
     return total + order.total
 
 
 def add_payment(key: str, payment: Payment, total: float) -> float:
-    """One more payment."""
+    """Add a payment."""
     return total - payment.amount
 
 
 def add_totals(key: str, one: float, two: float) -> float:
-    """Two sessions become one."""
+    """Merge the totals of two sessions."""
     return one + two
 
 

@@ -1,4 +1,4 @@
-"""What all tests share: Hypothesis looks for wrong answers, not for slow machines."""
+"""Shared by all tests: Hypothesis has no deadline, because a slow machine is not a failure."""
 
 from __future__ import annotations
 

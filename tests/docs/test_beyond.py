@@ -1,4 +1,4 @@
-"""Every Python block of the reference and of pages about what Kafka Streams has not, in order: blocks continue one another."""
+"""Every Python block of the reference and of the pages beyond Kafka Streams, run in order: blocks build on earlier ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every example in a docstring of the product, run as it stands."""
+"""Every example in a docstring of the product, run unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODULES = sorted(module.name for module in pkgutil.walk_packages(penstock.__path
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_examples_of_a_module_hold(name: str) -> None:
+def test_the_examples_of_a_module_pass(name: str) -> None:
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert result.failed == 0
 

@@ -1,4 +1,4 @@
-"""Every Python block of the guide, run in order; a section's blocks continue one another."""
+"""Every Python block of the guide, run in order; the blocks of a section build on earlier ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="ut
 SECTIONS = re.split(r"^## ", GUIDE, flags=re.MULTILINE)[1:]
 
 
-def test_every_section_has_something_to_run() -> None:
+def test_every_section_has_an_example() -> None:
     assert len(SECTIONS) >= 7
     assert all("```python" in section for section in SECTIONS)
 

@@ -1,4 +1,4 @@
-"""The table of metrics is what an application exposes; written anew with PENSTOCK_REWRITE_GOLDEN=1, as golden files are."""
+"""The table of metrics lists what an application exposes; PENSTOCK_REWRITE_GOLDEN=1 rewrites it, like golden files."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_the_page_lists_every_metric_as_it_is() -> None:
+def test_the_page_describes_every_metric() -> None:
     before, mark, found = PAGE.read_text(encoding="utf-8").partition(MARK)
-    assert mark, "the page has lost the mark in front of its table"
+    assert mark, "the page no longer has the mark before its table"
     if os.environ.get("PENSTOCK_REWRITE_GOLDEN"):
         PAGE.write_text(before + mark + table(), encoding="utf-8")
     else:

@@ -1,4 +1,4 @@
-"""Every Python block of the page about queries, against lanes that its application has written."""
+"""Every Python block of the page about queries, run on lanes that its application has written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's first example and its test, run as they stand."""
+"""The README's first example and its test, run unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_readmes_example_and_its_test_pass_as_they_stand(tmp_path: Path) -> None:
+def test_the_readmes_example_and_its_test_pass_unchanged(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     files = dict(blocks)
     assert list(files) == ["app.py", "test_app.py"]

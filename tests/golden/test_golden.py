@@ -1,6 +1,6 @@
-"""What topologies print, held against files; `PENSTOCK_REWRITE_GOLDEN=1` writes the files anew.
+"""What topologies print, compared with files; `PENSTOCK_REWRITE_GOLDEN=1` rewrites the files.
 
-`*.kafka.txt` is what Kafka Streams 4.3.1 prints for the same topology, so nothing here writes it.
+`*.kafka.txt` is what Kafka Streams 4.3.1 prints for the same topology, and is never rewritten here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FORMS: dict[str, Callable[[Topology], str]] = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", TOPOLOGIES)
-def test_a_topology_prints_as_it_did(name: str, form: str) -> None:
+def test_the_text_of_a_topology_does_not_change(name: str, form: str) -> None:
     text = FORMS[form](TOPOLOGIES[name]())
     file = HERE / f"{name}.{form}.txt"
     if os.environ.get("PENSTOCK_REWRITE_GOLDEN"):
@@ -36,7 +36,7 @@ def test_a_topology_prints_as_it_did(name: str, form: str) -> None:
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_a_topology_describes_itself_as_kafka_streams_does(name: str) -> None:
-    """Up to the order of names within one list, which there follows from Java's hash codes."""
+    """Except for the order of names within a list, which in Kafka Streams depends on hash codes."""
     theirs = (HERE / f"{name}.kafka.txt").read_text(encoding="utf-8")
     assert settled(TOPOLOGIES[name]().describe()) == settled(theirs)
 

@@ -1,4 +1,4 @@
-"""A broker that the tests of a run share; a test that hurts its broker starts one of its own."""
+"""A broker shared by the tests of a run; a test that kills or pauses its broker starts its own."""
 
 from __future__ import annotations
 

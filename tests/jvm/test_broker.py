@@ -1,4 +1,4 @@
-"""The harness itself: brokers that die and come back, a cluster, a network that fails."""
+"""The harness itself: brokers that are killed and restarted, a cluster, a network that fails."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_record_is_read_as_it_was_written(own: Broker) -> None:
     ]
 
 
-def test_reading_sees_what_is_committed_and_ends_behind_the_markers(own: Broker) -> None:
+def test_reading_returns_committed_records_and_ends_after_the_markers(own: Broker) -> None:
     servers = own.bootstrap_servers
     topics.create(servers, "transactional")
     producer = Producer({"bootstrap.servers": servers, "transactional.id": "harness"})
@@ -72,7 +72,7 @@ def test_reading_sees_what_is_committed_and_ends_behind_the_markers(own: Broker)
     assert "readers" in topics.describe_group(servers, "readers")
 
 
-def test_data_outlives_stopping_and_killing() -> None:
+def test_data_survives_stopping_and_killing() -> None:
     with Broker() as broker:
         servers = broker.bootstrap_servers
         topics.create(servers, "kept")
@@ -115,7 +115,7 @@ def test_a_cluster_of_three_survives_the_death_of_one() -> None:
         assert [record.value for record in topics.read(cluster.bootstrap_servers, "replicated")] == [b"before", b"after"] * 3
 
 
-def test_the_network_between_can_be_cut_delayed_and_restored() -> None:
+def test_the_network_can_be_cut_delayed_and_restored() -> None:
     with Toxiproxy() as network, Broker(proxied_port=free_port()) as broker:
         assert broker.proxied_port is not None
         proxy = network.proxy(broker.upstream, broker.proxied_port)

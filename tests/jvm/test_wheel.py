@@ -1,4 +1,4 @@
-"""What is built and shipped has the connector's jars in it, or is not built."""
+"""A built wheel contains the connector's jars; without them, none is built."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_a_wheel_can_be_built_from_the_sdist_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.security(31)
-def test_two_builds_are_the_same_to_the_byte(tmp_path: Path) -> None:
-    """From the checkout, from the sdist, an hour later by the files' times: always the same wheel."""
+def test_two_builds_are_byte_identical(tmp_path: Path) -> None:
+    """From the checkout or from the sdist, with other file times: always the same wheel."""
     assert build(ROOT, "wheel", tmp_path / "first").returncode == 0
     assert build(ROOT, "sdist", tmp_path).returncode == 0
     (sdist,) = tmp_path.glob("*.tar.gz")
@@ -79,7 +79,7 @@ def test_two_builds_are_the_same_to_the_byte(tmp_path: Path) -> None:
 
 
 @pytest.mark.security(33)
-def test_the_wheel_says_what_is_in_it(tmp_path: Path) -> None:
+def test_the_wheel_lists_its_components(tmp_path: Path) -> None:
     assert build(ROOT, "wheel", tmp_path).returncode == 0
     (wheel,) = tmp_path.glob("*.whl")
     with ZipFile(wheel) as content:

@@ -1,4 +1,4 @@
-"""The shared broker with a topic to have offsets of, and an application of its own for each test."""
+"""The shared broker with an input topic, and a new application id for each test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def servers(broker: Broker) -> str:
 
 @pytest.fixture
 def admin(servers: str) -> AdminClient:
-    """To be held on to: what one that is gone was asked is never answered."""
+    """An admin client; keep a reference to it, because its pending requests never complete once it is collected."""
     return open_admin(config(servers))
 
 

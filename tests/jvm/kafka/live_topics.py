@@ -27,7 +27,7 @@ def config(bootstrap_servers: str, **overrides: Any) -> Config:
 
 
 def new_topic(bootstrap_servers: str, name: str = "topic", partitions: int = 1, **settings: str) -> str:
-    """A topic of its own for each test."""
+    """Create a topic with a unique name."""
     unique = f"{name}-{uuid4().hex[:8]}"
     topics.create(bootstrap_servers, unique, partitions, {key.replace("_", "."): value for key, value in settings.items()})
     return unique
@@ -50,11 +50,11 @@ def at(offset: int, metadata: str = "m", topic: str = "input", partition: int = 
 
 @contextmanager
 def hanging(broker: Broker) -> Iterator[None]:
-    """While the block runs, nothing of the broker moves; a signal alone may reach some of its threads later."""
+    """Suspend the broker during the block, and wait until all of its threads have stopped."""
     broker.pause()
     try:
         tasks = list(Path(f"/proc/{broker.pid}/task").iterdir())
-        wait_until("all threads stand still", lambda: all(_state(task) == "T" for task in tasks), 20, every_s=0.01)
+        wait_until("all threads have stopped", lambda: all(_state(task) == "T" for task in tasks), 20, every_s=0.01)
         yield
     finally:
         broker.resume()
@@ -65,10 +65,10 @@ def _state(task: Path) -> str:
 
 
 def wait_until_settled(bootstrap_servers: str, topic: str, group: str | None = None) -> None:
-    """A commit returns when it is decided; the markers that make it visible follow, in the topic and in the group's offsets.
+    """Wait until the markers of a commit are written, in the topic and in the group's offsets: the commit returns before that.
 
-    A broker that is alone and is killed in between may forget to write them (Kafka 4.3.1, with any client): its transaction
-    then counts as complete and stays open in the partitions. So whoever kills a broker waits first.
+    A single broker that is killed in between may never write them (Kafka 4.3.1, with any client): the transaction then
+    counts as complete but stays open in the partitions. So a test calls this before it kills a broker.
     """
     if group is not None:
         offset_of(bootstrap_servers, group)
@@ -76,20 +76,20 @@ def wait_until_settled(bootstrap_servers: str, topic: str, group: str | None = N
     def is_settled() -> bool:
         try:
             return topics.end_offsets(bootstrap_servers, topic) == topics.end_offsets(bootstrap_servers, topic, committed=False)
-        except KafkaException:  # a broker that was away has no leaders for a moment
+        except KafkaException:  # a broker that was down has no leaders for a moment
             return False
 
     wait_until(f"no transaction is open in {topic}", is_settled, 20)
 
 
 def values(bootstrap_servers: str, topic: str) -> list[bytes | None]:
-    """What a reader of committed records finds when all transactions are settled."""
+    """Return what a reader of committed records finds when all transactions are settled."""
     wait_until_settled(bootstrap_servers, topic)
     return [record.value for record in topics.read(bootstrap_servers, topic)]
 
 
 def offset_of(bootstrap_servers: str, group: str, partition: int = 0) -> tuple[int, str] | None:
-    """What the group has committed of the topic `input`."""
+    """Return the offset and the metadata that the group has committed for the topic `input`."""
     consumer = open_consumer(consumer_settings(config(bootstrap_servers), group))
     try:
         return committed(consumer, [("input", partition)], 20_000)["input", partition]
@@ -99,7 +99,7 @@ def offset_of(bootstrap_servers: str, group: str, partition: int = 0) -> tuple[i
 
 @contextmanager
 def publisher(settings: Config, application: str, *names: str, **options: Any) -> Iterator[TransactionalPublisher]:
-    """A started publisher; whatever is open at the end is left as it is, as a dead process would."""
+    """A started publisher; like a dead process, it leaves an open transaction open at the end."""
     started = TransactionalPublisher(settings, application, application, names, **options)
     started.start()
     yield started

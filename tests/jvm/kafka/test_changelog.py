@@ -1,4 +1,4 @@
-"""Changelogs on a real broker, read to their end whatever lies there."""
+"""Changelogs on a real broker, read to their end, even if that is a control record or a gap."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_reads_across_control_records_and_aborted_transactions(servers: str, app
     assert read_all(servers, ends, piece=1) == expected
 
 
-def test_reads_from_a_position_and_no_further_than_the_end(servers: str) -> None:
+def test_reads_from_a_position_up_to_the_given_end(servers: str) -> None:
     topic = new_topic(servers, partitions=2)
     topics.produce(servers, topic, [Sent(key=b"k", value=b"%d" % n, partition=n % 2) for n in range(20)])
     found = read_all(servers, {(topic, 0): 7, (topic, 1): 10}, {(topic, 0): 3, (topic, 1): 10})
@@ -74,7 +74,7 @@ def test_reads_many_records_in_order(servers: str) -> None:
     assert found == {part: [(b"%d" % n, b"%d" % n) for n in range(part, count, 3)] for part in range(3)}
 
 
-def test_a_compacted_end_is_an_end(servers: str, application: str) -> None:
+def test_reads_to_an_end_that_was_compacted(servers: str, application: str) -> None:
     topic = new_topic(
         servers, cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.01", delete_retention_ms="0"
     )
@@ -89,7 +89,7 @@ def test_a_compacted_end_is_an_end(servers: str, application: str) -> None:
     assert [value for key, value in found if key == b"k"][-1] == b"29"
 
 
-def test_a_position_that_the_log_no_longer_has(servers: str, admin: AdminClient) -> None:
+def test_a_position_that_was_deleted_is_an_error(servers: str, admin: AdminClient) -> None:
     topic = new_topic(servers)
     topics.produce(servers, topic, [Sent(key=b"k", value=b"v")] * 10)
     admin.delete_records([TopicPartition(topic, 0, 5)])[TopicPartition(topic, 0)].result()
@@ -98,7 +98,7 @@ def test_a_position_that_the_log_no_longer_has(servers: str, admin: AdminClient)
     assert len(read_all(servers, {(topic, 0): 10}, {(topic, 0): 5})[0]) == 5
 
 
-def test_brokers_that_are_not_there_are_an_error() -> None:
+def test_unreachable_brokers_are_an_error() -> None:
     nowhere = Config.load(environment={}, bootstrap_servers=f"127.0.0.1:{free_port()}")
     with pytest.raises(BrokerError):
         list(read(consumer_settings(nowhere, "app"), {}, {("topic", 0): 5}, 1_000))

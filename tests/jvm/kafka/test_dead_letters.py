@@ -1,4 +1,4 @@
-"""Letters in a real broker: what is replayed, once only, by one replay at a time and by any number in a row."""
+"""Dead letters on a real broker: each is replayed exactly once, however many replays run."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ class Place:
         topics.produce(self.servers, self.dead, letters)
 
     def letter(self, number: int, **options: Any) -> Sent:
-        """About record `number` of partition 1, unless it is said otherwise."""
+        """A letter about record `number` of partition 1 by default."""
         kind, node = options.pop("kind", FailureKind.PROCESSING), options.pop("node", "map")
         source = options.pop("source", RecordMetadata(self.source, 1, number))
         read_from, own = options.pop("read_from", self.source), options.pop("headers", (("trace", b"7"),))
         key, value = b"k%d" % number, options.pop("value", b"v%d" % number)
         error = ValueError(f"bad {number}")
         failure = Failure(kind, error, node, source, key, value, 1_000 + number, own, read_from)
-        told = failure_headers(failure, error, self.application, 3, 2_000 + number)
-        return Sent(key=key, value=value, partition=number % 2, timestamp=1_000 + number, headers=own + told)
+        added = failure_headers(failure, error, self.application, 3, 2_000 + number)
+        return Sent(key=key, value=value, partition=number % 2, timestamp=1_000 + number, headers=own + added)
 
     def replayer(self, letters: DeadLetters, *, is_dry: bool = False) -> Replayer:
         rules = Rules(application=self.application, target=Target.SOURCE, max_attempts=3, partitions=letters.partitions)
         return Replayer(config(self.servers), letters, rules, is_dry=is_dry)
 
     def run(self, *arguments: str) -> str:
-        """The command, in this process."""
+        """Run the command in this process."""
         done = CliRunner().invoke(
             commands, ["dlq", *arguments, "--set", f"bootstrap_servers={self.servers}"], env={"COLUMNS": "300", "TERM": "dumb"}
         )
@@ -80,7 +80,7 @@ def own(headers: Sequence[tuple[str, bytes | None]]) -> Headers:
     return tuple(header for header in headers if not header[0].startswith("__penstock.replay."))
 
 
-def test_a_replay_sends_the_record_as_it_was_to_where_it_was(place: Place) -> None:
+def test_a_replay_sends_the_original_record_to_its_source_partition(place: Place) -> None:
     place.write(place.letter(4), place.letter(5, value=None, headers=()))
     dry = place.run("replay", place.dead)
     assert "2 of 2 letters would be replayed." in dry
@@ -97,7 +97,7 @@ def test_a_replay_sends_the_record_as_it_was_to_where_it_was(place: Place) -> No
     assert (five.value, own(five.headers)) == (None, ())
 
 
-def test_what_was_replayed_is_not_replayed_again_and_the_rest_is_there_for_later(place: Place) -> None:
+def test_replayed_letters_are_not_replayed_again_and_others_can_be_later(place: Place) -> None:
     place.write(*(place.letter(number, node="odd" if number % 2 else "even") for number in range(10)))
     assert "5 of 5 letters replayed" in place.run("replay", place.dead, "--yes", "--node", "odd")
     assert "2 of 2 letters replayed" in place.run("replay", place.dead, "--yes", "--offset", "0:1-2")
@@ -112,23 +112,23 @@ def test_what_was_replayed_is_not_replayed_again_and_the_rest_is_there_for_later
     assert len({record.key for record in topics.read(place.servers, ledger)}) == 10
 
 
-def test_a_letter_that_is_not_as_its_source_had_it_is_looked_up_there(place: Place) -> None:
+def test_a_letter_without_the_original_record_is_looked_up_in_its_source(place: Place) -> None:
     source = new_topic(place.servers, "original")
     topics.produce(place.servers, source, [Sent(key=b"a", value=b"original", timestamp=77, headers=(("h", b"1"),))])
     there, gone = RecordMetadata(source, 0, 0), RecordMetadata(source, 0, 9)
     place.write(
         place.letter(0, source=there, read_from="by-repartition"), place.letter(1, source=gone, read_from="by-repartition")
     )
-    told = place.run("replay", place.dead, "--yes")
-    assert "1 of 2 letters replayed" in told
-    assert "1 not: it lacks the record's original content, and the source topic no longer has the record" in told
+    output = place.run("replay", place.dead, "--yes")
+    assert "1 of 2 letters replayed" in output
+    assert "1 not: it lacks the record's original content, and the source topic no longer has the record" in output
     wait_until_settled(place.servers, source)
     first, second = topics.read(place.servers, source)
     assert (second.key, second.value, second.timestamp, own(second.headers)) == (b"a", b"original", 77, (("h", b"1"),))
     assert first.offset == 0
 
 
-def test_what_makes_no_sense_is_left_alone_and_said(place: Place) -> None:
+def test_letters_that_cannot_be_replayed_are_skipped_with_a_reason(place: Place) -> None:
     again = (("__penstock.replay.letter", f"{place.dead}-0-0".encode()), ("__penstock.replay.attempt", b"3"))
     place.write(
         place.letter(0, kind=FailureKind.LATE),
@@ -136,15 +136,15 @@ def test_what_makes_no_sense_is_left_alone_and_said(place: Place) -> None:
         place.letter(2, headers=again),
         place.letter(3, source=RecordMetadata("nowhere", 0, 1)),
     )
-    told = place.run("replay", place.dead, "--yes")
-    assert "0 of 4 letters replayed" in told
+    output = place.run("replay", place.dead, "--yes")
+    assert "0 of 4 letters replayed" in output
     for why in ("a late record stays late", "a timer or a cache", "as --max-attempts allows", "'nowhere' does not exist"):
-        assert f"1 not: {why}" in told or why in told
+        assert f"1 not: {why}" in output or why in output
     assert "1 of 4 letters replayed" in place.run("replay", place.dead, "--yes", "--max-attempts", "4")
     assert dict(place.replayed()[0].headers)["__penstock.replay.attempt"] == b"4"
 
 
-def test_of_two_replays_at_once_the_first_is_fenced_and_nothing_is_sent_twice(
+def test_of_two_concurrent_replays_the_first_is_fenced_and_nothing_is_sent_twice(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dead_letters, "LETTERS_PER_TRANSACTION", 3)
@@ -153,7 +153,7 @@ def test_of_two_replays_at_once_the_first_is_fenced_and_nothing_is_sent_twice(
     second_done: list[int] = []
 
     def take_over(tally: Any) -> None:
-        """In the middle of the first replay, a second one comes and does a part."""
+        """Run a part of a second replay in the middle of the first."""
         if not second_done:
             with DeadLetters(settings, place.dead) as others:
                 second = place.replayer(others)
@@ -172,9 +172,7 @@ def test_of_two_replays_at_once_the_first_is_fenced_and_nothing_is_sent_twice(
     assert not topics.open_transactions(place.servers)
 
 
-def test_a_replay_whose_connection_was_in_trouble_goes_on_with_another_producer(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replay_continues_with_a_new_producer_after_connection_trouble(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letters, "LETTERS_PER_TRANSACTION", 3)
     place.write(*(place.letter(number) for number in range(10)))
     with DeadLetters(config(place.servers), place.dead) as letters:
@@ -190,7 +188,7 @@ def test_a_replay_whose_connection_was_in_trouble_goes_on_with_another_producer(
 
 
 @pytest.mark.parametrize("fault", ["replay.before_commit:2:kill", "replay.after_commit:2:kill"])
-def test_a_replay_that_was_killed_is_finished_by_the_next(place: Place, tmp_path: Path, fault: str) -> None:
+def test_a_killed_replay_is_completed_by_the_next(place: Place, tmp_path: Path, fault: str) -> None:
     place.write(*(place.letter(number) for number in range(1_200)))
     killed = command(place, tmp_path, fault)
     assert killed.wait(60) == -signal.SIGKILL
@@ -198,10 +196,10 @@ def test_a_replay_that_was_killed_is_finished_by_the_next(place: Place, tmp_path
     assert sorted(record.key or b"" for record in place.replayed()) == sorted(b"k%d" % number for number in range(1_200))
 
 
-def test_a_replay_that_is_asked_to_end_does_so_between_transactions(place: Place, tmp_path: Path) -> None:
+def test_a_replay_that_receives_sigterm_ends_between_transactions(place: Place, tmp_path: Path) -> None:
     place.write(*(place.letter(number) for number in range(1_200)))
     replay = command(place, tmp_path, "replay.after_commit:1:sleep=2")
-    wait_until("the first transaction is there", lambda: len(topics.read(place.servers, place.source)) == 500)
+    wait_until("the first transaction is committed", lambda: len(topics.read(place.servers, place.source)) == 500)
     replay.terminate()
     assert replay.wait(30) == 0
     assert len(place.replayed()) == 500

@@ -1,4 +1,4 @@
-"""A broker that hangs, dies or is not there, and a process that is killed in the middle of a commit."""
+"""A broker that hangs, dies or is unreachable, and a process that is killed during a commit."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ pytestmark = pytest.mark.jvm
 
 @pytest.fixture(scope="module")
 def own() -> Iterator[Broker]:
-    """A broker to hurt; every test leaves it running."""
+    """A broker that tests kill and pause; every test leaves it running."""
     with Broker() as running:
         topics.create(running.bootstrap_servers, "input", partitions=3)
         yield running
 
 
-def test_a_commit_that_is_not_answered_is_asked_for_again(own: Broker, application: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_without_a_response_is_retried(own: Broker, application: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishers, "SLICE_S", 1.0)
     servers = own.bootstrap_servers
     topic = new_topic(servers)
@@ -50,7 +50,7 @@ def test_a_commit_that_is_not_answered_is_asked_for_again(own: Broker, applicati
             pass
         first = target._producer.client
         barrier.commit(2, [rows(b"2")], [at(3)])
-        assert target._producer.client is not first, "a commit in doubt is followed by a new producer"
+        assert target._producer.client is not first, "a commit whose outcome was unknown is followed by a new producer"
         second = target._producer.client
         barrier.commit(3, [rows(b"3")], [at(4)])
         assert target._producer.client is second
@@ -58,7 +58,7 @@ def test_a_commit_that_is_not_answered_is_asked_for_again(own: Broker, applicati
     assert offset_of(servers, application) == (4, "m")
 
 
-def test_after_a_commit_in_doubt_it_gives_way_to_whoever_has_committed(
+def test_after_an_unknown_outcome_it_is_fenced_if_another_instance_has_committed(
     own: Broker, application: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishers, "SLICE_S", 0.5)
@@ -79,7 +79,7 @@ def test_after_a_commit_in_doubt_it_gives_way_to_whoever_has_committed(
     assert values(servers, topic) == [b"0", b"1"]
 
 
-def test_a_broker_that_dies_before_the_commit_and_comes_back(own: Broker, application: str) -> None:
+def test_a_broker_may_die_before_the_commit_and_come_back(own: Broker, application: str) -> None:
     servers = own.bootstrap_servers
     topic = new_topic(servers)
     with publisher(config(servers), application, topic) as target:
@@ -97,7 +97,7 @@ def test_a_broker_that_dies_before_the_commit_and_comes_back(own: Broker, applic
     assert offset_of(servers, application) == (3, "m")
 
 
-def test_a_broker_that_hangs_for_longer_than_a_transaction_may_take(own: Broker, application: str) -> None:
+def test_a_broker_may_hang_for_longer_than_the_transaction_timeout(own: Broker, application: str) -> None:
     servers = own.bootstrap_servers
     topic = new_topic(servers)
     with publisher(config(servers, transaction_timeout="2s"), application, topic) as target:
@@ -126,7 +126,7 @@ def test_a_broker_that_hangs_for_too_long_ends_the_application(
     assert values(servers, topic) == [b"0"]
 
 
-def test_a_connection_lost_before_the_first_commit_is_not_guessed_about(own: Broker, application: str) -> None:
+def test_an_unknown_outcome_of_the_first_commit_is_an_error(own: Broker, application: str) -> None:
     servers = own.bootstrap_servers
     target = TransactionalPublisher(config(servers, transaction_timeout="2s"), application, application, [])
     target.start()
@@ -135,7 +135,7 @@ def test_a_connection_lost_before_the_first_commit_is_not_guessed_about(own: Bro
     assert offset_of(servers, application) is None
 
 
-def test_an_idle_application_ends_when_the_brokers_are_gone_for_too_long(own: Broker, application: str) -> None:
+def test_an_idle_application_ends_when_brokers_are_unreachable_for_too_long(own: Broker, application: str) -> None:
     settings = config(own.bootstrap_servers, broker_timeout="3s")
     exactly_once = TransactionalPublisher(settings, application, application, [])
     exactly_once.start()
@@ -161,7 +161,7 @@ def check_for(target: TransactionalPublisher | AtLeastOncePublisher, seconds: fl
         time.sleep(0.1)
 
 
-def test_an_idle_application_goes_on_when_the_brokers_come_back(own: Broker, application: str) -> None:
+def test_an_idle_application_continues_when_the_brokers_come_back(own: Broker, application: str) -> None:
     servers = own.bootstrap_servers
     topic = new_topic(servers)
     with publisher(config(servers, broker_timeout="60s"), application, topic) as target:
@@ -176,7 +176,7 @@ def test_an_idle_application_goes_on_when_the_brokers_come_back(own: Broker, app
     assert values(servers, topic) == [b"0", b"1"]
 
 
-def test_a_start_without_brokers_ends_in_time(application: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_without_brokers_ends_after_the_timeout(application: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishers, "SLICE_S", 0.5)
     settings = Config.load(environment={}, bootstrap_servers=f"127.0.0.1:{free_port()}", broker_timeout="2s")
     began = time.monotonic()
@@ -272,9 +272,7 @@ KILLED_AT = {
 
 
 @pytest.mark.parametrize(("point", "epochs"), KILLED_AT.items())
-def test_a_process_that_is_killed_leaves_whole_epochs(
-    servers: str, application: str, point: str, epochs: int, tmp_path: Path
-) -> None:
+def test_a_killed_process_leaves_whole_epochs(servers: str, application: str, point: str, epochs: int, tmp_path: Path) -> None:
     topic = new_topic(servers)
     faults = {"PENSTOCK_FAULT": f"{point}:kill", "PENSTOCK_FAULT_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", VICTIM, servers, application, topic]

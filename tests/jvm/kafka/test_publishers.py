@@ -1,4 +1,4 @@
-"""Epochs published to a real broker: in one transaction or not at all, by one instance only."""
+"""Epochs published to a real broker: in one transaction each, by a single instance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def publish(target: TransactionalPublisher, *batches: pa.RecordBatch, offset: in
     target.send_offsets([at(offset)])
 
 
-def test_publishes_rows_as_they_are(servers: str, application: str) -> None:
+def test_publishes_rows_unchanged(servers: str, application: str) -> None:
     first, second = new_topic(servers, partitions=3), new_topic(servers)
     with publisher(config(servers), application, first, second) as target:
         target.begin()
@@ -56,7 +56,7 @@ def test_publishes_rows_as_they_are(servers: str, application: str) -> None:
 
 def test_a_key_goes_where_java_would_send_it(servers: str, application: str) -> None:
     topic = new_topic(servers, partitions=10)
-    by_java = {b"21": 0, b"foobar": 6, b"a-little-bit-long-string": 2}  # as its own tests have it
+    by_java = {b"21": 0, b"foobar": 6, b"a-little-bit-long-string": 2}  # from the tests of Kafka's client
     with publisher(config(servers), application, topic) as target:
         publish(target, rows(*(row(b"", key=key) for key in by_java)))
         assert target.commit()
@@ -64,7 +64,7 @@ def test_a_key_goes_where_java_would_send_it(servers: str, application: str) -> 
     assert {record.key: record.partition for record in topics.read(servers, topic)} == by_java
 
 
-def test_large_batches_go_out_in_order(servers: str, application: str) -> None:
+def test_large_batches_are_sent_in_order(servers: str, application: str) -> None:
     topic = new_topic(servers, partitions=2)
     settings = config(servers, kafka={"producer.queue.buffering.max.messages": 10_000})
     sent = [b"%d" % number for number in range(50_000)]
@@ -90,7 +90,7 @@ def test_nothing_is_visible_before_the_commit_nor_after_an_abort(servers: str, a
     assert application not in topics.open_transactions(servers)
 
 
-def test_an_epoch_may_have_offsets_only_or_nothing_at_all(servers: str, application: str) -> None:
+def test_an_epoch_may_have_only_offsets_or_nothing(servers: str, application: str) -> None:
     with publisher(config(servers), application) as target:
         publish(target, offset=3)
         assert target.commit()
@@ -129,7 +129,7 @@ def test_a_second_instance_fences_the_first(servers: str, application: str, when
     assert offset_of(servers, application) == (2, "m")
 
 
-def test_the_barrier_ends_with_the_fence(servers: str, application: str) -> None:
+def test_the_barrier_fails_when_it_is_fenced(servers: str, application: str) -> None:
     topic = new_topic(servers)
     with publisher(config(servers), application, topic) as first:
         barrier = Barrier(first)
@@ -141,7 +141,7 @@ def test_the_barrier_ends_with_the_fence(servers: str, application: str) -> None
     assert values(servers, topic) == [b"0"]
 
 
-def test_a_transaction_that_took_too_long_says_so(servers: str, application: str) -> None:
+def test_a_transaction_that_exceeded_its_timeout_is_reported(servers: str, application: str) -> None:
     topic = new_topic(servers)
     with publisher(config(servers, transaction_timeout="1s"), application, topic) as target:
         publish(target, rows(b"late"))
@@ -152,7 +152,7 @@ def test_a_transaction_that_took_too_long_says_so(servers: str, application: str
     assert values(servers, topic) == []
 
 
-def test_a_time_out_above_the_brokers_own_is_refused(servers: str, application: str) -> None:
+def test_a_timeout_above_the_brokers_maximum_is_refused(servers: str, application: str) -> None:
     target = TransactionalPublisher(config(servers, transaction_timeout="16m"), application, application, [])
     with pytest.raises(
         ConfigError, match=r"transaction_timeout: it exceeds the brokers' maximum \(their transaction.max.timeout"
@@ -160,7 +160,7 @@ def test_a_time_out_above_the_brokers_own_is_refused(servers: str, application: 
         target.start()
 
 
-def test_a_topic_that_is_not_there_is_named(servers: str, application: str) -> None:
+def test_a_missing_topic_is_named(servers: str, application: str) -> None:
     settings = config(servers, kafka={"producer.topic.metadata.propagation.max.ms": 500})
     with publisher(settings, application, "no-such-topic") as target:
         publish(target, rows(b"lost"))
@@ -169,7 +169,7 @@ def test_a_topic_that_is_not_there_is_named(servers: str, application: str) -> N
     assert offset_of(servers, application) is None
 
 
-def test_a_partition_that_is_not_there_is_refused(servers: str, application: str) -> None:
+def test_a_missing_partition_is_refused(servers: str, application: str) -> None:
     topic = new_topic(servers)
     with publisher(config(servers), application, topic) as target:
         Barrier(target).commit(0, [rows(b"here")], [at(1)])
@@ -189,7 +189,7 @@ def test_a_record_that_the_topic_refuses_is_named(servers: str, application: str
     assert values(servers, topic) == [b"small"]
 
 
-def test_a_record_that_was_refused_before_the_offsets_are_sent_is_named_too(servers: str, application: str) -> None:
+def test_a_record_refused_before_the_offsets_are_sent_is_named_too(servers: str, application: str) -> None:
     topic = new_topic(servers, max_message_bytes="1000")
     with publisher(config(servers), application, topic) as target:
         target.begin()
@@ -199,7 +199,7 @@ def test_a_record_that_was_refused_before_the_offsets_are_sent_is_named_too(serv
             target.send_offsets([at(1)])
 
 
-def test_no_batch_is_larger_than_the_smallest_topic_takes(servers: str, application: str) -> None:
+def test_no_batch_exceeds_the_limit_of_the_smallest_topic(servers: str, application: str) -> None:
     topic = new_topic(servers, max_message_bytes="2000")
     sent = [bytes([number]) * 500 for number in range(100)]
     settings = config(servers, kafka={"producer.compression.type": "none"})
@@ -209,7 +209,7 @@ def test_no_batch_is_larger_than_the_smallest_topic_takes(servers: str, applicat
     assert values(servers, topic) == sent
 
 
-def test_settings_that_the_client_does_not_know_are_refused(servers: str, application: str) -> None:
+def test_unknown_client_settings_are_refused(servers: str, application: str) -> None:
     settings = config(servers, kafka={"producer.no.such.setting": 1})
     with pytest.raises(ConfigError, match=r'No such configuration property: "no\.such\.setting"'):
         TransactionalPublisher(settings, application, application, []).start()
@@ -220,7 +220,7 @@ def at_least_once(servers: str, application: str, *names: str, **overrides: obje
     return AtLeastOncePublisher(settings, application, names)
 
 
-def test_at_least_once_commits_offsets_behind_the_records(servers: str, application: str) -> None:
+def test_at_least_once_commits_offsets_after_the_records(servers: str, application: str) -> None:
     topic = new_topic(servers)
     target = at_least_once(servers, application, topic)
     target.start()
@@ -234,7 +234,7 @@ def test_at_least_once_commits_offsets_behind_the_records(servers: str, applicat
     assert offset_of(servers, application) == (2, '{"é": 1}')
 
 
-def test_at_least_once_keeps_offsets_where_a_record_was_not_delivered(servers: str, application: str) -> None:
+def test_at_least_once_commits_no_offsets_if_a_record_was_not_delivered(servers: str, application: str) -> None:
     topic = new_topic(servers, max_message_bytes="1000")
     target = at_least_once(servers, application, topic)
     barrier = Barrier(target)
@@ -245,7 +245,7 @@ def test_at_least_once_keeps_offsets_where_a_record_was_not_delivered(servers: s
     assert offset_of(servers, application) == (1, "m")
 
 
-def test_at_least_once_drops_what_is_aborted(servers: str, application: str) -> None:
+def test_at_least_once_drops_aborted_records(servers: str, application: str) -> None:
     topic = new_topic(servers)
     target = at_least_once(servers, application, topic, kafka={"producer.linger.ms": 60_000})
     target.begin()

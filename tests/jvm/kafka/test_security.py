@@ -1,4 +1,4 @@
-"""A broker that asks who is there: the same configuration lets librdkafka and Java in, whatever is in the password."""
+"""A broker that requires a login: librdkafka and Java log in with the same configuration, whatever the password contains."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def guarded() -> Iterator[str]:
         "advertised.listeners": f"DIRECT://127.0.0.1:{broker.port},SASL://127.0.0.1:{port}",
         "listener.security.protocol.map": "DIRECT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl.plain.sasl.jaas.config": users.replace("\\", "\\\\"),  # a properties file has escapes of its own
+        "listener.name.sasl.plain.sasl.jaas.config": users.replace("\\", "\\\\"),  # a properties file has its own escapes
     }
     with broker:
         yield f"127.0.0.1:{port}"
@@ -46,7 +46,7 @@ def config(servers: str, password: str = PASSWORD) -> Config:
     return Config.load(environment={}, bootstrap_servers=servers, kafka=login, broker_timeout="5s")
 
 
-def test_librdkafka_gets_in(guarded: str) -> None:
+def test_librdkafka_logs_in(guarded: str) -> None:
     Topics(open_admin(config(guarded)), 20_000).ensure([InternalTopic("written", 1)], -1)
     target = TransactionalPublisher(config(guarded), "app", "app", ["written"])
     target.start()
@@ -54,7 +54,7 @@ def test_librdkafka_gets_in(guarded: str) -> None:
     target.close()
 
 
-def test_java_gets_in_with_the_translated_login(guarded: str, tmp_path: Path) -> None:
+def test_java_logs_in_with_the_converted_login(guarded: str, tmp_path: Path) -> None:
     options = {name.removeprefix("kafka."): value for name, value in revealed(spark_options(config(guarded))).items()}
     properties = tmp_path / "client.properties"
     properties.write_text("".join(f"{name}={_escaped(value)}\n" for name, value in options.items()), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Topics and offsets as a real broker tells them."""
+"""Topics and offsets, as a real broker reports them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.jvm
 
 
 @pytest.fixture
-def asked(admin: AdminClient) -> Topics:
+def broker_topics(admin: AdminClient) -> Topics:
     return Topics(admin, 20_000)
 
 
@@ -30,96 +30,96 @@ def internal(partitions: int = 4, **settings: str) -> InternalTopic:
     return InternalTopic(f"app-{uuid4().hex[:8]}-changelog", partitions, settings)
 
 
-def test_describes_those_that_exist(asked: Topics, servers: str) -> None:
+def test_describes_existing_topics_only(broker_topics: Topics, servers: str) -> None:
     name = new_topic(servers, partitions=3, max_message_bytes="2000")
-    found = asked.describe([name, "no-such-topic"])
+    found = broker_topics.describe([name, "no-such-topic"])
     assert list(found) == [name]
     assert (found[name].name, found[name].partitions, found[name].max_message_bytes) == (name, 3, 2_000)
     assert found[name].topic_id
-    assert found[name] == asked.describe([name])[name]
-    assert asked.describe([]) == {}
-    assert name in asked.names()
+    assert found[name] == broker_topics.describe([name])[name]
+    assert broker_topics.describe([]) == {}
+    assert name in broker_topics.names()
 
 
-def test_a_topic_that_is_created_again_has_another_id(asked: Topics, admin: AdminClient, servers: str) -> None:
+def test_a_topic_that_is_created_again_has_another_id(broker_topics: Topics, admin: AdminClient, servers: str) -> None:
     name = new_topic(servers)
-    before = asked.describe([name])[name].topic_id
+    before = broker_topics.describe([name])[name].topic_id
     admin.delete_topics([name])[name].result()
-    wait_until("it is gone", lambda: not asked.describe([name]), 20)
+    wait_until("it is gone", lambda: not broker_topics.describe([name]), 20)
     topics.create(servers, name)
-    assert asked.describe([name])[name].topic_id != before
+    assert broker_topics.describe([name])[name].topic_id != before
 
 
-def test_creates_internal_topics_once(asked: Topics) -> None:
+def test_creates_internal_topics_once(broker_topics: Topics) -> None:
     wanted = InternalTopic(f"app-{uuid4().hex[:8]}-changelog", 4, {"cleanup.policy": "compact,delete", "retention.ms": "5000"})
-    created = asked.ensure([wanted], -1)[wanted.name]
+    created = broker_topics.ensure([wanted], -1)[wanted.name]
     assert (created.partitions, created.config["cleanup.policy"]) == (4, "compact,delete")
     assert created.config["retention.ms"] == "5000"
-    assert asked.ensure([wanted], -1)[wanted.name] == created
-    assert asked.ensure([], -1) == {}
+    assert broker_topics.ensure([wanted], -1)[wanted.name] == created
+    assert broker_topics.ensure([], -1) == {}
 
 
-def test_refuses_internal_topics_that_are_not_what_they_must_be(asked: Topics) -> None:
+def test_refuses_internal_topics_with_wrong_settings(broker_topics: Topics) -> None:
     name = f"app-{uuid4().hex[:8]}-changelog"
-    asked.ensure([InternalTopic(name, 4, {"cleanup.policy": "compact"})], 1)
+    broker_topics.ensure([InternalTopic(name, 4, {"cleanup.policy": "compact"})], 1)
     with pytest.raises(TopicError, match=rf"'{name}' has 4 partitions but needs 8: .*\. Set shards to 4, or reset"):
-        asked.ensure([InternalTopic(name, 8, {"cleanup.policy": "compact"})], 1)
+        broker_topics.ensure([InternalTopic(name, 8, {"cleanup.policy": "compact"})], 1)
     with pytest.raises(TopicError, match=r"cleanup.policy 'compact' but needs 'compact,delete'\. Set it there"):
-        asked.ensure([InternalTopic(name, 4, {"cleanup.policy": "compact,delete"})], 1)
+        broker_topics.ensure([InternalTopic(name, 4, {"cleanup.policy": "compact,delete"})], 1)
 
 
-def test_says_why_a_topic_cannot_be_created(asked: Topics) -> None:
+def test_says_why_a_topic_cannot_be_created(broker_topics: Topics) -> None:
     with pytest.raises(TopicError, match=r"Cannot create topic .*: .*eplication"):
-        asked.ensure([internal()], 3)
+        broker_topics.ensure([internal()], 3)
     with pytest.raises(TopicError, match="Cannot describe topic 'not/a/name': Broker: Invalid topic"):
-        asked.ensure([InternalTopic("not/a/name", 1)], 1)
+        broker_topics.ensure([InternalTopic("not/a/name", 1)], 1)
 
 
 def test_ends_count_control_records_but_not_open_transactions(
-    asked: Topics, admin: AdminClient, servers: str, application: str
+    broker_topics: Topics, admin: AdminClient, servers: str, application: str
 ) -> None:
     name = new_topic(servers, partitions=3)
     places = [(name, number) for number in range(3)]
-    assert asked.end_offsets(places) == dict.fromkeys(places, 0)
+    assert broker_topics.end_offsets(places) == dict.fromkeys(places, 0)
     with publisher(config(servers), application, name) as target:
         target.begin()
         target.produce(rows(*[{**rows(b"v").to_pylist()[0], "partition": 1}] * 2))
         target.send_offsets([])
         assert target.commit()
         wait_until_settled(servers, name)
-        assert asked.end_offsets(places) == {places[0]: 0, places[1]: 3, places[2]: 0}
+        assert broker_topics.end_offsets(places) == {places[0]: 0, places[1]: 3, places[2]: 0}
         target.begin()
         target.produce(rows({**rows(b"open").to_pylist()[0], "partition": 1}))
         target._producer.client.flush()
-        assert asked.end_offsets(places)[places[1]] == 3
+        assert broker_topics.end_offsets(places)[places[1]] == 3
         target.abort()
     wait_until_settled(servers, name)
-    assert asked.end_offsets(places)[places[1]] == 5
-    assert asked.begin_offsets(places) == dict.fromkeys(places, 0)
+    assert broker_topics.end_offsets(places)[places[1]] == 5
+    assert broker_topics.begin_offsets(places) == dict.fromkeys(places, 0)
     admin.delete_records([TopicPartition(name, 1, 2)])[TopicPartition(name, 1)].result()
-    assert asked.begin_offsets(places)[places[1]] == 2
-    assert asked.end_offsets([]) == {}
+    assert broker_topics.begin_offsets(places)[places[1]] == 2
+    assert broker_topics.end_offsets([]) == {}
 
 
-def test_many_new_partitions_are_asked_for_until_they_have_leaders(asked: Topics) -> None:
+def test_ends_of_new_partitions_are_requested_until_they_have_leaders(broker_topics: Topics) -> None:
     wanted = internal(partitions=64)
-    asked.ensure([wanted], -1)
-    assert len(asked.end_offsets([(wanted.name, number) for number in range(64)])) == 64
+    broker_topics.ensure([wanted], -1)
+    assert len(broker_topics.end_offsets([(wanted.name, number) for number in range(64)])) == 64
 
 
-def test_offsets_are_found_again_after_a_broker_died() -> None:
-    """It leads under a new epoch then, and the client remembers the old one."""
+def test_offsets_are_read_after_a_broker_was_killed() -> None:
+    """The broker then has a new leader epoch, and the client still has the old one."""
     with Broker() as broker:
         name = new_topic(broker.bootstrap_servers, partitions=2)
-        asked = Topics(AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}), 20_000)
+        broker_topics = Topics(AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}), 20_000)
         places = [(name, 0), (name, 1)]
-        before = asked.end_offsets(places)
+        before = broker_topics.end_offsets(places)
         broker.kill()
         broker.start()
-        assert asked.end_offsets(places) == before
+        assert broker_topics.end_offsets(places) == before
 
 
-def test_brokers_that_are_not_there_are_an_error() -> None:
+def test_unreachable_brokers_are_an_error() -> None:
     nowhere = Config.load(environment={}, bootstrap_servers=f"127.0.0.1:{free_port()}")
     with pytest.raises(BrokerError, match="Cannot describe topic 'topic'"):
         Topics(open_admin(nowhere), 1_000).describe(["topic"])
@@ -127,7 +127,7 @@ def test_brokers_that_are_not_there_are_an_error() -> None:
         read_committed(consumer_settings(nowhere, "app"), [("input", 0)], 1_000)
 
 
-def test_offsets_that_are_still_being_decided_are_waited_for(servers: str, application: str) -> None:
+def test_offsets_of_an_open_transaction_are_awaited(servers: str, application: str) -> None:
     consumer = open_consumer(consumer_settings(config(servers), application))
     assert committed(consumer, [], 1_000) == {}
     with publisher(config(servers), application) as target:

@@ -1,6 +1,6 @@
-"""Input that no epoch could hold at once, with default settings: large records, many outputs, slow code, records that kill.
+"""Input too large for a single epoch, with default settings: large records, many outputs, slow code, records that kill.
 
-`LARGE_EPOCHS=full` takes the sizes for which the bounds were made; without it there is less of everything.
+`LARGE_EPOCHS=full` uses the sizes for which the bounds were made; without it everything is smaller.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ builder = StreamsBuilder()
 {topology}
 app = App("{name}", builder.build(), processing_errors=dead_letter("{name}-dead"))
 
-def told(report):
+def print_epoch(report):
     print("EPOCH", report.number, report.records, round(report.seconds, 2), flush=True)
 
 if __name__ == "__main__":
     running = app.start(until="latest"{arguments})
-    running.recorder.listen(told)
+    running.recorder.listen(print_epoch)
     running.wait()
 """
 
@@ -90,7 +90,7 @@ def key_of(number: int) -> bytes:
 
 
 def fill(broker: Broker, case: Case, marks: dict[int, bytes] | None = None) -> None:
-    """Create the topics, and write the records; `marks` are what some of them begin with."""
+    """Create the topics and write the records; `marks` are the first bytes of some of them."""
     for topic in ("in", "out", "dead"):
         topics.create(broker.bootstrap_servers, f"{case.name}-{topic}", PARTITIONS)
     settings: dict[str, str | int] = {"bootstrap.servers": broker.bootstrap_servers, "message.max.bytes": LARGEST, "linger.ms": 5}
@@ -109,7 +109,7 @@ def fill(broker: Broker, case: Case, marks: dict[int, bytes] | None = None) -> N
 
 
 def run(broker: Broker, path: Path, case: Case) -> tuple[int, str, list[int]]:
-    """How the application ended, its log, and the records of its epochs."""
+    """Return the exit code of the application, its log, and the number of records of each epoch."""
     app = path / f"{case.name}.py"
     names = {"name": case.name, "code": case.code, "arguments": case.arguments}
     app.write_text(APP.format(topology=case.topology.format(name=case.name), **names), encoding="utf-8")
@@ -120,17 +120,17 @@ def run(broker: Broker, path: Path, case: Case) -> tuple[int, str, list[int]]:
 
 
 def written(broker: Broker, topic: str) -> int:
-    """How many records a topic has."""
+    """Return the number of records of a topic."""
     return len(topics.read(broker.bootstrap_servers, topic))
 
 
 def counted(broker: Broker, topic: str) -> dict[bytes | None, int]:
-    """The last count of each key."""
+    """Return the last count of each key."""
     return {row.key: int.from_bytes(row.value or b"", "big") for row in topics.read(broker.bootstrap_servers, topic)}
 
 
 @pytest.mark.parametrize("case", LARGE, ids=lambda case: case.name)
-def test_it_comes_to_its_end_with_default_settings(broker: Broker, tmp_path: Path, case: Case) -> None:
+def test_all_input_is_processed_with_default_settings(broker: Broker, tmp_path: Path, case: Case) -> None:
     fill(broker, case)
     code, log, epochs = run(broker, tmp_path, case)
     assert code == 0, log[-5_000:]
@@ -170,7 +170,9 @@ POISON = [
 
 
 @pytest.mark.parametrize("case", POISON, ids=lambda case: case.name)
-def test_a_record_that_cannot_be_done_is_found_and_the_others_are_done(broker: Broker, tmp_path: Path, case: Case) -> None:
+def test_a_record_that_cannot_be_processed_becomes_a_dead_letter_and_the_others_are_processed(
+    broker: Broker, tmp_path: Path, case: Case
+) -> None:
     poison = case.records // 2 + 1
     fill(broker, case, {poison: b"poison"})
     code, log, _ = run(broker, tmp_path, case)

@@ -1,4 +1,4 @@
-"""Batches that are small on the wire and large in memory: the application gets over them, with a dead letter for what is none."""
+"""Batches that are small on the wire and large in memory: the application processes them, with dead letters for bad records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if __name__ == "__main__":
 
 
 def lay_bombs(servers: str, codec: str) -> None:
-    """Ninety megabytes in one batch, which is less than a tenth of one on the wire."""
+    """Write ninety megabytes in one batch, which is less than a tenth of a megabyte on the wire."""
     sizes = {"linger.ms": 500, "batch.size": 200_000_000, "message.max.bytes": 200_000_000}
     producer = Producer({"bootstrap.servers": servers, "compression.type": codec, **sizes})
     for _ in range(COUNT):
@@ -44,7 +44,7 @@ def lay_bombs(servers: str, codec: str) -> None:
 
 
 def watched(process: subprocess.Popen[bytes]) -> int:
-    """The most memory that the application's processes have had together, in bytes."""
+    """Return the peak of the memory that the application's processes used together, in bytes."""
     most = 0
 
     def watch() -> None:
@@ -65,7 +65,7 @@ def watched(process: subprocess.Popen[bytes]) -> int:
 
 
 @pytest.mark.parametrize("codec", ["zstd", "gzip"])
-def test_a_batch_that_unfolds(broker: Broker, codec: str, tmp_path: Path) -> None:
+def test_a_compressed_bomb_does_not_exhaust_memory(broker: Broker, codec: str, tmp_path: Path) -> None:
     servers = broker.bootstrap_servers
     for topic in ("bombs", "fragments", "duds"):
         topics.create(servers, f"{topic}-{codec}")

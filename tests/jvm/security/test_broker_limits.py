@@ -1,4 +1,4 @@
-"""A real broker that allows too little: the application does not start, and says which setting is in the way."""
+"""A real broker with limits that are too low: the application does not start, and names the setting."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def config(broker: Broker, **settings: Any) -> Config:
     return Config.load(environment={}, bootstrap_servers=broker.bootstrap_servers, broker_timeout="10s", **settings)
 
 
-def test_every_limit_is_seen(narrow: Broker) -> None:
+def test_every_limit_is_checked(narrow: Broker) -> None:
     wanted = config(narrow, kafka={"producer.batch.size": 5_000})
     admin = open_admin(wanted)
     found = Topics(admin, 20_000)
@@ -47,7 +47,7 @@ def test_every_limit_is_seen(narrow: Broker) -> None:
 
 
 def test_the_broker_itself_refuses_a_long_transaction(narrow: Broker) -> None:
-    """For an application that may not see the brokers' settings."""
+    """For an application that is not allowed to read the brokers' settings."""
     publisher = TransactionalPublisher(config(narrow), "limited", "limited", [])
     with pytest.raises(ConfigError, match="transaction_timeout: it exceeds the brokers' maximum"):
         publisher.start()

@@ -1,6 +1,6 @@
-"""A real application with a secret of its own in every place that can hold one: nothing that it leaves behind has any of them.
+"""A real application with a unique secret in every place that can hold one: nothing that it leaves behind contains any of them.
 
-It runs over SASL_SSL with everything turned on that talks: DEBUG logs of Python, librdkafka and Java, Spark's event log and UI.
+It runs over SASL_SSL with all output turned on: DEBUG logs of Python, librdkafka and Java, Spark's event log and UI.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Stage:
 
     @property
     def left_behind(self) -> Path:
-        """All that the application writes to: logs, event log, stores, temporary files. Its configuration is elsewhere."""
+        """The directory of everything that the application writes; its configuration is elsewhere."""
         return self.directory
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
@@ -115,7 +115,7 @@ class Stage:
             return subprocess.Popen(command, cwd=self.directory, env=settings, stdout=log, stderr=log)
 
     def run(self, **environment: str) -> int:
-        """Start it and wait for its end; the exit code."""
+        """Run it to its end and return the exit code."""
         process = self.start(**environment)
         try:
             return process.wait(START_S)
@@ -126,13 +126,13 @@ class Stage:
         topics.produce(self.broker.bootstrap_servers, "heard", [topics.Sent(key=b"k", value=value) for value in values])
 
     def ui(self) -> str:
-        """All that Spark's UI tells about settings, jobs and queries."""
+        """Return what Spark's UI shows about settings, jobs and queries."""
         address = f"http://127.0.0.1:{self.ui_port}/api/v1/applications"
         name = _fetched(address).split('"id" : "')[1].split('"')[0]
         return "".join(_fetched(f"{address}/{name}/{what}") for what in ("environment", "jobs", "stages", "sql?details=true"))
 
     def admin(self) -> str:
-        """All that the admin server tells whoever may read."""
+        """Return everything that the admin server returns to a client with the read token."""
         login = {"Authorization": f"Bearer {self.canaries['reader']}"}
         return "".join(_fetched(f"http://127.0.0.1:{self.admin_port}{path}", login) for path in ADMIN_PATHS)
 
@@ -172,7 +172,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 def write_settings(stage: Stage, key: Path, certificate: Path) -> None:
-    """Every kind of setting that can hold a secret, by reference, beside those that make noise."""
+    """Write every kind of setting that can hold a secret, by reference, and settings that turn on all output."""
     (stage.directory / "log4j2.properties").write_text(LOG4J.format(path=stage.directory / "java.log"))
     kafka = {
         **stage.broker.login,
@@ -206,7 +206,7 @@ def write_settings(stage: Stage, key: Path, certificate: Path) -> None:
         *("[kafka]", *(f'"{name}" = "{value}"' for name, value in kafka.items())),
         *("[spark]", *(f'"{name}" = "{value}"' for name, value in spark.items())),
     ]
-    # Not beside the application: what stands in plain text here is what is searched for there.
+    # Outside the application's directory, which is searched for the secrets that are in plain text here.
     settings = key.parent / "penstock.toml"
     settings.write_text("\n".join(lines))
     (stage.directory / "penstock.toml").symlink_to(settings)
@@ -214,7 +214,7 @@ def write_settings(stage: Stage, key: Path, certificate: Path) -> None:
 
 @pytest.mark.security(20)
 @pytest.mark.security(24)
-def test_a_start_dead_letters_and_a_fence(stage: Stage) -> None:
+def test_a_start_with_dead_letters_and_a_fence_reveals_no_secret(stage: Stage) -> None:
     stage.send(b'{"text": "hello"}', b"no json")
     process = stage.start("explain")
     try:
@@ -236,7 +236,7 @@ def test_a_start_dead_letters_and_a_fence(stage: Stage) -> None:
 
 
 def watch(stage: Stage, process: subprocess.Popen[bytes]) -> dict[str, str]:
-    """What can be seen of a running application from outside; its files are searched while they are there."""
+    """Return what a running application shows to the outside; search its files while they exist."""
     servers = stage.broker.bootstrap_servers
 
     def is_at_work() -> bool:
@@ -252,14 +252,14 @@ def watch(stage: Stage, process: subprocess.Popen[bytes]) -> dict[str, str]:
 
 
 def strangers(family: list[psutil.Process]) -> list[object]:
-    """Ports that can be reached from other machines."""
+    """Return the ports that can be reached from other machines."""
     listening = [at for member in family for at in member.net_connections("inet") if at.status == psutil.CONN_LISTEN]
     assert listening
     return [at.laddr for at in listening if at.laddr.ip not in {"127.0.0.1", "::1", "::ffff:127.0.0.1"}]
 
 
 def fence(stage: Stage) -> None:
-    """Another instance takes the application's place; it hears of that at its next epoch."""
+    """Start another instance; the application is fenced at its next epoch."""
     config = Config.load(environment={}, bootstrap_servers=stage.broker.bootstrap_servers)
     publisher = TransactionalPublisher(config, "loud", "loud", [])
     publisher.start()
@@ -273,7 +273,7 @@ def everything_in_kafka(stage: Stage) -> list[object]:
 
 
 @pytest.mark.security(20)
-def test_a_record_that_ends_the_application(stage: Stage) -> None:
+def test_a_record_that_ends_the_application_reveals_no_secret(stage: Stage) -> None:
     stage.send(b'{"text": "fatal"}')
     assert stage.run() == 10, stage.log[-4000:]
     assert "too quiet" in stage.log
@@ -281,7 +281,7 @@ def test_a_record_that_ends_the_application(stage: Stage) -> None:
 
 
 @pytest.mark.security(20)
-def test_a_password_that_is_refused(stage: Stage) -> None:
+def test_a_refused_password_is_not_revealed(stage: Stage) -> None:
     wrong = canary("wrong")
     assert stage.run(CANARY_SASL=wrong) == CONFIG, stage.log[-4000:]
     assert "Check the credentials" in stage.log

@@ -1,4 +1,4 @@
-"""Java's client, as Spark's reader is told to use it, against servers with something wrong about them, and a right one."""
+"""Java's client with the settings of Spark's reader, against servers with an invalid TLS setup, and a valid one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.security(23)]
 
 
 def java_says(config: Config, directory: Path) -> str:
-    """What Kafka's own tool says when it is given the settings of Spark's reader."""
+    """Return the output of Kafka's own tool with the settings of Spark's reader."""
     options = {name.removeprefix("kafka."): value for name, value in revealed(spark_options(config)).items()}
     options |= {"default.api.timeout.ms": "4000", "request.timeout.ms": "3000"}
     properties = directory / "client.properties"
@@ -57,7 +57,7 @@ def test_it_does_not_connect_and_says_why(fault: str, reason: str, tmp_path: Pat
     assert "s3cr3t" not in said
 
 
-def test_it_connects_where_nothing_is_wrong(tmp_path: Path) -> None:
+def test_it_connects_to_a_valid_server(tmp_path: Path) -> None:
     with SecureBroker() as broker:
         said = java_says(config(broker.proxied_bootstrap_servers, broker.login), tmp_path)
         assert "ended with" not in said

@@ -26,10 +26,10 @@ from benchmarks.first.sides import Job, KafkaStreams, Penstock, Side
 from verification.harness.broker import Broker
 
 REPORT = Path("reports/bench-first.json")
-BROKER = {"log.cleaner.backoff.ms": "15000"}  # Kafka's default: the harness' own makes the cleaner busy all the time
+BROKER = {"log.cleaner.backoff.ms": "15000"}  # Kafka's default: that of the harness keeps the cleaner busy
 COMMIT_INTERVALS_MS = (100, 1000)
 SETTLE_S, QUIET_FOR_S, QUIET_PERCENT = 60, 3, 10
-LARGER = {  # than the defaults: a cache that holds all keys, and more at once from and to the broker
+LARGER = {  # than the defaults: a cache for all keys, and larger requests to and from the broker
     "statestore.cache.max.bytes": str(256 << 20),
     "max.poll.records": "5000",
     "buffered.records.per.partition": "5000",

@@ -79,7 +79,7 @@ def _summary(figures: Mapping[str, Any], options: Mapping[str, Any], took_s: flo
 def _limit(rate: float, most: float, cpu_us: Mapping[str, float]) -> str:
     """What limits the rate: the number of concurrent calls, or the busiest part of the machine."""
     if rate > 0.8 * most:
-        return "the number of calls at once"
+        return "the number of concurrent calls"
     part, cores = max(cpu_us, key=cpu_us.__getitem__), os.cpu_count() or 1
     busy = sum(cpu_us.values()) * rate / 1e6
     what = "CPU" if busy > 0.75 * cores else "waiting, or other work on this machine"

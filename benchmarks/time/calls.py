@@ -70,7 +70,7 @@ def main() -> None:
     topology, callers = _topology(options.concurrency, options.batch), Callers()
     blueprint, shard = Blueprint(list(topology.nodes.values()), topology.stores), OwnShard(LaneState(memory_engine()))
     lane = Lane(blueprint, shard, Surroundings(lambda: 0, callers=lambda: callers))
-    source = next(iter(topology.nodes))  # not the one behind the exchange, whose records have their answers
+    source = next(iter(topology.nodes))  # not the one behind the exchange: its records have made their calls
     catalogue = Catalogue((source,), (("in", 0),))
     _walked(lane, 500, catalogue)  # to warm up
     seconds, busy = _walked(lane, options.records, catalogue)

@@ -43,7 +43,7 @@ class Counting(_Stateful):
 class Timer(_Stateful):
     """Keeps the last value of each key; the timer forwards all of them.
 
-    It stops after some rounds; otherwise it might run for ever.
+    It stops after some rounds; otherwise it might run forever.
     """
 
     def __init__(self, store: Text, interval: int, kind: PunctuationType) -> None:

@@ -1,1 +1,1 @@
-"""Whether people who did not write an application can operate it: measured and checked on a real one."""
+"""Checks on a real application: can people operate it who did not write it?"""

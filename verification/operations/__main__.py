@@ -1,4 +1,4 @@
-"""`python -m verification.operations`: checks and measures what people need who operate an application that they did not write.
+"""`python -m verification.operations`: checks and measures what operators need who did not write the application.
 
 Writes reports/operations.json and prints its figures last.
 """

@@ -20,7 +20,7 @@ from verification.harness.broker import Broker
 from verification.harness.processes import free_port
 from verification.operations.served_application import Admin, job_of
 
-ASKED_EVERY_SECOND = ("/metrics", "/dashboard/snapshot", "/health/ready", "/health/live")
+POLLED_EVERY_SECOND = ("/metrics", "/dashboard/snapshot", "/health/ready", "/health/live")
 SMALL = {"PENSTOCK_MAX_EPOCH_RECORDS": "100000"}
 """Small enough to measure: only two epochs of the default size would fit into the measured time."""
 ON = {**SMALL, "PENSTOCK_LOG_FORMAT": "json"}
@@ -35,7 +35,7 @@ def run(broker: Broker, directory: Path, records: int = 2_000_000, pairs: int = 
         job = job_of(broker, directory, f"observed-{number}", loaded.topic)
         admin = Admin(free_port())
         environment = {**ON, "PENSTOCK_ADMIN_ADDRESS": f"127.0.0.1:{admin.port}"} if mode == "on" else OFF
-        with asked_every_second(admin) if mode == "on" else nullcontext():
+        with polled_every_second(admin) if mode == "on" else nullcontext():
             found = measure(Application(Penstock(), job, environment), job, loaded, broker.pid)
         rates[mode].append(round(found.warm_per_s))
         print(f"overhead: {mode:>3}: {found.warm_per_s:,.0f} records/s", flush=True)
@@ -43,19 +43,19 @@ def run(broker: Broker, directory: Path, records: int = 2_000_000, pairs: int = 
 
 
 @contextmanager
-def asked_every_second(admin: Admin) -> Iterator[None]:
+def polled_every_second(admin: Admin) -> Iterator[None]:
     """Poll like a monitoring system, a probe and an open dashboard."""
     over = threading.Event()
 
-    def ask() -> None:
+    def poll() -> None:
         while not over.wait(1.0):
-            for path in ASKED_EVERY_SECOND:
+            for path in POLLED_EVERY_SECOND:
                 admin.get(path)
 
-    asker = threading.Thread(target=ask, daemon=True)
-    asker.start()
+    poller = threading.Thread(target=poll, daemon=True)
+    poller.start()
     try:
         yield
     finally:
         over.set()
-        asker.join()
+        poller.join()

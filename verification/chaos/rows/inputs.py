@@ -99,7 +99,7 @@ def input_made_again(trial: Trial) -> None:
 
 
 def offsets_lost(trial: Trial) -> None:
-    """The group's offsets are deleted, but the state is not, so this is no first start."""
+    """The group's offsets are deleted, but the state is not, so this is not a first start."""
     come_to_rest(trial)
     admin = AdminClient({"bootstrap.servers": trial.world.broker.bootstrap_servers})
     group = trial.topics.application_id

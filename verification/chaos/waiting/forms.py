@@ -1,4 +1,4 @@
-"""The form of payments and ticks in every topic: all that the application and its checker share."""
+"""The form of payments and ticks in every topic: everything that the application and its checker share."""
 
 from __future__ import annotations
 

@@ -77,8 +77,8 @@ async def answered(payment: dict[str, Any]) -> dict[str, Any]:
 def build(topics: WaitingTopics) -> Topology:
     """Build the topology. Event time follows the payments' timestamps, and the wall clock when there are none."""
     builder = StreamsBuilder()
-    told = monotonous(idle="2s", follow_wall_clock=True)
-    payments = builder.stream(topics.input, key=str, value=dict, watermark=told)
+    watermark = monotonous(idle="2s", follow_wall_clock=True)
+    payments = builder.stream(topics.input, key=str, value=dict, watermark=watermark)
     payments.process(Reminding, name="reminding", key=str, value=dict).to(topics.fired, value=dict)
     payments.map_values_async(answered, concurrency=16, value=dict).to(topics.echo, value=dict)
     for misfire, every_ms in EVERY_MS.items():

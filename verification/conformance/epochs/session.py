@@ -126,7 +126,7 @@ def reduced(case: EpochCase) -> EpochCase:
     def fails(one: EpochCase) -> bool:
         try:
             return any(difference.kind == kind for difference in differences(one, play(one)))
-        except Exception:  # noqa: BLE001 - a topology that cannot be built is no smaller case
+        except Exception:  # noqa: BLE001 - a topology that cannot be built is not a smaller case
             return False
 
     small = shrink(case, fails)

@@ -164,7 +164,7 @@ final class Processors {
         }
     }
 
-    /** Keeps the last value of each key; the timer forwards all of them. It stops after some rounds; otherwise it might run for ever. */
+    /** Keeps the last value of each key; the timer forwards all of them. It stops after some rounds; otherwise it might run forever. */
     private static final class Timer extends Stateful<KeyValueStore<String, String>> {
         private final long interval;
         private final PunctuationType type;

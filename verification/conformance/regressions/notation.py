@@ -22,7 +22,7 @@ def fixed(
 ) -> Case:
     """A case from `(id, verb, *inputs, args)` operations and `(topic, key, value, at, *headers)` steps.
 
-    A step that is a number advances the wall clock. Topics hold text unless said otherwise.
+    A step that is a number advances the wall clock. Topics contain text by default.
     """
     pipes = [Advance(step) if isinstance(step, int) else _pipe(*step) for step in steps]
     read = {step.topic: TEXT for step in pipes if isinstance(step, Pipe)} | (topics or {})

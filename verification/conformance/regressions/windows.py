@@ -58,7 +58,7 @@ def windowed() -> Iterator[Case]:
         ("n", "regrouped_aggregate", "h", {"fn": "concat", "subtract": "minus", "init": "empty"}),
         *out_table("n"),
     ]
-    yield fixed("a cache tells the value before the first of several changes", [*twice, by, *again], EDGES, caching=True)
+    yield fixed("a cache sends the value before the first of several changes", [*twice, by, *again], EDGES, caching=True)
 
 
 def plain() -> Iterator[Case]:

@@ -163,9 +163,9 @@ class _Running:
         epoch = Epoch(self._number, self._number - 1, self._now, self._origins, high_times, self._sink_partitions)
         if tracker is None:
             return epoch
-        told = tuple(tracker.watermarks.get(origin, NO_TIMESTAMP) for origin in self._origins)
+        watermarks = tuple(tracker.watermarks.get(origin, NO_TIMESTAMP) for origin in self._origins)
         before = tracker.reached
-        return replace(epoch, watermark=tracker.advance(at=self._now), watermarks=told, watermark_before=before)
+        return replace(epoch, watermark=tracker.advance(at=self._now), watermarks=watermarks, watermark_before=before)
 
     def _restart(self) -> None:
         others = [lanes for lanes in LANES if lanes != self._program.lanes]

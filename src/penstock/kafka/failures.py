@@ -77,6 +77,12 @@ def requires_abort(raised: BaseException) -> bool:
     return error is not None and error.txn_requires_abort()
 
 
+def is_unexplained(raised: BaseException | None) -> bool:
+    """Whether the client has failed for good, and the exception does not say why."""
+    error = None if raised is None else kafka_error(raised)
+    return error is not None and error.code() == KafkaError._FATAL
+
+
 def failure(error: KafkaError, what: str) -> PenstockError:
     """Return our error for one of librdkafka's; `what` says what failed."""
     code = error.code()

@@ -18,7 +18,7 @@ from penstock.config import Config
 from penstock.errors import BrokerError, CommitError, FencedError, PenstockError
 from penstock.faults import point
 from penstock.kafka.clients import consumer_settings, open_consumer, producer_settings
-from penstock.kafka.failures import is_passing, is_retriable, kafka_error, requires_abort, translated
+from penstock.kafka.failures import is_passing, is_retriable, is_unexplained, kafka_error, requires_abort, translated
 from penstock.kafka.offsets import read_committed
 from penstock.kafka.producer import RowProducer
 
@@ -101,7 +101,7 @@ class TransactionalPublisher:
     def produce(self, rows: pa.RecordBatch) -> None:
         """Hand over rows to send in the transaction."""
         self._rows.append(rows)
-        self._producer.produce(rows)
+        self._produce(rows)
 
     def send_offsets(self, offsets: Sequence[SourceOffset]) -> None:
         """Add the offsets of the application's group to the transaction.
@@ -118,7 +118,7 @@ class TransactionalPublisher:
             self._renew()
             self._begin()
             for rows in self._rows:
-                self._producer.produce(rows)
+                self._produce(rows)
 
     def commit(self) -> bool:
         """Commit the transaction; return False if the outcome is not known yet."""
@@ -195,6 +195,22 @@ class TransactionalPublisher:
         except (KafkaException, SystemError) as error:
             raise self._failed(error, "Cannot begin a transaction") from error
         self._is_settled, self._began = False, self._clock()
+
+    def _produce(self, rows: pa.RecordBatch) -> None:
+        try:
+            self._producer.produce(rows)
+        except PenstockError as error:
+            if is_unexplained(error.__cause__):
+                raise self._cause("Cannot send records") or error from error
+            raise
+
+    def _cause(self, what: str) -> PenstockError | None:
+        """Return why the client has failed for good: every call about the transaction says so, `produce` does not."""
+        try:
+            self._producer.client.abort_transaction(0)
+        except (KafkaException, SystemError) as error:
+            return self._failed(error, what)
+        return None
 
     def _settle(self) -> None:
         """Note that no transaction is open."""

@@ -129,6 +129,24 @@ def test_a_second_instance_fences_the_first(servers: str, application: str, when
     assert offset_of(servers, application) == (2, "m")
 
 
+def keep_sending(target: TransactionalPublisher) -> None:
+    for _ in range(100):
+        target.produce(rows(b"zombie"))
+        time.sleep(0.1)
+
+
+def test_a_fenced_instance_says_so_even_if_it_notices_while_it_sends_records(servers: str, application: str) -> None:
+    topic = new_topic(servers)
+    with publisher(config(servers), application, topic) as first:
+        publish(first, rows(b"before"))
+        assert first.commit()
+        with publisher(config(servers), application, topic):
+            first.begin()
+            with pytest.raises(FencedError, match="another instance"):
+                keep_sending(first)
+    assert values(servers, topic) == [b"before"]
+
+
 def test_the_barrier_fails_when_it_is_fenced(servers: str, application: str) -> None:
     topic = new_topic(servers)
     with publisher(config(servers), application, topic) as first:

@@ -2,7 +2,7 @@
 
 
 def main() -> None:
-    """The entry point."""
-    from penstock.cli.commands import commands  # noqa: PLC0415 - only who calls it pays for typer
+    """Run the command line."""
+    from penstock.cli.commands import commands  # noqa: PLC0415 - only the command line pays for importing typer
 
     commands()

@@ -1,4 +1,4 @@
-"""`python -m penstock.cli` is `penstock`."""
+"""Makes `python -m penstock.cli` the same as `penstock`."""
 
 from penstock.cli import main
 

@@ -1,4 +1,4 @@
-"""An application and its settings as a command line names them: `file.py:app`, `--config penstock.toml`, `--set lanes=4`."""
+"""Loads an application and its settings from the command line: `file.py:app`, `--config penstock.toml`, `--set lanes=4`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _DEFAULT_OBJECT = "app"
 
 
 def load_app(where: str) -> App:
-    """The application at `file.py:object` or `module:object`; the object is `app` if it is not named.
+    """Return the application at `file.py:object` or `module:object`; without `:object`, the one called `app`.
 
-    The module is imported, so what stands at its top level runs.
+    The module is imported, so its top-level code runs.
     """
     place, _, name = where.rpartition(":") if ":" in where else (where, "", _DEFAULT_OBJECT)
     if place.endswith(".py"):
@@ -31,13 +31,13 @@ def load_app(where: str) -> App:
     if isinstance(found, App):
         return found
     apps = sorted(known for known, value in vars(module).items() if isinstance(value, App))
-    what = f"{place} has no {name!r}" if found is None else f"{name!r} of {place} is no App but {type(found).__name__}"
-    cure = f"its applications are: {', '.join(apps)}" if apps else "it has no App at its top level; write app = App(…) there"
-    raise ConfigError(f"{what}; {cure}")
+    what = f"{place} has no {name!r}" if found is None else f"{name!r} in {place} is of type {type(found).__name__}, not App"
+    cure = f"Applications there: {', '.join(apps)}." if apps else "Add app = App(…) at its top level."
+    raise ConfigError(f"{what}. {cure}")
 
 
 def overrides(pairs: Iterable[str]) -> dict[str, Any]:
-    """Settings from `name=value`; `kafka.` and `spark.` begin the names of client and Spark settings.
+    """Return settings from `name=value`; names of client and Spark settings start with `kafka.` and `spark.`.
 
     Example:
         >>> from penstock.cli.applications import overrides
@@ -48,9 +48,9 @@ def overrides(pairs: Iterable[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
-            raise ConfigError(f"--set: expected name=value, got {pair.partition('=')[0]!r}")
+            raise ConfigError(f"--set: expected name=value, got {pair.partition('=')[0]!r}.")
         if is_secret(name, text) and not text.startswith(("env:", "file:")):
-            raise ConfigError(f"--set {name}: every user of this machine can see a command line; write env:NAME or file:PATH")
+            raise ConfigError(f"--set {name}: all users of this machine can see the command line. Write env:NAME or file:PATH.")
         table, dot, rest = name.partition(".")
         if dot and table == "kafka":
             given.setdefault("kafka", {})[rest] = text
@@ -62,19 +62,19 @@ def overrides(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def load_config(path: Path | None, pairs: Iterable[str]) -> Config:
-    """The configuration from the file, the environment and `--set`, as a run has it."""
+    """Return the configuration from the file, the environment and `--set`, as `run` uses it."""
     return Config.load(path, **overrides(pairs))
 
 
 def _from_file(path: Path) -> ModuleType:
-    """The file's module, by its own name: Spark's workers import it by that."""
+    """Import a file as a module of its own name, by which Spark's workers import it."""
     if not path.is_file():
-        raise ConfigError(f"there is no file {path}")
+        raise ConfigError(f"There is no file {str(path)!r}.")
     sys.path.insert(0, str(path.parent.absolute()))
     module = _imported(path.stem)
     loaded = getattr(module, "__file__", None)
     if loaded is None or not path.samefile(loaded):
-        raise ConfigError(f"{path}: its name {path.stem!r} is that of another module ({loaded or 'built in'}); rename the file")
+        raise ConfigError(f"{path}: another module is called {path.stem!r} ({loaded or 'built in'}). Rename the file.")
     return module
 
 
@@ -83,5 +83,7 @@ def _imported(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # a module that the application itself needs
-        raise ConfigError(f"there is no module {name!r}; name a file as file.py:app, or a module as package.module:app") from None
+            raise  # the application itself imports a missing module
+        raise ConfigError(
+            f"There is no module {name!r}. Give a file as file.py:app, or a module as package.module:app."
+        ) from None

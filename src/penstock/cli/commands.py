@@ -1,4 +1,4 @@
-"""The commands and their options. What a command does is in a module of its own, which is loaded when it is called."""
+"""The commands and their options. Each command imports the module that does its work when it is called."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from penstock.cli.letter_commands import commands as dead_letter_commands
 from penstock.cli.options import Admin, Application, ApplicationId, AsJson, ConfigFile, OptionalApplication, Settings, Token, Yes
 from penstock.errors import PenstockError
 
-# Loaded by the command that needs them: Spark and the Kafka client take a second, and `--help` needs neither.
+# Imported by the command that needs them: Spark and the Kafka client take a second to import, and `--help` needs neither.
 # ruff: noqa: PLC0415
 
 
 class _Commands(TyperGroup):
-    """All commands end with the exit code of the error that ended them, and say it in a line."""
+    """Prints the error that ends a command in one line, and exits with its exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
-        from penstock.cli.screen import complaints, shown
+        from penstock.cli.screen import error_console, shown
 
         try:
             return super().invoke(ctx)
         except PenstockError as error:
-            complaints().print(shown(f"{error.code}: {error}"))
+            error_console().print(shown(f"{error.code}: {error}"))
             raise typer.Exit(error.exit_code) from error
 
 
@@ -34,14 +34,14 @@ commands: typer.Typer = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
-    pretty_exceptions_enable=False,  # its traces show variables, and with them secrets
+    pretty_exceptions_enable=False,  # its tracebacks show variables, which may be secret
     help="Kafka Streams for Python, on Apache Spark.",
 )
 commands.add_typer(dead_letter_commands, name="dlq")
 
 
 class Format(str, Enum):
-    """How a topology is described."""
+    """The formats of `describe`."""
 
     TEXT = "text"
     MERMAID = "mermaid"
@@ -58,21 +58,21 @@ def run(
     application: Application,
     config: ConfigFile = None,
     settings: Settings = None,
-    until: Annotated[str | None, typer.Option(help="latest: catch up with what is there now, commit, and stop.")] = None,
+    until: Annotated[str | None, typer.Option(help="latest: process what the topics contain now, commit, and stop.")] = None,
 ) -> None:
     """Run an application until SIGTERM; the exit code says why it ended."""
     from penstock.cli.applications import load_app, overrides
     from penstock.errors import ConfigError
 
     if until not in {None, "latest"}:
-        raise ConfigError(f"--until: {until!r} is not 'latest'")
+        raise ConfigError(f"--until: invalid value {until!r}. The only value is 'latest'.")
     load_app(application).run(until=until, path=config, **overrides(settings or ()))
 
 
 @commands.command()
 def describe(
     application: Application,
-    how: Annotated[Format, typer.Option("--format", help="text is as Kafka Streams prints it.")] = Format.TEXT,
+    how: Annotated[Format, typer.Option("--format", help="text is the format of Kafka Streams.")] = Format.TEXT,
 ) -> None:
     """Show a topology: its sources, processors, sinks and stores."""
     from penstock.cli.applications import load_app
@@ -83,9 +83,9 @@ def describe(
 
 @commands.command()
 def plan(application: Application, config: ConfigFile = None, settings: Settings = None, as_json: AsJson = False) -> None:
-    """Tell what a start would do to each store and source, against what is committed. Nothing is changed.
+    """Show what a start would do to each committed store and source. Changes nothing.
 
-    Ends with 0 if nothing is lost, 5 if a store would be left behind, 4 if the start would be refused.
+    The exit code is 0 if nothing is lost, 5 if a store would be left behind, 4 if the start would be refused.
     """
     from penstock.cli.applications import load_app, load_config
     from penstock.cli.plan_report import print_plan
@@ -102,19 +102,19 @@ def reset(
     application_id: ApplicationId = None,
     config: ConfigFile = None,
     settings: Settings = None,
-    to_earliest: Annotated[list[str] | None, typer.Option(metavar=TOPIC, help="Read it from its beginning.")] = None,
-    to_latest: Annotated[list[str] | None, typer.Option(metavar=TOPIC, help="Skip what is there now.")] = None,
+    to_earliest: Annotated[list[str] | None, typer.Option(metavar=TOPIC, help="Continue at the first record.")] = None,
+    to_latest: Annotated[list[str] | None, typer.Option(metavar=TOPIC, help="Continue at the end.")] = None,
     to_time: Annotated[
-        list[str] | None, typer.Option(metavar=f"{TOPIC}=TIME", help="Go on at a time: 2026-01-31T12:00:00Z.")
+        list[str] | None, typer.Option(metavar=f"{TOPIC}=TIME", help="Continue at a time: 2026-01-31T12:00:00Z.")
     ] = None,
-    to_offset: Annotated[list[str] | None, typer.Option(metavar=f"{TOPIC}=OFFSET", help="Go on at an offset.")] = None,
-    keep_state: Annotated[bool, typer.Option("--keep-state", help="Move the offsets only; stores stay as they are.")] = False,
+    to_offset: Annotated[list[str] | None, typer.Option(metavar=f"{TOPIC}=OFFSET", help="Continue at an offset.")] = None,
+    keep_state: Annotated[bool, typer.Option("--keep-state", help="Only move offsets; keep the stores as they are.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Forget all an application has done: its offsets, its stores on this machine, its internal topics.
+    """Delete an application's offsets, its stores on this machine, and its internal topics.
 
-    Without --yes nothing is changed. The next start begins where the sources say, or where --to-… says; with empty stores, or
-    with --keep-state with those there are. Each --to-… may be repeated.
+    Without --yes, only shows what would be done. The next start begins where the sources or --to-… say, with empty stores; with
+    --keep-state, it keeps its stores. Each --to-… may be repeated.
     """
     from penstock.cli.applications import load_app, load_config
     from penstock.cli.goals import goals_of
@@ -122,7 +122,7 @@ def reset(
     from penstock.errors import ConfigError
 
     if (application is None) == (application_id is None):
-        raise ConfigError("reset: name the application, either as FILE:APP or by --application-id")
+        raise ConfigError("reset: name the application either as FILE:APP or by --application-id.")
     app = None if application is None else load_app(application)
     name = app.application_id if app is not None else application_id or ""
     goals = goals_of(to_earliest or (), to_latest or (), to_time or (), to_offset or ())
@@ -134,9 +134,9 @@ def reset(
 def doctor(
     application: OptionalApplication = None, config: ConfigFile = None, settings: Settings = None, as_json: AsJson = False
 ) -> None:
-    """Look at all an application needs: Java, jars, brokers, topics, rights, limits, disk. Each trouble comes with its cure.
+    """Check what an application needs: Java, jars, brokers, topics, permissions, limits, disk. Shows how to fix each problem.
 
-    Ends with 1 if something would keep the application from running.
+    The exit code is 1 if a problem would prevent the application from running.
     """
     from penstock.cli.applications import load_app, overrides
     from penstock.cli.doctor import examine, print_findings
@@ -147,22 +147,22 @@ def doctor(
 
 @commands.command()
 def query(
-    sql: Annotated[str | None, typer.Argument(help="A select over the stores, which are its tables.")] = None,
-    store: Annotated[str | None, typer.Option(help="Instead of SQL: one store...")] = None,
+    sql: Annotated[str | None, typer.Argument(help="A SELECT; the stores are the tables.")] = None,
+    store: Annotated[str | None, typer.Option(help="Instead of SQL: a store...")] = None,
     key: Annotated[str | None, typer.Option(help="...and one of its keys.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="The most rows that are asked for.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="The maximum number of rows.")] = 100,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV.")] = False,
     admin: Admin = ADMIN,
     token: Token = None,
 ) -> None:
-    """Ask a running application about its stores, as of its last commit."""
+    """Query the stores of a running application, as of its last commit."""
     from penstock.cli.query import ask_key, ask_sql, print_answer
     from penstock.cli.requests import AdminConnection
     from penstock.errors import ConfigError
 
     if (sql is None) == (store is None) or (store is None) != (key is None):
-        raise ConfigError('query: give either SQL ("select …"), or --store with --key')
+        raise ConfigError('query: give either SQL ("select …"), or --store with --key.')
     server = AdminConnection.at(admin, token)
     answer = ask_key(server, store, key) if store is not None and key is not None else ask_sql(server, sql or "", limit)
     print_answer(answer, "json" if as_json else "csv" if as_csv else "table")
@@ -172,8 +172,8 @@ def query(
 def top(
     admin: Admin = ADMIN,
     token: Token = None,
-    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, print, and end.")] = False,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two updates.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
 ) -> None:
     """Watch a running application: epochs, rates, lag, lanes, stores."""
     from penstock.cli.requests import AdminConnection

@@ -1,4 +1,4 @@
-"""`penstock dlq`: dead letters by kind, one letter in full, and their replay. It asks and shows; the work is the kafka room's."""
+"""`penstock dlq`: lists, shows and replays dead letters. It only prints; `penstock.kafka.dead_letters` does the work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from itertools import islice
 
 from penstock.app import App, stopped_by_signals
-from penstock.cli.screen import answers, complaints, print_json, shown, table
+from penstock.cli.screen import error_console, output_console, print_json, shown, table
 from penstock.config import Config
 from penstock.errors import ConfigError, TopologyError
 from penstock.kafka.dead_letters import DeadLetters, Replayer, Tally
@@ -19,23 +19,23 @@ from penstock.topology import Topology
 from penstock.topology.ways import source_of, way_to
 
 LONGEST_SHOWN = 4_096
-"""So much of a key, a value or a header is shown."""
+"""The maximum bytes shown of a key, a value or a header."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A replay as it was asked for; unless it `is_meant`, it is only said what would be done."""
+class ReplayRequest:
+    """Which letters to replay, and where; unless it `is_confirmed`, the command only shows what it would do."""
 
     topic: str
     choice: Choice
     target: Target
     limit: int | None
     max_attempts: int
-    is_meant: bool
+    is_confirmed: bool
 
 
 def print_groups(config: Config, topic: str, as_json: bool) -> None:
-    """Print how many letters of each kind there are."""
+    """Print the number of letters of each kind."""
     with DeadLetters(config, topic) as letters:
         groups = grouped(letters.letters(Choice()))
     if as_json:
@@ -45,61 +45,64 @@ def print_groups(config: Config, topic: str, as_json: bool) -> None:
             (f"{group.letters:,}", group.application, group.node, group.error, group.source_topic, *map(_time, _span(group)))
             for group in groups
         ]
-        answers().print(table(("letters", "application", "node", "error", "source", "first", "last"), rows))
+        output_console().print(table(("letters", "application", "node", "error", "source", "first", "last"), rows))
     else:
-        answers().print(shown(f"{topic} has no letters."))
+        output_console().print(shown(f"Topic {topic!r} has no dead letters."))
 
 
 def print_letters(config: Config, topic: str, place: tuple[int, int] | None, limit: int) -> None:
-    """Print the letter at a partition and an offset, or the oldest ones, in full."""
+    """Print the letter at a partition and offset, or the oldest letters, in full."""
     spans = () if place is None else (Span(place[0], place[1], place[1]),)
     with DeadLetters(config, topic) as letters:
         found = list(islice(letters.letters(Choice(spans=spans)), limit))
     if not found:
-        raise ConfigError(
-            f"{topic} has no letters" if place is None else f"{topic}-{place[0]} has no letter at offset {place[1]}"
+        where = (
+            f"Topic {topic!r} has no dead letters" if place is None else f"{topic}-{place[0]} has no letter at offset {place[1]}"
         )
-    answers().print(shown("\n\n".join(map(_in_full, found))), soft_wrap=True)
+        raise ConfigError(f"{where}.")
+    output_console().print(shown("\n\n".join(map(_in_full, found))), soft_wrap=True)
 
 
-def replay_letters(config: Config, asked: Asked, app: App | None, application_id: str | None) -> None:
-    """Replay letters, or say what would be done, and print what became of them."""
-    if asked.target is Target.NODE and app is None:
-        raise ConfigError("--to node needs FILE:APP: what stands between a source and a node is the topology's to say")
-    with DeadLetters(config, asked.topic) as letters:
+def replay_letters(config: Config, request: ReplayRequest, app: App | None, application_id: str | None) -> None:
+    """Replay letters, or only determine what a replay would do, and print the result."""
+    if request.target is Target.NODE and app is None:
+        raise ConfigError("--to node needs FILE:APP: only the topology says which nodes are between a source and a node.")
+    with DeadLetters(config, request.topic) as letters:
         rules = Rules(
-            application=_application_id(application_id, app, letters, asked.choice),
-            target=asked.target,
-            max_attempts=asked.max_attempts,
+            application=_application_id(application_id, app, letters, request.choice),
+            target=request.target,
+            max_attempts=request.max_attempts,
             partitions=letters.partitions,
             obstacle=_obstacle(app.topology) if app is not None else lambda *_: None,
         )
-        tally = _replayed(Replayer(config, letters, rules, is_dry=not asked.is_meant), asked.choice, asked.limit)
-    answers().print(shown(_summary(tally, is_dry=not asked.is_meant)), soft_wrap=True)
+        tally = _replayed(Replayer(config, letters, rules, is_dry=not request.is_confirmed), request.choice, request.limit)
+    output_console().print(shown(_summary(tally, is_dry=not request.is_confirmed)), soft_wrap=True)
 
 
 def _replayed(replayer: Replayer, choice: Choice, limit: int | None) -> Tally:
-    """SIGTERM and SIGINT ask for the end, which comes between two transactions."""
-    asked = threading.Event()
-    with closing(replayer), stopped_by_signals(asked.set):
-        return replayer.run(choice, limit, asked.is_set, _tell_progress)
+    """Run the replay; SIGTERM and SIGINT stop it between two transactions."""
+    is_ending = threading.Event()
+    with closing(replayer), stopped_by_signals(is_ending.set):
+        return replayer.run(choice, limit, is_ending.is_set, _print_progress)
 
 
 def _application_id(given: str | None, loaded: App | None, letters: DeadLetters, choice: Choice) -> str:
     if loaded is not None:
         if given not in {None, loaded.application_id}:
-            raise ConfigError(f"--application-id is {given!r}, but the application is {loaded.application_id!r}")
+            raise ConfigError(
+                f"--application-id is {given!r}, but the application is {loaded.application_id!r}. Omit one of them."
+            )
         return loaded.application_id
     if given is not None:
         return given
     oldest = next((letter.application for letter in letters.letters(choice) if letter.application), None)
     if oldest is None:
-        raise ConfigError(f"{letters.topic.name} has no such letter that says which application it is of; give --application-id")
+        raise ConfigError(f"None of these letters of {letters.topic.name!r} names its application. Add --application-id.")
     return oldest
 
 
 def _obstacle(topology: Topology) -> Callable[[str, str], str | None]:
-    """What is in the way of a record from a topic to a node, found out once for each."""
+    """Return a function that says why a record of a topic cannot be replayed into a node; it remembers its answers."""
     known: dict[tuple[str, str], str | None] = {}
 
     def obstacle(topic: str, node: str) -> str | None:
@@ -107,7 +110,7 @@ def _obstacle(topology: Topology) -> Callable[[str, str], str | None]:
             try:
                 source = source_of(topology.nodes, topic)
                 if source.name in topology.global_stores.values():
-                    raise TopologyError(f"{topic!r} is read for a global table")
+                    raise TopologyError(f"{topic!r} is the topic of a global table")
                 way_to(topology.nodes, source.name, node)
                 known[topic, node] = None
             except TopologyError as error:
@@ -117,8 +120,8 @@ def _obstacle(topology: Topology) -> Callable[[str, str], str | None]:
     return obstacle
 
 
-def _tell_progress(tally: Tally) -> None:
-    complaints().print(shown(f"{tally.replayed} replayed, {tally.chosen} looked at"))
+def _print_progress(tally: Tally) -> None:
+    error_console().print(shown(f"{tally.replayed} replayed, {tally.chosen} checked"))
 
 
 def _summary(tally: Tally, *, is_dry: bool) -> str:
@@ -128,9 +131,9 @@ def _summary(tally: Tally, *, is_dry: bool) -> str:
     for (topic, node), count in sorted(tally.targets.items(), key=str):
         lines.append(f"  {count} to {topic}" + ("" if node is None else f", into {node} only"))
     for why, (count, first) in sorted(tally.refused.items()):
-        lines.append(f"  {count} not: {why} (the first is {first.topic}-{first.partition} at offset {first.offset})")
+        lines.append(f"  {count} skipped: {why} (the first is {first.topic}-{first.partition} at offset {first.offset})")
     if is_dry and total:
-        lines.append("Nothing was sent. Add --yes to do it.")
+        lines.append("Nothing was sent. Add --yes to replay them.")
     return "\n".join(lines)
 
 
@@ -146,7 +149,7 @@ def _in_full(letter: Letter) -> str:
         "replays": str(letter.attempt),
         "time": _time(letter.timestamp),
         "key": _data(letter.key),
-        "value": _data(letter.value) + ("" if letter.is_whole else "  (not as its source has it)"),
+        "value": _data(letter.value) + ("" if letter.is_whole else "  (differs from the source record)"),
     }
     lines = [f"{name:12}{fact}" for name, fact in facts.items()]
     lines += [f"{'header':12}{name}: {_data(value)}" for name, value in letter.record_headers]
@@ -154,7 +157,7 @@ def _in_full(letter: Letter) -> str:
 
 
 def _data(data: bytes | None) -> str:
-    """Bytes as text if all of it can be shown, else in hexadecimal."""
+    """Return bytes as text if all characters are printable, otherwise in hexadecimal."""
     if data is None:
         return "(none)"
     head, rest = data[:LONGEST_SHOWN], len(data) - LONGEST_SHOWN
@@ -163,7 +166,7 @@ def _data(data: bytes | None) -> str:
     except UnicodeDecodeError:
         text = ""
     is_text = bool(text) and all(character.isprintable() or character in "\n\t" for character in text)
-    return (text if is_text else head.hex(" ")) + (f" … and {rest} bytes more" if rest > 0 else "")
+    return (text if is_text else head.hex(" ")) + (f" … and {rest} more bytes" if rest > 0 else "")
 
 
 def _span(group: Group) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""A topology in the forms that `penstock describe` knows."""
+"""The formats of `penstock describe`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.topology.json_view import json_view
 
 
 def description(app: App, form: str) -> str:
-    """The application's topology as `text`, `mermaid`, `json` or `svg`."""
+    """Return the application's topology as `text`, `mermaid`, `json` or `svg`."""
     topology = app.topology
     if form == "mermaid":
         return topology.mermaid()

@@ -1,4 +1,4 @@
-"""`penstock doctor`: all that an application needs of its machine and its brokers, each finding with its cure."""
+"""`penstock doctor`: checks what an application needs of its machine and its brokers, and says how to fix each problem."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 from penstock.app import App
 from penstock.cli.broker_checks import examine_brokers
 from penstock.cli.findings import Finding, Level, fail, ok, warn
-from penstock.cli.screen import answers, print_json, shown, table, verdict
+from penstock.cli.screen import output_console, print_json, shown, table, verdict
 from penstock.config import Config
 from penstock.errors import ConfigError
 from penstock.spark.jars import connector_jars
@@ -31,25 +31,25 @@ _JAVA_TIMEOUT_S = 30
 
 
 def examine(app: App | None, config_file: Path | None, overrides: Mapping[str, Any]) -> list[Finding]:
-    """Everything that can be looked at; an application is needed to look at its topics."""
+    """Run all checks; those of topics need an application."""
     findings = [*_machine()]
     try:
         config = Config.load(config_file, **overrides)
     except ConfigError as error:
         return [*findings, fail("settings", str(error), "correct the setting")]
-    findings.append(ok("settings", "they can be read"))
+    findings.append(ok("settings", "valid"))
     findings += [*_state_directory(config.state_dir), *_admin_port(config)]
     return [*findings, *examine_brokers(app, config)]
 
 
 def print_findings(findings: Iterable[Finding], as_json: bool) -> int:
-    """Print the findings; the exit code: 1 if one of them would keep an application from running."""
+    """Print the findings and return the exit code: 1 if one of them would prevent an application from running."""
     found = list(findings)
     if as_json:
         print_json([{"what": f.what, "level": f.level.value, "found": f.found, "cure": f.cure} for f in found])
     else:
         rows = [(verdict(f.level.value), f.what, shown(f.found), shown(f.cure, style="bold")) for f in found]
-        answers().print(table(("", "what", "found", "cure"), rows))
+        output_console().print(table(("", "what", "found", "cure"), rows))
     return 1 if any(finding.level is Level.FAIL for finding in found) else 0
 
 
@@ -62,64 +62,64 @@ def _machine() -> Iterator[Finding]:
     yield _jars()
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _OPEN_FILES:
-        yield warn("open files", f"this shell allows {soft}", f"ulimit -n {_OPEN_FILES}: stores of RocksDB and sockets need many")
+        yield warn("open files", f"this shell allows {soft}", f"ulimit -n {_OPEN_FILES}: RocksDB stores and sockets need many")
     else:
-        yield ok("open files", "unlimited" if soft == resource.RLIM_INFINITY else f"{soft} are allowed")
+        yield ok("open files", "unlimited" if soft == resource.RLIM_INFINITY else f"{soft} allowed")
     yield from _memory(Path("/proc/meminfo"))
 
 
 def _python(requirements: Iterable[str], pyspark: str) -> Finding:
-    """Whether Spark is the one that the connector's jars are built for."""
+    """Check that Spark has the version that the connector's jars are built for."""
     text = f"{platform.python_version()}, pyspark {pyspark}"
     pinned = next((found.group(1) for need in requirements if (found := re.match(r"pyspark==([\w.]+)", need))), pyspark)
     return ok("python", text) if pyspark == pinned else fail("python", text, f"install pyspark {pinned}")
 
 
 def _java() -> Finding:
-    """The Java that Spark would start: at JAVA_HOME, or on the path."""
+    """Check the Java that Spark would start: at JAVA_HOME, or on the path."""
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     cure = f"install Java {_OLDEST_JAVA} or later, on the path or at JAVA_HOME"
     if command is None:
-        return fail("java", "there is none on the path, and JAVA_HOME is not set", cure)
+        return fail("java", "not on the path, and JAVA_HOME is not set", cure)
     try:
-        told = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=_JAVA_TIMEOUT_S, check=True).stderr  # noqa: S603 - the one that Spark would start
+        output = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=_JAVA_TIMEOUT_S, check=True).stderr  # noqa: S603 - the command that Spark would run
     except (OSError, subprocess.SubprocessError) as error:
         return fail("java", f"{command} cannot be run: {type(error).__name__}", cure)
-    return java_finding(told, command, cure)
+    return java_finding(output, command, cure)
 
 
-def java_finding(told: str, command: str, cure: str) -> Finding:
-    """What `java -version` has told: `1.8.0_402` is 8, `21.0.5` is 21."""
-    found = re.search(r'version "(?:1\.)?(\d+)', told)
+def java_finding(output: str, command: str, cure: str) -> Finding:
+    """Check the output of `java -version`: `1.8.0_402` is 8, `21.0.5` is 21."""
+    found = re.search(r'version "(?:1\.)?(\d+)', output)
     if found is None:
-        return warn("java", f"{command} does not tell its version", cure)
+        return warn("java", f"{command} does not print its version", cure)
     version = int(found.group(1))
     return ok("java", f"{version} ({command})") if version >= _OLDEST_JAVA else fail("java", f"{version} ({command})", cure)
 
 
 def _jars() -> Finding:
     try:
-        return ok("connector", f"{len(connector_jars())} jars, each the pinned one")
+        return ok("connector", f"{len(connector_jars())} jars, all with the pinned checksum")
     except ConfigError as error:
-        return fail("connector", str(error), "install penstock again; in a checkout, run make setup")
+        return fail("connector", str(error), "reinstall penstock; in a checkout, run make setup")
 
 
 def _memory(meminfo: Path) -> Iterator[Finding]:
-    """What Linux says could be had without swapping; other systems have no such file."""
+    """Check the memory that Linux could provide without swapping; other systems have no such file."""
     found = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.MULTILINE) if meminfo.exists() else None
     if found is not None:
         free = int(found.group(1)) << 10
-        text = f"{free / 2**30:.1f} GiB can be had"
-        cure = "Spark takes about 1 GiB and each lane some hundred MiB: use fewer lanes, or smaller epochs (max_epoch_records)"
+        text = f"{free / 2**30:.1f} GiB available"
+        cure = "Spark needs about 1 GiB and each lane some hundred MiB: use fewer lanes, or smaller epochs (max_epoch_records)"
         yield ok("memory", text) if free >= _FREE_MEMORY else warn("memory", text, cure)
 
 
-# ---- where it is to run -----------------------------------------------------------------------------------------------
+# ---- directory and port -----------------------------------------------------------------------------------------------
 
 
 def _state_directory(directory: Path) -> Iterator[Finding]:
-    """Whether stores can be kept there: writable, not open to others, with room."""
+    """Check that stores can be kept there: writable, not by other users, with enough space."""
     place = directory.absolute()
     while not place.exists():
         place = place.parent
@@ -132,12 +132,12 @@ def _state_directory(directory: Path) -> Iterator[Finding]:
         )
         return
     if directory.exists() and directory.stat().st_mode & 0o022:
-        yield warn("state_dir", f"{directory} can be written by others", f"chmod go-w {directory}")
+        yield warn("state_dir", f"{directory} can be written by other users", f"chmod go-w {directory}")
     else:
         yield ok("state_dir", f"{directory} can be written")
     free = shutil.disk_usage(place).free
-    text = f"{free / 2**30:.1f} GiB are free at {place}"
-    yield ok("disk", text) if free >= _FREE_BYTES else warn("disk", text, "make room, or set state_dir to another disk")
+    text = f"{free / 2**30:.1f} GiB free at {place}"
+    yield ok("disk", text) if free >= _FREE_BYTES else warn("disk", text, "free some space, or set state_dir to another disk")
 
 
 def _admin_port(config: Config) -> Iterator[Finding]:
@@ -145,13 +145,13 @@ def _admin_port(config: Config) -> Iterator[Finding]:
         yield ok("admin server", "off")
         return
     host, port = config.admin_endpoint
-    cure = "is the application running already? Otherwise set admin_address to another port, or to port 0"
+    cure = "is the application already running? If not, set admin_address to another port, or to port 0 for any free one"
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
     except OSError as error:
-        yield warn("admin server", f"{config.admin_address} cannot be listened at: {error.strerror}", cure)
+        yield warn("admin server", f"cannot listen at {config.admin_address}: {error.strerror}", cure)
     else:
         yield ok("admin server", f"{config.admin_address} is free")

@@ -1,4 +1,4 @@
-"""A finding of `penstock doctor`: what was looked at, how it is, and the cure if it is not well."""
+"""A finding of `penstock doctor`: what was checked, the result, and how to fix it if there is a problem."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 
 class Level(Enum):
-    """How bad it is."""
+    """How serious a finding is."""
 
     OK = "ok"
     WARN = "warn"
-    """It works, and may not under load or after a fault."""
+    """It works, but may fail under load or after a fault."""
     FAIL = "fail"
     """The application would not run."""
 
@@ -26,15 +26,15 @@ class Finding(NamedTuple):
 
 
 def ok(what: str, found: str) -> Finding:
-    """All is well."""
+    """Return a finding that all is well."""
     return Finding(what, Level.OK, found)
 
 
 def warn(what: str, found: str, cure: str) -> Finding:
-    """It may hurt."""
+    """Return a finding that may hurt under load or after a fault."""
     return Finding(what, Level.WARN, found, cure)
 
 
 def fail(what: str, found: str, cure: str) -> Finding:
-    """It does hurt."""
+    """Return a finding that would prevent the application from running."""
     return Finding(what, Level.FAIL, found, cure)

@@ -1,4 +1,4 @@
-"""Where a reset is to go on, as a command line says it: `--to-earliest`, `--to-latest`, `--to-time` and `--to-offset`."""
+"""Parses where an application continues after a reset: `--to-earliest`, `--to-latest`, `--to-time` and `--to-offset`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WHOLE = re.compile(r"[0-9]{1,18}")
 def goals_of(
     earliest: Iterable[str] = (), latest: Iterable[str] = (), times: Iterable[str] = (), offsets: Iterable[str] = ()
 ) -> Goals:
-    """The goals by topic; a topic, or a partition of it, is named once.
+    """Return the goals by topic; each topic or partition may be named once.
 
     Example:
         >>> goals_of(earliest=["orders"], times=["clicks=2026-01-31T12:00:00Z"], offsets=["bids:0=500"])["bids"]
@@ -27,11 +27,11 @@ def goals_of(
     def add(option: str, place: str, goal: Goal) -> None:
         topic, colon, number = place.partition(":")
         if not is_name(topic) or (colon and not _WHOLE.fullmatch(number)):
-            raise ConfigError(f"{option}: {place!r} is no topic, and no TOPIC:PARTITION")
+            raise ConfigError(f"{option}: invalid topic {place!r}. Expected TOPIC or TOPIC:PARTITION.")
         partition = int(number) if colon else None
         known = goals.setdefault(topic, {})
         if partition in known or (known and (partition is None or None in known)):
-            raise ConfigError(f"{option}: {place!r} is told twice where to go on")
+            raise ConfigError(f"{option}: {place!r} is named twice. Name each topic or partition once.")
         known[partition] = goal
 
     for place in earliest:
@@ -44,7 +44,7 @@ def goals_of(
     for text in offsets:
         place, offset = _pair("--to-offset", text, "TOPIC:PARTITION=OFFSET")
         if not _WHOLE.fullmatch(offset):
-            raise ConfigError(f"--to-offset: {offset!r} is no offset")
+            raise ConfigError(f"--to-offset: invalid offset {offset!r}. Expected a whole number.")
         add("--to-offset", place, Goal(To.OFFSET, int(offset)))
     return goals
 
@@ -52,18 +52,18 @@ def goals_of(
 def _pair(option: str, text: str, form: str) -> tuple[str, str]:
     place, equals, value = text.partition("=")
     if not equals or not value:
-        raise ConfigError(f"{option}: expected {form}, not {text!r}")
+        raise ConfigError(f"{option}: expected {form}, got {text!r}.")
     return place, value
 
 
 def _milliseconds(text: str) -> int:
-    """A moment: ISO 8601 with its offset from UTC, or milliseconds since 1970."""
+    """Parse a time: ISO 8601 with an offset from UTC, or milliseconds since 1970."""
     if _WHOLE.fullmatch(text):
         return int(text)
     try:
         moment = datetime.fromisoformat(re.sub(r"[Zz]$", "+00:00", text))
     except ValueError:
-        raise ConfigError(f"--to-time: {text!r} is no time; write 2026-01-31T12:00:00Z, or milliseconds since 1970") from None
+        raise ConfigError(f"--to-time: invalid time {text!r}. Write 2026-01-31T12:00:00Z, or milliseconds since 1970.") from None
     if moment.tzinfo is None:
-        raise ConfigError(f"--to-time: {text!r} has no time zone; end it with Z for UTC, or with +02:00")
+        raise ConfigError(f"--to-time: {text!r} has no time zone. Append Z for UTC, or an offset such as +02:00.")
     return int(moment.timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""The options that commands share, each declared once: it has one name, one form and one help text wherever it is taken."""
+"""The options that commands share, each declared once, so that it is the same in every command."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Annotated
 
 import typer
 
-Application = Annotated[str, typer.Argument(metavar="FILE:APP", help="file.py:app or module:app; the object is app if left out.")]
+Application = Annotated[str, typer.Argument(metavar="FILE:APP", help="file.py:app or module:app; :app may be omitted.")]
 OptionalApplication = Annotated[str | None, typer.Argument(metavar="[FILE:APP]", help="file.py:app or module:app.")]
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings; penstock.toml is read if it is there.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="The settings file; by default penstock.toml, if it exists.")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting, over file and environment; may be repeated.")
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting; overrides file and environment. May be repeated."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
-Admin = Annotated[str, typer.Option(help="Where the application's admin server listens.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Admin = Annotated[str, typer.Option(help="The address of the application's admin server.")]
 Token = Annotated[
-    str | None, typer.Option(metavar="env:NAME|file:PATH", help="Where the token is; PENSTOCK_ADMIN_TOKEN if left out.")
+    str | None, typer.Option(metavar="env:NAME|file:PATH", help="Where to read the token; by default PENSTOCK_ADMIN_TOKEN.")
 ]
-ApplicationId = Annotated[str | None, typer.Option(help="Instead of FILE:APP: the application by its id.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it. Without this, only show what would be done.")]
+ApplicationId = Annotated[str | None, typer.Option(help="Instead of FILE:APP: the application's id.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it. Without --yes, only show what would be done.")]

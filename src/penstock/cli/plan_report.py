@@ -1,21 +1,21 @@
-"""What `penstock plan` prints, and the exit code that goes with it."""
+"""Prints the result of `penstock plan`, and determines its exit code."""
 
 from __future__ import annotations
 
-from penstock.cli.screen import answers, print_json, shown, table, verdict
+from penstock.cli.screen import output_console, print_json, shown, table, verdict
 from penstock.errors import IncompatibleTopologyError
 from penstock.plan import Changes, Decision
 
 LOST = 5
-"""The exit code where a store would be left behind; a refusal has that of the error a start would end with."""
+"""The exit code if a store would be left behind; a refused start has the exit code of its error."""
 
 
 def print_plan(application_id: str, changes: Changes, as_json: bool) -> int:
-    """Print what would happen; the exit code."""
+    """Print what would happen, and return the exit code."""
     if as_json:
         print_json(_document(application_id, changes))
     else:
-        console = answers()
+        console = output_console()
         console.print(_table("store", changes.stores))
         console.print(_table("source", changes.sources))
         for refusal in changes.refusals:
@@ -32,7 +32,7 @@ def _table(what: str, changes: tuple[Decision, ...]) -> object:
 
 def _summary(application_id: str, changes: Changes) -> str:
     if changes.is_refused:
-        return f"A start of {application_id!r} would be refused; nothing would be changed."
+        return f"A start of {application_id!r} would be refused and change nothing."
     lost = [change.name for change in changes.stores if change.verdict.value == "lost"]
     if lost:
         return f"A start of {application_id!r} would leave behind: {', '.join(lost)}."

@@ -1,4 +1,4 @@
-"""`penstock query`: a question to the stores of a running application, and its answer as a table, JSON or CSV."""
+"""`penstock query`: queries the stores of a running application, and prints the rows as a table, JSON or CSV."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from penstock.cli.requests import AdminConnection, RefusedRequestError
-from penstock.cli.screen import answers, print_json, shown, table
+from penstock.cli.screen import output_console, print_json, shown, table
 
 _NO_KEY = "no_key"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Rows, the epochs between which they were read, and whether they are all there are."""
+    """Rows, the first and last epoch they may be of, and whether these are all rows."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -26,14 +26,14 @@ class Answer:
 
 
 def ask_sql(server: AdminConnection, sql: str, limit: int) -> Answer:
-    """The rows of a select."""
+    """Return the rows of a SELECT."""
     found = server.post("/sql", {"sql": sql, "limit": limit})
     columns = tuple(column["name"] for column in found["columns"])
     return Answer(columns, tuple(map(tuple, found["rows"])), tuple(found["epochs"]), found["is_complete"])
 
 
 def ask_key(server: AdminConnection, store: str, key: str) -> Answer:
-    """What a store has for a key; no row if it has nothing."""
+    """Return the entry of a key in a store; no row if there is none."""
     try:
         found = server.get(f"/stores/{quote(store, safe='')}/get?{urlencode({'key': key})}")
     except RefusedRequestError as error:
@@ -45,7 +45,7 @@ def ask_key(server: AdminConnection, store: str, key: str) -> Answer:
 
 
 def print_answer(answer: Answer, form: str) -> None:
-    """Print it as `table`, `json` or `csv`."""
+    """Print the rows as `table`, `json` or `csv`."""
     if form == "json":
         about = {"epochs": answer.epochs, "is_complete": answer.is_complete}
         print_json({"columns": answer.columns, "rows": answer.rows, **about})
@@ -54,7 +54,7 @@ def print_answer(answer: Answer, form: str) -> None:
         writer.writerow(answer.columns)
         writer.writerows([_cell(value) for value in row] for row in answer.rows)
     else:
-        console = answers()
+        console = output_console()
         console.print(table(answer.columns, answer.rows))
         console.print(shown(_summary(answer), style="dim"))
 
@@ -64,7 +64,7 @@ def _summary(answer: Answer) -> str:
     if answer.epochs is None:
         return count
     first, last = answer.epochs
-    return f"{count}, as of epoch {first}" if first == last else f"{count}, as of an epoch from {first} to {last}"
+    return f"{count}, as of epoch {first}" if first == last else f"{count}, as of an epoch between {first} and {last}"
 
 
 def _cell(value: object) -> object:

@@ -1,4 +1,4 @@
-"""Requests to the admin server of a running application: JSON in and out, the token never shown, no redirect followed."""
+"""Requests to the admin server of a running application. They exchange JSON, never show the token and follow no redirect."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from urllib.parse import urlsplit
 from penstock.config import Secret
 from penstock.errors import BrokerError, ConfigError
 
-TOKEN_VARIABLE = "PENSTOCK_ADMIN_TOKEN"  # noqa: S105 - its name
+TOKEN_VARIABLE = "PENSTOCK_ADMIN_TOKEN"  # noqa: S105 - only its name
 _TIMEOUT_S = 30.0
 _MOST_BYTES = 64 << 20
 
 
 class UnreachableError(BrokerError):
-    """Nobody answers at the admin server's address."""
+    """There is no admin server at the address."""
 
     code = "unreachable"
 
 
 class RefusedRequestError(ConfigError):
-    """The admin server does not answer what it was asked; says why. `reason` is the server's own code for it."""
+    """The admin server refused the request; the message says why. `reason` is the server's error code."""
 
     code = "refused"
 
@@ -38,7 +38,7 @@ class RefusedRequestError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class AdminConnection:
-    """Where an application is asked, and the token that is shown there."""
+    """The address of an admin server, and the token to send."""
 
     host: str
     port: int
@@ -47,25 +47,25 @@ class AdminConnection:
 
     @classmethod
     def at(cls, address: str, token: str | None = None) -> AdminConnection:
-        """The server at `http://host:port`; `token` says where the token is, otherwise the environment may have it."""
+        """Return the server at `http://host:port`; `token` says where to read the token, by default from the environment."""
         parts = urlsplit(address)
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path not in {"", "/"} or parts.username:
             raise ConfigError(f"--admin: expected http://host:port or https://host:port, got {parts.scheme}://{parts.hostname}…")
         is_secure = parts.scheme == "https"
         found = _token(token)
         if found is not None and not is_secure and not _is_loopback(parts.hostname):
-            raise ConfigError("--admin: a token is not sent to another machine in clear; use https://")
+            raise ConfigError("--admin: a token is not sent to another machine unencrypted. Use https://.")
         return cls(parts.hostname, parts.port or (443 if is_secure else 80), is_secure, found)
 
     def get(self, path: str) -> Any:
-        """What the server has there."""
-        return self._ask("GET", path, None)
+        """Return what the server responds to a GET."""
+        return self._request("GET", path, None)
 
     def post(self, path: str, body: object) -> Any:
-        """What the server answers to this."""
-        return self._ask("POST", path, json.dumps(body).encode())
+        """Return what the server responds to a POST."""
+        return self._request("POST", path, json.dumps(body).encode())
 
-    def _ask(self, method: str, path: str, body: bytes | None) -> Any:
+    def _request(self, method: str, path: str, body: bytes | None) -> Any:
         headers = {"Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -78,13 +78,13 @@ class AdminConnection:
                 status, data = response.status, response.read(_MOST_BYTES + 1)
         except (OSError, http.client.HTTPException) as error:
             raise UnreachableError(
-                f"no admin server at {self.host}:{self.port} ({type(error).__name__}): is the application running, "
-                f"and is this its admin_address?"
+                f"No admin server responds at {self.host}:{self.port} ({type(error).__name__}). "
+                f"Check that the application is running and that this is its admin_address."
             ) from None
         finally:
             connection.close()
         if len(data) > _MOST_BYTES:
-            raise RefusedRequestError(f"{path}: the answer is more than {_MOST_BYTES >> 20} MiB; ask for less (limit)")
+            raise RefusedRequestError(f"{path}: the response exceeds {_MOST_BYTES >> 20} MiB. Request fewer rows (--limit).")
         return _answer(path, status, data)
 
     def _connection(self) -> http.client.HTTPConnection:
@@ -102,15 +102,15 @@ def _answer(path: str, status: int, data: bytes) -> Any:
     if status == http.HTTPStatus.OK and answer is not None:
         return answer
     if status in {http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN}:
-        raise RefusedRequestError(f"{path}: not allowed; set {TOKEN_VARIABLE}, or say where the token is (--token env:NAME)")
-    told = answer if isinstance(answer, dict) else {}
-    raise RefusedRequestError(
-        f"{path}: {told.get('error') or 'no answer that could be read'} (status {status})", told.get("code")
-    )
+        raise RefusedRequestError(
+            f"{path}: not allowed. Set {TOKEN_VARIABLE}, or name a variable with the token (--token env:NAME)."
+        )
+    error = answer if isinstance(answer, dict) else {}
+    raise RefusedRequestError(f"{path}: {error.get('error') or 'the response is not JSON'} (status {status})", error.get("code"))
 
 
 def _token(where: str | None) -> Secret | None:
-    """The token, from where it is kept: never from the command line itself, which every user of the machine can see."""
+    """Read the token from a variable or a file; never from the command line, which all users of the machine can see."""
     if where is None:
         found = os.environ.get(TOKEN_VARIABLE)
         return Secret(found) if found else None
@@ -118,13 +118,13 @@ def _token(where: str | None) -> Secret | None:
     if kind == "env" and place in os.environ:
         return Secret(os.environ[place])
     if kind == "env":
-        raise ConfigError(f"--token: the environment has no variable {place!r}")
+        raise ConfigError(f"--token: environment variable {place!r} is not set.")
     if kind == "file":
         try:
             return Secret(Path(place).read_text(encoding="utf-8").rstrip("\r\n"))
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"--token: {place} cannot be read: {type(error).__name__}") from None
-    raise ConfigError("--token: write env:NAME or file:PATH; a token on the command line can be seen by everybody")
+            raise ConfigError(f"--token: cannot read {place!r}: {type(error).__name__}.") from None
+    raise ConfigError("--token: write env:NAME or file:PATH. All users of this machine can see the command line.")
 
 
 def _is_loopback(host: str) -> bool:

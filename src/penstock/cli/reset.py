@@ -1,7 +1,7 @@
-"""`penstock reset`: shows what an application has left in Kafka and on this machine, and deletes it if that is meant.
+"""`penstock reset`: shows what an application has left in Kafka and on this machine, and deletes it if confirmed (--yes).
 
-The order is the point. Offsets go first and the lanes' topic last: a start in between finds state without offsets and refuses,
-and a reset that was cut short is finished by another one. Offsets that are set by hand are written when all else is done.
+The order matters. Offsets are deleted first and the lanes' topic last: a start in between finds state without offsets and is
+refused, and another reset completes an interrupted one. New offsets are written after everything else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from penstock.barrier import CommitMetadata
-from penstock.cli.screen import answers, shown, table
+from penstock.cli.screen import output_console, shown, table
 from penstock.config import Config, Guarantee
 from penstock.epochs.home import Home
 from penstock.epochs.program import changelog_topic, lanes_topic
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 _WATCH_S = 2.0
-"""So long the offsets are watched: an application that works commits many times meanwhile."""
+"""How long the offsets are watched: a running application commits many times in that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What an application has left. `similar` are topics that look like its own, but of which nothing is known."""
+    """What an application has left. `similar` are topics named like its changelogs that cannot be attributed to it."""
 
     offsets: dict[Partition, Committed]
     changelogs: tuple[str, ...]
@@ -59,7 +59,7 @@ class Remains:
     similar: tuple[str, ...] = ()
 
     @property
-    def is_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether there is nothing to delete."""
         return not (self.offsets or self.changelogs or self.lanes or self.directory)
 
@@ -68,54 +68,53 @@ def reset_application(
     application_id: str,
     topology: Topology | None,
     config: Config,
-    is_meant: bool,
+    is_confirmed: bool,
     goals: Goals = MappingProxyType({}),
     keeps_state: bool = False,
 ) -> None:
-    """Show what there is and what would become of it, and do it if that is meant.
+    """Show what a reset does to an application, and do it if confirmed.
 
-    With `goals` the application goes on there; with `keeps_state` nothing else changes.
+    With `goals`, the application continues there; with `keeps_state`, nothing else changes.
     """
     if keeps_state and not goals:
-        raise ConfigError("--keep-state: say where to go on: --to-earliest, --to-latest, --to-time or --to-offset")
+        raise ConfigError("--keep-state: say where to continue: add --to-earliest, --to-latest, --to-time or --to-offset.")
     admin = open_admin(config)
     topics = Topics(admin, config.broker_timeout_ms)
-    console = answers()
+    console = output_console()
     remains = find_remains(application_id, topology, config)
-    refuse_strangers(application_id, remains)
-    refuse_other_topics(goals, topology, committed_facts(application_id, config, topics))
+    refuse_foreign_group(application_id, remains)
+    refuse_unread_topics(goals, topology, committed_facts(application_id, config, topics))
     moves = find_moves(goals, remains.offsets, topics)
     if keeps_state:
         base = base_of_kept_state(application_id, remains.offsets, config, topics)
     else:
         base = base_of_no_state(config)
     written = new_offsets(moves, remains.offsets if keeps_state else {}, topics.seen(goals), base)
-    if remains.is_nothing and not moves:
-        console.print(shown(f"There is nothing to reset of {application_id!r}."))
+    if remains.is_empty and not moves:
+        console.print(shown(f"There is nothing to reset for {application_id!r}."))
         return
-    if not keeps_state and not remains.is_nothing:
-        console.print(table(("what", "name", "holds"), _rows(remains), f"deleted of {application_id!r}"))
+    if not keeps_state and not remains.is_empty:
+        console.print(table(("what", "name", "content"), _rows(remains), f"to delete for {application_id!r}"))
         if remains.similar:
-            console.print(
-                shown(f"Not touched, because nothing says whose they are: {', '.join(remains.similar)}. Name FILE:APP.")
-            )
+            names = ", ".join(remains.similar)
+            console.print(shown(f"These topics are kept, as their owner is unknown: {names}. To delete them, give FILE:APP."))
     if moves:
-        console.print(table(("source", "is at", "goes on at", "which"), map(_moved, moves), f"offsets of {application_id!r}"))
-    if not is_meant:
+        console.print(table(("source", "offset", "new offset", "effect"), map(_moved, moves), f"offsets of {application_id!r}"))
+    if not is_confirmed:
         done = "deleted" if not moves else "changed"
-        console.print(shown(f"Nothing was {done}. Stop the application, then add --yes to do all of this."))
+        console.print(shown(f"Nothing was {done}. Stop the application, then repeat the command with --yes."))
         return
-    with alone(application_id, config, admin, remains) as fence:
+    with fenced(application_id, config, admin, remains) as fence:
         if not keeps_state:
-            _forget(application_id, config, admin, remains, fence)
+            _delete(application_id, config, admin, remains, fence)
     if written:
         write_offsets(application_id, config, written)
     console.print(shown(f"{application_id!r} is reset: {_next_start(bool(moves), keeps_state)}."))
 
 
 @contextmanager
-def alone(application_id: str, config: Config, admin: AdminClient, remains: Remains) -> Iterator[Fence | None]:
-    """While the block runs no instance commits; refuses if one runs. The fence, where there can be one."""
+def fenced(application_id: str, config: Config, admin: AdminClient, remains: Remains) -> Iterator[Fence | None]:
+    """Keep instances from committing during the block; raise if one is running. Yields the fence, if there can be one."""
     home = Home(str(config.state_dir), application_id)
     with ExitStack() as stack:
         stack.enter_context(home.vacant())
@@ -123,7 +122,7 @@ def alone(application_id: str, config: Config, admin: AdminClient, remains: Rema
         time.sleep(_WATCH_S)
         if group_offsets(admin, config, application_id) != remains.offsets:
             raise StateError(
-                f"{application_id!r} runs: it has committed within the last {_WATCH_S:g} s. Stop it, then reset again"
+                f"{application_id!r} is running: it has committed within the last {_WATCH_S:g} s. Stop it, then reset again."
             )
         fence = None
         if remains.lanes is not None and config.guarantee is Guarantee.EXACTLY_ONCE:
@@ -132,66 +131,66 @@ def alone(application_id: str, config: Config, admin: AdminClient, remains: Rema
         yield fence
 
 
-def _forget(application_id: str, config: Config, admin: AdminClient, remains: Remains, fence: Fence | None) -> None:
-    """Delete all there is."""
+def _delete(application_id: str, config: Config, admin: AdminClient, remains: Remains, fence: Fence | None) -> None:
+    """Delete everything."""
     delete_group(admin, config, application_id)
     point("reset.offsets")
     if fence is not None:
-        fence.prove()  # who started before the offsets were gone has read them, and has to be stopped first
+        fence.prove()  # an instance that started before the offsets were deleted has read them, and must be stopped first
     Home(str(config.state_dir), application_id).remove()
     delete_topics(admin, config, remains.changelogs)
     point("reset.changelogs")
     delete_topics(admin, config, () if remains.lanes is None else (remains.lanes,))
 
 
-def refuse_other_topics(goals: Goals, topology: Topology | None, facts: TopologyFacts | None) -> None:
-    """Refuse to set offsets of topics that the application does not read: a mistyped name would change nothing."""
+def refuse_unread_topics(goals: Goals, topology: Topology | None, facts: TopologyFacts | None) -> None:
+    """Raise if the application does not read a topic of the goals: setting the offsets of a mistyped name has no effect."""
     now = plan_facts(topology, "").sources if topology is not None else []
     sources = {*now, *(facts.sources if facts is not None else ())}
     patterns = [re.compile(source) for source in sources if not is_name(source)]
     for topic in goals:
         if topic not in sources and not any(pattern.fullmatch(topic) for pattern in patterns):
-            known = ", ".join(sorted(sources)) or "nothing that is known; name FILE:APP"
-            raise ConfigError(f"the application does not read {topic!r}: it reads {known}")
+            known = ", ".join(sorted(sources)) or "unknown; give FILE:APP"
+            raise ConfigError(f"The application does not read topic {topic!r}. Topics it reads: {known}.")
 
 
 def _moved(move: Move) -> tuple[str, str, str, str]:
     place = f"{move.topic}-{move.partition}"
     if move.before is None:
-        return place, "", f"{move.to:,}", "begins there"
+        return place, "", f"{move.to:,}", "starts there"
     far = abs(move.to - move.before)
-    what = "stays" if not far else f"reads {far:,} offsets again" if move.to < move.before else f"skips {far:,} offsets"
+    what = "no change" if not far else f"reads {far:,} offsets again" if move.to < move.before else f"skips {far:,} offsets"
     return place, f"{move.before:,}", f"{move.to:,}", what
 
 
 def _next_start(is_moved: bool, keeps_state: bool) -> str:
-    where = "goes on where it was told to" if is_moved else "begins where its sources say"
+    where = "continues from the new offsets" if is_moved else "begins where its sources say"
     return f"its next start {where}, with {'its state' if keeps_state else 'empty stores'}"
 
 
 def find_remains(application_id: str, topology: Topology | None, config: Config) -> Remains:
-    """What there is of an application: topics by the stores it is known to have had, never by their looks alone."""
+    """Find what an application has left. Its changelogs are those of stores it is known to have, never guessed by name."""
     admin = open_admin(config)
     topics = Topics(admin, config.broker_timeout_ms)
-    there = topics.names()
+    existing = topics.names()
     facts = committed_facts(application_id, config, topics)
     stores = {*(facts.stores if facts else ()), *(topology.stores if topology else ())}
-    own, lanes = {changelog_topic(application_id, store) for store in stores} & there, lanes_topic(application_id)
-    looks = {name for name in there if name.startswith(f"{application_id}-") and name.endswith("-changelog")}
+    own, lanes = {changelog_topic(application_id, store) for store in stores} & existing, lanes_topic(application_id)
+    similar = {name for name in existing if name.startswith(f"{application_id}-") and name.endswith("-changelog")}
     directory = Home(str(config.state_dir), application_id).root
     return Remains(
         group_offsets(admin, config, application_id),
         tuple(sorted(own - {lanes})),
-        lanes if lanes in there else None,
+        lanes if lanes in existing else None,
         directory if directory.is_dir() else None,
-        tuple(sorted(looks - own - {lanes})) if facts is None else (),
+        tuple(sorted(similar - own - {lanes})) if facts is None else (),
     )
 
 
-def refuse_strangers(application_id: str, remains: Remains) -> None:
-    """Refuse a group that is not an application's: a mistyped id must not cost somebody else's offsets."""
+def refuse_foreign_group(application_id: str, remains: Remains) -> None:
+    """Raise if the group is not a Penstock application's: a mistyped id must not delete the offsets of another program."""
     if remains.lanes is None and remains.offsets and not any(_is_ours(text) for _, text in remains.offsets.values()):
-        raise ConfigError(f"the group {application_id!r} is not one of a Penstock application: nothing was deleted")
+        raise ConfigError(f"Group {application_id!r} does not belong to a Penstock application. Nothing was deleted.")
 
 
 def _is_ours(text: str) -> bool:
@@ -206,10 +205,10 @@ def _rows(remains: Remains) -> list[tuple[str, str, str]]:
     by_topic: dict[str, list[int]] = {}
     for (topic, _), (offset, _) in sorted(remains.offsets.items()):
         by_topic.setdefault(topic, []).append(offset)
-    rows = [("offsets", topic, f"{len(offsets)} partitions, {sum(offsets):,} in all") for topic, offsets in by_topic.items()]
-    rows += [("changelog", name, "a store's content") for name in remains.changelogs]
+    rows = [("offsets", topic, f"{len(offsets)} partitions, {sum(offsets):,} in total") for topic, offsets in by_topic.items()]
+    rows += [("changelog", name, "content of a store") for name in remains.changelogs]
     if remains.lanes is not None:
-        rows.append(("lanes' topic", remains.lanes, "clocks, the topology's facts"))
+        rows.append(("lanes' topic", remains.lanes, "clocks, description of the topology"))
     if remains.directory is not None:
         rows.append(("directory", str(remains.directory), "stores on this machine"))
     return rows

@@ -1,4 +1,4 @@
-"""What commands print with: one console for answers, one for errors, and text that cannot do more than be read."""
+"""Prints results and errors. Control characters in data are escaped, so that they cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What commands a terminal, turns text around or breaks lines, and what no terminal can be sent."""
+"""Characters that control a terminal, reverse text or break lines, and lone surrogates, which cannot be encoded."""
 
 VERDICT_STYLES = {
     "ok": "green",
@@ -28,24 +28,24 @@ VERDICT_STYLES = {
 }
 
 
-def answers() -> Console:
-    """Where answers go: standard output, as it is now."""
+def output_console() -> Console:
+    """Return a console on the current standard output, for results."""
     return Console(highlight=False, emoji=False)
 
 
-def complaints() -> Console:
-    """Where errors go."""
+def error_console() -> Console:
+    """Return a console on standard error, for errors and progress."""
     return Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
 
 def shown(value: object, style: str = "") -> Text:
-    """A value as text; what would command a terminal (data may hold it) is shown by its code."""
+    """Return a value as text, with control characters escaped (data may contain them)."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return Text(_CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode(), text), style=style)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> Table:
-    """A table of values."""
+    """Return a table of values."""
     made = Table(title=title, title_justify="left", header_style="bold")
     for column in columns:
         made.add_column(shown(column), overflow="fold")
@@ -55,10 +55,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | No
 
 
 def verdict(word: str) -> Text:
-    """A verdict in its colour."""
+    """Return a verdict in its colour."""
     return Text(word, style=VERDICT_STYLES.get(word, ""))
 
 
 def print_json(value: object) -> None:
-    """A value as JSON, for programs: nothing of it is wrapped, coloured, or more than ASCII."""
+    """Print a value as JSON, for programs: ASCII only, neither wrapped nor coloured."""
     typer.echo(json.dumps(value, default=str))

@@ -1,4 +1,4 @@
-"""`penstock top`: a running application on one screen, from what its admin server tells."""
+"""`penstock top`: shows a running application on one screen, from the reports of its admin server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.requests import AdminConnection, UnreachableError
-from penstock.cli.screen import answers, shown, table
+from penstock.cli.screen import output_console, shown, table
 
 _EPOCHS = 50
 _ROWS = 20
@@ -20,7 +20,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class Look(NamedTuple):
-    """What an application has told at one moment."""
+    """The reports of an application at one moment."""
 
     state: Mapping[str, Any]
     watermarks: Mapping[str, Any]
@@ -28,8 +28,8 @@ class Look(NamedTuple):
 
 
 def watch(server: AdminConnection, every_s: float, is_once: bool) -> None:
-    """Show the application until interrupted, or once. While nobody answers, the last picture stays, with the reason."""
-    console = answers()
+    """Show the application until interrupted, or once. If the server stops responding, keep the last screen and add the error."""
+    console = output_console()
     picture = screen(look(server))
     if is_once:
         console.print(picture)
@@ -48,12 +48,12 @@ def watch(server: AdminConnection, every_s: float, is_once: bool) -> None:
 
 
 def look(server: AdminConnection) -> Look:
-    """Ask for all that is shown."""
+    """Request all reports that the screen shows."""
     return Look(server.get("/state"), server.get("/watermarks"), server.get(f"/debug/barriers?last={_EPOCHS}"))
 
 
 def screen(seen: Look) -> RenderableType:
-    """The picture of a moment."""
+    """Return the screen for one set of reports."""
     epochs = seen.barriers["recent"]
     parts = [
         _head(seen),
@@ -77,12 +77,12 @@ def _head(seen: Look) -> Text:
     if restore is not None and not restore["done"]:
         head.append(f"\nrestoring: {restore['fraction']:.0%} in {restore['seconds']:.0f} s", style="yellow")
     if current is not None:
-        head.append_text(shown(f"\nin hand: epoch {current['epoch']}, {current['phase']} for {current['phase_seconds']:.1f} s"))
+        head.append_text(shown(f"\ncurrent: epoch {current['epoch']}, {current['phase']} for {current['phase_seconds']:.1f} s"))
     return head
 
 
 def _rates(epochs: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """Records and epochs a second over the epochs that are remembered, pauses between them included."""
+    """Return records and epochs per second over recent epochs, including the pauses between them."""
     if not epochs:
         return 0.0, 0.0
     begin_ms, last = min(epoch["began_ms"] for epoch in epochs), max(epochs, key=lambda epoch: epoch["began_ms"])
@@ -91,7 +91,7 @@ def _rates(epochs: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
 
 
 def _phases(epochs: Sequence[Mapping[str, Any]]) -> Table | None:
-    """The mean of each phase, in the order of the newest epoch."""
+    """Return the mean of each phase, in the order of the newest epoch."""
     if not epochs:
         return None
     names = dict.fromkeys(name for epoch in epochs for name in epoch["phases"])
@@ -100,7 +100,7 @@ def _phases(epochs: Sequence[Mapping[str, Any]]) -> Table | None:
 
 
 def _partitions(partitions: Sequence[Mapping[str, Any]]) -> Table | None:
-    """Those that are furthest behind."""
+    """Return the partitions that are furthest behind."""
     behind = sorted(partitions, key=lambda place: (place["lag"] is None, place["lag"] or 0), reverse=True)[:_ROWS]
     rows = [
         (
@@ -116,7 +116,7 @@ def _partitions(partitions: Sequence[Mapping[str, Any]]) -> Table | None:
 
 
 def _lanes(epochs: Sequence[Mapping[str, Any]]) -> Table | None:
-    """What lanes had to do in the epochs that are remembered."""
+    """Return what lanes did in recent epochs."""
     records: dict[tuple[int, int], int] = {}
     seconds: dict[tuple[int, int], float] = {}
     for lane in (lane for epoch in epochs for lane in epoch["lanes"]):

@@ -104,7 +104,7 @@ def test_replayed_letters_are_not_replayed_again_and_others_can_be_later(place: 
     assert "1 replayed" in place.run("replay", place.dead, "--yes", "--limit", "1")
     last = place.run("replay", place.dead, "--yes")
     assert "2 of 10 letters replayed" in last
-    assert "8 not: already replayed" in last
+    assert "8 skipped: already replayed" in last
     assert "0 of 10 letters replayed" in place.run("replay", place.dead, "--yes")
     assert sorted(record.key or b"" for record in place.replayed()) == [b"k%d" % number for number in range(10)]
     ledger = ledger_topic(place.application, place.dead)
@@ -121,7 +121,7 @@ def test_a_letter_without_the_original_record_is_looked_up_in_its_source(place: 
     )
     output = place.run("replay", place.dead, "--yes")
     assert "1 of 2 letters replayed" in output
-    assert "1 not: it lacks the record's original content, and the source topic no longer has the record" in output
+    assert "1 skipped: it lacks the record's original content, and the source topic no longer has the record" in output
     wait_until_settled(place.servers, source)
     first, second = topics.read(place.servers, source)
     assert (second.key, second.value, second.timestamp, own(second.headers)) == (b"a", b"original", 77, (("h", b"1"),))
@@ -139,7 +139,7 @@ def test_letters_that_cannot_be_replayed_are_skipped_with_a_reason(place: Place)
     output = place.run("replay", place.dead, "--yes")
     assert "0 of 4 letters replayed" in output
     for why in ("a late record stays late", "a timer or a cache", "as --max-attempts allows", "'nowhere' does not exist"):
-        assert f"1 not: {why}" in output or why in output
+        assert f"1 skipped: {why}" in output or why in output
     assert "1 of 4 letters replayed" in place.run("replay", place.dead, "--yes", "--max-attempts", "4")
     assert dict(place.replayed()[0].headers)["__penstock.replay.attempt"] == b"4"
 

@@ -206,7 +206,7 @@ def test_somebody_elses_group_is_not_touched(case: Case) -> None:
     consumer.close()
     refused = case.call("reset", "--application-id", group, "--yes")
     assert refused.exit_code == 2, refused.output
-    assert "is not one of a Penstock application" in refused.output
+    assert "does not belong to a Penstock application" in refused.output
     assert topics.group_offsets(case.servers, group)
 
 

@@ -1,4 +1,4 @@
-"""Commands called as a user calls them, and an admin server that answers what it was told to."""
+"""Runs commands as a user does, and a fake admin server with given responses."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from penstock.cli.commands import commands
 
 
 def call(*arguments: str, **environment: str) -> Result:
-    """Call a command, with a screen that is wide enough for any table."""
+    """Run a command, on a screen that is wide enough for any table."""
     return CliRunner().invoke(commands, arguments, env={"COLUMNS": "300", "TERM": "dumb", **environment})
 
 
 class FakeAdmin:
-    """Answers by path; remembers what it was asked."""
+    """Responds by path, and records its requests."""
 
     def __init__(self, answers: Mapping[str, tuple[int, Any]]) -> None:
         self.answers = dict(answers)
-        self.asked: list[tuple[str, str, str | None, Any]] = []
+        self.requests: list[tuple[str, str, str | None, Any]] = []
         self.port = 0
 
     @property
@@ -32,14 +32,14 @@ class FakeAdmin:
         return f"http://127.0.0.1:{self.port}"
 
     def answer(self, method: str, path: str, token: str | None, body: bytes) -> tuple[int, bytes]:
-        self.asked.append((method, path, token, json.loads(body) if body else None))
-        status, found = self.answers.get(path.partition("?")[0], (404, {"error": "there is nothing"}))
+        self.requests.append((method, path, token, json.loads(body) if body else None))
+        status, found = self.answers.get(path.partition("?")[0], (404, {"error": "not found"}))
         return status, found if isinstance(found, bytes) else json.dumps(found).encode()
 
 
 @contextmanager
 def serving(answers: Mapping[str, tuple[int, Any]]) -> Iterator[FakeAdmin]:
-    """A server for the time of the block."""
+    """Run a server during the block."""
     admin = FakeAdmin(answers)
 
     class Handler(BaseHTTPRequestHandler):
@@ -52,9 +52,9 @@ def serving(answers: Mapping[str, tuple[int, Any]]) -> Iterator[FakeAdmin]:
             self.end_headers()
             self.wfile.write(found)
 
-        do_GET = do_POST = _any  # noqa: N815 - the names it has
+        do_GET = do_POST = _any  # noqa: N815 - the names that the base class calls
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name it has
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name in the base class
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:

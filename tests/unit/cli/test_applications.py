@@ -1,4 +1,4 @@
-"""How a command line names an application and its settings, and what is said if it names nothing."""
+"""Applications and settings from the command line, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 class TestApplications:
-    def test_a_file_is_named_with_or_without_its_object(self, directory: Path) -> None:
+    def test_a_file_is_given_with_or_without_its_object(self, directory: Path) -> None:
         assert load_app("penstock_cli_sample.py").application_id == "first"
         assert load_app("penstock_cli_sample.py:other").application_id == "second"
         assert load_app(f"{directory}/penstock_cli_sample.py:app").application_id == "first"
 
-    def test_a_module_of_this_directory_is_named_as_python_names_it(self, directory: Path) -> None:
+    def test_a_module_of_this_directory_is_imported_by_its_dotted_name(self, directory: Path) -> None:
         package = directory / "penstock_cli_package"
         package.mkdir()
         (package / "inner.py").write_text(APP)
@@ -55,7 +55,7 @@ class TestApplications:
         assert load_app("inner/penstock_cli_main.py").application_id == "first"
         assert "penstock_cli_main" in sys.modules
 
-    def test_the_file_that_is_named_is_the_one_not_one_of_this_directory(self, directory: Path) -> None:
+    def test_a_file_in_another_directory_wins_over_one_of_the_same_name_here(self, directory: Path) -> None:
         inner = directory / "inner"
         inner.mkdir()
         (inner / "penstock_cli_sample.py").write_text(APP.replace("first", "inner"))
@@ -64,31 +64,31 @@ class TestApplications:
     @pytest.mark.parametrize(
         ("where", "said"),
         [
-            ("penstock_cli_sample.py:nobody", "penstock_cli_sample.py has no 'nobody'; its applications are: app, other"),
+            ("penstock_cli_sample.py:nobody", "penstock_cli_sample.py has no 'nobody'. Applications there: app, other."),
             (
                 "penstock_cli_sample.py:number",
-                "'number' of penstock_cli_sample.py is no App but int; its applications are: app",
+                "'number' in penstock_cli_sample.py is of type int, not App. Applications there: app, other.",
             ),
-            ("nowhere.py:app", "there is no file nowhere.py"),
-            ("penstock_cli_nowhere:app", "there is no module 'penstock_cli_nowhere'"),
+            ("nowhere.py:app", "There is no file 'nowhere.py'."),
+            ("penstock_cli_nowhere:app", "There is no module 'penstock_cli_nowhere'."),
         ],
     )
-    def test_what_is_not_there_is_named_with_what_is(self, directory: Path, where: str, said: str) -> None:
+    def test_an_unknown_application_is_an_error_that_lists_the_known_ones(self, directory: Path, where: str, said: str) -> None:
         with pytest.raises(ConfigError) as raised:
             load_app(where)
         assert str(raised.value).startswith(said)
 
-    def test_a_file_without_any_application_says_what_to_write(self, directory: Path) -> None:
+    def test_the_error_for_a_file_without_an_application_says_what_to_add(self, directory: Path) -> None:
         (directory / "penstock_cli_empty.py").write_text("")
-        with pytest.raises(ConfigError, match=r"it has no App at its top level; write app = App\(…\) there"):
+        with pytest.raises(ConfigError, match=r"has no \'app\'. Add app = App\(…\) at its top level."):
             load_app("penstock_cli_empty.py")
 
     def test_a_file_with_the_name_of_another_module_is_refused(self, directory: Path) -> None:
         (directory / "json.py").write_text(APP)
-        with pytest.raises(ConfigError, match="its name 'json' is that of another module"):
+        with pytest.raises(ConfigError, match="another module is called 'json'"):
             load_app("json.py:app")
 
-    def test_what_the_application_itself_misses_is_its_own_failure(self, directory: Path) -> None:
+    def test_a_missing_import_of_the_application_is_raised_unchanged(self, directory: Path) -> None:
         (directory / "penstock_cli_broken.py").write_text("import penstock_cli_missing_thing\n")
         with pytest.raises(ModuleNotFoundError, match="penstock_cli_missing_thing"):
             load_app("penstock_cli_broken.py")
@@ -104,7 +104,7 @@ class TestSettings:
             "spark": {"master": "local[2]", "spark.x.y": "1"},
         }
 
-    def test_a_flag_wins_over_the_environment_and_that_over_the_file(
+    def test_a_flag_overrides_the_environment_which_overrides_the_file(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = tmp_path / "own.toml"
@@ -115,13 +115,13 @@ class TestSettings:
         assert (found.lanes, found.shards, found.kafka["bootstrap.servers"]) == (3, 8, "b:1")
 
     @pytest.mark.parametrize("pair", ["lanes", "=2"])
-    def test_what_is_no_setting_is_refused(self, pair: str) -> None:
+    def test_an_invalid_setting_is_refused(self, pair: str) -> None:
         with pytest.raises(ConfigError, match="--set: expected name=value"):
             overrides([pair])
 
     @pytest.mark.parametrize("name", ["kafka.sasl.password", "admin_token", "kafka.ssl.key.password"])
-    def test_a_secret_is_not_taken_in_clear_and_not_repeated(self, name: str) -> None:
-        with pytest.raises(ConfigError, match="write env:NAME or file:PATH") as raised:
+    def test_a_plain_text_secret_is_refused_and_not_printed(self, name: str) -> None:
+        with pytest.raises(ConfigError, match="Write env:NAME or file:PATH") as raised:
             overrides([f"{name}=hunter2"])
         assert "hunter2" not in str(raised.value)
         assert overrides([f"{name}=env:SECRET"])

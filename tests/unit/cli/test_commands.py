@@ -1,4 +1,4 @@
-"""Commands that need no broker: what they print, and the codes they end with."""
+"""Commands that need no broker: their output and exit codes."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 class TestHelp:
-    def test_it_lists_the_commands(self) -> None:
+    def test_help_lists_the_commands(self) -> None:
         found = call("--help")
         assert found.exit_code == 0
         assert all(name in found.output for name in ("run", "describe", "plan", "reset", "doctor", "query", "top", "dlq"))
 
-    def test_neither_spark_nor_the_kafka_client_is_loaded_for_it(self) -> None:
+    def test_help_imports_neither_spark_nor_the_kafka_client(self) -> None:
         code = (
             "import sys; from penstock.cli.commands import commands; commands(['--help'], standalone_mode=False); "
             "sys.exit(bool({'pyspark', 'confluent_kafka'} & set(sys.modules)))"
         )
         assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
-    def test_the_package_is_the_command(self) -> None:
+    def test_the_package_can_be_run_as_the_command(self) -> None:
         done = subprocess.run([sys.executable, "-m", "penstock.cli", "--help"], capture_output=True, text=True, check=False)
         assert done.returncode == 0
         assert "doctor" in done.stdout
 
 
 class TestDeadLetters:
-    def test_their_commands_are_listed(self) -> None:
+    def test_help_lists_the_commands_for_dead_letters(self) -> None:
         found = call("dlq", "--help")
         assert found.exit_code == 0
         assert all(name in found.output for name in ("ls", "show", "replay"))
@@ -88,7 +88,7 @@ SHARED = {"config", "settings", "as_json", "application_id", "yes", "admin", "to
 
 
 class TestDescribe:
-    def test_text_is_kafka_streams(self, sample: str) -> None:
+    def test_text_is_the_format_of_kafka_streams(self, sample: str) -> None:
         found = call("describe", sample)
         assert found.exit_code == 0
         assert found.output.startswith("Topologies:\n")
@@ -106,10 +106,10 @@ class TestDescribe:
         assert (source["kind"], source["topics"]) == ("source", ["lines"])
         assert any(node.get("stores") == ["words"] for node in found["nodes"])
 
-    def test_an_application_that_is_not_there_ends_with_the_code_of_its_error(self) -> None:
+    def test_a_missing_application_exits_with_the_code_of_its_error(self) -> None:
         found = call("describe", "nowhere.py")
         assert found.exit_code == 2
-        assert "config: there is no file nowhere.py" in found.output
+        assert "config: There is no file 'nowhere.py'." in found.output
 
 
 class TestRun:
@@ -120,19 +120,19 @@ class TestRun:
         assert found.exit_code == 0, found.output
         assert given == {"id": "word-count", "until": "latest", "path": Path("own.toml"), "lanes": 3}
 
-    def test_it_ends_with_the_applications_code(self, sample: str, tmp_path: Path) -> None:
+    def test_the_exit_code_is_that_of_the_applications_error(self, sample: str, tmp_path: Path) -> None:
         missing = tmp_path / "missing.toml"
         assert call("run", sample, "--config", str(missing)).exit_code == 2
 
-    def test_another_bound_is_refused(self, sample: str) -> None:
+    def test_an_unknown_bound_is_refused(self, sample: str) -> None:
         found = call("run", sample, "--until", "tomorrow")
         assert found.exit_code == 2
-        assert "--until: 'tomorrow' is not 'latest'" in found.output
+        assert "--until: invalid value 'tomorrow'" in found.output
 
 
 class TestReset:
     @pytest.mark.parametrize("arguments", [(), ("file.py", "--application-id", "x")])
-    def test_the_application_is_named_in_one_way(self, arguments: tuple[str, ...]) -> None:
+    def test_exactly_one_way_to_name_the_application_is_accepted(self, arguments: tuple[str, ...]) -> None:
         found = call("reset", *arguments)
         assert found.exit_code == 2
         assert "either as FILE:APP or by --application-id" in found.output
@@ -147,11 +147,11 @@ class TestPlan:
         assert print_plan("app", Changes((self.KEPT,), ()), as_json=False) == 0
         assert "would lose nothing" in capsys.readouterr().out
 
-    def test_a_lost_store_is_named_again(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_lost_store_is_named_in_the_summary(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert print_plan("app", Changes((self.KEPT, self.LOST), ()), as_json=False) == 5
         assert "would leave behind: old." in capsys.readouterr().out
 
-    def test_a_refusal_comes_first(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_refusal_outweighs_a_loss(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert print_plan("app", Changes((self.LOST, self.REFUSED), ()), as_json=False) == 4
         assert print_plan("app", Changes((), (), ("topics are missing: in",)), as_json=False) == 4
         out = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The commands about dead letters: what they ask for, what they refuse and what they show; letters come from a list."""
+"""The `dlq` commands: what they request, refuse and print; the letters come from a list."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FakeLetters:
 
 
 class FakeReplayer:
-    """Judges as the real one does, and sends nothing."""
+    """Decides like the real one, but sends nothing."""
 
     made: list[FakeReplayer] = []  # noqa: RUF012 - emptied by a fixture
     failure: Exception | None = None
@@ -106,7 +106,7 @@ def run(*arguments: str) -> Result:
 
 
 class TestList:
-    def test_groups_are_columns(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_groups_are_printed_as_a_table(self, monkeypatch: pytest.MonkeyPatch) -> None:
         written(monkeypatch, letter(0), letter(1, time_ms=61_000), letter(2, node="other"))
         lines = [re.split(r"\s*[┃│]\s*", line)[1:-1] for line in run("ls", "dead").stdout.splitlines()]
         assert [line for line in lines if line] == [
@@ -115,19 +115,19 @@ class TestList:
             ["1", "app", "other", "ValueError", "in", "1970-01-01T00:00:01.000Z", "1970-01-01T00:00:01.000Z"],
         ]
 
-    def test_a_name_from_a_record_cannot_command_the_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_name_from_a_record_cannot_control_the_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
         written(monkeypatch, letter(0, node="\x1b[2J\u202egone [bold]kept[/bold]"))
         found = run("ls", "dead").stdout
         assert not {"\x1b", "\u202e"} & set(found)
         assert "\\x1b[2J\\u202egone [bold]kept[/bold]" in found
 
-    def test_or_json(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_groups_as_json(self, monkeypatch: pytest.MonkeyPatch) -> None:
         written(monkeypatch, letter(0))
         [group] = json.loads(run("ls", "dead", "--json").stdout)
         assert (group["letters"], group["node"], group["first"]) == (1, "map", "1970-01-01T00:00:01.000Z")
 
-    def test_none_is_none(self) -> None:
-        assert run("ls", "dead").stdout == "dead has no letters.\n"
+    def test_a_topic_without_letters_says_so(self) -> None:
+        assert run("ls", "dead").stdout == "Topic 'dead' has no dead letters.\n"
 
 
 class TestShow:
@@ -148,9 +148,7 @@ class TestShow:
         ):
             assert line in shown.splitlines()
 
-    def test_what_is_no_text_is_hexadecimal_and_nothing_reaches_the_terminal_that_acts_on_it(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_binary_data_is_hexadecimal_and_control_characters_are_escaped(self, monkeypatch: pytest.MonkeyPatch) -> None:
         evil = letter(error=ValueError("\x1b[2J"), node="\x07", headers=(("\x1b]0;x", b"\x00\x1b"),))
         long = Letter(RecordMetadata("dead", 0, 1), b"\xff", b"a" * 5_000, 5, ())
         written(monkeypatch, evil, long)
@@ -160,40 +158,40 @@ class TestShow:
         assert "00 1b" in shown
         assert "\\x1b[2J" in shown
         assert "key         ff" in shown
-        assert "… and 904 bytes more" in shown
-        assert "(not as its source has it)" in shown
+        assert "… and 904 more bytes" in shown
+        assert "(differs from the source record)" in shown
         assert "from        a timer or a cache" in shown
 
-    def test_half_a_name_and_a_name_of_nothing_are_refused(self) -> None:
-        assert "give both" in run("show", "dead", "--partition", "0").stderr
+    def test_an_incomplete_place_and_one_without_a_letter_are_refused(self) -> None:
+        assert "Give both" in run("show", "dead", "--partition", "0").stderr
         none = run("show", "dead", "--partition", "0", "--offset", "9")
-        assert (none.exit_code, none.stderr) == (2, "config: dead-0 has no letter at offset 9\n")
-        assert run("show", "dead").stderr == "config: dead has no letters\n"
+        assert (none.exit_code, none.stderr) == (2, "config: dead-0 has no letter at offset 9.\n")
+        assert run("show", "dead").stderr == "config: Topic 'dead' has no dead letters.\n"
 
 
 class TestReplay:
-    def test_it_is_only_said_what_would_be_done(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_yes_it_only_prints_what_it_would_do(self, monkeypatch: pytest.MonkeyPatch) -> None:
         written(monkeypatch, letter(0), letter(1, kind=FailureKind.LATE))
-        told = run("replay", "dead")
-        assert told.exit_code == 0
-        assert told.stdout.splitlines() == [
+        output = run("replay", "dead")
+        assert output.exit_code == 0
+        assert output.stdout.splitlines() == [
             "1 of 2 letters would be replayed.",
             "  1 to in",
-            "  1 not: a late record stays late: the watermark never goes back (the first is dead-0 at offset 1)",
-            "Nothing was sent. Add --yes to do it.",
+            "  1 skipped: a late record stays late: the watermark never goes back (the first is dead-0 at offset 1)",
+            "Nothing was sent. Add --yes to replay them.",
         ]
         [replayer] = FakeReplayer.made
         assert (replayer.is_dry, replayer.is_closed) == (True, True)
         assert (replayer.rules.application, replayer.rules.target, replayer.rules.max_attempts) == ("app", Target.SOURCE, 3)
 
-    def test_or_done(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_with_yes_it_replays(self, monkeypatch: pytest.MonkeyPatch) -> None:
         written(monkeypatch, letter(0))
-        told = run("replay", "dead", "--yes")
-        assert told.stdout.splitlines() == ["1 of 1 letters replayed.", "  1 to in"]
-        assert told.stderr == "1 replayed, 1 looked at\n"
+        output = run("replay", "dead", "--yes")
+        assert output.stdout.splitlines() == ["1 of 1 letters replayed.", "  1 to in"]
+        assert output.stderr == "1 replayed, 1 checked\n"
         assert not FakeReplayer.made[0].is_dry
 
-    def test_all_filters_are_heard(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_all_filters_are_passed_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
         written(monkeypatch, letter(0))
         filters = ["--node", "map", "--error", "ValueError", "--source-topic", "in", "--offset", "0:0-9", "--offset", "1:5"]
         times = ["--since", "1970-01-01T00:00:01Z", "--until", "1970-01-01T00:00:02Z"]
@@ -210,27 +208,27 @@ class TestReplay:
             (["--since", "yesterday"], 3, "--since: invalid instant 'yesterday'"),
             (["--offset", "x"], 2, "--offset: expected partition:offset"),
             (["--to", "node"], 2, "--to node needs FILE:APP"),
-            (["nowhere.py:app"], 2, "there is no file nowhere.py"),
-            ([], 2, "give --application-id"),
+            (["nowhere.py:app"], 2, "There is no file 'nowhere.py'."),
+            ([], 2, "Add --application-id"),
         ],
     )
-    def test_what_cannot_be_is_refused_with_the_cure(self, arguments: list[str], code: int, why: str) -> None:
-        told = run("replay", "dead", *arguments)
-        assert told.exit_code == code
-        assert why in told.stderr
+    def test_invalid_arguments_are_refused_with_the_cure(self, arguments: list[str], code: int, why: str) -> None:
+        output = run("replay", "dead", *arguments)
+        assert output.exit_code == code
+        assert why in output.stderr
 
     @pytest.mark.parametrize(("failure", "code"), [(FencedError("another replay"), 20), (BrokerError("gone"), 22)])
-    def test_a_failure_ends_it_with_its_own_code(self, monkeypatch: pytest.MonkeyPatch, failure: Any, code: int) -> None:
+    def test_the_exit_code_is_that_of_the_failure(self, monkeypatch: pytest.MonkeyPatch, failure: Any, code: int) -> None:
         written(monkeypatch, letter(0))
         monkeypatch.setattr(FakeReplayer, "failure", failure)
-        told = run("replay", "dead", "--yes")
-        assert (told.exit_code, told.stderr) == (code, f"{failure.code}: {failure}\n")
+        output = run("replay", "dead", "--yes")
+        assert (output.exit_code, output.stderr) == (code, f"{failure.code}: {failure}\n")
         assert FakeReplayer.made[0].is_closed
 
-    def test_letters_of_other_applications_are_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_letters_of_other_applications_are_skipped(self, monkeypatch: pytest.MonkeyPatch) -> None:
         written(monkeypatch, letter(0), letter(1, application="other"))
-        assert "1 not: it belongs to application 'other'" in run("replay", "dead").stdout
-        assert "1 not: it belongs to application 'app'" in run("replay", "dead", "--application-id", "other").stdout
+        assert "1 skipped: it belongs to application 'other'" in run("replay", "dead").stdout
+        assert "1 skipped: it belongs to application 'app'" in run("replay", "dead", "--application-id", "other").stdout
 
 
 APP = """
@@ -247,7 +245,7 @@ app = App("app", builder.build())
 
 class TestSettings:
     @pytest.mark.parametrize("command", [("ls",), ("show",), ("replay", "--application-id", "app")])
-    def test_they_are_given_as_to_every_command(self, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
+    def test_settings_are_given_as_for_every_command(self, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
         seen: list[Config] = []
 
         class Noting(FakeLetters):
@@ -262,33 +260,33 @@ class TestSettings:
         assert config.kafka["bootstrap.servers"] == "given:1"
         assert config.kafka["client.id"] == "me"
 
-    def test_a_secret_in_clear_is_refused(self) -> None:
-        told = run("ls", "dead", "--set", "kafka.sasl.password=x")
-        assert told.exit_code == 2
-        assert "write env:NAME or file:PATH" in told.stderr
+    def test_a_plain_text_secret_is_refused(self) -> None:
+        output = run("ls", "dead", "--set", "kafka.sasl.password=x")
+        assert output.exit_code == 2
+        assert "Write env:NAME or file:PATH" in output.stderr
 
 
 class TestIntoNodes:
     @pytest.fixture(autouse=True)
     def file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "app.py").write_text(APP)
-        monkeypatch.delitem(sys.modules, "app", raising=False)  # of another test's
+        monkeypatch.delitem(sys.modules, "app", raising=False)  # left by another test
 
-    def test_the_topology_says_into_which_nodes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_topology_determines_which_nodes_can_be_replayed_into(self, monkeypatch: pytest.MonkeyPatch) -> None:
         outside = letter(2, source=RecordMetadata("elsewhere", 0, 0))
         written(monkeypatch, letter(0), letter(1, node="lengths", source=RecordMetadata("in", 0, 8)), outside)
-        told = run("replay", "dead", "app.py:app", "--to", "node").stdout
-        assert "1 of 3 letters would be replayed." in told
-        assert "1 to in, into map only" in told
-        assert "1 not: it cannot be replayed into 'lengths' only: 'words', between 'in' and 'lengths'" in told
-        assert "'elsewhere' does not exist" in told
+        output = run("replay", "dead", "app.py:app", "--to", "node").stdout
+        assert "1 of 3 letters would be replayed." in output
+        assert "1 to in, into map only" in output
+        assert "1 skipped: it cannot be replayed into 'lengths' only: 'words', between 'in' and 'lengths'" in output
+        assert "'elsewhere' does not exist" in output
 
-    def test_a_global_table_has_no_other_nodes(self) -> None:
+    def test_records_of_a_global_table_cannot_be_replayed_into_a_node(self) -> None:
         found = dead_letters._obstacle(load_app("app.py:app").topology)
-        assert "is read for a global table" in str(found("global", "x"))
+        assert "is the topic of a global table" in str(found("global", "x"))
         assert found("in", "map") is None
 
-    def test_who_is_named_twice_must_be_the_same(self) -> None:
-        told = run("replay", "dead", "app.py:app", "--application-id", "other")
-        assert "--application-id is 'other', but the application is 'app'" in told.stderr
+    def test_the_application_and_its_id_must_match(self) -> None:
+        output = run("replay", "dead", "app.py:app", "--application-id", "other")
+        assert "--application-id is 'other', but the application is 'app'" in output.stderr
         assert "has no 'nobody'" in run("replay", "dead", "app.py:nobody").stderr

@@ -1,4 +1,4 @@
-"""`penstock doctor`: what is judged well, what may hurt, what does; each with a cure."""
+"""`penstock doctor`: what is ok, what may hurt and what fails, each with a cure."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ EVERYTHING = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS", "CREATE
 
 class TestMachine:
     @pytest.mark.parametrize(
-        ("told", "level", "version"),
+        ("output", "level", "version"),
         [
             ('openjdk version "21.0.5" 2024-10-15', Level.OK, "21"),
             ('openjdk version "17" 2021-09-14', Level.OK, "17"),
             ('java version "1.8.0_402"', Level.FAIL, "8"),
             ('openjdk version "11.0.22"', Level.FAIL, "11"),
-            ("Picked up JAVA_TOOL_OPTIONS", Level.WARN, "does not tell"),
+            ("Picked up JAVA_TOOL_OPTIONS", Level.WARN, "does not print"),
         ],
     )
-    def test_java(self, told: str, level: Level, version: str) -> None:
-        finding = java_finding(told, "java", "install it")
+    def test_java(self, output: str, level: Level, version: str) -> None:
+        finding = java_finding(output, "java", "install it")
         assert finding.level is level
         assert version in finding.found
 
-    def test_no_java_at_all(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_a_missing_java_fails(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv("JAVA_HOME", raising=False)
         monkeypatch.setenv("PATH", str(tmp_path))
         assert doctor._java().level is Level.FAIL
         monkeypatch.setenv("JAVA_HOME", str(tmp_path))
         assert "cannot be run: FileNotFoundError" in doctor._java().found
 
-    def test_spark_is_the_one_the_jars_are_for(self) -> None:
+    def test_spark_must_have_the_version_of_the_jars(self) -> None:
         needed = ["lmdb>=1", "pyspark==4.2.0", "rich"]
         assert _python(needed, "4.2.0").level is Level.OK
         found = _python(needed, "4.1.0")
@@ -61,18 +61,18 @@ class TestMachine:
 
 
 class TestState:
-    def test_a_directory_that_is_not_there_yet(self, tmp_path: Path) -> None:
+    def test_a_directory_that_does_not_exist_yet_is_ok(self, tmp_path: Path) -> None:
         [writable, disk] = _state_directory(tmp_path / "a" / "b")
         assert writable.level is Level.OK
         assert disk.what == "disk"
         assert not (tmp_path / "a").exists()
 
-    def test_one_that_others_may_write(self, tmp_path: Path) -> None:
+    def test_a_directory_that_other_users_may_write_is_a_warning(self, tmp_path: Path) -> None:
         tmp_path.chmod(0o777)
         finding = next(_state_directory(tmp_path))
         assert (finding.level, finding.cure) == (Level.WARN, f"chmod go-w {tmp_path}")
 
-    def test_one_that_cannot_be_written(self, tmp_path: Path) -> None:
+    def test_a_directory_that_cannot_be_written_fails(self, tmp_path: Path) -> None:
         path = tmp_path / "file"
         path.write_text("")
         [finding] = _state_directory(path)
@@ -80,7 +80,7 @@ class TestState:
 
 
 class TestAdmin:
-    def test_a_port_that_is_taken(self) -> None:
+    def test_a_port_in_use_is_a_warning(self) -> None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
@@ -90,7 +90,7 @@ class TestAdmin:
         [finding] = _admin_port(config(admin_address=f"127.0.0.1:{port}"))
         assert finding.level is Level.OK
 
-    def test_none(self) -> None:
+    def test_an_admin_server_that_is_off_is_ok(self) -> None:
         assert [finding.found for finding in _admin_port(config(admin_address="off"))] == ["off"]
 
 
@@ -109,23 +109,23 @@ class TestLimits:
     def levels(self, cluster: ClusterFacts, used: Config = CONFIG) -> dict[str, Level]:
         return {finding.what: finding.level for finding in limits(cluster, used)}
 
-    def test_well(self) -> None:
+    def test_a_suitable_cluster_is_ok(self) -> None:
         assert set(self.levels(ClusterFacts(3, SETTINGS, None)).values()) == {Level.OK}
 
     def test_transactions_need_brokers(self) -> None:
         assert self.levels(ClusterFacts(2, SETTINGS, None))["transactions"] is Level.FAIL
 
-    def test_a_transaction_longer_than_allowed(self) -> None:
+    def test_a_transaction_timeout_above_the_brokers_maximum_fails(self) -> None:
         found = self.levels(ClusterFacts(3, SETTINGS, None), config(transaction_timeout="1h"))
         assert found["transaction timeout"] is Level.FAIL
 
-    def test_offsets_that_expire_soon(self) -> None:
+    def test_offsets_that_expire_soon_are_a_warning(self) -> None:
         assert self.levels(ClusterFacts(3, {**SETTINGS, "offsets.retention.minutes": "60"}, None))["offsets"] is Level.WARN
 
     def test_at_least_once_needs_no_transactions(self) -> None:
         assert self.levels(ClusterFacts(1, SETTINGS, None), config(guarantee="at_least_once")) == {"offsets": Level.OK}
 
-    def test_brokers_that_do_not_tell(self) -> None:
+    def test_brokers_that_do_not_reveal_settings_are_a_warning(self) -> None:
         assert self.levels(ClusterFacts(3, {}, None)) == {"limits": Level.WARN}
 
 
@@ -133,17 +133,17 @@ class TestRights:
     def facts(self, **allowed: frozenset[str] | None) -> dict[str, TopicFacts]:
         return {name: TopicFacts(3, 3, rights) for name, rights in allowed.items()}
 
-    def test_each_topic_needs_what_is_done_to_it(self) -> None:
+    def test_a_missing_permission_fails_with_the_topic(self) -> None:
         reads = frozenset({"READ", "DESCRIBE", "DESCRIBE_CONFIGS"})
         facts = self.facts(read=reads, written=reads, own=frozenset({"ALL"}))
         [finding] = rights(facts, ["read"], ["written"], ["own"])
         assert finding.level is Level.FAIL
         assert finding.found == "not allowed: written (WRITE)"
 
-    def test_well(self) -> None:
+    def test_all_permissions_are_ok(self) -> None:
         assert [f.level for f in rights(self.facts(a=EVERYTHING, b=EVERYTHING), ["a"], ["b"], [])] == [Level.OK]
 
-    def test_nobody_says(self) -> None:
+    def test_unknown_permissions_are_a_warning(self) -> None:
         assert [f.level for f in rights(self.facts(a=None), ["a"], [], [])] == [Level.WARN]
 
 
@@ -152,7 +152,7 @@ def topic(name: str, size: int) -> Topic:
 
 
 class TestTopics:
-    def test_what_is_written_to_takes_what_was_read(self) -> None:
+    def test_outputs_must_accept_records_as_large_as_the_sources(self) -> None:
         found = {"a": topic("a", 2_000), "b": topic("b", 1_000)}
         assert message_sizes(found, ["a"], ["b"]).level is Level.WARN
         assert message_sizes(found, ["b"], ["a"]).level is Level.OK
@@ -173,14 +173,14 @@ class TestTopics:
 
 
 class TestReport:
-    def test_a_failure_is_the_exit_code(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_failure_makes_the_exit_code_1(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert print_findings([ok("a", "well"), warn("b", "so so", "rest")], as_json=False) == 0
         assert print_findings([ok("a", "well"), fail("b", "bad", "fix it")], as_json=True) == 1
         out = capsys.readouterr().out
         assert "rest" in out
         assert json.loads(out.splitlines()[-1])[1] == {"what": "b", "level": "fail", "found": "bad", "cure": "fix it"}
 
-    def test_settings_that_cannot_be_read_are_a_finding(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_invalid_settings_are_a_finding(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.chdir(tmp_path)
         found = call("doctor", "--json", "--set", "lanes=many")
         assert found.exit_code == 1

@@ -1,4 +1,4 @@
-"""Where a reset is to go on, from the words of a command line."""
+"""Where an application continues after a reset, parsed from the command line."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def test_each_topic_has_its_goal() -> None:
     }
 
 
-def test_partitions_may_have_their_own() -> None:
+def test_partitions_may_have_their_own_goals() -> None:
     assert goals_of(latest=["a:1"], offsets=["a:0=7"]) == {"a": {0: Goal(To.OFFSET, 7), 1: Goal(To.LATEST)}}
 
 
-def test_a_time_may_be_of_any_zone() -> None:
+def test_a_time_may_be_in_any_zone() -> None:
     [a, b] = goals_of(times=["a=2026-01-31T12:00:00+02:00", "b=2026-01-31T10:00:00Z"]).values()
     assert a == b
 
@@ -31,19 +31,19 @@ def test_a_time_may_be_of_any_zone() -> None:
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
-        ({"earliest": ["a"], "latest": ["a"]}, "--to-latest: 'a' is told twice where to go on"),
-        ({"earliest": ["a:1"], "latest": ["a"]}, "--to-latest: 'a' is told twice"),
-        ({"earliest": ["a"], "latest": ["a:1"]}, "--to-latest: 'a:1' is told twice"),
-        ({"earliest": ["a:1", "a:1"]}, "--to-earliest: 'a:1' is told twice"),
-        ({"earliest": ["a:x"]}, "--to-earliest: 'a:x' is no topic, and no TOPIC:PARTITION"),
-        ({"earliest": [""]}, "--to-earliest: '' is no topic"),
-        ({"offsets": ["a"]}, "--to-offset: expected TOPIC:PARTITION=OFFSET, not 'a'"),
-        ({"offsets": ["a=-1"]}, "--to-offset: '-1' is no offset"),
-        ({"times": ["a=yesterday"]}, "--to-time: 'yesterday' is no time; write 2026-01-31T12:00:00Z"),
-        ({"times": ["a=2026-01-31T12:00:00"]}, "has no time zone; end it with Z"),
+        ({"earliest": ["a"], "latest": ["a"]}, "--to-latest: 'a' is named twice. Name each topic or partition once."),
+        ({"earliest": ["a:1"], "latest": ["a"]}, "--to-latest: 'a' is named twice"),
+        ({"earliest": ["a"], "latest": ["a:1"]}, "--to-latest: 'a:1' is named twice"),
+        ({"earliest": ["a:1", "a:1"]}, "--to-earliest: 'a:1' is named twice"),
+        ({"earliest": ["a:x"]}, "--to-earliest: invalid topic 'a:x'. Expected TOPIC or TOPIC:PARTITION."),
+        ({"earliest": [""]}, "--to-earliest: invalid topic ''"),
+        ({"offsets": ["a"]}, "--to-offset: expected TOPIC:PARTITION=OFFSET, got 'a'."),
+        ({"offsets": ["a=-1"]}, "--to-offset: invalid offset '-1'"),
+        ({"times": ["a=yesterday"]}, "--to-time: invalid time 'yesterday'. Write 2026-01-31T12:00:00Z"),
+        ({"times": ["a=2026-01-31T12:00:00"]}, "has no time zone. Append Z"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(said: dict[str, list[str]], complaint: str) -> None:
+def test_invalid_goals_are_refused(said: dict[str, list[str]], complaint: str) -> None:
     with pytest.raises(ConfigError) as refused:
         goals_of(**said)
     assert complaint in str(refused.value)

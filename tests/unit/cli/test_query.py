@@ -1,4 +1,4 @@
-"""Questions to an admin server: what is sent, what is shown, and what is said if there is no answer."""
+"""Queries to an admin server: the requests, the output, and the errors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ROWS = {"columns": COLUMNS, "rows": [["to", 2], ["be", {"n": 1}]], "epochs": [7,
 
 
 class TestSql:
-    def test_rows_are_shown_with_the_epoch_they_are_of(self) -> None:
+    def test_rows_are_printed_with_their_epoch(self) -> None:
         with serving({"/sql": (200, ROWS)}) as admin:
             found = call("query", "select * from words", "--admin", admin.url, "--limit", "5")
         assert found.exit_code == 0, found.output
-        assert admin.asked == [("POST", "/sql", None, {"sql": "select * from words", "limit": 5})]
+        assert admin.requests == [("POST", "/sql", None, {"sql": "select * from words", "limit": 5})]
         assert "│ to  │ 2        │" in found.output
         assert "2 rows, as of epoch 7" in found.output
 
@@ -31,19 +31,19 @@ class TestSql:
             assert found == {**ROWS, "columns": ["key", "value"]}
             assert call("query", "select 1", "--csv", "--admin", admin.url).output == 'key,value\nto,2\nbe,"{""n"": 1}"\n'
 
-    def test_what_would_command_the_terminal_is_shown_as_text(self) -> None:
+    def test_control_characters_are_escaped(self) -> None:
         rows = {**ROWS, "columns": COLUMNS[:1], "rows": [["\x1b[2Jgone [bold]kept[/bold]"]]}
         with serving({"/sql": (200, rows)}) as admin:
             found = call("query", "select 1", "--admin", admin.url)
         assert "\x1b" not in found.output
         assert "\\x1b[2Jgone [bold]kept[/bold]" in found.output
 
-    def test_an_answer_that_is_cut_short_and_spans_epochs_says_so(self) -> None:
+    def test_a_truncated_result_over_several_epochs_says_so(self) -> None:
         with serving({"/sql": (200, {**ROWS, "epochs": [7, 9], "is_complete": False})}) as admin:
             found = call("query", "select 1", "--admin", admin.url)
-        assert "the first 2 rows; there are more (--limit), as of an epoch from 7 to 9" in found.output
+        assert "the first 2 rows; there are more (--limit), as of an epoch between 7 and 9" in found.output
 
-    def test_a_question_that_is_refused_says_why(self) -> None:
+    def test_a_refused_query_prints_the_reason(self) -> None:
         with serving({"/sql": (400, {"error": "no such table: wrods"})}) as admin:
             found = call("query", "select * from wrods", "--admin", admin.url)
         assert found.exit_code == 2
@@ -56,9 +56,9 @@ class TestKey:
         with serving({"/stores/my%20words/get": (200, entry)}) as admin:
             found = call("query", "--store", "my words", "--key", "a/b&c", "--csv", "--admin", admin.url)
         assert found.output == "key,value,timestamp\na/b,3,5\n"
-        assert [path for _, path, _, _ in admin.asked] == ["/stores/my%20words/get?key=a%2Fb%26c"]
+        assert [path for _, path, _, _ in admin.requests] == ["/stores/my%20words/get?key=a%2Fb%26c"]
 
-    def test_a_key_that_is_not_there_is_no_row_and_a_store_that_is_not_is_an_error(self) -> None:
+    def test_an_unknown_key_gives_no_row_and_an_unknown_store_is_an_error(self) -> None:
         with serving({"/stores/words/get": (404, {"error": "no such key", "code": "no_key", "epoch": 7})}) as admin:
             found = call("query", "--store", "words", "--key", "k", "--admin", admin.url)
             assert (found.exit_code, "0 rows" in found.output) == (0, True)
@@ -66,69 +66,69 @@ class TestKey:
         assert found.exit_code == 2
 
     @pytest.mark.parametrize("arguments", [(), ("select 1", "--store", "s", "--key", "k"), ("--store", "s"), ("--key", "k")])
-    def test_a_question_is_either_sql_or_a_key(self, arguments: tuple[str, ...]) -> None:
+    def test_a_query_is_either_sql_or_a_key(self, arguments: tuple[str, ...]) -> None:
         found = call("query", *arguments)
         assert found.exit_code == 2
         assert "either SQL" in found.output
 
 
 class TestToken:
-    def test_it_comes_from_the_environment_or_from_where_it_is_said_to_be(self, tmp_path: Path) -> None:
+    def test_the_token_comes_from_the_environment_or_a_file(self, tmp_path: Path) -> None:
         path = tmp_path / "token"
         path.write_text("from-file\n")
         with serving({"/sql": (200, ROWS)}) as admin:
             call("query", "q", "--admin", admin.url, PENSTOCK_ADMIN_TOKEN="from-environment")
             call("query", "q", "--admin", admin.url, "--token", "env:MINE", MINE="mine")
             call("query", "q", "--admin", admin.url, "--token", f"file:{path}")
-        assert [token for _, _, token, _ in admin.asked] == ["Bearer from-environment", "Bearer mine", "Bearer from-file"]
+        assert [token for _, _, token, _ in admin.requests] == ["Bearer from-environment", "Bearer mine", "Bearer from-file"]
 
-    def test_it_is_not_taken_in_clear_and_not_repeated(self) -> None:
+    def test_a_plain_text_token_is_refused_and_not_printed(self) -> None:
         found = call("query", "q", "--token", "hunter2")
         assert found.exit_code == 2
         assert "hunter2" not in found.output
         assert "write env:NAME or file:PATH" in found.output
 
     @pytest.mark.parametrize("token", ["env:PENSTOCK_NOT_THERE", "file:/not/there"])
-    def test_a_reference_to_nothing_is_refused(self, token: str) -> None:
+    def test_a_missing_variable_or_file_is_refused(self, token: str) -> None:
         with pytest.raises(ConfigError, match="--token: "):
             AdminConnection.at("http://127.0.0.1:1", token)
 
-    def test_it_is_not_sent_to_another_machine_in_clear(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_token_is_not_sent_to_another_machine_unencrypted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MINE", "hunter2")
-        with pytest.raises(ConfigError, match="not sent to another machine in clear"):
+        with pytest.raises(ConfigError, match="not sent to another machine unencrypted"):
             AdminConnection.at("http://example.com:7070", "env:MINE")
         assert "hunter2" not in repr(AdminConnection.at("https://example.com", "env:MINE"))
 
-    def test_it_follows_no_redirect(self) -> None:
+    def test_redirects_are_not_followed(self) -> None:
         with serving({"/sql": (302, {}), "/elsewhere": (200, ROWS)}) as admin:
             found = call("query", "q", "--admin", admin.url, PENSTOCK_ADMIN_TOKEN="mine")
         assert found.exit_code == 2
-        assert len(admin.asked) == 1
+        assert len(admin.requests) == 1
 
     @pytest.mark.parametrize("status", [401, 403])
-    def test_without_the_right_one_the_cure_is_named(self, status: int) -> None:
+    def test_the_error_for_a_wrong_token_says_how_to_set_it(self, status: int) -> None:
         with serving({"/sql": (status, {"error": "no"})}) as admin:
             found = call("query", "q", "--admin", admin.url)
         assert found.exit_code == 2
-        assert "set PENSTOCK_ADMIN_TOKEN" in found.output
+        assert "Set PENSTOCK_ADMIN_TOKEN" in found.output
 
 
 class TestAddress:
-    def test_nobody_there(self) -> None:
+    def test_an_unreachable_server_is_an_error(self) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         found = call("query", "q", "--admin", f"http://127.0.0.1:{port}")
         assert found.exit_code == 22
-        assert "is the application running" in found.output
+        assert "Check that the application is running" in found.output
 
-    def test_what_is_no_answer(self) -> None:
+    def test_a_response_that_is_not_json_is_an_error(self) -> None:
         with serving({"/sql": (200, b"<html>")}) as admin:
             found = call("query", "q", "--admin", admin.url)
-        assert "no answer that could be read (status 200)" in found.output
+        assert "the response is not JSON (status 200)" in found.output
 
     @pytest.mark.parametrize("address", ["127.0.0.1:7070", "ftp://x", "http://", "http://user:hunter2@x", "http://x/path"])
-    def test_what_is_no_address(self, address: str) -> None:
+    def test_an_invalid_address_is_refused(self, address: str) -> None:
         with pytest.raises(ConfigError, match="expected http://host:port") as raised:
             AdminConnection.at(address)
         assert "hunter2" not in str(raised.value)

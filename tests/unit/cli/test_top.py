@@ -1,4 +1,4 @@
-"""`penstock top`: one look at an application, as it is printed."""
+"""`penstock top`: what it prints about an application."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def answers(**changes: Any) -> dict[str, tuple[int, Any]]:
     }
 
 
-def test_one_look() -> None:
+def test_one_screen() -> None:
     with serving(answers()) as admin:
         found = call("top", "--once", "--admin", admin.url)
     assert found.exit_code == 0, found.output
-    assert [path for _, path, _, _ in admin.asked] == ["/state", "/watermarks", "/debug/barriers?last=50"]
+    assert [path for _, path, _, _ in admin.requests] == ["/state", "/watermarks", "/debug/barriers?last=50"]
     assert "word-count  running  epoch 1,234  400 records/s  1.3 epochs/s  lag 1,010" in found.output
-    assert "in hand: epoch 1235, job for 0.2 s" in found.output
+    assert "current: epoch 1235, job for 0.2 s" in found.output
     assert "300.0 ms" in found.output
     assert "3.0 MiB" in found.output
 
@@ -71,7 +71,7 @@ def test_the_partition_that_is_furthest_behind_comes_first() -> None:
     assert "77" in rows[0]
 
 
-def test_one_that_has_just_started_knows_little() -> None:
+def test_an_application_that_has_just_started_shows_what_it_knows() -> None:
     state = {
         **STATE,
         "state": "rebalancing",
@@ -88,18 +88,18 @@ def test_one_that_has_just_started_knows_little() -> None:
     assert "restoring: 25% in 3 s" in found.output
 
 
-def test_many_partitions_are_shown_in_part() -> None:
+def test_only_the_first_of_many_partitions_are_shown() -> None:
     many = [{**PARTITIONS[0], "partition": number} for number in range(64)]
     with serving(answers(watermarks={"watermark": None, "partitions": many})) as admin:
         found = call("top", "--once", "--admin", admin.url)
     assert "partitions (20 of 64)" in found.output
 
 
-def test_nobody_there_is_said_at_once() -> None:
+def test_an_unreachable_server_is_an_error() -> None:
     assert call("top", "--once", "--admin", "http://127.0.0.1:1").exit_code == 22
 
 
-def test_rates_count_the_pauses_too() -> None:
+def test_rates_include_the_pauses_between_epochs() -> None:
     epochs = [{**EPOCH, "began_ms": began, "records": 100} for began in (0, 1_000, 9_500)]
     assert _rates(epochs) == (30.0, 0.3)
     assert _rates([]) == (0.0, 0.0)

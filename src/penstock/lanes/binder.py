@@ -1,4 +1,4 @@
-"""Binds the nodes of a circuit: children before parents, so that each node closes over what it forwards to."""
+"""Binds the nodes of a circuit, children before parents, so that each node closes over its children."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
 @dataclass(frozen=True, slots=True)
 class Binder:
-    """How nodes are bound.
+    """Binds nodes to their hosts and to each other.
 
-    `partitions` tells a partitioner how many partitions a topic has. `samples`, where given, has every node watched, and
-    `traces` has it noted which traced records lead to what.
+    `partitions` returns the number of partitions of a topic, for partitioners. With `samples` every node is measured; with
+    `traces` it is recorded which traced records lead to which results.
     """
 
     host_of: Callable[[Node], NodeHost]
@@ -32,7 +32,7 @@ class Binder:
     traces: Traces | None = None
 
     def bind(self, circuit: Circuit) -> dict[str, Intake]:
-        """Bind all nodes; where the records of each source enter."""
+        """Bind all nodes; return where the records of each source enter."""
         nodes, bound = circuit.blueprint.nodes, circuit.bound
         hosts = {node.name: self.host_of(node) for node in nodes if isinstance(node, ProcessorNode)}
         circuit.hosts.update(hosts)
@@ -62,12 +62,12 @@ class Binder:
         traces = self.traces
         if traces is not None:
             forward = traces.linking(node, forward)
-        process = circuit.failures.persistent(node).bind(host, forward)
+        process = circuit.failures.retrying(node).bind(host, forward)
         return process if traces is None else traces.noting(node, process)
 
 
 def fan_out(children: Sequence[Process]) -> Process:
-    """One function that hands a record to all children, in order."""
+    """Return one function that passes a record to all children, in order."""
     if len(children) == 1:
         return children[0]
     if not children:
@@ -89,4 +89,4 @@ def fan_out(children: Sequence[Process]) -> Process:
 
 
 def _nowhere(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-    """Where records go below the last node."""
+    """Discard a record: the last node has no children."""

@@ -1,4 +1,4 @@
-"""What a lane is built from: the nodes of a topology, or of one stage of it; the same for every shard and epoch."""
+"""What a lane is built from: the nodes of a topology or of one of its stages, the same for every shard and epoch."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from penstock.topology.nodes import Node, ProcessorNode
 
 @dataclass(frozen=True)
 class Blueprint:
-    """Some nodes of a topology, and what they have to know of it.
+    """Some nodes of a topology, and what they need to know about it.
 
-    A lane of one stage is also given the topology's other nodes as `tables`, for joins that read what another stage writes.
-    `watermarked` are the nodes below sources that tell a watermark, for which it is the time. `sub_topologies` tells which nodes
-    have a stream time together; without it all have, as in Kafka Streams' test driver.
+    A lane of one stage also receives the other nodes of the topology as `tables`, for joins that read what another stage writes.
+    `watermarked` are the nodes below sources that declare a watermark; the watermark is their time. `sub_topologies` says which
+    nodes share a stream time; without it, all do, as in Kafka Streams' test driver.
     """
 
     nodes: Sequence[Node]
@@ -29,12 +29,12 @@ class Blueprint:
 
     @cached_property
     def topology(self) -> Mapping[str, Node]:
-        """All nodes that are known, those of other stages included."""
+        """All known nodes, including those of other stages."""
         return {**self.tables, **{node.name: node for node in self.nodes}}
 
     @cached_property
     def children(self) -> Mapping[str, Sequence[str]]:
-        """What each node forwards to. A parent may belong to another stage."""
+        """The children of each node. A parent may belong to another stage."""
         children: dict[str, list[str]] = {node.name: [] for node in self.nodes}
         for node in self.nodes:
             for parent in node.parents:
@@ -44,7 +44,7 @@ class Blueprint:
 
     @cached_property
     def stores(self) -> Collection[str]:
-        """Stores by their first user: the order in which caches are flushed."""
+        """Stores, ordered by the first node that uses them: the order in which caches are flushed."""
         names: dict[str, None] = {}
         for node in self.nodes:
             if isinstance(node, ProcessorNode):
@@ -53,15 +53,15 @@ class Blueprint:
 
     @cached_property
     def watermarked_stores(self) -> Collection[str]:
-        """The stores of nodes for which the watermark is the time."""
+        """The stores of nodes whose time is the watermark."""
         nodes = [node for node in self.nodes if isinstance(node, ProcessorNode) and node.name in self.watermarked]
         return {store for node in nodes for store in node.stores}
 
     @cached_property
     def follows_stream_time(self) -> bool:
-        """Whether somebody can tell the stream time at any record: a processor, or a store in which entries expire.
+        """Whether stream time can be observed at any record: by a processor, or by a store whose entries expire.
 
-        Another stage of the same sub-topology may have them: the stream time is that of both.
+        These may be in another stage of the same sub-topology, as the stages share its stream time.
         """
         groups = {self.sub_topology_of(node.name) for node in self.nodes}
         return any(
@@ -72,16 +72,16 @@ class Blueprint:
         )
 
     def expiring_stores(self, node: ProcessorNode) -> list[str]:
-        """The stores of a node in which entries expire."""
+        """Return the stores of a node whose entries expire."""
         return [store for store in node.stores if self.specs[store].ttl_ms is not None]
 
     def sub_topology_of(self, node: str) -> str:
-        """The sub-topology that a node belongs to."""
+        """Return the sub-topology that a node belongs to."""
         return self.sub_topologies.get(node, "")
 
     def spec(self, name: str) -> StoreSpec:
-        """What a store was declared as."""
+        """Return the declaration of a store."""
         try:
             return self.specs[name]
         except KeyError:
-            raise TopologyError(f"there is no store {name!r}; the topology has {', '.join(self.specs) or 'none'}") from None
+            raise TopologyError(f"Unknown store {name!r}. Stores of the topology: {', '.join(self.specs) or 'none'}.") from None

@@ -1,4 +1,4 @@
-"""The calls of one node: asked for while the epoch is walked, made when all records are done.
+"""The calls of one node to other systems: requested while records are processed, made after the last record of the epoch.
 
 They are made for all shards of a lane at once, so that a lane with many shards does not wait longer than one with few.
 """
@@ -16,14 +16,14 @@ from penstock.lanes.failures import Failures
 from penstock.lanes.position import Position
 from penstock.topology.nodes import Node
 
-Question = tuple[Position, int, Request]
-"""A request, with the place in the epoch where its record was in hand."""
+PendingRequest = tuple[Position, int, Request]
+"""A request, with the position and row of its record in the epoch."""
 
 
 class PendingCalls:
-    """Requests that wait, each with the place in the epoch where its record was in hand."""
+    """The pending requests of a node in one shard."""
 
-    __slots__ = ("_caller", "_failures", "_node", "_questions", "_take", "cursor")
+    __slots__ = ("_caller", "_failures", "_node", "_requests", "_take", "cursor")
 
     def __init__(
         self, node: Node, caller: Caller, take: Callable[[Request, Any], None], cursor: Cursor, failures: Failures
@@ -32,28 +32,28 @@ class PendingCalls:
         self._caller = caller
         self._take = take
         self._failures = failures
-        self._questions: list[Question] = []
+        self._requests: list[PendingRequest] = []
         self.cursor: Cursor = cursor
 
     @property
     def is_waiting(self) -> bool:
         """Whether there are calls to make."""
-        return bool(self._questions)
+        return bool(self._requests)
 
-    def ask(self, request: Request) -> None:
-        """Take note of a request about the record in hand."""
+    def add(self, request: Request) -> None:
+        """Add a request for the current record."""
         cursor = self.cursor
-        self._questions.append((cursor.position, cursor.row, request))
+        self._requests.append((cursor.position, cursor.row, request))
 
-    def take_questions(self) -> list[Question]:
-        """What was asked for since the last call, to be made now."""
-        questions, self._questions = self._questions, []
-        return questions
+    def take_requests(self) -> list[PendingRequest]:
+        """Return and remove the pending requests."""
+        requests, self._requests = self._requests, []
+        return requests
 
-    def settle(self, question: Question, answer: Any) -> None:
-        """Hand on what is answered as if the record were in hand again."""
+    def settle(self, pending: PendingRequest, answer: Any) -> None:
+        """Process the answer to a request, with its record as the current one."""
         cursor = self.cursor
-        cursor.position, cursor.row, request = question
+        cursor.position, cursor.row, request = pending
         error = answer.error if isinstance(answer, Failed) else None
         if error is None:
             try:
@@ -66,7 +66,7 @@ class PendingCalls:
             self._failures.processing(self._node, error, request.key)
 
     def answers(self, requests: list[Request]) -> Any:
-        """The answers; what fails before there are any is not one record's failure."""
+        """Make the calls and yield their answers; a failure before the first answer is not attributed to a record."""
         try:
             yield from self._caller.answers(requests)
         except ATTRIBUTED:
@@ -78,14 +78,14 @@ class PendingCalls:
             ) from error
 
 
-def make_calls(askings: Sequence[PendingCalls]) -> None:
-    """Make the calls that one node waits for in several shards; they are answered in the order of shards and requests."""
-    asked = [(asking, question) for asking in askings for question in asking.take_questions()]
-    if not asked:
+def make_calls(shards: Sequence[PendingCalls]) -> None:
+    """Make the pending calls of one node in several shards, and process the answers in the order of shards and requests."""
+    pending = [(calls, request) for calls in shards for request in calls.take_requests()]
+    if not pending:
         return
     with ExitStack() as stack:
-        for asking in askings:
-            stack.enter_context(asking.cursor.between_records())
-        answers = stack.enter_context(closing(askings[0].answers([request for _, (_, _, request) in asked])))
-        for (asking, question), answer in zip(asked, answers, strict=True):
-            asking.settle(question, answer)
+        for calls in shards:
+            stack.enter_context(calls.cursor.between_records())
+        answers = stack.enter_context(closing(shards[0].answers([request for _, (_, _, request) in pending])))
+        for (calls, request), answer in zip(pending, answers, strict=True):
+            calls.settle(request, answer)

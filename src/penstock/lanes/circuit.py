@@ -1,4 +1,4 @@
-"""The circuit of a lane: nodes bound to stores and to each other, once; and what they want done when it opens and closes."""
+"""The circuit of a lane: nodes bound once to stores and to each other, and what to call when the lane starts and closes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,23 @@ from penstock.topology.nodes import Node, ProcessorNode
 
 
 class Circuit:
-    """The nodes of a blueprint over a shard's stores.
+    """The nodes of a blueprint, bound to a shard's stores.
 
-    `callers` gives what makes calls to other systems; it is asked only if a node makes some.
+    `callers` returns the callers of other systems; it is called only if a node makes calls.
     """
 
-    __slots__ = ("_callers", "_closers", "_starters", "_views", "askings", "blueprint", "bound", "failures", "hosts", "stores")
+    __slots__ = (
+        "_callers",
+        "_closers",
+        "_starters",
+        "_views",
+        "blueprint",
+        "bound",
+        "failures",
+        "hosts",
+        "pending_calls",
+        "stores",
+    )
 
     def __init__(self, blueprint: Blueprint, stores: Stores, failures: Failures, callers: Callable[[], Callers]) -> None:
         self.blueprint: Blueprint = blueprint
@@ -31,49 +42,49 @@ class Circuit:
         self.failures: Failures = failures
         self.hosts: dict[str, Host] = {}
         self.bound: dict[str, Process] = {}  # children before parents
-        self.askings: list[PendingCalls] = []  # the last node first
+        self.pending_calls: list[PendingCalls] = []  # the last node first
         self._callers = callers
         self._views: dict[str, View] = {}
         self._starters: list[Callable[[], None]] = []
         self._closers: list[Callable[[], None]] = []
 
     def view(self, table: str, host_of: Callable[[Node], Host]) -> View:
-        """How to read the table a node produces; `host_of` makes a host for one that is bound elsewhere."""
+        """Return how to read the table that a node produces; `host_of` makes the host of a node that is bound elsewhere."""
         view = self._views.get(table)
         if view is None:
             node = self.blueprint.topology.get(table)
-            operator = self.failures.persistent(node) if isinstance(node, ProcessorNode) else None
+            operator = self.failures.retrying(node) if isinstance(node, ProcessorNode) else None
             if node is None or not isinstance(operator, TableOperator):
-                raise TopologyError(f"node {table!r} is not a table")
+                raise TopologyError(f"Node {table!r} is not a table.")
             view = self._views[table] = operator.view(self.hosts.get(table) or host_of(node))
         return view
 
-    def asking(self, node: Node, call: Call, take: Callable[[Request, Any], None], cursor: Cursor) -> PendingCalls:
-        """The calls of a node, which are made when the epoch ends."""
-        asking = PendingCalls(node, self._callers().of(node.name, call), take, cursor, self.failures)
-        self.askings.append(asking)
-        return asking
+    def add_calls(self, node: Node, call: Call, take: Callable[[Request, Any], None], cursor: Cursor) -> PendingCalls:
+        """Add the calls of a node, which are made when the epoch ends."""
+        calls = PendingCalls(node, self._callers().of(node.name, call), take, cursor, self.failures)
+        self.pending_calls.append(calls)
+        return calls
 
     @property
     def is_holding_back(self) -> bool:
-        """Whether calls wait to be made, or tables to emit."""
-        return any(asking.is_waiting for asking in self.askings) or self.stores.are_holding_back
+        """Whether there are pending calls, or changes of tables that are not emitted yet."""
+        return any(calls.is_waiting for calls in self.pending_calls) or self.stores.are_holding_back
 
     def on_start(self, start: Callable[[], None]) -> None:
-        """Called once all nodes are bound, parents before children."""
+        """Call `start` once all nodes are bound, parents before children."""
         self._starters.append(start)
 
     def on_close(self, close: Callable[[], None]) -> None:
-        """Called when the lane is closed."""
+        """Call `close` when the lane is closed."""
         self._closers.append(close)
 
     def start(self) -> None:
-        """Let user processors begin, parents first."""
+        """Start user processors, parents first."""
         for start in reversed(self._starters):
             start()
 
     def close(self) -> None:
-        """Let user processors clean up, parents first; all of them, whichever fails."""
+        """Close all user processors, parents first, then raise the first failure."""
         failures: list[Exception] = []
         for close in reversed(self._closers):
             try:

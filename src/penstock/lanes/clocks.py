@@ -1,4 +1,4 @@
-"""Time in one shard of a lane: its clocks, and the punctuators and timers that go by them."""
+"""Time in one shard of a lane: its clocks, and the punctuators and timers that follow them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from penstock.topology.nodes import ProcessorNode
 
 
 class Clocks:
-    """The wall clock, the watermark and the stream times of a shard, each with what follows it.
+    """The wall clock, the watermark and the stream times of a shard, with the punctuators, timers and stores that follow them.
 
-    `latest` is the highest event time of the epoch at hand, where nobody follows stream time.
+    `latest` is the highest event time of the current epoch, used if no node follows stream time.
     """
 
     __slots__ = (
@@ -54,7 +54,7 @@ class Clocks:
         self._follow_expiring()
 
     def _limit_retention(self, watermark: int | None) -> list[Register]:
-        """Where windows are kept by watermarks, let that be this one; elsewhere by what stores are given."""
+        """Set how long stores keep windows: by the watermark in watermarked stores, otherwise by the records they receive."""
         followed = self._blueprint.watermarked_stores
         limits = []
         for store in self._blueprint.stores:
@@ -66,17 +66,17 @@ class Clocks:
         return limits
 
     def _follow_expiring(self) -> None:
-        """Let entries expire by the stream time of the nodes that use them."""
+        """Let entries of a store expire by the stream time of the nodes that use it."""
         for node in self._blueprint.nodes:
             if isinstance(node, ProcessorNode) and (names := self._blueprint.expiring_stores(node)):
                 expiring = [self._stores.store(name) for name in names]
                 known = self.stream_time_of(node.name).expiring
                 known += [store for store in expiring if store not in known]
 
-    # ---- what time it is ------------------------------------------------------------------------------------------
+    # ---- the time -------------------------------------------------------------------------------------------------
 
     def stream_time_of(self, node: str) -> StreamTime:
-        """The stream time of the sub-topology that a node belongs to."""
+        """Return the stream time of the sub-topology that a node belongs to."""
         name = self._blueprint.sub_topology_of(node)
         found = self._stream_times.get(name)
         if found is None:
@@ -86,19 +86,19 @@ class Clocks:
 
     @property
     def follow_stream_time(self) -> bool:
-        """Whether stream time has to be right at every record."""
+        """Whether stream time must be exact at every record."""
         return self._blueprint.follows_stream_time
 
     def time_of(self, node: str) -> int:
-        """How far event time has come at a node, for what no single record stands for."""
+        """Return the event time that a node has reached, for failures that no single record caused."""
         return self.stream_time_of(node).value if self.follow_stream_time else self.latest
 
     def has_watermarks(self, node: str) -> bool:
-        """Whether a source above a node tells watermarks."""
+        """Whether a source above a node declares a watermark."""
         return node in self._blueprint.watermarked
 
     def clock(self, name: str, is_watermarked: bool = False) -> Clock:
-        """A named clock: of watermarks, or of stream time, which is kept in the shard's registers."""
+        """Return a named clock, of watermarks or of stream time, which is kept in the shard's registers."""
         clock = self._clocks.get(name)
         if clock is None:
             clock = WatermarkClock(self.watermark) if is_watermarked else self._observed_clock(name)
@@ -112,7 +112,7 @@ class Clocks:
 
     @property
     def due(self) -> int | None:
-        """When something of this lane waits for the wall clock next; None if nothing does."""
+        """When the next wall-clock punctuator or timer is due; None if there is none."""
         times = (self.wall_clock_punctuators.next_due, self.timers.earliest(TimerKind.PROCESSING_TIME))
         return min((time for time in times if time is not None), default=None)
 
@@ -122,12 +122,12 @@ class Clocks:
         return bool(self.timers.queues)
 
     def restore_punctuators(self) -> None:
-        """Have all punctuators stand as they stood when the last epoch ended."""
+        """Restore the order of all punctuators as it was when the last epoch ended."""
         for punctuators in (self.wall_clock_punctuators, *(time.punctuators for time in self._stream_times.values())):
             punctuators.restore_places()
 
     def punctuate(self, stream_time: StreamTime) -> None:
-        """Call what has become due by a stream time."""
+        """Call the punctuators and timers that are due by a stream time."""
         if stream_time.punctuators:
             self._cursor.position = NOWHERE
             stream_time.fire_punctuators()
@@ -135,14 +135,14 @@ class Clocks:
             self._cursor.position = NOWHERE
 
     def fire_punctuators(self) -> None:
-        """Call wall-clock punctuators that have become due."""
+        """Call the wall-clock punctuators that are due."""
         self._cursor.position = NOWHERE
         self.wall_clock_punctuators.fire(self.wall_clock())
 
     def fire_timers(self) -> bool:
-        """Fire what is due before the next records: timers of the wall clock, then those of event time.
+        """Fire the timers that are due before the next records: those of the wall clock, then those of event time.
 
-        Tells whether some of the wall clock's were held back until the next epoch.
+        Return whether some wall-clock timers were held back until the next epoch.
         """
         is_held = self.timers.fire(TimerKind.PROCESSING_TIME, self.wall_clock()) if self.timers.queues else False
         for stream_time in self._stream_times.values():
@@ -152,7 +152,7 @@ class Clocks:
 
 
 class ObservedClock:
-    """Stream time as the highest timestamp that came by in this shard, kept in a register: as a task of Kafka Streams has it."""
+    """Stream time as in a task of Kafka Streams: the highest timestamp in this shard so far, kept in a register."""
 
     __slots__ = ("_register",)
 
@@ -165,7 +165,7 @@ class ObservedClock:
         return self._register.value
 
     def observe(self, timestamp: int) -> int:
-        """Note a timestamp."""
+        """Advance the clock to a timestamp if that is later; return the time."""
         register = self._register
         if timestamp > register.value:
             register.value = timestamp

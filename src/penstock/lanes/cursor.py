@@ -1,4 +1,4 @@
-"""Where a lane is in its epoch; the origin of the record in hand is worked out only when somebody asks."""
+"""Where a lane is in its epoch; the origin of the current record is determined only on request."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from penstock.lanes.position import NOWHERE, At, AtTimer, Position, RawRecord, h
 from penstock.records import RecordMetadata
 
 BEFORE_RECORDS = -2
-"""What causes rows that are sent before an epoch's first record: the wall clock, or a watermark."""
+"""The cause of rows sent before the first record of an epoch, by the wall clock or a watermark."""
 
 AFTER_RECORDS = -1
-"""What causes rows that are sent when all records are done: caches that emit."""
+"""The cause of rows sent after the last record, when caches emit."""
 
 
 class Cursor:
-    """Which of an epoch's records is in hand, and where it came from.
+    """The current record of an epoch, and where it came from.
 
-    `row` counts along the records in the order of processing: it is what causes the rows that are sent meanwhile.
+    `row` is its number in the order of processing, and the cause of the rows sent while it is processed.
     """
 
     __slots__ = ("position", "row")
@@ -29,16 +29,16 @@ class Cursor:
         self.row: int = BEFORE_RECORDS
 
     def cause(self) -> int:
-        """What causes rows that are sent now."""
+        """Return the cause of rows sent now."""
         return self.row
 
     def metadata(self) -> RecordMetadata | None:
-        """Where the record in hand came from."""
+        """Return where the current record came from."""
         return self.position.metadata()
 
     @contextmanager
     def at(self, origin: RecordMetadata | None) -> Iterator[None]:
-        """Be where a record that was held back came from."""
+        """Use the origin of a record that was held back, during the block."""
         before = self.position
         self.position = NOWHERE if origin is None else At(origin)
         try:
@@ -47,12 +47,12 @@ class Cursor:
             self.position = before
 
     def at_timer(self, key: bytes, time: int) -> None:
-        """Be at a timer."""
+        """Set the position to a timer."""
         self.position = AtTimer(key, time)
 
     @contextmanager
     def between_records(self) -> Iterator[None]:
-        """Be back here when the block ends."""
+        """Restore the current position when the block ends."""
         before = self.position, self.row
         try:
             yield
@@ -61,16 +61,16 @@ class Cursor:
 
 
 class Indexed(Protocol):
-    """An Arrow column, as far as a position needs it."""
+    """The part of an Arrow column's interface that a position uses."""
 
     def __getitem__(self, row: int) -> Any:
-        """One value of it."""
+        """Return one value."""
 
 
 class CursorPosition:
-    """In the middle of an epoch: at the cursor's row of some columns, so that moving the cursor is all that a record costs.
+    """The position at the cursor's row of the epoch's columns. One object serves all records: only the cursor moves.
 
-    `exchanges` are by the code of the source that reads them, None for sources that read topics.
+    `exchanges` has the exchange that each source reads, by its code; None for sources that read topics.
     """
 
     __slots__ = ("_columns", "_cursor", "_exchanges", "_origins")
@@ -84,7 +84,7 @@ class CursorPosition:
         self._exchanges = exchanges
 
     def metadata(self) -> RecordMetadata | None:
-        """Where the record of this row came from; None if it was sent when a cache was flushed or a timer was due."""
+        """Return where the record of this row came from; None if a flushed cache or a timer sent it."""
         origin, offset = (column[self._cursor.row].as_py() for column in self._columns[1:3])
         if origin < 0:
             return None
@@ -92,16 +92,16 @@ class CursorPosition:
         return RecordMetadata(topic, partition, offset)
 
     def raw(self) -> RawRecord | None:
-        """The record of this row as it came in."""
+        """Return the record of this row as it was read."""
         key, value, timestamp, headers = (column[self._cursor.row].as_py() for column in self._columns[3:])
         return RawRecord(key, value, timestamp, headers_of(headers))
 
     def timestamp(self) -> int:
-        """The event time of this row."""
+        """Return the event time of this row."""
         time: int = self._columns[5][self._cursor.row].as_py()
         return time
 
     def read_from(self) -> str | None:
-        """The exchange that the record came through; else the topic it began in."""
+        """Return the exchange that the record came through, otherwise its topic."""
         metadata = self.metadata()
         return self._exchanges[self._columns[0][self._cursor.row].as_py()] or (None if metadata is None else metadata.topic)

@@ -1,6 +1,6 @@
-"""Where replayed records enter a lane that are to come to one node only: the way to that node is bound a second time, by itself.
+"""Where records that are replayed into one node enter a lane: the path to that node is bound a second time, separately.
 
-What stands at the end of the way is the lane's own node, or the lane's own sink of the exchange that the way goes on behind.
+The path ends at the lane's own node, or at the lane's own sink of the exchange through which the path continues.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.topology.ways import way_to
 
 
 class Entrances:
-    """The entrances of a lane; each way is bound when the first record comes that takes it."""
+    """The entrances of a lane; a path is bound when the first record takes it."""
 
     __slots__ = ("_circuit", "_host_of", "_ways")
 
@@ -29,7 +29,7 @@ class Entrances:
         self._ways: dict[tuple[str, str], Process] = {}
 
     def of(self, intake: Intake) -> Process:
-        """Where records of a source enter, each by its headers."""
+        """Return the function through which records of a source enter, according to their headers."""
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             goal = replayed_into(headers)
@@ -45,12 +45,12 @@ class Entrances:
         return found
 
     def _bound(self, intake: Intake, goal: str) -> Process:
-        """The way as a function; where there is none, one by which each record fails at its source as any other would."""
+        """Return the path as a function; if there is none, a function with which each record fails at its source."""
         circuit = self._circuit
         try:
             way = way_to(circuit.blueprint.topology, intake.node.name, goal)
         except TopologyError as error:
-            why = f"the record is to enter {goal!r} only, as a header says ({REPLAY_NODE}): {error}"
+            why = f"header {REPLAY_NODE} says to replay the record into {goal!r} only: {error}"
             return lambda key, *_: circuit.failures.processing(intake.node, TopologyError(why), key)
         bound: dict[str, Process] = {}
         for name in circuit.bound:  # children before parents
@@ -68,14 +68,14 @@ class Entrances:
         below = {child: bound.get(child, _nowhere) for child in circuit.blueprint.children[name]}
         outputs = dict(node.side_outputs) if isinstance(node, ProcessorNode) else {}
         ahead = [child for child in below if child in bound and child not in outputs.values()]
-        forward = below[ahead[0]] if ahead else _nowhere  # there is one at most, but below a branch, which chooses by name
+        forward = below[ahead[0]] if ahead else _nowhere  # at most one, except below a branch, which chooses by name
         if not isinstance(node, ProcessorNode):
             return forward
         host = self._host_of(node)
         host.children = below
         host.side_outputs = {output: below[child] for output, child in outputs.items()}
-        return circuit.failures.persistent(node).bind(host, forward)
+        return circuit.failures.retrying(node).bind(host, forward)
 
 
 def _nowhere(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-    """Where a way does not lead."""
+    """Discard a record: this child is not on the path."""

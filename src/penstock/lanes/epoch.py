@@ -1,8 +1,8 @@
-"""An epoch of a shard: many records, arriving as Arrow tables, walked in one call.
+"""Processes an epoch of a shard: many records, which arrive as Arrow tables, in one call.
 
-Records are merged as Kafka Streams' partition group does: always the lowest event time at the head of a source partition,
-offsets in order within each, and each shard for itself. So the result depends neither on the order in which blocks arrive nor
-on which shards a lane runs. Records that come through an exchange keep the place of the record they follow from.
+Records are merged as in Kafka Streams' partition group: always the partition whose next record has the lowest event time, by
+offset within each, and separately for each shard. So the result depends neither on the order in which blocks arrive nor on which
+shards a lane runs. Records that come through an exchange keep the place of the record that caused them.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ RECORDS = pa.schema(
         pa.field("headers", HEADERS),
     ]
 )
-"""Records on their way into a lane.
+"""The input records of a lane.
 
-`source` is the node that reads them and `origin` the topic partition they began in, both as an index into a `Catalogue`.
-`timestamp` is the event time: whoever read the topic has applied the source's extractor. Records straight from a topic have no
-`place` yet, unless lanes have to agree on it; those from an exchange bring the place in the merged order of the record that
-caused them, and `path` tells them apart.
-`stream_time` is the watermark that their partition had told before them; null where no source tells any, -1 where nobody
-knows: a cache's flush stands for many records.
+`source` is the node that reads them and `origin` the topic partition they came from, both as an index into a `Catalogue`.
+`timestamp` is the event time: the source's extractor has already been applied. Records directly from a topic have no `place`
+yet, unless lanes must agree on it; those from an exchange have the place in the merged order of the record that caused them, and
+`path` distinguishes them.
+`stream_time` is the watermark of their partition before them; null if no source declares one, -1 if it is unknown because a
+cache's flush stands for many records.
 """
 
 LAST = 2**63 - 1
-"""The place of what is sent when all records are done: caches that emit."""
+"""The place of what is sent after the last record, when caches emit."""
 
 _TURN = 58
-"""The bits of a place below its turn. A time has 53 of them."""
+"""The number of bits of a place below its turn. A time uses 53 of them."""
 
 FIRST = -1
-"""The place of what is sent before the first record: what the wall clock or a watermark brings about."""
+"""The place of what the wall clock or a watermark sends before the first record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What the codes in a table of records stand for: source nodes, and topic partitions."""
+    """What the codes in a table of records stand for: source nodes and topic partitions."""
 
     sources: tuple[str, ...]
     origins: tuple[tuple[str, int], ...]
@@ -77,11 +77,11 @@ def walk(lane: Lane, records: pa.Table, catalogue: Catalogue, watermark: int | N
 def feed(
     lane: Lane, records: pa.Table, catalogue: Catalogue, watermark: int | None = None, values: Values | None = None
 ) -> pa.Table:
-    """Run an epoch's records, which are in order, through one shard.
+    """Run an epoch's records, which must be in order, through one shard.
 
-    `watermark` is what the application's is now. What it led to in earlier stages comes first, and is not late for it: so the
-    lane only hears of it then. `values` are what was read from the records, if they have been read already. Gives back the
-    records that were walked; the causes of rows point into them.
+    `watermark` is the application's current one. Records that it caused in earlier stages come first and are not late, so the
+    lane's watermark advances after them. `values` are the decoded records, if they were decoded already. Return the records that
+    were processed; the causes of rows are indexes into them.
     """
     decoded: dict[int, Feed] = {}
     if records.num_rows and values is None:
@@ -98,7 +98,7 @@ def feed(
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """The records of one shard in processing order, each with its place."""
+    """Return the records of one shard in processing order, each with its place."""
     if not table.num_rows:
         return table
     order, place = processing_order(table)
@@ -108,9 +108,9 @@ def in_order(table: pa.Table) -> pa.Table:
 
 
 def processing_order(table: pa.Table, shards: Any = None) -> tuple[Any | None, Any]:
-    """In which order records are processed, shard by shard where those are given, and their places in that order.
+    """Return the order in which records are processed, by shard if `shards` is given, and their places in that order.
 
-    No order means that they stand in order already.
+    The order is None if the records are already in order.
     """
     origin = table.column("origin").to_numpy()
     offset = table.column("offset").to_numpy()
@@ -135,12 +135,12 @@ def processing_order(table: pa.Table, shards: Any = None) -> tuple[Any | None, A
 
 
 def in_turn(places: Any, turn: int) -> Any:
-    """Places that come after all those of an earlier turn; within a turn they stay in order."""
+    """Move places behind all places of earlier turns; within a turn they keep their order."""
     return (places & ((1 << _TURN) - 1)) | np.maximum(places >> _TURN, turn) << _TURN
 
 
 def highest_by_origin(origins: Any, times: Any) -> Any:
-    """The highest time of each record's origin up to the record; records of an origin stand together."""
+    """Return the highest time of each record's origin up to the record; records of one origin must be adjacent."""
     highest = times.copy()
     for start, end in runs(origins):
         np.maximum.accumulate(highest[start:end], out=highest[start:end])
@@ -148,13 +148,13 @@ def highest_by_origin(origins: Any, times: Any) -> Any:
 
 
 def runs(origins: Any) -> Iterator[tuple[int, int]]:
-    """Where the records of each origin begin and end, which stand together."""
+    """Return where the records of each origin begin and end; records of one origin must be adjacent."""
     starts = np.flatnonzero(np.diff(origins, prepend=origins[0] - 1))
     return zip(starts, [*starts[1:], len(origins)], strict=True)
 
 
 def _walk_records(lane: Lane, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue) -> None:
-    """Every record in order, each to the source that reads it."""
+    """Pass every record, in order, to the source that reads it."""
     position = _enter(lane, records, catalogue)
     if lane.clocks.follow_stream_time or records.column("stream_time").null_count < records.num_rows:
         _walk_timed(lane, position, records, decoded, catalogue, range(records.num_rows))
@@ -172,7 +172,7 @@ def _walk_records(lane: Lane, records: pa.Table, decoded: dict[int, Feed], catal
 
 
 def _walk_to_watermark(lane: Lane, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue, watermark: int) -> None:
-    """What the watermark led to in earlier stages; then what it leads to here; then the epoch's own records."""
+    """Process the records that the watermark caused in earlier stages, then advance it, then process the epoch's own records."""
     results = int(np.count_nonzero(records.column("origin").to_numpy() == BEFORE_RECORDS))
     position = _enter(lane, records, catalogue)
     if results:
@@ -184,7 +184,7 @@ def _walk_to_watermark(lane: Lane, records: pa.Table, decoded: dict[int, Feed], 
 
 
 def _enter(lane: Lane, records: pa.Table, catalogue: Catalogue) -> CursorPosition:
-    """Let the lane follow these records."""
+    """Set the lane's cursor to the start of these records."""
     columns = [records.column(name) for name in ("source", "origin", "offset", "key", "value", "timestamp", "headers")]
     exchanges = [_exchange(lane.intakes.get(name)) for name in catalogue.sources]
     cursor = lane.cursor
@@ -200,7 +200,7 @@ def _exchange(intake: Intake | None) -> str | None:
 def _walk_timed(
     lane: Lane, position: CursorPosition, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue, rows: range
 ) -> None:
-    """Some of the records, where somebody may ask for the time at any of them, or wait for it."""
+    """Process some of the records, with exact time at each: nodes may read it, or wait for it."""
     cursor, clocks, watermark = lane.cursor, lane.clocks, lane.clocks.watermark
     stream_times = {code: clocks.stream_time_of(catalogue.sources[code]) for code in decoded}
     some = records.slice(rows.start, len(rows))
@@ -227,24 +227,24 @@ def _stream_times(records: pa.Table) -> Iterable[int]:
 
 Arriving = tuple[Any, Any, int, Headers]
 Feed = tuple[Process, Iterator[Arriving]]
-"""Records of one source, and where they enter."""
+"""Where the records of one source enter, and the records."""
 
 
 class Read(NamedTuple):
-    """What was read from the records of one source, and whether some of them are replayed ones."""
+    """The decoded records of one source, and whether some of them are replayed."""
 
     arriving: Iterator[Arriving]
     has_replays: bool
 
 
 Values = Mapping[int, Read]
-"""By the code of the source."""
+"""Decoded records by the code of the source."""
 
 
 def read_all(lane: Lane, records: pa.Table, catalogue: Catalogue) -> Values | None:
-    """What is read from records of several shards, which stand one after the other; None if some of it cannot be read.
+    """Decode the records of several consecutive shards; return None if any of them cannot be decoded.
 
-    The lane is any of those shards'.
+    The lane may be that of any of those shards.
     """
     try:
         return _values(lane, records, catalogue)
@@ -253,7 +253,7 @@ def read_all(lane: Lane, records: pa.Table, catalogue: Catalogue) -> Values | No
 
 
 def _readable(lane: Lane, records: pa.Table, catalogue: Catalogue) -> tuple[pa.Table, Values]:
-    """Keys and values by source, decoded by column; without the records that cannot be read and need not be."""
+    """Decode keys and values by source and column; records that cannot be decoded are removed if the handler allows it."""
     try:
         return records, _values(lane, records, catalogue)
     except Exception:
@@ -276,7 +276,7 @@ def _values(lane: Lane, records: pa.Table, catalogue: Catalogue) -> Values:
 
 
 def has_replays(headers: pa.ChunkedArray) -> bool:
-    """Whether any record of a column of headers is to come to one node only."""
+    """Whether any of these headers says to replay its record into one node only."""
     if headers.null_count == len(headers):
         return False
     names = pc.struct_field(pc.list_flatten(headers), "name")
@@ -295,7 +295,7 @@ def _headers(column: pa.ChunkedArray) -> Iterable[Headers]:
 
 
 def _without_unreadable(lane: Lane, records: pa.Table, catalogue: Catalogue) -> pa.Table:
-    """Read one by one, for an error that says which record it was, or for a handler that says to go on without it."""
+    """Decode records one by one, so that an error names its record, or the handler can decide to drop it."""
     kept = []
     for row in records.to_pylist():
         intake = lane.intakes[catalogue.sources[row["source"]]]
@@ -306,7 +306,7 @@ def _without_unreadable(lane: Lane, records: pa.Table, catalogue: Catalogue) -> 
 
 
 def _is_readable(lane: Lane, intake: Intake, origin: RecordMetadata, row: dict[str, Any]) -> bool:
-    """Whether key and value of a record can be read; if not, the handler has had its say."""
+    """Whether key and value of a record can be decoded; if not, the handler has decided to drop it."""
     try:
         intake.values(origin, row["key"], row["value"])
     except Exception as error:

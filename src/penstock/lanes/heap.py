@@ -1,4 +1,4 @@
-"""A binary heap that settles ties as Kafka Streams' does (java.util.PriorityQueue), so that equal times fire in its order."""
+"""A binary heap with the tie order of Kafka Streams' (java.util.PriorityQueue), so that equal times fire in the same order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class TimeHeap(Generic[T]):
-    """Items by ascending time; the time of an item must not change while it is inside."""
+    """Items by ascending time; the time of an item must not change while it is in the heap."""
 
     __slots__ = ("_items", "_time")
 
@@ -21,15 +21,15 @@ class TimeHeap(Generic[T]):
         return len(self._items)
 
     def __iter__(self) -> Iterator[T]:
-        """The items as they stand in the heap: pushed in this order into an empty one, they stand there in the same."""
+        """Iterate in heap order: pushing the items in this order into an empty heap recreates the heap."""
         return iter(self._items)
 
     def peek(self) -> T | None:
-        """The earliest item, left inside."""
+        """Return the earliest item without removing it."""
         return self._items[0] if self._items else None
 
     def push(self, item: T) -> None:
-        """Put an item in: it climbs only past later ones."""
+        """Add an item: it rises only past later ones."""
         items, time = self._items, self._time
         items.append(item)
         place, when = len(items) - 1, time(item)
@@ -42,7 +42,7 @@ class TimeHeap(Generic[T]):
         items[place] = item
 
     def pop(self) -> T | None:
-        """Take the earliest item out: the last one sinks from the top, past earlier ones only."""
+        """Remove and return the earliest item: the last one moves to the top and sinks past earlier ones only."""
         items, time = self._items, self._time
         if not items:
             return None

@@ -21,7 +21,7 @@ from penstock.topology.nodes import Node, ProcessorNode
 
 
 class NodeHost:
-    """What one node of a lane may use: the circuit it is part of, the time, and the way out."""
+    """What one node of a lane may use: its circuit, the clocks and the outbox."""
 
     __slots__ = (
         "_circuit",
@@ -56,19 +56,19 @@ class NodeHost:
     # ---- the circuit ----------------------------------------------------------------------------------------------
 
     def store(self, name: str) -> Any:
-        """A store of the lane."""
+        """Return a store of the lane."""
         return self._circuit.stores.store(name)
 
     def user_store(self, name: str) -> Any:
-        """A store for user code: it must have been connected to the node."""
+        """Return a store for user code; it must be connected to the node."""
         node, stores = self._node, self._circuit.stores
         if isinstance(node, ProcessorNode) and any(name == shared for shared, _ in node.shared):
             return stores.store(name) if node.operator.runs_serially else self._shared_store(name)
         if isinstance(node, ProcessorNode) and name not in node.stores and not stores.is_global(name):
             self.spec(name)
             raise TopologyError(
-                f"{node.name} uses store {name!r} without being connected to it ({node.line}); "
-                f"add it to stores=[...] where the processor is declared"
+                f"{node.name} uses store {name!r} without being connected to it ({node.line}). "
+                f"Add it to stores=[...] where the processor is declared."
             )
         return stores.store(name)
 
@@ -81,50 +81,50 @@ class NodeHost:
         return found
 
     def spec(self, name: str) -> StoreSpec:
-        """What a store was declared as."""
+        """Return the declaration of a store."""
         return self._circuit.blueprint.spec(name)
 
     def register(self, name: str, initial: int) -> Register:
-        """An integer of the lane's state."""
+        """Return a named integer of the lane's state."""
         return self._circuit.stores.register(name, initial)
 
     def owns(self, key: bytes) -> bool:
-        """Whether a key is the lane's."""
+        """Whether a key belongs to this shard."""
         return self._circuit.stores.owns(key)
 
     def child(self, name: str) -> Process:
-        """One child by name."""
+        """Return the child with this name."""
         try:
             return self.children[name]
         except KeyError:
             known = ", ".join(self.children) or "none"
-            raise TopologyError(f"{self.node} has no child {name!r}; its children are: {known}") from None
+            raise TopologyError(f"{self.node} has no child {name!r}. Its children: {known}.") from None
 
     def side_output(self, name: str) -> Process:
-        """Where records sent aside under a name go."""
+        """Return the side output with this name."""
         found = self.side_outputs.get(name)
         if found is None:
             declared = ", ".join(self.side_outputs) or "none"
             raise TopologyError(
-                f"{self.node} sends a record to side output {name!r}, which nobody declared ({self._node.line}); declare it by "
-                f"side_output({name!r}) on the stream that the node gives. Declared are: {declared}"
+                f"{self.node} sends a record to side output {name!r}, which is not declared ({self._node.line}). Declare it with "
+                f"side_output({name!r}) on the node's stream. Declared side outputs: {declared}."
             )
         return found
 
     def view(self, table: str) -> View:
-        """How to read a table."""
+        """Return how to read a table."""
         return self._circuit.view(table, lambda node: NodeHost(node, self._circuit, self._clocks, self._outbox))
 
     def pending(self, store: str, flush: Callable[[dict[Any, Any]], None]) -> dict[Any, Any]:
-        """Changes that wait for the end of the epoch."""
+        """Return the pending changes of a store; `flush` receives them when the epoch ends."""
         waiting = self._circuit.stores.pending(store)
         self.on_flush(store, lambda: flush(waiting))
         return waiting
 
     def on_flush(self, store: str, flush: Callable[[], None]) -> None:
-        """When the epoch ends.
+        """Call `flush` when the epoch ends.
 
-        No handler is asked if that fails: what a store cannot write of all that an epoch brought is not one record's failure.
+        If it fails, no handler is called: the writes of a whole epoch are not the failure of one record.
         """
 
         def attributed() -> None:
@@ -138,11 +138,11 @@ class NodeHost:
         self._circuit.stores.on_flush(store, attributed)
 
     def asking(self, call: Call, take: Callable[[Request, Any], None]) -> Callable[[Request], None]:
-        """Calls that are made when the epoch ends."""
-        return self._circuit.asking(self._node, call, take, self.cursor).ask
+        """Make calls when the epoch ends; return the function that accepts requests."""
+        return self._circuit.add_calls(self._node, call, take, self.cursor).add
 
     def on_start(self, start: Callable[[], None]) -> None:
-        """When the lane is bound."""
+        """Call `start` once the lane is bound."""
 
         def attributed() -> None:
             try:
@@ -157,23 +157,23 @@ class NodeHost:
         self._circuit.on_start(attributed)
 
     def on_close(self, close: Callable[[], None]) -> None:
-        """When the lane closes."""
+        """Call `close` when the lane closes."""
         self._circuit.on_close(close)
 
-    # ---- the way out ----------------------------------------------------------------------------------------------
+    # ---- reports --------------------------------------------------------------------------------------------------
 
     def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        """User code failed."""
+        """Report that user code failed."""
         self._circuit.failures.processing(self._node, error, key)
 
     def late(self, handler: ErrorHandler, error: Exception, key: Any) -> None:
-        """A record came too late."""
+        """Report that the current record is late."""
         self._circuit.failures.late(self._node, handler, error, key)
 
     def dropped(self, reason: str) -> None:
-        """A record was skipped."""
+        """Count a dropped record."""
         self._outbox.drop(self._node.name, reason)
 
     def request_commit(self) -> None:
-        """A wish for an early end of the epoch."""
+        """Request an early end of the epoch."""
         self._outbox.commit_requested = True

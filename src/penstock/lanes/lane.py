@@ -1,7 +1,7 @@
-"""A lane's work in one shard: the operators of a topology (or of one stage of it) bound to the shard's stores.
+"""A lane's work in one shard: the operators of a topology, or of one of its stages, bound to the shard's stores.
 
-It knows neither Spark nor Kafka nor threads. It is built from frozen nodes and a shard's state, fed with an epoch's records in
-bulk, and drained of rows; the test driver and a Spark task host the same thing.
+It knows neither Spark nor Kafka nor threads. It is built from frozen nodes and a shard's state, receives an epoch's records in
+bulk, and produces rows. The test driver and Spark tasks run the same code.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from penstock.topology.nodes import Node
 
 
 def _one_partition(topic: str) -> int:
-    """Where nobody knows the topics."""
+    """Return 1, for hosts that do not know the topics."""
     return 1
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a lane knows of the world outside.
+    """What a lane uses of its host.
 
-    `wall_clock` is the host's clock in milliseconds; `partitions` tells a partitioner how many partitions a topic has;
-    `callers` gives what makes calls to other systems.
+    `wall_clock` is the host's clock in milliseconds; `partitions` returns the number of partitions of a topic, for partitioners;
+    `callers` returns the callers of other systems.
     """
 
     wall_clock: Callable[[], int]
@@ -48,8 +48,8 @@ class Surroundings:
 class Lane:
     """A running instance of some nodes of a topology, for one shard: what Kafka Streams calls a task.
 
-    Its nodes are a `circuit` over the shard's stores; `clocks` tell them the time; what they send is in the `outbox`; `cursor` is
-    the record in hand. `watermark` is the application's as of the last barrier, None if it has none.
+    Its nodes form a `circuit` over the shard's stores; `clocks` are their time; the `outbox` collects what they send; `cursor` is
+    the current record. `watermark` is the application's as of the last barrier, None if it has none.
     """
 
     __slots__ = ("circuit", "clocks", "cursor", "entrances", "intakes", "outbox")
@@ -86,34 +86,35 @@ class Lane:
 
     @property
     def failures(self) -> Failures:
-        """What is done about records that fail."""
+        """How failures of records are handled."""
         return self.circuit.failures
 
     def advance_watermark(self, watermark: int, settle: Callable[[], None] | None = None) -> None:
-        """Let the application's watermark be this, and let caches hold nothing back while nodes hear of it.
+        """Advance the application's watermark; caches are flushed each time a node has reacted to it.
 
-        `settle` is what the host does for that, if it does more.
+        `settle` replaces `flush` for a host that has more to do then.
         """
         self.clocks.watermark.advance(watermark, settle or self.flush)
 
     def flush(self) -> None:
-        """Have calls made and let cached tables emit; see `flush`."""
+        """Make pending calls and emit cached tables; see the function `flush`."""
         flush([self])
 
     def close(self) -> None:
-        """Let user processors clean up."""
+        """Close user processors."""
         self.circuit.close()
 
 
 def flush(lanes: Sequence[Lane]) -> None:
-    """Have calls made and let cached tables emit: what the end of an epoch does before the commit.
+    """Make pending calls and emit cached tables, at the end of an epoch, before the commit.
 
-    The lanes are those of several shards, bound to the same nodes: a node's calls are made for all of them at once. A processor
-    below one table may write into another that has been asked already, and a table may lead to calls; then all are asked again.
+    The lanes are those of several shards, bound to the same nodes: a node's calls are made for all shards at once. A processor
+    below one table may write to another that was already flushed, and a table may lead to calls: this repeats until nothing is
+    pending.
     """
     circuits = [lane.circuit for lane in lanes]
     while True:
-        for same_node in reversed(list(zip(*(circuit.askings for circuit in circuits), strict=True))):
+        for same_node in reversed(list(zip(*(circuit.pending_calls for circuit in circuits), strict=True))):
             make_calls(same_node)
         for circuit in circuits:
             circuit.stores.flush()

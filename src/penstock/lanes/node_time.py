@@ -15,7 +15,7 @@ from penstock.topology.nodes import Node
 
 
 class NodeTime:
-    """The clocks of a lane, and what one node has happen by them."""
+    """The clocks of a lane for one node, and what the node schedules by them."""
 
     __slots__ = ("_circuit", "_clocks", "_node", "_schedules")
 
@@ -26,33 +26,33 @@ class NodeTime:
         self._schedules = 0
 
     def clock(self, name: str) -> Clock:
-        """A stream clock of the lane."""
+        """Return a named stream clock of the lane."""
         return self._clocks.clock(name, self.has_watermarks)
 
     def stream_time(self) -> int:
-        """The stream time of the node's sub-topology."""
+        """Return the stream time of the node's sub-topology."""
         return self._clocks.stream_time_of(self._node.name).value
 
     def event_time(self) -> int:
-        """The clock of event-time timers."""
+        """Return the time of event-time timers."""
         return self._clocks.watermark.floor if self.has_watermarks else self.stream_time()
 
     def wall_clock(self) -> int:
-        """The host's clock."""
+        """Return the time of the host's clock."""
         return self._clocks.wall_clock()
 
     @property
     def has_watermarks(self) -> bool:
-        """Whether a source above the node tells watermarks."""
+        """Whether a source above the node declares a watermark."""
         return self._clocks.has_watermarks(self._node.name)
 
     def wait_for_watermark(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
-        """Have `reach` called with the application's watermark once that is `due`; never where no source tells any."""
-        if self.has_watermarks:  # binding goes from the last node to the first, so this one stands above all others
+        """Call `reach` with the application's watermark once it is `due`; never if no source above the node declares one."""
+        if self.has_watermarks:  # nodes are bound from last to first, so this one is above those bound so far
             self._clocks.watermark.wait_above(due, lambda watermark: self._between_records(reach, watermark))
 
     def add_timers(self, queue: TimerQueue) -> None:
-        """Have the node's timers fire. Binding goes from the last node to the first, so this one stands above all others."""
+        """Add the node's timers. Nodes are bound from last to first, so this one is above those bound so far."""
         self._clocks.timers.add_above(queue)
         if not self.has_watermarks:
             self._clocks.stream_time_of(self._node.name).timers.add_above(queue)
@@ -68,10 +68,10 @@ class NodeTime:
     def schedule(
         self, interval_ms: int, kind: PunctuationType, punctuate: Callable[[int], None], start_ms: int | None = None
     ) -> Callable[[], None]:
-        """Have `punctuate` called at every interval, from `start_ms` if it is given."""
+        """Call `punctuate` at every interval, anchored at `start_ms` if given."""
         name = self._node.name
         if interval_ms < 1:
-            raise ValueError(f"{name}: the interval of a punctuator must be at least 1 ms")
+            raise ValueError(f"{name}: the interval of a punctuator must be at least 1 ms, got {interval_ms} ms.")
         clocks = self._clocks
         by_stream_time = PunctuationType(kind) is PunctuationType.STREAM_TIME
         stream_time = clocks.stream_time_of(name)
@@ -92,10 +92,10 @@ class NodeTime:
         (stream_time.punctuators if by_stream_time else clocks.wall_clock_punctuators).add(schedule)
         return schedule.cancel
 
-    def _between_records(self, happen: Callable[[int], None], time: int) -> None:
-        """What runs between records fails in the node's name too."""
+    def _between_records(self, callback: Callable[[int], None], time: int) -> None:
+        """Call a callback between records; its failure is the node's."""
         try:
-            happen(time)
+            callback(time)
         except ATTRIBUTED:
             raise
         except Exception as error:

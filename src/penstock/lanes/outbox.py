@@ -1,4 +1,4 @@
-"""What leaves a lane: one row per record for a topic or an exchange, in the order it was sent; and what is told of the rest."""
+"""The output of a lane: one row per record for a topic or an exchange, in the order sent; and counts of dropped records."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class RowKind(Enum):
 
 
 class Row(NamedTuple):
-    """A record on its way out, as bytes.
+    """An output record, as bytes.
 
-    `cause` is the epoch's record that it follows from, by its place among those that were walked; see `lanes.cursor` for others.
+    `cause` is the record of the epoch that caused it, by its number in the order of processing; see `lanes.cursor` for others.
     """
 
     topic: str
@@ -40,9 +40,9 @@ class Row(NamedTuple):
 
 
 class Outbox:
-    """What a lane has sent, and how many records it has skipped, by node and reason.
+    """The rows that a lane has sent, and how many records it has dropped, by node and reason.
 
-    `commit_requested` is a processor's wish, which the host tells the driver.
+    `commit_requested` is set when a processor requests a commit; the host passes it to the driver.
     """
 
     __slots__ = ("_rows", "commit_requested", "cursor", "dropped", "send")
@@ -52,18 +52,18 @@ class Outbox:
         self.dropped: dict[tuple[str, str], int] = {}
         self.commit_requested: bool = False
         self._rows: list[Row] = []
-        self.send: Callable[[Row], None] = self._rows.append  # at every row sent: no call in between
+        self.send: Callable[[Row], None] = self._rows.append  # called for every row: no call in between
 
     def send_dead_letter(self, row: Row) -> None:
-        """Let a record that failed leave with what is sent."""
+        """Send a dead letter."""
         self.send(row._replace(cause=self.cursor.row))
 
     def drop(self, node: str, reason: str) -> None:
-        """Count a record that semantics told a node to skip."""
+        """Count a record that a node dropped."""
         self.dropped[node, reason] = self.dropped.get((node, reason), 0) + 1
 
     def drain(self) -> list[Row]:
-        """Take out the rows sent since the last call."""
+        """Return and remove the rows sent since the last call."""
         rows = self._rows.copy()
         self._rows.clear()
         return rows

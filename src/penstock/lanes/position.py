@@ -1,4 +1,4 @@
-"""Where the record in hand came from: a topic, a timer, or nowhere."""
+"""Where the current record came from: a topic, a timer, or nowhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers, RecordMetadata
 
 
 class RawRecord(NamedTuple):
-    """A record as it came in, before its bytes were read."""
+    """A record as it was read, before it is deserialized."""
 
     key: bytes | None
     value: bytes | None
@@ -17,19 +17,19 @@ class RawRecord(NamedTuple):
 
 
 class Position(Protocol):
-    """The place of the record in hand."""
+    """The origin of the current record."""
 
     def metadata(self) -> RecordMetadata | None:
-        """Its topic, partition and offset; None between records."""
+        """Return its topic, partition and offset; None between records."""
 
     def raw(self) -> RawRecord | None:
-        """The record as it came in; None between records."""
+        """Return the record as it was read; None between records."""
 
     def timestamp(self) -> int:
-        """When the record was, as far as the position knows; -1 between records."""
+        """Return the record's timestamp, if known; -1 otherwise, and between records."""
 
     def read_from(self) -> str | None:
-        """The topic or the exchange that `raw` was read from; None between records, and where it is not known any more."""
+        """Return the topic or exchange that `raw` was read from; None between records, and if it is no longer known."""
 
 
 class Nowhere:
@@ -62,24 +62,24 @@ class At:
         self._raw = raw
 
     def metadata(self) -> RecordMetadata | None:
-        """Where it came from."""
+        """Return where it came from."""
         return self._metadata
 
     def raw(self) -> RawRecord | None:
-        """What came in, where it is still known."""
+        """Return the record as it was read, if still known."""
         return self._raw
 
     def timestamp(self) -> int:
-        """The time it was sent with."""
+        """Return its timestamp, if still known."""
         return NO_TIMESTAMP if self._raw is None else self._raw.timestamp
 
     def read_from(self) -> str | None:
-        """Its topic, where the record is still known."""
+        """Return its topic, if the record is still known."""
         return None if self._raw is None else self._metadata.topic
 
 
 class AtTimer:
-    """At a timer, which has a key and a time but came from nowhere."""
+    """At a timer, which has a key and a time but no origin."""
 
     __slots__ = ("_key", "_time")
 
@@ -92,11 +92,11 @@ class AtTimer:
         return None
 
     def raw(self) -> RawRecord | None:
-        """What stands for it where it fails: its key without a value, at its time."""
+        """Return what represents the timer if it fails: its key without a value, at its time."""
         return RawRecord(self._key, None, self._time, NO_HEADERS)
 
     def timestamp(self) -> int:
-        """When it was due."""
+        """Return when it was due."""
         return self._time
 
     def read_from(self) -> str | None:
@@ -105,7 +105,7 @@ class AtTimer:
 
 
 def headers_of(row: list[dict[str, Any]] | None) -> Headers:
-    """Headers from a row of an Arrow column."""
+    """Return the headers in a row of an Arrow column."""
     return tuple((item["name"], item["value"]) for item in row) if row else NO_HEADERS
 
 

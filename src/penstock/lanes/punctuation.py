@@ -1,4 +1,4 @@
-"""Punctuators of a lane: who is called when stream time or the wall clock moves."""
+"""The punctuators of a lane, called when stream time or the wall clock advances."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ NEVER = 2**63 - 1
 
 
 class Schedule:
-    """One punctuator, which goes on where the last epoch ended.
+    """One punctuator, which continues where the last epoch ended.
 
-    When it is due next belongs to the shard's state, and so does its place among others: which of two that are due at the same
-    time is called first depends on those called before, and must not depend on where epochs end.
+    The shard's state has the time when it is due next and its place among others: which of two punctuators with the same time is
+    called first depends on earlier calls, and must not depend on where epochs end.
     """
 
     __slots__ = ("_register", "cancelled", "due", "interval_ms", "place", "punctuate")
@@ -28,12 +28,12 @@ class Schedule:
         self.cancelled: bool = register.value == NEVER
 
     def cancel(self) -> None:
-        """Never fire again."""
+        """Cancel the punctuator for good."""
         self.cancelled = True
         self._register.value = NEVER
 
     def advance(self, now: int) -> None:
-        """The next time after `now`; intervals that were missed are not made up for."""
+        """Move to the next time after `now`; missed intervals are skipped."""
         missed = (now - self.due) // self.interval_ms if now >= self.due + self.interval_ms else 0
         self.due += (missed + 1) * self.interval_ms
         self._register.value = self.due
@@ -52,16 +52,16 @@ class Punctuators:
 
     @property
     def next_due(self) -> int | None:
-        """When the next one is due; None if none is."""
+        """When the next one is due; None if there is none."""
         schedule = self._heap.peek()
         return None if schedule is None or schedule.cancelled else schedule.due
 
     def add(self, schedule: Schedule) -> None:
-        """Have one more called."""
+        """Add a punctuator."""
         self._heap.push(schedule)
 
     def fire(self, now: int) -> None:
-        """Call everything that is due, each once."""
+        """Call each punctuator that is due once."""
         heap = self._heap
         earliest = heap.peek()
         if earliest is None or earliest.due > now:
@@ -77,9 +77,9 @@ class Punctuators:
             schedule.place.value = place
 
     def restore_places(self) -> None:
-        """Have the punctuators stand as they stood when the last epoch ended; those that have just come stay in order."""
+        """Restore the order of the punctuators at the end of the last epoch; new ones keep their order."""
         if len(self._heap) > 1:
-            standing = sorted(self._heap, key=lambda schedule: schedule.place.value)
+            ordered = sorted(self._heap, key=lambda schedule: schedule.place.value)
             self._heap = TimeHeap(lambda schedule: schedule.due)
-            for schedule in standing:
+            for schedule in ordered:
                 self._heap.push(schedule)

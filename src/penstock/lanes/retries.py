@@ -1,4 +1,4 @@
-"""Which code of a node can be called again when it fails: that which has done nothing yet that would then be done twice."""
+"""Retries the code of a node that fails, as long as it has had no effect that a retry would repeat."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from penstock.errors import ATTRIBUTED
 from penstock.processor import Operator, Processor, ProcessorContext, Timer, ValueTransformer
 from penstock.records import Record
 
-Persistence = Callable[[Exception, Callable[[], Any], Callable[[], bool]], Any]
-"""`again(error, attempt, is_clean)`: what further attempts give, made as long as the last has left nothing behind; or raises."""
+RetryFunction = Callable[[Exception, Callable[[], Any], Callable[[], bool]], Any]
+"""`retry(error, attempt, is_clean)`: makes further attempts while the last one had no effects; returns the result or raises."""
 
 READS = frozenset(
     {
@@ -30,51 +30,51 @@ READS = frozenset(
         *("observed_stream_time", "prefix_scan", "range", "reverse_all", "reverse_range", "values"),
     }
 )
-"""What of a store only reads. All else counts as a write."""
+"""The methods of stores that only read. All others count as writes."""
 
 
-def persistent(operator: Operator, again: Persistence) -> Operator:
-    """The operator with its functions, or its processor, called again by `again` when they fail.
+def retrying(operator: Operator, retry: RetryFunction) -> Operator:
+    """Return the operator with its functions, or its processor, retried by `retry` when they fail.
 
-    A function that is given to a verb can neither forward nor write to a store, so it can always be called again. A processor
-    can do both, and is watched.
+    A function that is passed to a verb can neither forward nor write to a store, so it can always be retried. A processor can do
+    both, so its effects are watched.
     """
     return operator.wrapped(
-        function=lambda function: _repeated(function, again),
-        supplier=lambda supplier: lambda: _watched(supplier(), again),
+        function=lambda function: _retried(function, retry),
+        supplier=lambda supplier: lambda: _watched(supplier(), retry),
     )
 
 
-def _repeated(function: Callable[..., Any], again: Persistence) -> Callable[..., Any]:
+def _retried(function: Callable[..., Any], retry: RetryFunction) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
         try:
             return function(*arguments)
         except ATTRIBUTED:
             raise
         except Exception as error:
-            return again(error, lambda: function(*arguments), lambda: True)
+            return retry(error, lambda: function(*arguments), lambda: True)
 
     return call
 
 
-def _watched(user_object: Any, again: Persistence) -> Any:
+def _watched(user_object: Any, retry: RetryFunction) -> Any:
     if isinstance(user_object, Processor):
-        return WatchedProcessor(user_object, again)
+        return WatchedProcessor(user_object, retry)
     if isinstance(user_object, ValueTransformer):
-        return WatchedTransformer(user_object, again)
-    return user_object  # which its operator refuses
+        return WatchedTransformer(user_object, retry)
+    return user_object  # the operator refuses it
 
 
 class Watch:
-    """Whether the attempt under way has left anything behind."""
+    """Whether the current attempt has had any effect."""
 
     __slots__ = ("is_clean",)
 
     def __init__(self) -> None:
         self.is_clean: bool = True
 
-    def run(self, call: Callable[[], Any], again: Persistence) -> Any:
-        """Call, and call again."""
+    def run(self, call: Callable[[], Any], retry: RetryFunction) -> Any:
+        """Make the call, and retry it if it fails."""
 
         def attempt() -> Any:
             self.is_clean = True
@@ -85,15 +85,15 @@ class Watch:
         except ATTRIBUTED:
             raise
         except Exception as error:
-            return again(error, attempt, lambda: self.is_clean)
+            return retry(error, attempt, lambda: self.is_clean)
 
 
 class WatchedProcessor(Processor[Any, Any, Any, Any]):
-    """A user's processor, whose `process` may be called again."""
+    """A user's processor whose calls may be retried."""
 
-    def __init__(self, processor: Processor[Any, Any, Any, Any], again: Persistence) -> None:
+    def __init__(self, processor: Processor[Any, Any, Any, Any], retry: RetryFunction) -> None:
         self._processor = processor
-        self._again = again
+        self._retry = retry
         self._watch = Watch()
 
     def init(self, context: ProcessorContext[Any, Any]) -> None:
@@ -102,11 +102,11 @@ class WatchedProcessor(Processor[Any, Any, Any, Any]):
 
     def process(self, record: Record[Any, Any]) -> None:
         """See `Processor`."""
-        self._watch.run(lambda: self._processor.process(record), self._again)
+        self._watch.run(lambda: self._processor.process(record), self._retry)
 
     def on_timer(self, timer: Timer) -> None:
         """See `Processor`."""
-        self._watch.run(lambda: self._processor.on_timer(timer), self._again)
+        self._watch.run(lambda: self._processor.on_timer(timer), self._retry)
 
     def close(self) -> None:
         """See `Processor`."""
@@ -114,11 +114,11 @@ class WatchedProcessor(Processor[Any, Any, Any, Any]):
 
 
 class WatchedTransformer(ValueTransformer[Any, Any, Any]):
-    """A user's transformer, whose `transform` may be called again."""
+    """A user's transformer whose calls may be retried."""
 
-    def __init__(self, transformer: ValueTransformer[Any, Any, Any], again: Persistence) -> None:
+    def __init__(self, transformer: ValueTransformer[Any, Any, Any], retry: RetryFunction) -> None:
         self._transformer = transformer
-        self._again = again
+        self._retry = retry
         self._watch = Watch()
 
     def init(self, context: ProcessorContext[Any, Any]) -> None:
@@ -127,7 +127,7 @@ class WatchedTransformer(ValueTransformer[Any, Any, Any]):
 
     def transform(self, key: Any, value: Any) -> Any:
         """See `ValueTransformer`."""
-        return self._watch.run(lambda: self._transformer.transform(key, value), self._again)
+        return self._watch.run(lambda: self._transformer.transform(key, value), self._retry)
 
     def close(self) -> None:
         """See `ValueTransformer`."""
@@ -135,7 +135,7 @@ class WatchedTransformer(ValueTransformer[Any, Any, Any]):
 
 
 class WatchedContext:
-    """A context that takes note when a record is sent on."""
+    """A context that records whether a record was forwarded."""
 
     __slots__ = ("_context", "_watch")
 
@@ -144,22 +144,22 @@ class WatchedContext:
         self._watch = watch
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
-        """Hand a record on."""
+        """Forward a record."""
         self._context.forward(record, child)
         self._watch.is_clean = False
 
     def side_output(self, name: str, record: Record[Any, Any]) -> None:
-        """Send a record aside."""
+        """Send a record to a side output."""
         self._context.side_output(name, record)
         self._watch.is_clean = False
 
     def store(self, name: str) -> Any:
-        """A store that takes note when it is written."""
+        """Return a store that records whether it was written to."""
         return WatchedStore(self._context.store(name), self._watch)
 
     @property
     def timers(self) -> Any:
-        """Timers that take note when one is registered or deleted."""
+        """Timers that record whether one was registered or deleted."""
         return WatchedStore(self._context.timers, self._watch)
 
     def __getattr__(self, name: str) -> Any:
@@ -167,7 +167,7 @@ class WatchedContext:
 
 
 class WatchedStore:
-    """A store that takes note when it is written."""
+    """A store that records whether it was written to."""
 
     __slots__ = ("_store", "_watch")
 

@@ -1,4 +1,4 @@
-"""What nodes of a lane have to do, counted and timed; only in epochs that are sampled, since it costs something per record."""
+"""Counts and times the work of each node of a lane; only in sampled epochs, as it costs time for every record."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from penstock.records import Headers, Process
 
 
 class Samples:
-    """Records and seconds by node; a node's seconds are its own, without those below it."""
+    """Records and seconds by node; the seconds exclude those of the nodes below."""
 
     __slots__ = ("_below", "_tallies")
 
     def __init__(self) -> None:
         self._tallies: dict[str, list[Any]] = {}
-        self._below = 0.0  # seconds of the nodes that the one in hand has called
+        self._below = 0.0  # seconds of the nodes that the current one has called
 
     def watched(self, name: str, process: Process) -> Process:
-        """The same function, watched."""
+        """Return the function with its calls counted and timed."""
         tally = self._tallies.setdefault(name, [0, 0.0])
 
         def watched(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -35,5 +35,5 @@ class Samples:
         return watched
 
     def by_node(self) -> dict[str, tuple[int, float]]:
-        """What was found."""
+        """Return records and seconds by node."""
         return {name: (records, seconds) for name, (records, seconds) in self._tallies.items()}

@@ -1,4 +1,4 @@
-"""A shared store as a processor in one shard sees it: reads at once, writes through an exchange to the shard of the key."""
+"""A shared store as a processor in one shard sees it: reads are immediate, writes go through an exchange to the key's shard."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from penstock.state import ShardState, SharedKeyValueStore, StoreSpec, Write
 
 
 class LaneSharedStore(SharedKeyValueStore[Any, Any]):
-    """Keys of the own shard as they are now, others as of the last barrier, also those of other shards in the same lane.
+    """Reads keys of its own shard as they are now, and others, even in the same lane, as of the last barrier.
 
-    Also a write to a key of the own shard goes through the exchange: so the order of writes is the same on any number of lanes.
+    Writes to keys of its own shard go through the exchange, too: so the order of writes is the same with any number of lanes.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class LaneSharedStore(SharedKeyValueStore[Any, Any]):
             return self._own.get(key)
         try:
             owner = self._stores.committed_owner(name)
-        except Exception as error:  # no record's fault: a handler must not go on without the record
+        except Exception as error:  # not the record's fault: a handler must not drop the record
             raise ProcessingError(
                 f"{self._user} cannot read key {key!r} of store {self.name!r} in another shard: {type(error).__name__}: {error}"
             ) from error
@@ -52,7 +52,7 @@ class LaneSharedStore(SharedKeyValueStore[Any, Any]):
         return store.get(key)
 
     def _do(self, key: Any, write: Write) -> None:
-        self._key_bytes(key)  # refused here and now, if it cannot be a key
+        self._key_bytes(key)  # raises at once if it cannot be a key
         assert self._send is not None
         time, now = self._cursor.position.timestamp(), self._stream_time()
         time = now if time == NO_TIMESTAMP else min(time, now)

@@ -1,4 +1,4 @@
-"""The last step of a lane: values to bytes, bytes to the outbox."""
+"""The last step of a lane: serializes records and puts them into the outbox."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _new = tuple.__new__  # cheaper than Row(...), once per record sent
 
 
 def bind_sink(node: SinkNode, outbox: Outbox, failures: Failures, partitions: Callable[[str], int]) -> Process:
-    """The `process` of a sink."""
+    """Return the `process` of a sink."""
     send, cursor = outbox.send, outbox.cursor
     serialize_key, serialize_value = node.key.serialize, node.value.serialize
     topic, partitioner = node.topic, node.partitioner
@@ -35,9 +35,12 @@ def bind_sink(node: SinkNode, outbox: Outbox, failures: Failures, partitions: Ca
         try:
             target = topic if isinstance(topic, str) else topic(key, value, _context(cursor, timestamp, headers))
             if not isinstance(target, str):
-                raise TypeError(f"the function that chooses the topic returned {target!r}")
+                raise TypeError(f"the function that chooses the topic returned {target!r}, not a topic name")
             if not is_name(target):
-                raise ValueError(f"the function that chooses the topic returned {target[:_SHOWN]!a}, which is no name of one")
+                raise ValueError(
+                    f"the function that chooses the topic returned {target[:_SHOWN]!a}, which is not a valid topic name: "
+                    f"use at most 249 letters, digits, '.', '_' and '-'"
+                )
             key_bytes = None if key is None else serialize_key(key)
             value_bytes = None if value is None else serialize_value(value)
             chosen = partitioner(target, key, value, partitions(target)) if partitioner is not None else None
@@ -52,13 +55,13 @@ def bind_sink(node: SinkNode, outbox: Outbox, failures: Failures, partitions: Ca
 
 
 def _partitions(chosen: int | Collection[int] | None, count: int) -> Collection[int | None]:
-    """The partitions a partitioner chose, checked; None is left to the producer."""
+    """Check and return the partitions that a partitioner chose; for None the producer chooses."""
     if chosen is None:
         return (None,)
     several: tuple[Any, ...] = (chosen,) if isinstance(chosen, int) else tuple(chosen)
     for partition in several:
         if not isinstance(partition, int) or not 0 <= partition < count:
-            raise ValueError(f"the partitioner chose {chosen!r}, but there are {count} partitions, from 0 on")
+            raise ValueError(f"the partitioner returned {chosen!r}, but the partitions are 0 to {count - 1}")
     return several
 
 

@@ -1,4 +1,4 @@
-"""The first step of a lane: bytes to values, and the event time of each record."""
+"""The first step of a lane: deserializes records and extracts their event time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Intake:
         self.value: Callable[[bytes], Any] = node.value.deserialize
 
     def decode(self, failures: Failures, origin: RecordMetadata, raw: RawRecord, partition_time: int) -> Arrival | None:
-        """Values and event time of a raw record; None if its extractor, or the handler of unreadable ones, says to drop it."""
+        """Decode a raw record and extract its event time; return None if the extractor or the error handler drops it."""
         node, timestamp, headers = self.node, raw.timestamp, raw.headers
         if node.timestamp is None and not 0 <= timestamp <= LAST_TIMESTAMP:
             failures.deserialization(node, without_time(node, timestamp, origin), raw, origin)
@@ -50,7 +50,7 @@ class Intake:
                 timestamp = instant_ms(node.timestamp(record))
             except Exception as error:
                 raise ProcessingError(
-                    f"the timestamp extractor of {node.name} failed on the record from {_place(origin)}: "
+                    f"The timestamp extractor of {node.name} failed on the record from {_place(origin)}: "
                     f"{type(error).__name__}: {error}\n  the source was declared at {node.line}"
                 ) from error
             if timestamp < 0:
@@ -59,26 +59,26 @@ class Intake:
 
     @property
     def tells_watermark(self) -> bool:
-        """Whether records themselves tell how far time has come."""
+        """Whether the watermark comes from the records themselves."""
         return self.node.watermark is not None and self.node.watermark.function is not None
 
     def told_watermark(self, arrival: Arrival, origin: RecordMetadata, partition_time: int) -> int:
-        """The watermark that a record tells; -1 if it tells none."""
+        """Return the watermark that a record carries; -1 if it has none."""
         node = self.node
         if node.watermark is None or node.watermark.function is None:
             return NO_TIMESTAMP
         record = SourceRecord(*arrival, *origin, partition_time)
         try:
-            told = node.watermark.function(record)
-            return NO_TIMESTAMP if told is None else instant_ms(told)
+            watermark = node.watermark.function(record)
+            return NO_TIMESTAMP if watermark is None else instant_ms(watermark)
         except Exception as error:
             raise ProcessingError(
-                f"the watermark function of {node.name} failed on the record from {_place(origin)}: "
+                f"The watermark function of {node.name} failed on the record from {_place(origin)}: "
                 f"{type(error).__name__}: {error}\n  the source was declared at {node.line}"
             ) from error
 
     def values(self, origin: RecordMetadata, key: bytes | None, value: bytes | None) -> tuple[Any, Any]:
-        """Key and value of a raw record."""
+        """Deserialize key and value of a raw record."""
         node = self.node
         try:
             return None if key is None else self.key(key), None if value is None else self.value(value)
@@ -90,12 +90,14 @@ class Intake:
 
 
 def without_time(node: SourceNode, timestamp: int, origin: RecordMetadata) -> ProcessingError:
-    """What is wrong with a record whose timestamp is none, for a source that has no extractor to find another."""
+    """Return the error for a record with an invalid timestamp, at a source without a timestamp extractor."""
     error = ProcessingError(
-        f"the record from {_place(origin)} has the timestamp {timestamp}; "
-        f"give {node.name} a timestamp= function that says what to do with such records ({node.line})"
+        f"The record from {_place(origin)} has the invalid timestamp {timestamp}. "
+        f"Give {node.name} a timestamp= function that handles such records ({node.line})."
     )
-    error.__cause__ = SerializationError(f"the timestamp {timestamp} is no time in milliseconds since 1970")
+    error.__cause__ = SerializationError(
+        f"Invalid timestamp {timestamp}: expected milliseconds since 1970, from 0 to {LAST_TIMESTAMP}."
+    )
     return error
 
 

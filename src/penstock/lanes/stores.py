@@ -1,4 +1,4 @@
-"""The stores that a lane's nodes are bound to, and what waits in their caches for the end of the epoch."""
+"""The stores that a lane's nodes are bound to, and the changes that their caches hold until the epoch ends."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from penstock.state import CachedKeyValueStore, Register, ShardState, StateOfSto
 
 
 def _owns_all(key: bytes) -> bool:
-    """Where there is one shard only."""
+    """Return True, for hosts with a single shard."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class OwnShard:
-    """The shard that a lane is bound to, and what it can reach of others.
+    """The shard that a lane is bound to, and what it can read of others.
 
-    `global_state` has the global stores; without it the shard's state has them. `owns` tells whether a key is this shard's.
-    `committed_owner` gives the state, as of the last barrier, of the shard that owns a key; it is asked only for keys that are
-    not this shard's.
+    `global_state` has the global stores; without it, the shard's state has them. `owns` says whether a key belongs to this
+    shard. `committed_owner` returns the state, as of the last barrier, of the shard that owns a key; it is called only for keys
+    of other shards.
     """
 
     state: StateOfStores
@@ -45,7 +45,7 @@ class Stores:
             self._flushes[name] = _nothing_to_flush
 
     def store(self, name: str) -> Any:
-        """A typed store of this shard, or a global one."""
+        """Return a typed store of this shard, or a global one."""
         shard = self._shard
         state = (shard.global_state or shard.state) if self.is_global(name) else shard.state
         return state.store(self._blueprint.spec(name))
@@ -55,43 +55,43 @@ class Stores:
         return name in self._blueprint.global_stores
 
     def register(self, name: str, initial: int) -> Register:
-        """A named integer of the shard's state."""
+        """Return a named integer of the shard's state."""
         return self._shard.state.registers.register(name, initial)
 
     def retention_limit(self, name: str) -> Register:
-        """Up to which time a store may forget windows."""
+        """Return the time before which a store may drop windows."""
         return retention_limit(self._shard.state.registers, name)
 
     def owns(self, key: bytes) -> bool:
-        """Whether a key is this shard's."""
+        """Whether a key belongs to this shard."""
         return self._shard.owns(key)
 
     def committed_owner(self, key: bytes) -> ShardState:
-        """The shard that owns a key of another shard's, as of the last barrier."""
+        """Return the other shard that owns a key, as of the last barrier."""
         assert self._shard.committed_owner is not None
         return self._shard.committed_owner(key)
 
     def pending(self, store: str) -> dict[Any, Any]:
-        """The changes of a cached store that wait for the end of the epoch; nodes that share a store (cogroup) share these."""
+        """Return the pending changes of a cached store; nodes that share a store (cogroup) share these."""
         return self._pending.setdefault(store, {})
 
     def on_flush(self, store: str, flush: Callable[[], None]) -> None:
         """Call `flush` when the epoch ends.
 
-        Of nodes that share a store the last one in the topology emits, as in Kafka Streams. Binding goes from the last node
-        to the first, so that is whoever asks first.
+        Of nodes that share a store, the last one in the topology emits, as in Kafka Streams. Nodes are bound from last to first,
+        so that is the first to call this.
         """
         if self._flushes[store] is _nothing_to_flush:
             self._flushes[store] = flush
 
     def flush(self) -> None:
-        """Have every cached table hand on what it holds."""
+        """Let every cached table emit its pending changes."""
         for emit in self._flushes.values():
             emit()
 
     @property
     def are_holding_back(self) -> bool:
-        """Whether tables wait to emit."""
+        """Whether tables have changes to emit."""
         return any(self._pending.values()) or any(cache.held for cache in self._caches())
 
     def _caches(self) -> list[CachedKeyValueStore[Any, Any]]:
@@ -100,4 +100,4 @@ class Stores:
 
 
 def _nothing_to_flush() -> None:
-    """What an uncached store does at the end of an epoch."""
+    """Do nothing: an uncached store has nothing to flush."""

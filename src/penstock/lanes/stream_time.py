@@ -1,4 +1,4 @@
-"""The stream time of one sub-topology in one shard, as a task of Kafka Streams has it, and what follows it."""
+"""The stream time of one sub-topology in one shard, as in a task of Kafka Streams, and what follows it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from penstock.state import Register
 
 
 class StreamTime:
-    """The highest event time that came by, -1 before the first; with the punctuators, timers and stores that go by it.
+    """The highest event time so far, -1 before the first record, with the punctuators, timers and stores that follow it.
 
-    `timers` are those of nodes whose event time it is, and not the application's watermark. `expiring` are stores with a TTL.
+    `timers` are those of nodes whose event time is the stream time, not the application's watermark. `expiring` are stores with
+    a TTL.
     """
 
     __slots__ = ("_register", "expiring", "punctuators", "timers")
@@ -27,25 +28,25 @@ class StreamTime:
 
     @property
     def value(self) -> int:
-        """The time now."""
+        """The current stream time."""
         return self._register.value
 
     def reach(self, time: int) -> None:
-        """Let it come as far, and with it what expires."""
-        if time > self._register.value:  # noqa: PLR1730 # at every record: no call
+        """Advance to a time if that is later, and expire entries."""
+        if time > self._register.value:  # noqa: PLR1730 # runs for every record: no call
             self._register.value = time
         for store in self.expiring:
             store.observe(time)
 
     def fire_punctuators(self) -> bool:
-        """Call the punctuators that have become due; whether there are any."""
+        """Call the punctuators that are due; return whether there are punctuators."""
         if not self.punctuators or self.value == NO_TIMESTAMP:
             return False
         self.punctuators.fire(self.value)
         return True
 
     def fire_timers(self) -> bool:
-        """Fire the timers that have become due; whether there are any."""
+        """Fire the timers that are due; return whether there are queues of timers."""
         if not self.timers.queues:
             return False
         self.timers.fire(TimerKind.EVENT_TIME, self.value)

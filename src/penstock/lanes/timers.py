@@ -1,4 +1,4 @@
-"""The timers of a lane: which of all its nodes' timers fires next."""
+"""The timers of a lane: which timer of all its nodes fires next."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class LaneTimers:
         self.queues: list[TimerQueue] = []
 
     def add_above(self, queue: TimerQueue) -> None:
-        """Have the timers of one more node fire, which stands above those there are."""
+        """Add the timers of a node that is above all nodes added so far."""
         self.queues.insert(0, queue)
 
     def fire(self, kind: TimerKind, now: int) -> bool:
-        """Fire all that are due by a clock, in the order of their times; of equal ones those of the upper node first.
+        """Fire all timers that are due by a clock, ordered by time; at equal times, those of the upper node first.
 
-        What becomes due on the way fires as well. Tells whether a node has held some back for another round.
+        Timers that become due meanwhile fire, too. Return whether a node has held some back for the next call.
         """
         if len(self.queues) == 1:
             fire = self.queues[0].fire
@@ -37,7 +37,7 @@ class LaneTimers:
         return is_held
 
     def earliest(self, kind: TimerKind) -> int | None:
-        """Before when none of a clock's timers is due."""
+        """Return the time before which no timer of a clock is due; None if there is none."""
         return min((time for queue in self.queues if (time := queue.earliest(kind)) is not None), default=None)
 
     def _next(self, kind: TimerKind, now: int) -> TimerQueue | None:

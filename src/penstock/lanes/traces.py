@@ -1,7 +1,7 @@
-"""Which traced records lead to what, within an epoch of a lane; only where tracing is on.
+"""Records which traced records lead to which results, within an epoch of a lane; only if tracing is on.
 
-A record is traced if it has a W3C `traceparent` header that says so. That header goes along with whatever follows from the
-record, as all headers do. Here is what headers alone cannot tell: what else has led to a result that follows from several.
+A record is traced if it has a W3C `traceparent` header that says so. Results keep that header, like all headers. This module
+adds what headers alone cannot say: the other causes of a result that follows from several records.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from penstock.topology.nodes import ProcessorNode
 
 TRACEPARENT = "traceparent"
 LINKS = "__penstock.links"
-"""The header, within an application only, with the contexts of all that a record follows from, separated by commas."""
+"""The header, only within an application, with the contexts of all causes of a record, separated by commas."""
 
 MOST = 8
-"""How many contexts are remembered for a key: the last ones."""
+"""The maximum number of contexts that are kept for a key: the latest ones."""
 
 _KEPT = {Lineage.REPLACES: 1, Lineage.KEEPS: MOST, Lineage.GATHERS: MOST}
-"""How many of a key's records are remembered where they are kept."""
+"""How many records of a key are kept, by lineage."""
 
 _FOLLOWING = frozenset({Lineage.MEETS, Lineage.GATHERS})
-"""Where results follow from what is kept."""
+"""The lineages whose results follow from kept records."""
 
 _SAMPLED = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f][13579bdf](?:-.*)?", re.DOTALL)
 
 
 class Cause(NamedTuple):
-    """A traced record that had a part in something: its time, and its context as its header said it."""
+    """A traced record that contributed to a result: its timestamp, and the context in its header."""
 
     timestamp: int
     context: bytes
 
 
 class Traces:
-    """The traced records of one epoch of a lane, by the stores they had an effect on, and by key."""
+    """The traced records of one epoch of a lane, by the store that they changed and by key."""
 
     __slots__ = ("_causes",)
 
@@ -45,7 +45,7 @@ class Traces:
         self._causes: dict[str, dict[Any, list[Cause]]] = {}
 
     def noting(self, node: ProcessorNode, process: Process) -> Process:
-        """A node's `process`, with traced records noted if the node keeps something of them."""
+        """Return a node's `process` that also records traced records, if the node keeps anything of them."""
         most = _KEPT.get(node.operator.lineage)
         if most is None or not node.stores:
             return process
@@ -61,7 +61,7 @@ class Traces:
         return noted
 
     def linking(self, node: ProcessorNode, forward: Process) -> Process:
-        """Where a node's results go, each with a header about what else it follows from if the node brings records together."""
+        """Return a node's `forward` that adds a header with the other causes of a result, if the node combines records."""
         operator = node.operator
         if operator.lineage not in _FOLLOWING or not node.stores:
             return forward
@@ -78,7 +78,7 @@ class Traces:
 
 
 def contexts_of(headers: Headers) -> list[bytes]:
-    """The contexts of all traced records that a record follows from, its own last; none if it is not traced."""
+    """Return the contexts of all traced causes of a record, its own last; an empty list if it is not traced."""
     contexts: dict[bytes, None] = {}
     own = None
     for name, value in headers:
@@ -93,7 +93,7 @@ def contexts_of(headers: Headers) -> list[bytes]:
 
 
 def with_links(headers: Headers, contexts: list[bytes]) -> Headers:
-    """The headers, with these contexts besides those that they tell of already."""
+    """Return the headers with these contexts added to those they already have."""
     known = dict.fromkeys(contexts_of(headers))
     if known.keys() >= set(contexts):
         return headers
@@ -102,7 +102,7 @@ def with_links(headers: Headers, contexts: list[bytes]) -> Headers:
 
 
 def _has_part(operator: Operator, cause: Cause, key: Any) -> bool:
-    """Whether a cause of a key has a part in this window of it."""
+    """Whether a cause of a key contributed to this window of the key."""
     if type(key) is not Windowed:
         return True
     is_at_end = operator.windows_include_end and cause.timestamp == key.end
@@ -110,7 +110,7 @@ def _has_part(operator: Operator, cause: Cause, key: Any) -> bool:
 
 
 def _name(key: Any) -> Any:
-    """What to look a key up by."""
+    """Return a hashable form of a key."""
     try:
         hash(key)
     except TypeError:

@@ -1,4 +1,4 @@
-"""The watermark as a lane knows it: the application's, that of the record in hand, and who waits for it."""
+"""The watermarks of a lane: the application's, that of the current record, and the nodes that wait for them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from penstock.state import Register
 
 
 class Waiting(NamedTuple):
-    """A node that waits for the application's watermark: for which one, and what it does when one is reached."""
+    """A node that waits for the application's watermark: which one it needs, and what to call when that is reached."""
 
     due: Callable[[], int]
     reach: Callable[[int], None]
 
 
 class LaneWatermark:
-    """The watermarks that nodes go by.
+    """The watermarks that nodes follow.
 
-    `time` is that before the record in hand, which it brought along from its source; -1 if it brought none. It is that of the
-    partition it came from, or the highest event time where the source has no watermarks but others have. `floor` is the
-    application's watermark. `limits` are those up to which stores keep windows, where watermarks tell it.
+    `time` is the watermark before the current record, which the record carries from its source; -1 if it has none. It is that of
+    the record's partition, or the highest event time if its source has no watermark but others have. `floor` is the application's
+    watermark. `limits` are the registers that say how long stores keep windows, for stores that follow the watermark.
     """
 
     __slots__ = ("_cursor", "_limits", "_waiting", "floor", "time")
@@ -38,23 +38,22 @@ class LaneWatermark:
 
     @property
     def due(self) -> int | None:
-        """At which watermark something happens next: a timer, or a window that closes; None if nothing waits for one."""
+        """The next watermark that a timer or a window waits for; None if none does."""
         return min((due for waiting in self._waiting if (due := waiting.due()) < NEVER), default=None)
 
     def wait_above(self, due: Callable[[], int], reach: Callable[[int], None]) -> None:
-        """Let one more node hear of the application's watermark, which stands above those there are."""
+        """Add a node that waits for the application's watermark, above all nodes added so far."""
         self._waiting.insert(0, Waiting(due, reach))
 
     def advance(self, watermark: int, settle: Callable[[], None]) -> None:
-        """Let the application's watermark be this. What waits for it happens node by node, parents before children.
+        """Advance the application's watermark. The nodes that wait for it are called one by one, parents before children.
 
-        What a node sends on then is not late for those below: they hear of the watermark after it. Caches hold nothing back
-        meanwhile, which is what `settle` is for.
+        What a node forwards then is not late for the nodes below, which are called after it. `settle` flushes caches in between.
         """
         cursor = self._cursor
         cursor.position = NOWHERE
         if self._waiting:
-            settle()  # what earlier stages have sent because of it
+            settle()  # flushes what earlier stages have sent because of this watermark
         for waiting in self._waiting:
             if waiting.due() <= watermark:
                 cursor.position = NOWHERE
@@ -66,7 +65,7 @@ class LaneWatermark:
 
 
 class WatermarkClock:
-    """Time as watermarks tell it, where they do: that of the partition before the record in hand, and at least that of all."""
+    """The time by watermarks: that of the partition before the current record, and at least the application's."""
 
     __slots__ = ("_watermark",)
 
@@ -75,11 +74,11 @@ class WatermarkClock:
 
     @property
     def time(self) -> int:
-        """What is late is before this."""
+        """The time; earlier records are late."""
         watermark = self._watermark
         return max(watermark.floor, watermark.time)
 
     def observe(self, timestamp: int) -> int:
-        """The time, which no record's timestamp moves."""
+        """Return the time, which the timestamps of records do not change."""
         watermark = self._watermark
         return max(watermark.floor, watermark.time)

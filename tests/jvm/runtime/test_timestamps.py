@@ -83,7 +83,7 @@ def test_by_default_the_record_is_named_and_an_extractor_may_read_its_time(broke
     path = write_app(tmp_path, name, "log_and_fail()")
     code, log = run(path, broker)
     assert code == 10, log
-    assert f"the record from {name}-in-0 at offset 1 has the timestamp" in log
+    assert f"The record from {name}-in-0 at offset 1 has the invalid timestamp" in log
     assert counts(broker, name) == {}
 
     path = write_app(

@@ -168,7 +168,7 @@ class TestSideOutputs:
     def test_one_that_nobody_declared_is_an_error_that_no_handler_hides(self) -> None:
         topology = built("map_values_async", FakeAsync(SideOutput("typo", 1)))
         with pytest.raises(
-            TopologyError, match=r"asked sends .* side output 'typo', .*test_asynchronous\.py.*Declared are: none"
+            TopologyError, match=r"asked sends .* side output 'typo', .*test_asynchronous\.py.*Declared side outputs: none"
         ):
             run(topology, ("a", "x"), processing_errors=log_and_continue())
 

@@ -220,7 +220,8 @@ class TestTimestamps:
         with (
             TopologyTestDriver(builder.build()) as driver,
             pytest.raises(
-                ProcessingError, match=r"from in-0 at offset 0 has the timestamp -1; give events a timestamp= .*test_builder"
+                ProcessingError,
+                match=r"from in-0 at offset 0 has the invalid timestamp -1. Give events a timestamp= .*test_builder",
             ),
         ):
             driver.pipe_raw("in", None, b"1", -1, ())

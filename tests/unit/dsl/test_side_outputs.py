@@ -88,7 +88,7 @@ class TestMistakes:
         stream.side_output("odd")
         with TopologyTestDriver(builder.build(), processing_errors=log_and_continue()) as driver:
             driver.input("in").pipe(1)
-            message = r"check sends .* side output 'rejected', .*test_side_outputs\.py.*Declared are: late, odd"
+            message = r"check sends .* side output 'rejected', .*test_side_outputs\.py.*Declared side outputs: late, odd"
             with pytest.raises(TopologyError, match=message):
                 driver.input("in").pipe(-1)
 
@@ -96,7 +96,7 @@ class TestMistakes:
         builder, _ = checked()
         with (
             TopologyTestDriver(builder.build()) as driver,
-            pytest.raises(TopologyError, match=r"Declared are: none"),
+            pytest.raises(TopologyError, match=r"Declared side outputs: none"),
         ):
             driver.input("in").pipe(-1)
 

@@ -262,7 +262,7 @@ class TestTimestampsThatAreNone:
     def test_by_default_the_record_is_named(self, tmp_path: Path) -> None:
         app = Application(tmp_path, _echo)
         app.start(2)
-        with pytest.raises(ProcessingError, match=r"the record from in-0 at offset 1 has the timestamp 1794778322590913092"):
+        with pytest.raises(ProcessingError, match=r"record from in-0 at offset 1 has the invalid timestamp 1794778322590913092"):
             app.step([Raw(b"a", b"1", 5), Raw(b"a", b"2", NANOSECONDS)])
 
     def test_what_is_left_out_is_counted(self, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Builds a lane for a topology and Arrow batches to walk through it; what the lanes' tests share."""
+"""Builds a lane for a topology, and Arrow batches to run through it; shared by the tests of lanes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from penstock.state import LaneState, StateOfStores, memory_engine
 
 
 class Raw(NamedTuple):
-    """A record as it lies in a partition."""
+    """A record as it is in a partition."""
 
     topic: str
     offset: int
@@ -43,7 +43,7 @@ def lane_of(
     surroundings: Surroundings | None = None,
     sub_topologies: Mapping[str, str] = MappingProxyType({}),
 ) -> Lane:
-    """A lane with all nodes of a topology, on stores in memory unless others are given."""
+    """Return a lane with all nodes of a topology, by default with stores in memory."""
     nodes = list(topology.nodes.values())
     blueprint = Blueprint(nodes, topology.stores, global_stores=topology.global_stores, sub_topologies=sub_topologies)
     shard = OwnShard(state or LaneState(memory_engine()))
@@ -63,7 +63,7 @@ NAMED = pa.schema(
 
 
 def batch(records: Iterable[Raw]) -> pa.RecordBatch:
-    """Records as an epoch brings them; the source is named after the topic unless it is given."""
+    """Return records as an epoch receives them; by default the source is named after the topic."""
     rows: list[dict[str, Any]] = [
         {
             "source": record.source or record.topic,
@@ -86,7 +86,7 @@ def walk(lane: Lane, batches: Iterable[pa.RecordBatch]) -> None:
 
 
 def feed(lane: Lane, batches: Iterable[pa.RecordBatch]) -> None:
-    """Walk an epoch of named records up to where caches would be flushed."""
+    """Walk an epoch of named records, without flushing caches."""
     records, catalogue = _coded(batches)
     epoch.feed(lane, epoch.in_order(records), catalogue)
 
@@ -102,7 +102,7 @@ def _coded(batches: Iterable[pa.RecordBatch]) -> tuple[pa.Table, Catalogue]:
 
 
 def shuffled(records: Sequence[Raw], seed: int) -> list[pa.RecordBatch]:
-    """The same records in another order, in blocks of any size."""
+    """Return the same records in random order, in blocks of random size."""
     random_order = random.Random(seed)
     mixed = random_order.sample(records, len(records))
     batches = []

@@ -1,4 +1,4 @@
-"""Records that are replayed into one node: it and those below see them, the nodes beside it do not."""
+"""Records that are replayed into one node reach that node and those below, but no others."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _parity(key: str, value: int) -> str:
 
 
 def seen(topology: Topology, value: int, headers: Headers, **handlers: Any) -> dict[str, int]:
-    """How many records each output gets of one that is piped in."""
+    """Return how many records each output receives for one input record."""
     with TopologyTestDriver(topology, **handlers) as driver:
         driver.input("in").pipe(value, key="a", headers=headers)
         return {topic: len(rows) for topic, rows in driver._outputs.items() if rows}
@@ -83,13 +83,13 @@ class TestInTheDriver:
     def test_only_the_node_and_those_below_see_it(self, node: str, expected: dict[str, int]) -> None:
         assert seen(branching(), 4, into(node)) == expected
 
-    def test_past_its_node_it_is_like_any_other(self) -> None:
+    def test_the_replay_header_is_removed_at_the_node(self) -> None:
         with TopologyTestDriver(branching()) as driver:
             for node in ("near", "far"):
                 driver.input("in").pipe(4, key="a", headers=into(node))
                 assert driver.output(node).read().headers == (OTHER,)
 
-    def test_state_beside_the_way_is_not_touched(self) -> None:
+    def test_state_beside_the_path_is_not_changed(self) -> None:
         with TopologyTestDriver(branching()) as driver:
             driver.input("in").pipe(4, key="a")
             driver.input("in").pipe(4, key="a", headers=into("near"))
@@ -100,7 +100,7 @@ class TestInTheDriver:
     @pytest.mark.parametrize(
         ("node", "why"), [("nobody", "has no node 'nobody'"), ("counted", "'count', between"), ("", "has no node ''")]
     )
-    def test_where_there_is_no_way_it_fails_as_any_other_record(self, node: str, why: str) -> None:
+    def test_a_record_without_a_path_to_its_node_fails_like_any_other(self, node: str, why: str) -> None:
         assert seen(branching(), 4, into(node), processing_errors=log_and_continue()) == {}
         with TopologyTestDriver(branching(), processing_errors=DEAD) as driver:
             driver.input("in").pipe(4, key="a", headers=into(node))
@@ -115,11 +115,11 @@ class TestInTheDriver:
         ):
             driver.input("in").pipe(4, key="a", headers=into(node))
 
-    def test_it_may_fail_again_once(self) -> None:
+    def test_a_replayed_record_that_fails_again_gives_one_dead_letter(self) -> None:
         assert seen(branching(), 0, into("near"), processing_errors=DEAD) == {"dead": 1}
         assert seen(branching(), 0, into("far"), processing_errors=DEAD) == {"dead": 1}
 
-    def test_functions_on_the_way_are_tried_again_too(self) -> None:
+    def test_functions_on_the_path_are_retried(self) -> None:
         calls: list[int] = []
 
         def shaky(value: int) -> int:
@@ -135,7 +135,7 @@ class TestInTheDriver:
         assert seen(builder.build(), 4, into("end"), processing_errors=retry(3)) == {"out": 1}
         assert len(calls) == 3
 
-    def test_a_branch_chooses_as_it_did(self) -> None:
+    def test_a_branch_on_the_path_chooses_as_usual(self) -> None:
         builder = StreamsBuilder()
         small, large = builder.stream("in", value=int, name="in").split(lambda _, value: value < 3, otherwise, name="split")
         small.map_values(inverse, name="small").to("small", value=float)
@@ -144,7 +144,7 @@ class TestInTheDriver:
         assert seen(topology, 4, into("large")) == {"large": 1}
         assert seen(topology, 4, into("small")) == {}
 
-    def test_calls_on_the_way_are_made(self) -> None:
+    def test_calls_on_the_path_are_made(self) -> None:
         asked = FakeAsync(lambda value: value + 1)
         builder = StreamsBuilder()
         numbers = builder.stream("in", value=int, name="in")
@@ -155,7 +155,7 @@ class TestInTheDriver:
             assert driver.output("out").values() == [0.2]
             assert driver.produced_topic_names() == {"out"}
 
-    def test_a_processor_at_the_end_of_the_way_is_the_same_that_all_records_come_to(self) -> None:
+    def test_the_processor_at_the_end_of_the_path_is_the_one_for_all_records(self) -> None:
         made = []
 
         class Counting(Processor[str, int, str, int]):
@@ -174,7 +174,7 @@ class TestInTheDriver:
             driver.input("in").pipe(1, headers=into("p"))
         assert sorted(each.count for each in made) == [1, 2]
 
-    def test_one_that_is_late_by_now_is_treated_as_late(self) -> None:
+    def test_a_replayed_record_that_is_late_is_treated_as_late(self) -> None:
         builder = StreamsBuilder()
         stream = builder.stream("in", value=int, name="in", watermark=bounded_disorder("1s"), late=dead_letter("late"))
         stream.map_values(inverse, name="end").to("out", value=float)
@@ -220,7 +220,7 @@ class TestInEpochs:
         assert set(found) == set(OUTPUTS)
         assert {topic: sorted(rows) for topic, rows in found.items()} == expected
 
-    def test_behind_an_exchange_a_letter_says_that_it_is_not_what_its_source_had(self, tmp_path: Path) -> None:
+    def test_a_letter_from_behind_an_exchange_says_that_it_differs_from_its_source(self, tmp_path: Path) -> None:
         app: Any = Application(tmp_path, branching, handlers=ErrorHandlers(processing=DEAD))
         app.start(2)
         rows = [row for row in app.run([raw(0, 0)]).to_pylist() if row["topic"] == "dead"]
@@ -235,7 +235,7 @@ class TestInEpochs:
         assert (near.key, far.key) == (b"k0", b"even")
 
 
-def test_a_column_of_headers_is_looked_through_at_once() -> None:
+def test_replays_are_detected_in_a_column_of_headers() -> None:
     def column(*rows: list[dict[str, Any]] | None) -> pa.ChunkedArray:
         return pa.chunked_array([pa.array(list(rows), HEADERS)])
 

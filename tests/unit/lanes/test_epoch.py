@@ -37,7 +37,7 @@ def places(topology: Topology, *batches: Any) -> list[bytes | None]:
 
 
 def test_rows_of_one_cause_keep_their_order_beside_rows_from_topics() -> None:
-    long_way = 1 << 59  # more than a floating-point number can tell apart from its neighbours
+    long_way = 1 << 59  # a floating-point number cannot represent its neighbours
     rows = [
         {"source": 0, "origin": 0, "offset": 7, "place": 5, "path": long_way + number, "timestamp": 5, "value": b"%d" % number}
         for number in (1, 0)
@@ -79,7 +79,7 @@ class TestMerging:
 
     @settings(deadline=None, max_examples=40)
     @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), min_size=1, max_size=20))
-    def test_always_the_head_with_the_lowest_time_is_next(self, drawn: list[tuple[int, int]]) -> None:
+    def test_the_partition_with_the_lowest_next_time_is_always_next(self, drawn: list[tuple[int, int]]) -> None:
         records = [Raw("a", n, time, None, b"x", partition=partition) for n, (partition, time) in enumerate(drawn)]
         queues = {partition: [record for record in records if record.partition == partition] for partition in range(3)}
         lane = lane_of(traced("a"))
@@ -108,7 +108,7 @@ class TestDecoding:
             (b"k", None, 3, ()),
         ]
 
-    def test_an_empty_epoch_is_an_epoch(self) -> None:
+    def test_an_empty_epoch_changes_nothing(self) -> None:
         lane = lane_of(traced("a"))
         walk(lane, [])
         walk(lane, [batch([])])
@@ -131,7 +131,7 @@ class TestDecoding:
 
 
 class Ticking(Processor[Any, Any, Any, Any]):
-    """Forwards every record, and every tick of stream time with what it knows then."""
+    """Forwards every record, and every tick of stream time with the metadata at that moment."""
 
     def init(self, context: Any) -> None:
         super().init(context)
@@ -164,7 +164,7 @@ def test_stream_time_is_the_highest_time_of_all_epochs(punctuating: bool) -> Non
     assert lane.clocks.stream_time_of("p").value == 50
 
 
-def test_a_record_sees_the_stream_time_that_it_brought() -> None:
+def test_a_record_sees_the_stream_time_that_it_advanced() -> None:
     class Look(Processor[Any, Any, Any, Any]):
         def process(self, record: Record[Any, Any]) -> None:
             self.context.forward(record.with_value(self.context.current_stream_time_ms()))
@@ -175,7 +175,7 @@ def test_a_record_sees_the_stream_time_that_it_brought() -> None:
     assert values(lane.outbox.drain()) == [b"5", b"9", b"9"]
 
 
-def test_a_punctuator_that_ends_does_not_take_the_place_of_later_records_with_it() -> None:
+def test_later_records_keep_their_origin_after_a_punctuator_is_cancelled() -> None:
     class Once(Processor[Any, Any, Any, Any]):
         def init(self, context: Any) -> None:
             scheduled: Cancellable = context.schedule(10, PunctuationType.STREAM_TIME, lambda now: scheduled.cancel())
@@ -200,7 +200,7 @@ def test_an_extractor_is_not_blamed_for_bytes_the_serde_cannot_read() -> None:
         walk(lane, [batch([Raw("a", 7, 1, None, bytes(8), timed), Raw("a", 8, 1, None, b"no number", timed)])])
 
 
-def test_caches_emit_once_per_epoch_and_know_no_origin() -> None:
+def test_caches_emit_once_per_epoch_without_an_origin() -> None:
     builder = StreamsBuilder()
     seen: list[RecordMetadata | None] = []
 

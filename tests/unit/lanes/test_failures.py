@@ -1,4 +1,4 @@
-"""What a lane does about records that fail: what goes on, what is left out, what a dead letter carries."""
+"""What a lane does about records that fail: stop, drop them, or write dead letters."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def lane_with(topology: Topology, handlers: ErrorHandlers) -> Lane:
 
 
 class TestProcessing:
-    def test_to_continue_is_to_leave_the_record_out_and_to_count_it(self) -> None:
+    def test_log_and_continue_drops_and_counts_the_record(self) -> None:
         with TopologyTestDriver(inverting(), processing_errors=CONTINUE) as driver:
             driver.input("in").pipe_pairs([("a", 2), ("b", 1), ("c", 3)])
             assert driver.output("out").pairs() == [("a!", 1.0), ("c!", 0.5)]
             assert driver.dropped() == {("invert", "processing error"): 1}
 
-    def test_memory_that_ran_out_is_not_the_records_fault(self) -> None:
-        """The epoch is tried again with fewer records: the handler is asked when there is one left."""
+    def test_a_memory_error_is_not_handled_as_a_records_failure(self) -> None:
+        """The epoch is retried with fewer records; the handler decides only about a single record."""
 
         def hungry(value: int) -> int:
             raise MemoryError
@@ -78,7 +78,7 @@ class TestProcessing:
                 driver.input("in").pipe_pairs([("a", 2)])
             assert driver.dropped() == {}
 
-    def test_the_nodes_beside_and_above_do_not_notice(self) -> None:
+    def test_nodes_beside_and_above_are_not_affected(self) -> None:
         builder = StreamsBuilder()
         numbers = builder.stream("in", value=int).peek(lambda key, value: None)
         numbers.to("before", value=int)
@@ -89,24 +89,24 @@ class TestProcessing:
             assert [driver.output(topic).values() for topic in ("before", "inverted", "after")] == [[0], [], [0]]
             assert driver.dropped() == {("invert", "processing error"): 1}
 
-    def test_what_was_sent_on_before_the_failure_stays(self) -> None:
+    def test_results_forwarded_before_the_failure_are_kept(self) -> None:
         builder = StreamsBuilder()
         builder.stream("in", value=int).flat_map_values(lambda value: (1 / n for n in (1, 2, value))).to("out", value=float)
         with TopologyTestDriver(builder.build(), processing_errors=CONTINUE) as driver:
             driver.input("in").pipe(0)
             assert driver.output("out").values() == [1.0, 0.5]
 
-    def test_a_dead_letter_is_the_record_as_it_was_read_with_what_happened(self) -> None:
+    def test_a_dead_letter_is_the_record_as_read_with_headers_about_the_failure(self) -> None:
         with TopologyTestDriver(inverting(), processing_errors=DEAD) as driver:
             driver.input("in").pipe(5, key="a", timestamp=3)
             driver.input("in").pipe(1, key="b", timestamp=4, headers=(("trace", b"\xff"), ("none", None)))
             [record] = driver.output("dead").records()
             assert (record.key, record.value, record.timestamp) == (b"b", (1).to_bytes(8, "big"), 4)
             assert record.headers[:2] == (("trace", b"\xff"), ("none", None))
-            told = text(record.headers[2:])
-            trace = told.pop("__streams.errors.stacktrace") or ""
-            assert int(told.pop("__penstock.errors.time") or "") > 0
-            assert told == {
+            headers = text(record.headers[2:])
+            trace = headers.pop("__streams.errors.stacktrace") or ""
+            assert int(headers.pop("__penstock.errors.time") or "") > 0
+            assert headers == {
                 "__streams.errors.exception": "ZeroDivisionError",
                 "__streams.errors.message": "division by zero",
                 "__streams.errors.topic": "in",
@@ -124,7 +124,7 @@ class TestProcessing:
             assert driver.output("out").pairs() == [("a!", 0.25)]
             assert driver.dropped() == {("invert", "dead letter"): 1}
 
-    def test_behind_an_exchange_a_dead_letter_is_what_came_through_it(self) -> None:
+    def test_behind_an_exchange_a_dead_letter_is_the_exchanged_record(self) -> None:
         builder = StreamsBuilder()
         by_value = builder.stream("in", value=int).select_key(lambda key, value: f"k{value}").repartition(name="by")
         by_value.map_values(inverse, name="invert").to("out", value=float)
@@ -134,7 +134,7 @@ class TestProcessing:
             assert (record.key, record.value) == ("k0", 0)
             assert text(record.headers)["__streams.errors.topic"] == "by-repartition"
 
-    def test_what_a_buffer_held_back_knows_where_it_came_from(self) -> None:
+    def test_a_record_held_back_by_a_buffer_keeps_its_origin(self) -> None:
         builder = StreamsBuilder()
         held = builder.table("in", value=int).suppress(until_time_limit("10ms"))
         held.to_stream().map_values(inverse, name="invert").to("out", value=float)
@@ -164,7 +164,7 @@ class TestProcessing:
             assert [record.timestamp for record in driver.output("dead").records()] == [1_000, 2_000]
             assert driver.dropped() == {("p", "dead letter"): 2}
 
-    def test_a_retry_of_what_cannot_be_retried_goes_to_what_comes_then(self) -> None:
+    def test_a_failure_that_cannot_be_retried_goes_to_the_next_handler(self) -> None:
         class Failing(Processor[Any, Any, Any, Any]):
             def init(self, context: Any) -> None:
                 context.schedule("1s", PunctuationType.WALL_CLOCK_TIME, lambda time: 1 / 0)
@@ -174,8 +174,8 @@ class TestProcessing:
             driver.advance_wall_clock("1s")
             assert len(driver.output("dead")) == 1
 
-    def test_what_a_cache_cannot_write_ends_the_lane_whatever_the_handler_says(self) -> None:
-        """Flushing goes on until nothing is held: with a handler that continues it would go on forever."""
+    def test_a_cache_that_cannot_write_stops_the_lane_whatever_the_handler(self) -> None:
+        """Flushing repeats until nothing is pending: with a handler that continues it would never end."""
         builder = StreamsBuilder()
 
         def wrong(key: Any, value: Any, so_far: Any) -> Any:
@@ -186,7 +186,7 @@ class TestProcessing:
         with pytest.raises(ProcessingError, match=r"(?s)sum failed on the record from .*store 'sums', key 'a'.*test_failures"):
             driver.input("in").pipe(1, key="a")
 
-    def test_init_is_not_processing(self) -> None:
+    def test_a_failing_init_is_not_a_processing_error(self) -> None:
         class Failing(Processor[Any, Any, Any, Any]):
             def init(self, context: Any) -> None:
                 raise RuntimeError("no")
@@ -201,7 +201,7 @@ class TestDeserialization:
         return Topology().add_source("numbers", "in", value=int).add_sink("out", "out", "numbers", value=int)
 
     @pytest.mark.parametrize("handler", [CONTINUE, DEAD, lambda failure: CONTINUE])
-    def test_the_others_stay_in_order(self, handler: Any) -> None:
+    def test_the_other_records_stay_in_order(self, handler: Any) -> None:
         with TopologyTestDriver(self.numbers(), deserialization_errors=handler) as driver:
             pipe = driver.input("in", value=bytes).pipe
             for value in (b"\0\0\0\0\0\0\0\1", b"short", b"", b"\0\0\0\0\0\0\0\2"):
@@ -209,19 +209,19 @@ class TestDeserialization:
             assert driver.output("out").values() == [1, 2]
             assert sum(driver.dropped().values()) == 2
 
-    def test_a_dead_letter_leaves_at_once(self) -> None:
+    def test_a_record_that_cannot_be_read_becomes_a_dead_letter(self) -> None:
         with TopologyTestDriver(self.numbers(), deserialization_errors=DEAD) as driver:
             driver.input("in", value=bytes).pipe(b"short", key="k", timestamp=6, headers=(("h", b"1"),))
             [record] = driver.output("dead").records()
             assert (record.key, record.value, record.timestamp, record.headers[0]) == (b"k", b"short", 6, ("h", b"1"))
-            told = text(record.headers)
-            assert told["__streams.errors.exception"] == "penstock.errors.exceptions.SerializationError"
-            assert told["__penstock.errors.node"] == "numbers"
-            assert "numbers cannot read the record from in-0 at offset 0" in (told["__streams.errors.stacktrace"] or "")
+            headers = text(record.headers)
+            assert headers["__streams.errors.exception"] == "penstock.errors.exceptions.SerializationError"
+            assert headers["__penstock.errors.node"] == "numbers"
+            assert "numbers cannot read the record from in-0 at offset 0" in (headers["__streams.errors.stacktrace"] or "")
             assert driver.produced_topic_names() == {"dead"}
             assert driver.dropped() == {("numbers", "dead letter"): 1}
 
-    def test_records_that_wait_behind_another_are_handled_too(self) -> None:
+    def test_queued_records_that_cannot_be_read_are_handled(self) -> None:
         builder = StreamsBuilder()
         builder.stream("in", value=bytes).flat_map_values(lambda value: [value, b"short", value]).to("round", value=bytes)
         builder.stream("round", value=int, name="round").to("out", value=int)
@@ -230,7 +230,7 @@ class TestDeserialization:
             assert driver.output("out").values() == [1, 1]
             assert driver.output("dead").values() == [b"short"]
 
-    def test_a_global_table_goes_on(self) -> None:
+    def test_a_global_table_drops_records_that_cannot_be_read(self) -> None:
         builder = StreamsBuilder()
         rates = builder.global_table("rates", value=int)
         builder.stream("in", value=int).join(rates, lambda n, rate: n * rate, on=lambda key, n: key).to("out", value=int)
@@ -241,7 +241,7 @@ class TestDeserialization:
             assert driver.output("dead").values() == [b"short"]
             assert driver.output("out").values() == [6]
 
-    def test_an_extractor_that_fails_ends_the_lane_as_in_kafka_streams(self) -> None:
+    def test_a_failing_timestamp_extractor_stops_the_lane_as_in_kafka_streams(self) -> None:
         builder = StreamsBuilder()
         builder.stream("in", timestamp=lambda record: record.value["at"])
         driver = TopologyTestDriver(builder.build(), deserialization_errors=CONTINUE, processing_errors=CONTINUE)
@@ -249,20 +249,22 @@ class TestDeserialization:
             driver.input("in", value=dict).pipe({})
 
     @pytest.mark.parametrize("timestamp", [-1, NANOSECONDS])
-    def test_a_timestamp_that_is_none_does_not_go_with_a_dead_letter(self, timestamp: int) -> None:
+    def test_a_dead_letter_does_not_keep_an_invalid_timestamp(self, timestamp: int) -> None:
         with TopologyTestDriver(self.numbers(), wall_clock=5_000, deserialization_errors=DEAD) as driver:
             driver.pipe_raw("in", None, b"short", timestamp, ())
             assert driver.output("dead").read().timestamp == 5_000
 
     @pytest.mark.parametrize("timestamp", [-1, LAST_TIMESTAMP + 1, NANOSECONDS])
-    def test_a_timestamp_that_is_none_cannot_be_read(self, timestamp: int) -> None:
+    def test_a_record_with_an_invalid_timestamp_cannot_be_read(self, timestamp: int) -> None:
         with TopologyTestDriver(self.numbers(), deserialization_errors=DEAD) as driver:
             for number, time in enumerate((7, timestamp, LAST_TIMESTAMP)):
                 driver.pipe_raw("in", b"k", number.to_bytes(8, "big"), time, ())
             assert driver.output("out").values() == [0, 2]
-            told = text(driver.output("dead").read().headers)
-            assert told["__streams.errors.message"] == f"the timestamp {timestamp} is no time in milliseconds since 1970"
-            assert "the record from in-0 at offset 1 has the timestamp" in (told["__streams.errors.stacktrace"] or "")
+            headers = text(driver.output("dead").read().headers)
+            assert headers["__streams.errors.message"] == (
+                f"Invalid timestamp {timestamp}: expected milliseconds since 1970, from 0 to {LAST_TIMESTAMP}."
+            )
+            assert "The record from in-0 at offset 1 has the invalid timestamp" in (headers["__streams.errors.stacktrace"] or "")
 
     def test_an_extractor_may_read_a_timestamp_in_another_unit(self) -> None:
         builder = StreamsBuilder()
@@ -273,7 +275,7 @@ class TestDeserialization:
 
 
 class TestProduction:
-    def test_a_value_the_sink_cannot_write(self) -> None:
+    def test_a_value_that_the_sink_cannot_serialize_is_a_dead_letter(self) -> None:
         builder = StreamsBuilder()
         builder.stream("in", value=str, name="in").to("out", value=cast("Any", int), name="numbers")
         with TopologyTestDriver(builder.build(), processing_errors=log_and_fail(), production_errors=DEAD) as driver:
@@ -291,7 +293,7 @@ class TestProduction:
             lambda stream: stream.to("out", partitioner=lambda topic, key, value, count: 9, value=int, name="sink"),
         ],
     )
-    def test_a_sink_that_cannot_tell_where_to(self, sink: Callable[[Any], None]) -> None:
+    def test_a_record_that_a_sink_cannot_route_is_dropped(self, sink: Callable[[Any], None]) -> None:
         builder = StreamsBuilder()
         sink(builder.stream("in", value=int))
         with TopologyTestDriver(builder.build(), production_errors=CONTINUE) as driver:
@@ -299,7 +301,7 @@ class TestProduction:
             assert driver.dropped() == {("sink", "production error"): 1}
             assert driver.produced_topic_names() == set()
 
-    def test_an_exchange_is_written_too(self) -> None:
+    def test_a_record_that_an_exchange_cannot_serialize_is_a_dead_letter(self) -> None:
         builder = StreamsBuilder()
         stream: KStream[Any, Any] = builder.stream("in", value=str)
         stream.select_key(lambda key, value: key).repartition(name="by", value=int).to("out", value=int)
@@ -307,7 +309,7 @@ class TestProduction:
             driver.input("in").pipe("text", key="a")
             assert driver.output("dead").values() == [b"text"]
 
-    def test_the_handler_of_processing_errors_is_not_asked(self) -> None:
+    def test_the_handler_of_processing_errors_is_not_called(self) -> None:
         builder = StreamsBuilder()
         builder.stream("in", value=str).map_values(str).to("out", value=cast("Any", int), name="numbers")
         driver = TopologyTestDriver(builder.build(), processing_errors=CONTINUE)
@@ -333,12 +335,12 @@ class TestDecidingByFunction:
         assert isinstance(seen[0].error, ZeroDivisionError)
 
     @pytest.mark.parametrize("answer", [lambda failure: failure.nothing, lambda failure: None])
-    def test_one_that_fails_or_says_nothing_ends_the_lane_from_below_others(self, answer: Any) -> None:
+    def test_a_handler_that_fails_or_returns_nothing_stops_the_lane(self, answer: Any) -> None:
         driver = TopologyTestDriver(inverting(), processing_errors=answer)
         with pytest.raises(ProcessingError, match=r"The processing error handler .*lambda"):
             driver.input("in").pipe(1, key="a")
 
-    def test_a_dead_letter_that_fails_again_ends_the_lane(self) -> None:
+    def test_a_dead_letter_that_fails_again_stops_the_lane(self) -> None:
         builder = StreamsBuilder()
         builder.stream("dead", value=int).map_values(inverse, name="invert").to("out", value=float)
         driver = TopologyTestDriver(builder.build(), processing_errors=DEAD)
@@ -347,7 +349,7 @@ class TestDecidingByFunction:
 
 
 class TestDeadLetterRow:
-    def test_what_an_error_adds_is_bounded(self) -> None:
+    def test_the_headers_of_an_error_are_bounded(self) -> None:
         error = ValueError("é" * 100_000)
         failure = Failure(FailureKind.PRODUCTION, error, "sink", None, b"k", b"v", 5, ())
         row = dead_letter_row("dead", failure, error, "app", 3, now_ms=7)
@@ -357,14 +359,14 @@ class TestDeadLetterRow:
         assert row == Row("dead", b"k", b"v", 5, row.headers, kind=RowKind.DEAD_LETTER)
         assert (added["__penstock.errors.application"], added["__penstock.errors.epoch"]) == (b"app", b"3")
 
-    def test_text_that_is_no_unicode_is_told_too(self) -> None:
+    def test_a_message_with_lone_surrogates_is_escaped(self) -> None:
         error = ValueError("\ud800")
         failure = Failure(FailureKind.PROCESSING, error, "map", None, None, None, 0, ())
         assert dict(dead_letter_row("dead", failure, error, "app", 1, now_ms=7).headers)["__streams.errors.message"] == b"\\ud800"
 
 
 class TestInAnEpoch:
-    """The same from Arrow batches, as Spark brings them."""
+    """The same with Arrow batches, as Spark delivers them."""
 
     def test_all_kinds_in_one_epoch(self) -> None:
         number = [value.to_bytes(8, "big") for value in range(4)]
@@ -385,11 +387,11 @@ class TestInAnEpoch:
             ("unread", b"b", b"short", 11, ("h", b"1")),
             ("dead", b"c", number[1], 12, ("h", b"2")),
         ]
-        told = [text(row.headers) for row in rows if row.kind is RowKind.DEAD_LETTER]
-        assert [(it["__streams.errors.offset"], it["__penstock.errors.epoch"]) for it in told] == [("1", "12"), ("2", "12")]
+        headers = [text(row.headers) for row in rows if row.kind is RowKind.DEAD_LETTER]
+        assert [(it["__streams.errors.offset"], it["__penstock.errors.epoch"]) for it in headers] == [("1", "12"), ("2", "12")]
         assert lane.outbox.dropped == {("in", "dead letter"): 1, ("invert", "dead letter"): 1}
 
-    def test_below_a_cache_there_is_no_one_record_but_the_trace_names_the_key(self) -> None:
+    def test_below_a_cache_a_dead_letter_has_no_origin_but_its_stack_trace_names_the_key(self) -> None:
         builder = StreamsBuilder()
         counted = builder.stream("in", value=bytes, name="in").group_by_key().count(store="n").to_stream()
         counted.map_values(lambda count: 1 / (count - 2), name="invert").to("out", value=float)
@@ -397,13 +399,13 @@ class TestInAnEpoch:
         walk(lane, [batch([Raw("in", 0, 7, b"a", b""), Raw("in", 1, 8, b"a", b""), Raw("in", 2, 9, b"b", b"")])])
         letter, result = lane.outbox.drain()
         assert (letter.key, letter.value, letter.timestamp, letter.kind) == (None, None, 9, RowKind.DEAD_LETTER)
-        told = text(letter.headers)
-        assert (told["__streams.errors.topic"], told["__streams.errors.offset"]) == (None, "-1")
-        assert "from a timer or a cache (key 'a')" in (told["__streams.errors.stacktrace"] or "")
+        headers = text(letter.headers)
+        assert (headers["__streams.errors.topic"], headers["__streams.errors.offset"]) == (None, "-1")
+        assert "from a timer or a cache (key 'a')" in (headers["__streams.errors.stacktrace"] or "")
         assert result.key == b"b"
 
 
-def test_what_was_decided_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_decision_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def choose(failure: Failure) -> Any:
         return {b"a": CONTINUE, b"b": DEAD}.get(failure.key or b"", log_and_fail())
 
@@ -413,16 +415,16 @@ def test_what_was_decided_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         with pytest.raises(ProcessingError):
             driver.input("in").pipe(1, key="c")
     assert [(record.levelname, record.getMessage().split(": ")[0]) for record in caplog.records] == [
-        ("WARNING", "invert failed on the record from in-0 at offset 0, which is left out"),
+        ("WARNING", "invert failed on the record from in-0 at offset 0, dropping it"),
         ("WARNING", "invert failed on the record from in-0 at offset 1, now a dead letter"),
-        ("ERROR", "invert failed on the record from in-0 at offset 2, which ends the lane"),
+        ("ERROR", "invert failed on the record from in-0 at offset 2, stopping the lane"),
     ]
 
 
 def test_without_a_retry_a_node_runs_the_operator_it_was_given() -> None:
-    """Handlers cost nothing where nothing fails."""
+    """Handlers cost nothing if nothing fails."""
     topology = inverting()
     lane = lane_with(topology, ErrorHandlers(processing=DEAD, production=lambda failure: CONTINUE))
     for node in topology.nodes.values():
         if isinstance(node, ProcessorNode):
-            assert lane.failures.persistent(node) is node.operator
+            assert lane.failures.retrying(node) is node.operator

@@ -1,4 +1,4 @@
-"""The end of an epoch in several shards of a lane: calls of all of them are made together, and answered each in its own."""
+"""The end of an epoch in several shards of a lane: their calls are made together, and each shard gets its answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lanes_of(topology: Topology, shards: list[int], callers: Callers, handlers: 
 
 @pytest.fixture
 def callers(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Callers that note how many requests they are given at a time."""
+    """Callers that record the number of requests in each call."""
     found = Callers()
     of, sizes = found.of, list[int]()
 
@@ -72,7 +72,7 @@ def test_an_answer_has_the_cause_of_its_request(callers: Any) -> None:
     assert [lane.cursor.metadata() for lane in lanes] == [None, None]
 
 
-def test_a_shard_that_asks_for_nothing_is_left_out(callers: Any) -> None:
+def test_a_shard_without_requests_makes_no_calls(callers: Any) -> None:
     lanes = lanes_of(asking(lambda value: value), [1, 4], callers)
     feed(lanes[1], [batch([Raw("in", 0, 0, b"k", b"y")])])
     flush(lanes)
@@ -82,7 +82,7 @@ def test_a_shard_that_asks_for_nothing_is_left_out(callers: Any) -> None:
     assert [len(lane.outbox.drain()) for lane in lanes] == [0, 1]
 
 
-def test_what_fails_names_the_record_and_leaves_other_shards_alone(callers: Any) -> None:
+def test_a_failure_names_the_record_and_does_not_affect_other_shards(callers: Any) -> None:
     def careful(value: str) -> str:
         if value == "bad":
             raise ValueError(value)
@@ -101,7 +101,7 @@ def test_what_fails_names_the_record_and_leaves_other_shards_alone(callers: Any)
         flush(lanes)
 
 
-def test_what_cached_tables_lead_to_is_asked_about_together_too(callers: Any) -> None:
+def test_calls_caused_by_cached_tables_are_made_together(callers: Any) -> None:
     builder = StreamsBuilder()
     counts = builder.stream("in", value=str, name="in").group_by_key().count(store="n").to_stream()
     counts.map_values_async(lambda count: -count, name="ask", value=int).to("out", value=int)

@@ -1,7 +1,7 @@
-"""`TimeHeap` beside java.util.PriorityQueue: sorted by time, ties settled by the same siftings.
+"""`TimeHeap` compared with java.util.PriorityQueue: items are sorted by time, and ties come out in the same order.
 
-The orders of ties are worked out by hand from the algorithm: a new item stops below a parent of the same time, the last
-item sinks from the top and prefers the left child where both have the same time.
+The orders of ties are derived by hand from the algorithm: a new item stops below a parent of the same time; the last item sinks
+from the top, past the left child if both children have the same time.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def test_a_later_item_at_the_top_sinks_past_the_earlier_child_only() -> None:
     assert popped(filled((1, "a"), (5, "b"), (5, "c"), (9, "d"))) == ["a", "b", "c", "d"]
 
 
-def test_a_new_item_climbs_past_later_ones_only() -> None:
-    # (3, "d") climbs past (5, "b") and stops below (3, "a").
+def test_a_new_item_rises_past_later_ones_only() -> None:
+    # (3, "d") rises past (5, "b") and stops below (3, "a").
     heap = filled((3, "a"), (5, "b"), (4, "c"), (3, "d"))
     assert heap.peek() == (3, "a")
     assert popped(heap) == ["a", "d", "c", "b"]
@@ -81,7 +81,7 @@ def test_an_item_put_back_at_the_same_time_goes_behind_the_others() -> None:
     assert popped(heap) == ["b", "a"]
 
 
-def test_an_empty_heap_gives_nothing() -> None:
+def test_an_empty_heap_returns_none() -> None:
     heap = filled()
     assert (heap.peek(), heap.pop(), len(heap)) == (None, None, 0)
 

@@ -1,4 +1,4 @@
-"""A lane: order of starting and closing, stores, clocks, errors, and that everything it needs travels."""
+"""A lane: the order of starting and closing, stores, clocks, errors, and that everything it needs can be pickled."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Silent(Processor[Any, Any, Any, Any]):
 
 class TestTravelling:
     @pytest.mark.parametrize("name", TOPOLOGIES)
-    def test_the_nodes_and_stores_of_a_topology_come_back_as_they_were(self, name: str) -> None:
+    def test_the_nodes_and_stores_of_a_topology_survive_pickling(self, name: str) -> None:
         topology = TOPOLOGIES[name]()
         nodes, stores = cloudpickle.loads(cloudpickle.dumps((list(topology.nodes.values()), dict(topology.stores))))
         assert [node.name for node in nodes] == list(topology.nodes)
@@ -57,7 +57,7 @@ class TestTravelling:
         blueprint = Blueprint(nodes, stores, global_stores=topology.global_stores)
         Lane(blueprint, OwnShard(LaneState(memory_engine())), Surroundings(lambda: 0))
 
-    def test_lambdas_and_classes_travel_and_still_run(self) -> None:
+    def test_pickled_lambdas_and_classes_still_run(self) -> None:
         suffix = "!"
 
         class Shout(Processor[str, str, str, str]):
@@ -129,16 +129,16 @@ class TestOrder:
 
 
 class TestStores:
-    def test_an_unknown_store_is_refused_with_those_that_exist(self) -> None:
+    def test_the_error_for_an_unknown_store_lists_the_known_ones(self) -> None:
         topology = Topology().add_state_store(key_value_store("one")).add_state_store(key_value_store("two"))
-        with pytest.raises(TopologyError, match="there is no store 'three'; the topology has one, two"):
+        with pytest.raises(TopologyError, match=r"Unknown store 'three'. Stores of the topology: one, two"):
             lane_of(topology).stores.store("three")
-        with pytest.raises(TopologyError, match="there is no store 'three'; the topology has none"):
+        with pytest.raises(TopologyError, match=r"Unknown store 'three'. Stores of the topology: none"):
             lane_of(Topology()).stores.store("three")
 
     def test_only_tables_can_be_read_by_others(self) -> None:
         lane = lane_of(Topology().add_source("in", "in").add_processor("p", Silent, "in"))
-        with pytest.raises(TopologyError, match="node 'in' is not a table"):
+        with pytest.raises(TopologyError, match="Node 'in' is not a table"):
             lane.circuit.hosts["p"].view("in")
 
     def test_an_operator_may_use_any_store_of_the_lane(self) -> None:
@@ -178,7 +178,7 @@ class TestClocks:
         walk(lane, [batch([Raw("in", 1, 5, None, b"x")])])
         assert lane.clocks.stream_time_of("p").value == 10
 
-    def test_two_shards_of_a_lane_have_clocks_of_their_own(self) -> None:
+    def test_each_shard_of_a_lane_has_its_own_clocks(self) -> None:
         state = LaneState(memory_engine())
         topology = Topology().add_source("in", "in", value=bytes).add_processor("p", Silent, "in")
         one, other = (lane_of(topology, state.shard(number)) for number in (3, 4))
@@ -189,7 +189,7 @@ class TestClocks:
         state.commit(0)
         assert lane_on(state.shard(3)).clocks.clock("join").time == 9
 
-    def test_each_sub_topology_has_a_stream_time_of_its_own(self) -> None:
+    def test_each_sub_topology_has_its_own_stream_time(self) -> None:
         topology = Topology()
         for name in ("a", "b"):
             topology.add_source(name, name, value=bytes).add_processor(f"p{name}", Silent, name)
@@ -201,15 +201,15 @@ class TestClocks:
         walk(together, [batch([Raw("a", 0, 10, None, b"x"), Raw("b", 0, 5, None, b"x")])])
         assert [together.clocks.stream_time_of(name).value for name in ("pa", "pb")] == [10, 10]
 
-    def test_stream_time_is_kept_only_where_somebody_can_tell(self) -> None:
+    def test_stream_time_is_kept_only_if_a_node_can_observe_it(self) -> None:
         state = LaneState(memory_engine())
         plain = lane_of(Topology().add_source("in", "in", value=bytes), state)
         walk(plain, [batch([Raw("in", 0, 10, None, b"x")])])
         assert list(state.commit(0)) == []
-        assert plain.clocks.time_of("in") == 10  # of this epoch, for what fails below a cache
+        assert plain.clocks.time_of("in") == 10  # of this epoch, for failures below a cache
 
 
-def test_skipped_records_are_counted_by_node_and_reason() -> None:
+def test_dropped_records_are_counted_by_node_and_reason() -> None:
     lane = lane_of(Topology())
     lane.outbox.drop("node", "late")
     lane.outbox.drop("node", "late")
@@ -217,7 +217,7 @@ def test_skipped_records_are_counted_by_node_and_reason() -> None:
     assert lane.outbox.dropped == {("node", "late"): 2, ("node", "null key"): 1}
 
 
-def test_rows_are_taken_out_once_and_tell_topics_from_exchanges() -> None:
+def test_rows_are_drained_once_and_distinguish_topics_from_exchanges() -> None:
     builder = StreamsBuilder()
     stream = builder.stream("in", value=str, name="in")
     stream.to("out", partitioner=lambda topic, key, value, partitions: partitions - 1)
@@ -245,7 +245,7 @@ def test_a_failure_names_the_node_the_users_line_and_the_record() -> None:
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-def test_a_processor_may_ask_for_an_early_commit() -> None:
+def test_a_processor_may_request_an_early_commit() -> None:
     class Impatient(Silent):
         def process(self, record: Record[Any, Any]) -> None:
             self.context.commit()
@@ -272,7 +272,7 @@ def test_wall_clock_punctuators_wait_for_the_wall_clock() -> None:
 
 
 class TestClosing:
-    def test_all_processors_are_closed_whichever_fails_and_the_first_failure_is_told(self) -> None:
+    def test_all_processors_are_closed_and_the_first_failure_is_raised(self) -> None:
         closed: list[str] = []
 
         def failing(name: str) -> Callable[[], Processor[Any, Any, Any, Any]]:
@@ -290,7 +290,7 @@ class TestClosing:
 
 
 class TestPlaces:
-    def test_a_record_that_was_held_back_goes_on_from_where_it_came(self) -> None:
+    def test_a_record_that_was_held_back_keeps_its_origin(self) -> None:
         seen: list[RecordMetadata | None] = []
 
         class Look(Silent):
@@ -310,7 +310,7 @@ class TestPlaces:
         with pytest.raises(ProcessingError, match="look failed on the record from in-0 at offset 8"):
             walk(lane, [batch([Raw("in", 9, 30, b"c", b"x", source="in-source")])])
 
-    def test_a_place_that_was_left_is_returned_to_even_after_a_failure(self) -> None:
+    def test_the_position_is_restored_even_after_a_failure(self) -> None:
         cursor = lane_of(Topology()).cursor
         first, second = RecordMetadata("in", 0, 1), RecordMetadata("in", 0, 2)
         with cursor.at(first):
@@ -324,7 +324,7 @@ class TestPlaces:
 
 
 class TestFlushing:
-    def test_of_nodes_that_share_a_store_the_last_emits_and_each_change_leaves_once(self) -> None:
+    def test_the_last_node_that_shares_a_store_emits_each_change_once(self) -> None:
         topology = Topology().add_source("in", "in").add_processor("p", Silent, "in")
         lane = lane_of(topology.add_state_store(key_value_store("s"), "p"))
         flushed: list[str] = []
@@ -336,7 +336,7 @@ class TestFlushing:
         lane.flush()
         assert flushed == ["last k"]
 
-    def test_a_processor_that_deletes_a_row_of_a_table_says_when(self) -> None:
+    def test_a_processor_that_deletes_a_row_of_a_table_gives_its_time(self) -> None:
         class Delete(Silent):
             def process(self, record: Record[Any, Any]) -> None:
                 self.context.store("n").delete(record.key, record.timestamp)

@@ -1,4 +1,4 @@
-"""Operators keep nothing: a lane that is bound anew for every epoch, as on Spark, gives what one long-lived lane gives."""
+"""Operators keep no state: a lane that is rebound for every epoch, as on Spark, gives the same as one long-lived lane."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verification.conformance.spec import Case
 
 
 class RebindingDriver(TopologyTestDriver):
-    """A test driver that forgets everything but what was committed, after every record."""
+    """A test driver that rebinds its lane after every record, and keeps only what was committed."""
 
     def _commit(self) -> None:
         super()._commit()
@@ -23,7 +23,7 @@ class RebindingDriver(TopologyTestDriver):
 
 
 def without_user_objects(cases: list[Case]) -> list[Case]:
-    """What a processor keeps on itself is lost, and should be; built-in operators have no such excuse."""
+    """Exclude user processors: they may keep attributes, which rebinding loses. Built-in operators must not."""
     return [case for case in cases if not any("process" in op.verb or "transform" in op.verb for op in case.ops)]
 
 
@@ -31,7 +31,7 @@ CASES = without_user_objects([*regressions(), *generate(17, 250)])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_a_lane_bound_anew_for_every_record_gives_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lane_that_is_rebound_for_every_record_gives_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = runner.run(case)
     monkeypatch.setattr(runner, "TopologyTestDriver", RebindingDriver)
     assert runner.run(case) == expected
@@ -48,7 +48,7 @@ class Timers(Processor[Any, Any, Any, Any]):
 
 
 @pytest.mark.parametrize("driver_class", [TopologyTestDriver, RebindingDriver])
-def test_punctuators_go_on_where_the_last_epoch_ended(driver_class: type[TopologyTestDriver]) -> None:
+def test_punctuators_continue_where_the_last_epoch_ended(driver_class: type[TopologyTestDriver]) -> None:
     builder = StreamsBuilder(value=str)
     builder.stream("in").process(Timers).to("out")
     with driver_class(builder.build(), wall_clock=0) as driver:
@@ -68,7 +68,7 @@ def test_punctuators_go_on_where_the_last_epoch_ended(driver_class: type[Topolog
 
 
 class Ticking(Processor[Any, Any, Any, Any]):
-    """Says its name whenever it is called."""
+    """Forwards its name whenever it is called."""
 
     def __init__(self, name: str, interval_ms: int) -> None:
         self._name = name
@@ -85,10 +85,10 @@ class Ticking(Processor[Any, Any, Any, Any]):
 
 
 @pytest.mark.parametrize("driver_class", [TopologyTestDriver, RebindingDriver])
-def test_which_of_two_punctuators_of_one_time_comes_first_does_not_depend_on_epochs(
+def test_the_order_of_punctuators_with_equal_times_does_not_depend_on_epochs(
     driver_class: type[TopologyTestDriver],
 ) -> None:
-    """After time 9 the quick one is due at 10 like the slow one, and stands behind it, as in Kafka Streams."""
+    """After time 9 the quick one is due at 10, like the slow one, and comes after it, as in Kafka Streams."""
     builder = StreamsBuilder(value=str)
     stream = builder.stream("in")
     stream.process(lambda: Ticking("quick", 1), name="quick").to("out")

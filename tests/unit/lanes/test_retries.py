@@ -1,4 +1,4 @@
-"""Functions that are called again: which, how often, how long apart, and that nothing is done twice."""
+"""Retries: which functions are retried, how often, after which waits, and that no effect is repeated."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from penstock import (
 from penstock.errors import ProcessingError
 from penstock.handlers import ErrorHandlers
 from penstock.lanes.failures import FailurePolicy
-from penstock.lanes.retries import READS, persistent
+from penstock.lanes.retries import READS, retrying
 from penstock.operators.shared import ApplyWrites
 from penstock.operators.stateless import Branch
 from penstock.processor import Operator
@@ -59,7 +59,7 @@ class Flaky:
 
 
 class TestFunctions:
-    def test_a_mapper_is_called_until_it_gives_something(self) -> None:
+    def test_a_mapper_is_called_until_it_succeeds(self) -> None:
         flaky = Flaky(str.upper, fails_on={1, 2})
         builder = StreamsBuilder(value=str)
         builder.stream("in").map_values(flaky).to("out")
@@ -69,7 +69,7 @@ class TestFunctions:
             assert driver.dropped() == {}
         assert flaky.calls == 3
 
-    def test_when_all_attempts_fail_the_next_handler_has_the_last_error(self) -> None:
+    def test_when_all_attempts_fail_the_next_handler_gets_the_last_error(self) -> None:
         flaky = Flaky(str.upper, fails_on={1, 2, 3})
         builder = StreamsBuilder(value=str)
         builder.stream("in").map_values(flaky, name="map").to("out")
@@ -91,11 +91,11 @@ class TestFunctions:
         lane.intakes["in"].process("k", "v", 0, ())
         assert waits == [0.05, 0.1, 0.2, 0.4]
 
-    def test_a_function_may_ask_for_it_and_is_asked_once(self) -> None:
-        asked: list[str] = []
+    def test_a_handler_function_may_return_a_retry_and_is_called_once(self) -> None:
+        errors: list[str] = []
 
         def choose(failure: Failure) -> Any:
-            asked.append(str(failure.error))
+            errors.append(str(failure.error))
             return retry(1, then=log_and_continue()) if isinstance(failure.error, ConnectionError) else DEAD
 
         flaky = Flaky(lambda value: 1 / value, fails_on={1, 3, 4})
@@ -105,9 +105,9 @@ class TestFunctions:
             driver.input("in").pipe_values([1, 2, 0])
             assert driver.output("out").values() == [1.0]
             assert len(driver.output("dead", key=bytes, value=bytes)) == 1
-        assert asked == ["call 1", "call 3", "division by zero"]
+        assert errors == ["call 1", "call 3", "division by zero"]
 
-    def test_what_names_its_node_already_is_not_tried_again(self) -> None:
+    def test_an_error_that_already_names_its_node_is_not_retried(self) -> None:
         def refuse(key: Any, value: Any) -> Any:
             calls.append(value)
             raise ProcessingError("as it is")
@@ -120,7 +120,7 @@ class TestFunctions:
             driver.input("in").pipe("a")
         assert calls == ["a"]
 
-    def test_not_even_if_that_comes_later(self) -> None:
+    def test_a_later_error_that_names_its_node_ends_the_retries(self) -> None:
         errors: list[Exception] = [ValueError("first"), ProcessingError("second")]
 
         def fail(key: Any, value: Any) -> Any:
@@ -200,7 +200,7 @@ class TestNothingIsDoneTwice:
 
 
 class Calling(Processor[Any, Any, Any, Any]):
-    """Calls something that fails, between or after what it does."""
+    """Calls something that fails, before or after its effects."""
 
     steps: tuple[str, ...]
     flaky: Flaky
@@ -246,7 +246,7 @@ def calling(*its_steps: str, fails_on: set[int]) -> tuple[Topology, Flaky]:
 
 
 class TestProcessors:
-    def test_one_that_has_done_nothing_yet_is_called_again(self) -> None:
+    def test_a_processor_without_effects_is_retried(self) -> None:
         topology, flaky = calling("read", "call", "set", "send", fails_on={1, 2})
         with TopologyTestDriver(topology, processing_errors=retry()) as driver:
             driver.input("in").pipe("x")
@@ -255,7 +255,7 @@ class TestProcessors:
         assert flaky.calls == 3
 
     @pytest.mark.parametrize("effect", ["send", "set", "put_bound", "delete"])
-    def test_one_that_has_is_not(self, effect: str) -> None:
+    def test_a_processor_with_effects_is_not_retried(self, effect: str) -> None:
         topology, flaky = calling(effect, "call", fails_on={1})
         with TopologyTestDriver(topology, processing_errors=retry(then=DEAD)) as driver:
             driver.store("kept")["k"] = 7
@@ -267,14 +267,14 @@ class TestProcessors:
             assert driver.output("dead").is_empty
         assert flaky.calls == 2
 
-    def test_what_it_did_for_the_record_before_does_not_count(self) -> None:
+    def test_effects_for_the_previous_record_do_not_count(self) -> None:
         topology, flaky = calling("call", "send", fails_on={2})
         with TopologyTestDriver(topology, processing_errors=retry()) as driver:
             driver.input("in").pipe_values(["x", "y"])
             assert driver.output("out").values() == ["x", "y"]
         assert flaky.calls == 3
 
-    def test_attempts_end_when_one_of_them_has_done_something(self) -> None:
+    def test_retries_end_after_an_attempt_with_effects(self) -> None:
         topology, flaky = calling("call", "send", "call", fails_on={1, 3})
         with TopologyTestDriver(topology, processing_errors=retry(then=DEAD)) as driver:
             driver.input("in").pipe("x")
@@ -282,7 +282,7 @@ class TestProcessors:
             assert driver.output("dead").values() == [b"x"]
         assert flaky.calls == 3
 
-    def test_its_life_is_as_without(self) -> None:
+    def test_a_watched_processor_starts_and_closes_as_usual(self) -> None:
         events: list[str] = []
 
         class Living(Processor[Any, Any, Any, Any]):
@@ -304,12 +304,12 @@ class TestProcessors:
             assert driver.output("other").is_empty
         assert events == ["init -1 None", "close"]
 
-    def test_a_supplier_of_something_else_is_refused_as_without(self) -> None:
+    def test_a_supplier_of_something_else_is_refused_as_usual(self) -> None:
         topology = Topology().add_source("in", "in").add_processor("p", lambda: 5, "in")  # type: ignore[arg-type,return-value]
         with pytest.raises(Exception, match="p: the supplier must return a Processor, not a int"):
             TopologyTestDriver(topology, processing_errors=retry())
 
-    def test_what_names_its_node_already_is_not_tried_again(self) -> None:
+    def test_an_error_that_already_names_its_node_is_not_retried(self) -> None:
         class Refusing(Processor[Any, Any, Any, Any]):
             def process(self, record: Record[Any, Any]) -> None:
                 raise ProcessingError("as it is")
@@ -322,7 +322,7 @@ class TestProcessors:
 
 class TestTransformers:
     @pytest.mark.parametrize(("writes", "calls", "letters"), [(False, 2, 0), (True, 1, 1)])
-    def test_one_that_has_written_is_not_called_again(self, writes: bool, calls: int, letters: int) -> None:
+    def test_a_transformer_that_has_written_is_not_retried(self, writes: bool, calls: int, letters: int) -> None:
         flaky = Flaky(str.upper, fails_on={1})
         closed: list[bool] = []
 
@@ -353,12 +353,14 @@ def operators() -> list[Any]:
     for kind in found:
         found += kind.__subclasses__()
     ours: list[Any] = [kind for kind in found if is_dataclass(kind) and kind.__module__.startswith("penstock.")]
-    return [kind for kind in ours if getattr(sys.modules[kind.__module__], kind.__name__) is kind]  # not what slots were added to
+    return [
+        kind for kind in ours if getattr(sys.modules[kind.__module__], kind.__name__) is kind
+    ]  # without classes that were replaced to add slots
 
 
 @pytest.mark.parametrize("kind", operators(), ids=lambda kind: kind.__name__)
-def test_every_function_of_every_operator_can_be_called_again(kind: Any) -> None:
-    """No field that a user's function stands in is forgotten, and nothing else is touched."""
+def test_every_function_of_every_operator_can_be_retried(kind: Any) -> None:
+    """Every field with a user's function is wrapped, and no other field is changed."""
     functions = {field.name for field in fields(kind) if any(word in field.type for word in ("Callable", "Joiner", "Supplier"))}
     given: dict[str, Any] = {field.name: (lambda: None) if field.name in functions else None for field in fields(kind)}
     if kind is Branch:
@@ -366,11 +368,11 @@ def test_every_function_of_every_operator_can_be_called_again(kind: Any) -> None
     if kind is ApplyWrites:
         functions, given = {"spec"}, {"spec": shared_store("kept", merge=max, operations=[max])}
     operator = kind(**given)
-    again = persistent(operator, lambda error, attempt, is_clean: None)
+    again = retrying(operator, lambda error, attempt, is_clean: None)
     assert {field.name for field in fields(kind) if getattr(again, field.name) is not getattr(operator, field.name)} == functions
 
 
-def test_whatever_is_not_known_to_read_counts_as_a_write() -> None:
+def test_every_store_method_that_is_not_a_known_read_counts_as_a_write() -> None:
     stores = [
         *(keyvalue.KeyValueStore, timestamped.TimestampedKeyValueStore, ttl.ExpiringKeyValueStore),
         *(windows.WindowStore, windows.TimestampedWindowStore, sessions.SessionStore, versioned.VersionedKeyValueStore),

@@ -1,4 +1,4 @@
-"""Nodes are counted and timed, each without what it calls; what they do stays the same."""
+"""Nodes are counted and timed, each without the nodes it calls, and behave as usual."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def call(process: Any, value: Any = None) -> None:
     process("key", value, 7, NO_HEADERS)
 
 
-def test_a_record_goes_through_as_it_is() -> None:
+def test_a_record_passes_unchanged() -> None:
     seen: list[tuple[Any, Any, int, Headers]] = []
     watched = Samples().watched("node", lambda *record: seen.append(record))
     headers = (("a", b"b"),)
@@ -40,7 +40,7 @@ def test_a_record_goes_through_as_it_is() -> None:
     assert seen == [("key", "value", 7, headers)]
 
 
-def test_a_nodes_seconds_are_its_own(clock: Clock) -> None:
+def test_a_nodes_seconds_exclude_the_nodes_it_calls(clock: Clock) -> None:
     samples = Samples()
 
     def leaf(*_: Any) -> None:
@@ -68,7 +68,7 @@ def test_a_nodes_seconds_are_its_own(clock: Clock) -> None:
     assert samples.by_node() == {"leaf": (6, 30.0), "middle": (2, 4.0), "root": (2, 1.0)}
 
 
-def test_a_node_that_fails_is_counted_and_its_caller_pays_for_itself_only(clock: Clock) -> None:
+def test_a_node_that_fails_is_counted_and_its_seconds_are_not_its_callers(clock: Clock) -> None:
     samples = Samples()
 
     def failing(*_: Any) -> None:
@@ -93,13 +93,13 @@ def test_one_name_has_one_tally(clock: Clock) -> None:
     assert samples.by_node() == {"node": (2, 0.0)}
 
 
-def test_a_node_without_records_is_known_too() -> None:
+def test_a_node_without_records_is_listed() -> None:
     samples = Samples()
     samples.watched("node", lambda *_: None)
     assert samples.by_node() == {"node": (0, 0.0)}
 
 
-def test_a_lane_has_all_its_nodes_watched() -> None:
+def test_a_lane_measures_all_its_nodes() -> None:
     builder = StreamsBuilder()
     words = builder.stream("in", value=str, name="source").filter(lambda key, value: value != "no", name="filter")
     words.to("out", value=str, name="sink")

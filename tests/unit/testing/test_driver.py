@@ -195,7 +195,10 @@ class TestStores:
 
     def test_an_unknown_store_is_refused_with_those_that_exist(self) -> None:
         topology = copying().add_state_store(key_value_store("kept"))
-        with TopologyTestDriver(topology) as driver, pytest.raises(TopologyError, match="no store 'typo'; the topology has kept"):
+        with (
+            TopologyTestDriver(topology) as driver,
+            pytest.raises(TopologyError, match=r"Unknown store 'typo'. Stores of the topology: kept"),
+        ):
             driver.store("typo")
 
 

@@ -114,11 +114,10 @@ class Feeder:
             "before": 0.004,
             "job": job,
             "check": 0.021,
-            "begun": commit,
-            "produced": 0.006,
-            "offsets_sent": 0.001,
-            "committing": commit * 0.7,
-            "committed": 0.001,
+            "produce": commit,
+            "offsets": 0.006,
+            "commit": commit * 0.7,
+            "after": 0.001,
         }
         report = EpochReport(
             application.epoch, began_ms, sum(phases.values()), records, phases, self._sent(records), self._dropped(),

@@ -7,10 +7,9 @@ const REMEMBERED = 600; // epochs, and figures from polls
 const BARS = 60;
 const PAGE = 50; // entries of a store at once
 const TOKEN = "penstock-token";
-const COMMIT = new Set(["begun", "produced", "offsets_sent", "committing", "committed"]);
-const PHASES = { // a phase lasts from the step that names it to the next step
-  before: "global tables", job: "job", check: "check", begun: "produce", produced: "send offsets",
-  offsets_sent: "prepare commit", committing: "commit", committed: "after",
+const COMMIT = new Set(["produce", "offsets", "commit", "after"]);
+const PHASES = { // in order
+  before: "global tables", job: "job", check: "check", produce: "produce", offsets: "send offsets", commit: "commit", after: "after",
 };
 const BY_TIME = new Set(["window", "timestamped_window", "session", "versioned"]); // stores with several values per key
 const CLOSED = new Set(["raw", "timers"]); // internal stores, without user data

@@ -40,7 +40,7 @@ BREAKS = [
 
 KEEPS = [
     (rules.module_is_short, PRODUCT, "x = 1\n" * 800),
-    (rules.module_is_short, "src/penstock/dsl/streams.py", "x = 1\n" * 2000),
+    (rules.module_is_short, "src/penstock/dsl/handles.py", "x = 1\n" * 2000),
     (rules.functions_are_short, PRODUCT, f"def f():\n{DOCSTRING}\n    return 1\n"),
     (rules.module_says_what_it_is, "src/penstock/state/__init__.py", ""),
     (rules.module_has_a_name_of_its_own, "src/penstock/state/overlay.py", ""),

@@ -1,9 +1,17 @@
 """What users write: a builder, streams and tables, and the few option values worth passing around."""
 
 from penstock.dsl.builder import StreamsBuilder
-from penstock.dsl.cogrouped import CogroupedKStream, WindowedCogroupedKStream
-from penstock.dsl.grouped import EmitStrategy, KGroupedStream, WindowedKStream
-from penstock.dsl.grouped_tables import KGroupedTable
+from penstock.dsl.handles import (
+    CogroupedKStream,
+    GlobalKTable,
+    KGroupedStream,
+    KGroupedTable,
+    KStream,
+    KTable,
+    WindowedCogroupedKStream,
+    WindowedKStream,
+)
+from penstock.dsl.stateless import otherwise
 from penstock.dsl.stores import (
     Store,
     key_value_store,
@@ -14,8 +22,7 @@ from penstock.dsl.stores import (
     versioned_store,
     window_store,
 )
-from penstock.dsl.streams import KStream, otherwise
-from penstock.dsl.tables import GlobalKTable, KTable
+from penstock.dsl.windowed_aggregations import EmitStrategy
 
 __all__ = [
     "CogroupedKStream",

@@ -8,12 +8,10 @@ from datetime import timedelta
 from typing import Any, TypeVar, overload
 
 from penstock.dsl.draft import Draft, DraftNode
-from penstock.dsl.handle_factory import HandleFactory
+from penstock.dsl.handles import GlobalKTable, KStream, KTable
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.stores import Store, materialized
-from penstock.dsl.streams import KStream
-from penstock.dsl.table_drafts import SourceDraft, source_table_write
-from penstock.dsl.tables import GlobalKTable, KTable
+from penstock.dsl.table_drafts import SourceDraft, TablePlace, source_table_write
 from penstock.errors import TopologyError
 from penstock.handlers import ErrorHandler, check_late_policy
 from penstock.operators.lateness import LatePolicy
@@ -48,7 +46,7 @@ class StreamsBuilder:
     """
 
     def __init__(self, *, key: Any = str, value: Any = None) -> None:
-        self._draft = Draft(serde_of(key), Json() if value is None else serde_of(value), HandleFactory())
+        self._draft = Draft(serde_of(key), Json() if value is None else serde_of(value))
 
     @overload
     def stream(
@@ -261,7 +259,7 @@ class StreamsBuilder:
 
         node = draft.add(DraftNode(name, line, write, output_versioned=kept.is_versioned))
         place = Place(draft, node, name, kept.key, kept.value, frozenset({source_name}))
-        return KTable(place, table, kept.queryable_name)
+        return KTable(TablePlace(place, table, kept.queryable_name))
 
     @overload
     def global_table(self, topic: str, *, store: str | Store | None = ..., name: str | None = ...) -> GlobalKTable[Any, Any]: ...

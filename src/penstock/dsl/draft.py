@@ -9,20 +9,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from penstock.errors import TopologyError
 from penstock.serdes import Serde
 from penstock.topology import Line, SourceNode, Topology
-
-if TYPE_CHECKING:
-    from penstock.dsl.grouped import KGroupedStream
-    from penstock.dsl.grouped_tables import KGroupedTable
-    from penstock.dsl.place import Place
-    from penstock.dsl.side_outputs import Sender
-    from penstock.dsl.streams import KStream
-    from penstock.dsl.table_drafts import TableDraft
-    from penstock.dsl.tables import KTable
 
 Write = Callable[[Topology, tuple[str, ...]], None]
 """Writes a draft node's frozen nodes below the parents of these names."""
@@ -51,27 +42,10 @@ class DraftNode:
     written: bool = False
 
 
-class Handles(Protocol):
-    """Makes the handles that verbs return. Streams, tables and groups make each other; none of them imports another."""
-
-    def stream(self, place: Place, sender: Sender | None = None) -> KStream[Any, Any]:
-        """A stream at a place; `sender` is the processor that sends records aside."""
-
-    def table(self, place: Place, table: TableDraft, queryable: str | None) -> KTable[Any, Any]:
-        """A table at a place; `queryable` is the name it can be queried by."""
-
-    def grouped_stream(self, place: Place, name: str | None) -> KGroupedStream[Any, Any]:
-        """A stream grouped by key."""
-
-    def grouped_table(self, place: Place, name: str | None) -> KGroupedTable[Any, Any]:
-        """A table grouped by another key."""
-
-
 class Draft:
     """The growing graph behind one `StreamsBuilder`, and its counter for generated names."""
 
-    def __init__(self, key: Serde[Any], value: Serde[Any], handles: Handles) -> None:
-        self.handles = handles
+    def __init__(self, key: Serde[Any], value: Serde[Any]) -> None:
         self.default_key = key
         self.default_value = value
         self.root: DraftNode = DraftNode("root", Line("", 0, ""), lambda topology, parents: None)

@@ -1,43 +1,1272 @@
-"""The kinds of handles that a join tells apart. `KStream`, `KTable` and `GlobalKTable` are of one each, with verbs besides.
+"""The DSL on one page: the handles of streams, tables and groups, with all their verbs.
 
-Joins are written below the verbs, and know no more of what they are given than this.
+The handles name each other in their types, so they share a module. A verb only takes the user's line, calls a module below,
+which knows the draft but no handles, and wraps the place that it returns.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
+from penstock.calls import CircuitBreaker, ResultCache
+from penstock.dsl import (
+    aggregations,
+    calls,
+    cogroups,
+    derived_tables,
+    processors,
+    stateless,
+    stream_joins,
+    table_aggregations,
+    table_joins,
+    windowed_aggregations,
+)
+from penstock.dsl.aggregations import Group
+from penstock.dsl.calls import DEFAULT_TIMEOUT, CallKeywords, CallOptions, OfOne, OfTwo
+from penstock.dsl.cogroups import Cogroup
 from penstock.dsl.place import Place
-from penstock.dsl.table_drafts import TableDraft
+from penstock.dsl.repartitions import repartition_stream
+from penstock.dsl.side_outputs import Sender, side_output
+from penstock.dsl.sinks import write_to
+from penstock.dsl.stores import Store
+from penstock.dsl.stream_joins import GlobalTable, StreamJoin, StreamKeywords, StreamSide, TableKeywords
+from penstock.dsl.table_aggregations import TableGroup
+from penstock.dsl.table_drafts import TablePlace
+from penstock.dsl.table_joins import JoinKeywords, TableJoin
+from penstock.dsl.windowed_aggregations import AnyWindows, EmitStrategy, WindowedGroup
+from penstock.operators.asynchronous import CallContext
+from penstock.processor import FixedKeyProcessor, Processor, ValueTransformer
+from penstock.records import Record, RecordContext, SideOutput, Windowed
 from penstock.serdes import Serde
-from penstock.topology import Line
+from penstock.timing import Duration, Suppressed
+from penstock.topology import user_line
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+# Records come out of a stream and never go in, so a stream of a subclass is a stream of its base. Verbs that take the serde of
+# what is on the stream know it as `KStream[K2 | None, V2 | None]`: null needs no serde. Of a table only values come out: its keys
+# are what a join looks up.
+K_co = TypeVar("K_co", covariant=True)
+V_co = TypeVar("V_co", covariant=True)
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+V3 = TypeVar("V3")
+A = TypeVar("A")
 
 
-class StreamHandle:
-    """A stream at a place of the draft."""
+class AsyncVerbs(Generic[K_co, V_co]):
+    """The verbs of a stream that call other systems."""
 
     __slots__ = ()
 
     _place: Place
 
-    @abstractmethod
-    def _repartitioned(self, prefix: str, key: Serde[Any] | None, value: Serde[Any] | None, line: Line) -> StreamHandle:
-        """The same stream behind an exchange."""
+    @overload
+    def map_values_async(
+        self,
+        function: OfOne[V_co, Awaitable[V2 | SideOutput]],
+        *,
+        with_key: Literal[False] = ...,
+        batch: None = ...,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K_co, V2]: ...
+
+    @overload
+    def map_values_async(
+        self,
+        function: OfTwo[K_co, V_co, Awaitable[V2 | SideOutput]],
+        *,
+        with_key: Literal[True],
+        batch: None = ...,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K_co, V2]: ...
+
+    @overload
+    def map_values_async(
+        self,
+        function: OfOne[list[tuple[K_co, V_co]], Awaitable[Sequence[V2 | SideOutput]]],
+        *,
+        batch: int,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K_co, V2]: ...
+
+    @overload
+    def map_values_async(
+        self,
+        function: OfOne[V_co, V2 | SideOutput],
+        *,
+        with_key: Literal[False] = ...,
+        batch: None = ...,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K_co, V2]: ...
+
+    @overload
+    def map_values_async(
+        self,
+        function: OfTwo[K_co, V_co, V2 | SideOutput],
+        *,
+        with_key: Literal[True],
+        batch: None = ...,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K_co, V2]: ...
+
+    @overload
+    def map_values_async(
+        self, function: OfOne[list[tuple[K_co, V_co]], Sequence[V2 | SideOutput]], *, batch: int, **more: Unpack[CallKeywords]
+    ) -> KStream[K_co, V2]: ...
+
+    def map_values_async(
+        self,
+        function: Callable[..., Any],
+        *,
+        with_key: bool = False,
+        concurrency: int = 64,
+        timeout: Duration | None = DEFAULT_TIMEOUT,
+        retries: int = 0,
+        backoff: Duration = "100ms",
+        setup: Callable[[], Any] | None = None,
+        ordered: bool = True,
+        breaker: CircuitBreaker | None = None,
+        cache: ResultCache | None = None,
+        batch: int | None = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream[K_co, Any]:
+        """Replace the value with what `await function(value)` gives, with many calls under way at once.
+
+        A function that is not `async def` is run in threads. `with_key=True` calls `function(key, value)`, `batch=100` calls
+        `function([(key, value), ...])` with up to as many and expects a list of results. What `setup()` gives, once per process,
+        is its last argument. A result of `SideOutput(name, value)` goes to that side output.
+
+        At most `concurrency` calls are under way in a process, each for at most `timeout`. One that fails is made again up to
+        `retries` times, after waits from `backoff` on that double; then the record goes to the handler of processing errors.
+        Results come in the order of the records, whatever the order of answers; `ordered=True` also makes the calls of a key one
+        after another. Nothing is under way when an epoch is committed; but an epoch that is run again calls again. `value=` says
+        the type of the result. See `docs/async.md`.
+
+        Example:
+            >>> import asyncio
+            >>> from penstock import StreamsBuilder
+            >>> from penstock.testing import TopologyTestDriver
+            >>> async def greet(name):
+            ...     await asyncio.sleep(0.01)
+            ...     return f"hello {name}"
+            >>> builder = StreamsBuilder()
+            >>> builder.stream("names", value=str).map_values_async(greet, timeout="2s", retries=3, value=str).to("greetings")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.input("names").pipe("ann")
+            ...     driver.output("greetings").values()
+            ['hello ann']
+        """
+        options = CallOptions(
+            concurrency=concurrency,
+            timeout=timeout,
+            retries=retries,
+            backoff=backoff,
+            setup=setup,
+            ordered=ordered,
+            breaker=breaker,
+            cache=cache,
+            batch=batch,
+        )
+        return KStream(*calls.map_values(self._place, function, options, with_key, value, name, user_line()))
+
+    @overload
+    def map_async(
+        self,
+        function: OfTwo[K_co, V_co, Awaitable[tuple[K2, V2] | SideOutput]],
+        *,
+        batch: None = ...,
+        key: Any = ...,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K2, V2]: ...
+
+    @overload
+    def map_async(
+        self,
+        function: OfOne[list[tuple[K_co, V_co]], Awaitable[Sequence[tuple[K2, V2] | SideOutput]]],
+        *,
+        batch: int,
+        key: Any = ...,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K2, V2]: ...
+
+    @overload
+    def map_async(
+        self,
+        function: OfTwo[K_co, V_co, tuple[K2, V2] | SideOutput],
+        *,
+        batch: None = ...,
+        key: Any = ...,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K2, V2]: ...
+
+    @overload
+    def map_async(
+        self,
+        function: OfOne[list[tuple[K_co, V_co]], Sequence[tuple[K2, V2] | SideOutput]],
+        *,
+        batch: int,
+        key: Any = ...,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K2, V2]: ...
+
+    def map_async(
+        self,
+        function: Callable[..., Any],
+        *,
+        concurrency: int = 64,
+        timeout: Duration | None = DEFAULT_TIMEOUT,
+        retries: int = 0,
+        backoff: Duration = "100ms",
+        setup: Callable[[], Any] | None = None,
+        ordered: bool = True,
+        breaker: CircuitBreaker | None = None,
+        cache: ResultCache | None = None,
+        batch: int | None = None,
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream[Any, Any]:
+        """As `map_values_async`, but `await function(key, value)` gives a pair of the new key and the new value."""
+        options = CallOptions(
+            concurrency=concurrency,
+            timeout=timeout,
+            retries=retries,
+            backoff=backoff,
+            setup=setup,
+            ordered=ordered,
+            breaker=breaker,
+            cache=cache,
+            batch=batch,
+        )
+        return KStream(*calls.map_records(self._place, function, options, key, value, name, user_line()))
+
+    def process_async(
+        self,
+        function: OfTwo[Record[K_co, V_co], CallContext[K2, V2], object],
+        *,
+        concurrency: int = 64,
+        timeout: Duration | None = DEFAULT_TIMEOUT,
+        retries: int = 0,
+        backoff: Duration = "100ms",
+        setup: Callable[[], Any] | None = None,
+        ordered: bool = True,
+        breaker: CircuitBreaker | None = None,
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream[K2, V2]:
+        """As `map_async`, for any number of results: `await function(record, context)` calls `context.forward(record)`.
+
+        `context.side_output(name, record)` sends a record aside, and `context.record_metadata` tells where the record came from.
+        What an attempt that fails has sent does not go on. There are no stores: put a `process` before or behind.
+
+        Example:
+            >>> from penstock import StreamsBuilder
+            >>> async def look_up(record, context):
+            ...     if record.value:
+            ...         context.forward(record.with_value(record.value.upper()))
+            ...     else:
+            ...         context.side_output("empty", record)
+            >>> found = StreamsBuilder().stream("names", value=str).process_async(look_up, value=str)
+            >>> found.side_output("empty", value=str).to("empty")
+        """
+        options = CallOptions(
+            concurrency=concurrency,
+            timeout=timeout,
+            retries=retries,
+            backoff=backoff,
+            setup=setup,
+            ordered=ordered,
+            breaker=breaker,
+        )
+        return KStream(*calls.process(self._place, function, options, key, value, name, user_line()))
 
 
-class TableHandle:
-    """A table at a place of the draft."""
+class KStream(AsyncVerbs[K_co, V_co]):
+    """A stream of records with keys of type `K` and values of type `V`."""
 
-    __slots__ = ()
+    __slots__ = ("_place", "_sender", "_side", "_source")
 
-    _place: Place
-    _table: TableDraft
+    def __init__(self, place: Place, sender: Sender | None = None, source: Place | None = None) -> None:
+        self._place = place
+        self._sender = sender
+        self._source = source
+        self._side = StreamSide(place)
+
+    # ---- the source -----------------------------------------------------------------------------------------------
+
+    def late_records(self, *, name: str | None = None) -> KStream[K_co, V_co]:
+        """The records of a source that came after its watermark, whatever else becomes of them.
+
+        Example:
+            >>> from penstock import StreamsBuilder, bounded_disorder, log_and_continue
+            >>> clicks = StreamsBuilder().stream("clicks", watermark=bounded_disorder("10s"), late=log_and_continue())
+            >>> clicks.late_records().to("clicks-late")
+        """
+        return KStream(stateless.select_late(self._place, self._source, name, user_line()))
+
+    # ---- stateless ------------------------------------------------------------------------------------------------
+
+    def filter(self, predicate: Callable[[K_co, V_co], Any], *, name: str | None = None) -> KStream[K_co, V_co]:
+        """Keep records for which `predicate(key, value)` holds.
+
+        Example:
+            >>> from penstock import StreamsBuilder
+            >>> big = StreamsBuilder().stream("orders").filter(lambda _, order: order["total"] > 1000)
+        """
+        return KStream(stateless.filter_records(self._place, predicate, name, user_line()))
+
+    def filter_not(self, predicate: Callable[[K_co, V_co], Any], *, name: str | None = None) -> KStream[K_co, V_co]:
+        """Keep records for which `predicate(key, value)` does not hold."""
+        return KStream(stateless.filter_records(self._place, predicate, name, user_line(), negate=True))
+
+    def select_key(self, mapper: Callable[[K_co, V_co], K2], *, key: Any = None, name: str | None = None) -> KStream[K2, V_co]:
+        """Replace the key; `key=` says the new key's type."""
+        return KStream(stateless.select_key(self._place, mapper, key, name, user_line()))
+
+    def map(
+        self, mapper: Callable[[K_co, V_co], tuple[K2, V2]], *, key: Any = None, value: Any = None, name: str | None = None
+    ) -> KStream[K2, V2]:
+        """Replace key and value with the pair that `mapper(key, value)` returns."""
+        return KStream(stateless.map_records(self._place, mapper, key, value, name, user_line()))
+
+    @overload
+    def map_values(
+        self, mapper: Callable[[V_co], V2], *, with_key: Literal[False] = ..., value: Any = ..., name: str | None = ...
+    ) -> KStream[K_co, V2]: ...
+
+    @overload
+    def map_values(
+        self, mapper: Callable[[K_co, V_co], V2], *, with_key: Literal[True], value: Any = ..., name: str | None = ...
+    ) -> KStream[K_co, V2]: ...
+
+    def map_values(
+        self, mapper: Callable[..., V2], *, with_key: bool = False, value: Any = None, name: str | None = None
+    ) -> KStream[K_co, V2]:
+        """Replace the value with `mapper(value)`, or `mapper(key, value)` with `with_key=True`."""
+        return KStream(stateless.map_values(self._place, mapper, with_key, value, name, user_line()))
+
+    def flat_map(
+        self,
+        mapper: Callable[[K_co, V_co], Iterable[tuple[K2, V2]]],
+        *,
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream[K2, V2]:
+        """Replace a record with all `(key, value)` pairs that `mapper(key, value)` gives."""
+        return KStream(stateless.flat_map(self._place, mapper, key, value, name, user_line()))
+
+    @overload
+    def flat_map_values(
+        self, mapper: Callable[[V_co], Iterable[V2]], *, with_key: Literal[False] = ..., value: Any = ..., name: str | None = ...
+    ) -> KStream[K_co, V2]: ...
+
+    @overload
+    def flat_map_values(
+        self, mapper: Callable[[K_co, V_co], Iterable[V2]], *, with_key: Literal[True], value: Any = ..., name: str | None = ...
+    ) -> KStream[K_co, V2]: ...
+
+    def flat_map_values(
+        self, mapper: Callable[..., Iterable[V2]], *, with_key: bool = False, value: Any = None, name: str | None = None
+    ) -> KStream[K_co, V2]:
+        """Replace a value with all values that `mapper(value)` gives; the key stays."""
+        return KStream(stateless.flat_map_values(self._place, mapper, with_key, value, name, user_line()))
+
+    def peek(self, action: Callable[[K_co, V_co], object], *, name: str | None = None) -> KStream[K_co, V_co]:
+        """Call `action(key, value)` for every record and pass the record on."""
+        return KStream(stateless.peek(self._place, action, name, user_line()))
+
+    def foreach(self, action: Callable[[K_co, V_co], object], *, name: str | None = None) -> None:
+        """Call `action(key, value)` for every record; the stream ends here."""
+        stateless.foreach(self._place, action, name, user_line())
+
+    def print(
+        self,
+        *,
+        label: str | None = None,
+        file: str | None = None,
+        mapper: Callable[[K_co, V_co], str] | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Write every record as text to standard output, or append it to a file."""
+        stateless.print_records(self._place, label, file, mapper, name, user_line())
+
+    @overload
+    def split(
+        self, predicate: Callable[[K_co, V_co], Any], /, *predicates: Callable[[K_co, V_co], Any], name: str | None = ...
+    ) -> tuple[KStream[K_co, V_co], ...]: ...
+
+    @overload
+    def split(self, *, name: str | None = ..., **named: Callable[[K_co, V_co], Any]) -> dict[str, KStream[K_co, V_co]]: ...
+
+    def split(
+        self, *predicates: Callable[[K_co, V_co], Any], name: str | None = None, **named: Callable[[K_co, V_co], Any]
+    ) -> tuple[KStream[K_co, V_co], ...] | dict[str, KStream[K_co, V_co]]:
+        """Send each record to the first branch whose predicate holds; `otherwise` is the default branch.
+
+        With positional predicates the result is a tuple of streams, with named ones a dict of streams by name.
+
+        Example:
+            >>> from penstock import StreamsBuilder, otherwise
+            >>> orders = StreamsBuilder().stream("orders")
+            >>> big, small = orders.split(lambda _, o: o["total"] > 1000, otherwise)
+            >>> sorted(orders.split(big=lambda _, o: o["total"] > 1000, rest=otherwise))
+            ['big', 'rest']
+        """
+        places = stateless.split(self._place, predicates, named, name, user_line())
+        streams: list[KStream[K_co, V_co]] = [KStream(place) for place in places]
+        return dict(zip(named, streams, strict=True)) if named else tuple(streams)
+
+    def merge(self, other: KStream[K_co, V_co], *, name: str | None = None) -> KStream[K_co, V_co]:
+        """One stream of the records of both; the order between the two is not defined."""
+        return KStream(stateless.merge(self._place, _stream(other), name, user_line()))
+
+    def repartition(
+        self: KStream[K2 | None, V2 | None],
+        *,
+        name: str | None = None,
+        key: type[K2] | Serde[K2] | None = None,
+        value: type[V2] | Serde[V2] | None = None,
+        partitions: int | None = None,
+        partitioner: Callable[[str, K_co, V_co, int], int | Collection[int] | None] | None = None,
+    ) -> KStream[K_co, V_co]:
+        """Bring records with the same key together now, rather than where an aggregation or a join needs it.
+
+        `partitions` is kept for Kafka Streams' sake: lanes do not depend on it.
+        """
+        return KStream(repartition_stream(self._place, name, key, value, partitions, partitioner, user_line()))
+
+    # ---- out ------------------------------------------------------------------------------------------------------
+
+    def to(
+        self: KStream[K2 | None, V2 | None],
+        topic: str | Callable[[K_co, V_co, RecordContext], str],
+        *,
+        key: type[K2] | Serde[K2] | None = None,
+        value: type[V2] | Serde[V2] | None = None,
+        partitioner: Callable[[str, K_co, V_co, int], int | Collection[int] | None] | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Write the stream to a topic, or to the topic that `topic(key, value, context)` names for each record."""
+        write_to(self._place, topic, key, value, partitioner, name, user_line())
+
+    def to_table(
+        self: KStream[K2 | None, V2 | None],
+        *,
+        store: str | Store | None = None,
+        key: type[K2] | Serde[K2] | None = None,
+        value: type[V2] | Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KTable[K_co, V_co]:
+        """Read the stream as changes of a table: the last value of a key counts, a null value deletes it."""
+        return KTable(derived_tables.table_of(self._place, store, key, value, name, user_line()))
+
+    # ---- grouping -------------------------------------------------------------------------------------------------
+
+    def group_by_key(
+        self: KStream[K2 | None, V2 | None],
+        *,
+        key: type[K2] | Serde[K2] | None = None,
+        value: type[V2] | Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KGroupedStream[K_co, V_co]:
+        """Group records by their key, to aggregate them."""
+        return KGroupedStream(Group(self._place.with_serdes(key, value), name))
+
+    def group_by(
+        self: KStream[K_co, V2 | None],
+        selector: Callable[[K_co, V_co], K2],
+        *,
+        key: Any = None,
+        value: type[V2] | Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KGroupedStream[K2, V_co]:
+        """Group records by `selector(key, value)`, to aggregate them; `key=` says the new key's type."""
+        return KGroupedStream(Group(stateless.group_by(self._place, selector, key, value, name, user_line()), name))
+
+    # ---- joins ----------------------------------------------------------------------------------------------------
+
+    @overload
+    def join(
+        self,
+        other: KStream[K_co, V2],
+        joiner: Callable[[V_co, V2], V3],
+        *,
+        within: Duration | tuple[Duration, Duration],
+        with_key: Literal[False] = ...,
+        **more: Unpack[StreamKeywords],
+    ) -> KStream[K_co, V3]: ...
+
+    @overload
+    def join(
+        self,
+        other: KStream[K_co, V2],
+        joiner: Callable[[K_co, V_co, V2], V3],
+        *,
+        within: Duration | tuple[Duration, Duration],
+        with_key: Literal[True],
+        **more: Unpack[StreamKeywords],
+    ) -> KStream[K_co, V3]: ...
+
+    @overload
+    def join(
+        self,
+        other: KTable[K_co, V2],
+        joiner: Callable[[V_co, V2], V3],
+        *,
+        with_key: Literal[False] = ...,
+        **more: Unpack[TableKeywords],
+    ) -> KStream[K_co, V3]: ...
+
+    @overload
+    def join(
+        self,
+        other: KTable[K_co, V2],
+        joiner: Callable[[K_co, V_co, V2], V3],
+        *,
+        with_key: Literal[True],
+        **more: Unpack[TableKeywords],
+    ) -> KStream[K_co, V3]: ...
+
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[K2, V2],
+        joiner: Callable[[V_co, V2], V3],
+        *,
+        on: Callable[[K_co, V_co], K2 | None],
+        with_key: Literal[False] = ...,
+        name: str | None = ...,
+    ) -> KStream[K_co, V3]: ...
+
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[K2, V2],
+        joiner: Callable[[K_co, V_co, V2], V3],
+        *,
+        on: Callable[[K_co, V_co], K2 | None],
+        with_key: Literal[True],
+        name: str | None = ...,
+    ) -> KStream[K_co, V3]: ...
+
+    def join(
+        self,
+        other: Any,
+        joiner: Callable[..., Any],
+        *,
+        within: Duration | tuple[Duration, Duration] | None = None,
+        grace: Duration | None = None,
+        on: Callable[[K_co, V_co], Any] | None = None,
+        with_key: bool = False,
+        key: Any = None,
+        value: Any = None,
+        other_value: Any = None,
+        name: str | None = None,
+        store_name: str | None = None,
+        logging: bool | Mapping[str, str] | None = None,
+    ) -> KStream[K_co, Any]:
+        """Join with a stream (`within=`), a table, or a global table (`on=`); only matches come out.
+
+        `joiner(left, right)` makes the result, `joiner(key, left, right)` with `with_key=True`. `within` is how far apart
+        in event time two records may be, the same both ways or as `(before, after)`; `grace` how late they may come. Over
+        a versioned table `grace` delays the stream, so that the table's late changes are seen.
+
+        Example:
+            >>> from penstock import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> orders, payments = builder.stream("orders"), builder.stream("payments")
+            >>> paid = orders.join(payments, lambda order, payment: {**order, **payment}, within="10m", grace="1m")
+        """
+        declared = StreamJoin(
+            "inner",
+            joiner,
+            with_key,
+            within=within,
+            grace=grace,
+            on=on,
+            key=key,
+            value=value,
+            other_value=other_value,
+            name=name,
+            store_name=store_name,
+            logging=logging,
+        )
+        return KStream(stream_joins.join(self._side, _joined(other), declared, user_line()))
+
+    @overload
+    def left_join(
+        self,
+        other: KStream[K_co, V2],
+        joiner: Callable[[V_co, V2 | None], V3],
+        *,
+        within: Duration | tuple[Duration, Duration],
+        with_key: Literal[False] = ...,
+        **more: Unpack[StreamKeywords],
+    ) -> KStream[K_co, V3]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KStream[K_co, V2],
+        joiner: Callable[[K_co, V_co, V2 | None], V3],
+        *,
+        within: Duration | tuple[Duration, Duration],
+        with_key: Literal[True],
+        **more: Unpack[StreamKeywords],
+    ) -> KStream[K_co, V3]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KTable[K_co, V2],
+        joiner: Callable[[V_co, V2 | None], V3],
+        *,
+        with_key: Literal[False] = ...,
+        **more: Unpack[TableKeywords],
+    ) -> KStream[K_co, V3]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KTable[K_co, V2],
+        joiner: Callable[[K_co, V_co, V2 | None], V3],
+        *,
+        with_key: Literal[True],
+        **more: Unpack[TableKeywords],
+    ) -> KStream[K_co, V3]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[K2, V2],
+        joiner: Callable[[V_co, V2 | None], V3],
+        *,
+        on: Callable[[K_co, V_co], K2 | None],
+        with_key: Literal[False] = ...,
+        name: str | None = ...,
+    ) -> KStream[K_co, V3]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[K2, V2],
+        joiner: Callable[[K_co, V_co, V2 | None], V3],
+        *,
+        on: Callable[[K_co, V_co], K2 | None],
+        with_key: Literal[True],
+        name: str | None = ...,
+    ) -> KStream[K_co, V3]: ...
+
+    def left_join(
+        self,
+        other: Any,
+        joiner: Callable[..., Any],
+        *,
+        within: Duration | tuple[Duration, Duration] | None = None,
+        grace: Duration | None = None,
+        on: Callable[[K_co, V_co], Any] | None = None,
+        with_key: bool = False,
+        key: Any = None,
+        value: Any = None,
+        other_value: Any = None,
+        name: str | None = None,
+        store_name: str | None = None,
+        logging: bool | Mapping[str, str] | None = None,
+    ) -> KStream[K_co, Any]:
+        """As `join`, but every left record comes out: without a match the joiner gets None on the right."""
+        declared = StreamJoin(
+            "left",
+            joiner,
+            with_key,
+            within=within,
+            grace=grace,
+            on=on,
+            key=key,
+            value=value,
+            other_value=other_value,
+            name=name,
+            store_name=store_name,
+            logging=logging,
+        )
+        return KStream(stream_joins.join(self._side, _joined(other), declared, user_line()))
+
+    @overload
+    def outer_join(
+        self,
+        other: KStream[K_co, V2],
+        joiner: Callable[[V_co | None, V2 | None], V3],
+        *,
+        within: Duration | tuple[Duration, Duration],
+        with_key: Literal[False] = ...,
+        **more: Unpack[StreamKeywords],
+    ) -> KStream[K_co, V3]: ...
+
+    @overload
+    def outer_join(
+        self,
+        other: KStream[K_co, V2],
+        joiner: Callable[[K_co, V_co | None, V2 | None], V3],
+        *,
+        within: Duration | tuple[Duration, Duration],
+        with_key: Literal[True],
+        **more: Unpack[StreamKeywords],
+    ) -> KStream[K_co, V3]: ...
+
+    def outer_join(
+        self,
+        other: KStream[Any, Any],
+        joiner: Callable[..., Any],
+        *,
+        within: Duration | tuple[Duration, Duration] | None = None,
+        grace: Duration | None = None,
+        with_key: bool = False,
+        key: Any = None,
+        value: Any = None,
+        other_value: Any = None,
+        name: str | None = None,
+        store_name: str | None = None,
+        logging: bool | Mapping[str, str] | None = None,
+    ) -> KStream[K_co, Any]:
+        """As `join` with a stream, but every record of both sides comes out."""
+        declared = StreamJoin(
+            "outer",
+            joiner,
+            with_key,
+            within=within,
+            grace=grace,
+            key=key,
+            value=value,
+            other_value=other_value,
+            name=name,
+            store_name=store_name,
+            logging=logging,
+        )
+        return KStream(stream_joins.join(self._side, _joined(other), declared, user_line()))
+
+    # ---- processors -----------------------------------------------------------------------------------------------
+
+    def process(
+        self,
+        supplier: Callable[[], Processor[K_co, V_co, K2, V2]],
+        *,
+        stores: Iterable[str] = (),
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream[K2, V2]:
+        """Run a `Processor`, with the stores it names; it may change keys, values, timestamps and headers.
+
+        A shared store may be used by any number of processors, each where its records are: see `shared_store`.
+        If its class overrides `on_timer` it has timers too, kept in the store `<name>-timers`.
+        """
+        return KStream(*processors.process(self._place, supplier, stores, key, value, name, user_line()))
+
+    def process_values(
+        self,
+        supplier: Callable[[], FixedKeyProcessor[K_co, V_co, V2]],
+        *,
+        stores: Iterable[str] = (),
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream[K_co, V2]:
+        """Run a `FixedKeyProcessor`: it may change anything but the key, so nothing is re-keyed afterwards."""
+        return KStream(*processors.process_values(self._place, supplier, stores, value, name, user_line()))
+
+    def process_atomically(
+        self,
+        supplier: Callable[[], Processor[K_co, V_co, K2, V2]],
+        *,
+        stores: Iterable[str],
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream[K2, V2]:
+        """Run a `Processor` that reads and writes any keys of shared stores as one act: for each record all of it, or nothing.
+
+        It runs at the end of an epoch, alone over all lanes, for one record after the other in a fixed order.
+        `context.store(name)` gives every key as it is now. What it forwards or sends aside goes on when its `process` has
+        returned; if that fails, and an error handler says to go on, nothing has happened. It has no timers and no punctuators.
+        `key=` and `value=` are the types of what it forwards (default: keys as on this stream). It is serial, so for what is
+        rare: see `docs/global-state.md`.
+
+        Example:
+            >>> from penstock import Processor, StreamsBuilder, shared_store
+            >>> from penstock.testing import TopologyTestDriver
+            >>> class Transfer(Processor):
+            ...     def process(self, record):
+            ...         balances, transfer = self.context.store("balances"), record.value
+            ...         left = (balances.get(transfer["from"]) or 0) - transfer["amount"]
+            ...         if left < 0:
+            ...             self.context.side_output("rejected", record)
+            ...             return
+            ...         balances[transfer["from"]] = left
+            ...         balances[transfer["to"]] = (balances.get(transfer["to"]) or 0) + transfer["amount"]
+            >>> builder = StreamsBuilder()
+            >>> _ = builder.add_state_store(shared_store("balances", value=int))
+            >>> done = builder.stream("transfers").process_atomically(Transfer, stores=["balances"])
+            >>> done.side_output("rejected").to("rejected")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.store("balances")["ann"] = 10
+            ...     driver.input("transfers").pipe({"from": "ann", "to": "bob", "amount": 7})
+            ...     driver.input("transfers").pipe({"from": "ann", "to": "bob", "amount": 7})
+            ...     driver.store("balances")["bob"], len(driver.output("rejected").values())
+            (7, 1)
+        """
+        return KStream(*processors.process_atomically(self._place, supplier, stores, key, value, name, user_line()))
+
+    @overload
+    def side_output(self, name: str) -> KStream[K_co, Any]: ...
+
+    @overload
+    def side_output(self, name: str, *, value: type[V2] | Serde[V2]) -> KStream[K_co, V2]: ...
+
+    @overload
+    def side_output(self, name: str, *, key: type[K2] | Serde[K2]) -> KStream[K2, Any]: ...
+
+    @overload
+    def side_output(self, name: str, *, key: type[K2] | Serde[K2], value: type[V2] | Serde[V2]) -> KStream[K2, V2]: ...
+
+    def side_output(self, name: str, *, key: Any = None, value: Any = None) -> KStream[Any, Any]:
+        """The records that the processor this stream comes from sends aside under a name.
+
+        It does so by `self.context.side_output(name, record)`, or an asynchronous mapper by returning `SideOutput(name, value)`;
+        what it forwards stays on this stream. `value=` says the type of what is sent aside, `key=` that of its keys (default: as
+        on this stream). The result is a stream as any other.
+
+        Example:
+            >>> from penstock import Processor, StreamsBuilder
+            >>> class Check(Processor):
+            ...     def process(self, record):
+            ...         if record.value > 0:
+            ...             self.context.forward(record)
+            ...         else:
+            ...             self.context.side_output("rejected", record.with_value(f"{record.value} is not positive"))
+            >>> checked = StreamsBuilder().stream("amounts", value=int).process(Check, value=int)
+            >>> checked.to("accepted", value=int)
+            >>> checked.side_output("rejected", value=str).to("rejected", value=str)
+        """
+        return KStream(side_output(self._place, self._sender, name, key, value, user_line()))
 
 
-class GlobalTableHandle:
-    """A table that every lane sees whole; it has no place, only its store."""
+class KTable(Generic[K, V_co]):
+    """A table: the latest value of each key, and the stream of its changes."""
 
-    __slots__ = ()
+    __slots__ = ("_at",)
 
-    store_name: str
+    def __init__(self, at: TablePlace) -> None:
+        self._at = at
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """The name to query this table by; None if it was not given a store."""
+        return self._at.queryable
+
+    def filter(
+        self, predicate: Callable[[K, V_co], Any], *, store: str | Store | None = None, name: str | None = None
+    ) -> KTable[K, V_co]:
+        """The table of the entries for which `predicate(key, value)` holds; others count as deleted."""
+        return KTable(derived_tables.filter_entries(self._at, predicate, store, name, user_line()))
+
+    def filter_not(
+        self, predicate: Callable[[K, V_co], Any], *, store: str | Store | None = None, name: str | None = None
+    ) -> KTable[K, V_co]:
+        """The table of the entries for which `predicate(key, value)` does not hold."""
+        return KTable(derived_tables.filter_entries(self._at, predicate, store, name, user_line(), negate=True))
+
+    @overload
+    def map_values(
+        self,
+        mapper: Callable[[V_co], V2],
+        *,
+        with_key: Literal[False] = ...,
+        value: Any = ...,
+        store: str | Store | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, V2]: ...
+
+    @overload
+    def map_values(
+        self,
+        mapper: Callable[[K, V_co], V2],
+        *,
+        with_key: Literal[True],
+        value: Any = ...,
+        store: str | Store | None = ...,
+        name: str | None = ...,
+    ) -> KTable[K, V2]: ...
+
+    def map_values(
+        self,
+        mapper: Callable[..., V2],
+        *,
+        with_key: bool = False,
+        value: Any = None,
+        store: str | Store | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]:
+        """The table with each value replaced by `mapper(value)`, or `mapper(key, value)` with `with_key=True`."""
+        return KTable(derived_tables.map_values(self._at, mapper, with_key, value, store, name, user_line()))
+
+    def transform_values(
+        self,
+        supplier: Callable[[], ValueTransformer[K, V_co, V2]],
+        *,
+        stores: Iterable[str] = (),
+        value: Any = None,
+        store: str | Store | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]:
+        """The table with each value replaced by a stateful `ValueTransformer`, which may use stores."""
+        return KTable(derived_tables.transform_values(self._at, supplier, stores, value, store, name, user_line()))
+
+    @overload
+    def to_stream(self, *, name: str | None = ...) -> KStream[K, V_co]: ...
+
+    @overload
+    def to_stream(self, mapper: Callable[[K, V_co], K2], *, key: Any = ..., name: str | None = ...) -> KStream[K2, V_co]: ...
+
+    def to_stream(
+        self, mapper: Callable[[K, V_co], Any] | None = None, *, key: Any = None, name: str | None = None
+    ) -> KStream[Any, V_co]:
+        """The table's changes as a stream, under new keys if there is a `mapper(key, value)`."""
+        return KStream(derived_tables.stream_of(self._at.place, mapper, key, name, user_line()))
+
+    def suppress(self, suppressed: Suppressed) -> KTable[K, V_co]:
+        """Hold changes back: until their window closes, or for some time; only the last of each key comes out.
+
+        Example:
+            >>> from penstock import StreamsBuilder, tumbling, until_window_closes
+            >>> clicks = StreamsBuilder().stream("clicks").group_by_key().windowed_by(tumbling("1m", grace="5s")).count()
+            >>> final = clicks.suppress(until_window_closes())
+        """
+        return KTable(derived_tables.suppress(self._at, suppressed, user_line()))
+
+    def group_by(
+        self, selector: Callable[[K, V_co], tuple[K2, V2]], *, key: Any = None, value: Any = None, name: str | None = None
+    ) -> KGroupedTable[K2, V2]:
+        """Group entries by the key of the `(key, value)` pair that `selector(key, value)` returns, to aggregate them."""
+        place = derived_tables.group_by(self._at, selector, key, value, name, user_line())
+        return KGroupedTable(TableGroup(place, name))
+
+    @overload
+    def join(self, other: KTable[K, V2], joiner: Callable[[V_co, V2], V3], **more: Unpack[JoinKeywords]) -> KTable[K, V3]: ...
+
+    @overload
+    def join(
+        self,
+        other: KTable[K2, V2],
+        joiner: Callable[[V_co, V2], V3],
+        *,
+        on: Callable[[V_co], K2 | None],
+        with_key: Literal[False] = ...,
+        **more: Unpack[JoinKeywords],
+    ) -> KTable[K, V3]: ...
+
+    @overload
+    def join(
+        self,
+        other: KTable[K2, V2],
+        joiner: Callable[[V_co, V2], V3],
+        *,
+        on: Callable[[K, V_co], K2 | None],
+        with_key: Literal[True],
+        **more: Unpack[JoinKeywords],
+    ) -> KTable[K, V3]: ...
+
+    def join(
+        self,
+        other: KTable[Any, Any],
+        joiner: Callable[[V_co, Any], V3],
+        *,
+        on: Callable[..., Any] | None = None,
+        with_key: bool = False,
+        store: str | Store | None = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KTable[K, V3]:
+        """Join with another table, by key or (`on=`) by a foreign key.
+
+        `joiner(left, right)` makes the result. With `on`, `on(value)` (`on(key, value)` with `with_key=True`) extracts from
+        this table's values the key of the other table.
+
+        Example:
+            >>> from penstock import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> orders, customers = builder.table("orders"), builder.table("customers")
+            >>> full = orders.join(customers, lambda order, customer: {**order, **customer}, on=lambda order: order["customer"])
+        """
+        declared = TableJoin("inner", joiner, on=on, with_key=with_key, store=store, value=value, name=name)
+        return KTable(table_joins.join(self._at, _table(other), declared, user_line()))
+
+    @overload
+    def left_join(
+        self, other: KTable[K, V2], joiner: Callable[[V_co, V2 | None], V3], **more: Unpack[JoinKeywords]
+    ) -> KTable[K, V3]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KTable[K2, V2],
+        joiner: Callable[[V_co, V2 | None], V3],
+        *,
+        on: Callable[[V_co], K2 | None],
+        with_key: Literal[False] = ...,
+        **more: Unpack[JoinKeywords],
+    ) -> KTable[K, V3]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KTable[K2, V2],
+        joiner: Callable[[V_co, V2 | None], V3],
+        *,
+        on: Callable[[K, V_co], K2 | None],
+        with_key: Literal[True],
+        **more: Unpack[JoinKeywords],
+    ) -> KTable[K, V3]: ...
+
+    def left_join(
+        self,
+        other: KTable[Any, Any],
+        joiner: Callable[[V_co, Any], V3],
+        *,
+        on: Callable[..., Any] | None = None,
+        with_key: bool = False,
+        store: str | Store | None = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KTable[K, V3]:
+        """As `join`, but every entry of this table has a result: without a match the joiner gets None on the right."""
+        declared = TableJoin("left", joiner, on=on, with_key=with_key, store=store, value=value, name=name)
+        return KTable(table_joins.join(self._at, _table(other), declared, user_line()))
+
+    def outer_join(
+        self,
+        other: KTable[K, V2],
+        joiner: Callable[[V_co | None, V2 | None], V3],
+        *,
+        store: str | Store | None = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KTable[K, V3]:
+        """As `join` by key, but every entry of both tables has a result; there is none by foreign key."""
+        declared = TableJoin("outer", joiner, store=store, value=value, name=name)
+        return KTable(table_joins.join(self._at, _table(other), declared, user_line()))
+
+
+class GlobalKTable(Generic[K, V_co]):
+    """A table that every lane sees whole, whatever the key; made for joins with `on=`."""
+
+    __slots__ = ("_queryable", "store_name")
+
+    def __init__(self, store_name: str, queryable: str | None) -> None:
+        self.store_name: str = store_name
+        self._queryable = queryable
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """The name to query this table by."""
+        return self._queryable
+
+
+class KGroupedStream(Generic[K, V]):
+    """A stream grouped by key."""
+
+    __slots__ = ("_group",)
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    @property
+    def group(self) -> Group:
+        """Where the group stands in the draft."""
+        return self._group
+
+    def count(self, *, store: str | Store | None = None, name: str | None = None) -> KTable[K, int]:
+        """How many records each key has had; null values do not count."""
+        return KTable(aggregations.count(self._group, store, name, user_line()))
+
+    def reduce(self, reducer: Callable[[V, V], V], *, store: str | Store | None = None, name: str | None = None) -> KTable[K, V]:
+        """Combine the values of each key: `reducer(aggregate, value)`, starting with the first value."""
+        return KTable(aggregations.reduce(self._group, reducer, store, name, user_line()))
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A],
+        *,
+        value: Any = None,
+        store: str | Store | None = None,
+        name: str | None = None,
+    ) -> KTable[K, A]:
+        """Combine the values of each key: `aggregator(key, value, aggregate)`, starting with `initializer()`.
+
+        `value=` (or the store's) says the aggregate's type.
+
+        Example:
+            >>> from penstock import StreamsBuilder
+            >>> orders = StreamsBuilder().stream("orders").group_by_key()
+            >>> totals = orders.aggregate(float, lambda _, order, total: total + order["amount"], value=float)
+        """
+        return KTable(aggregations.aggregate(self._group, initializer, aggregator, value, store, name, user_line()))
+
+    def windowed_by(self, windows: AnyWindows) -> WindowedKStream[K, V]:
+        """Aggregate per window: `tumbling(...)`, `hopping(...)`, `sliding(...)`, `session(...)`, `unlimited()`, or your own.
+
+        Windows of your own are any object with the four members of `penstock.timing.Windows`.
+        """
+        return WindowedKStream(windowed_aggregations.cut(self._group, windows, user_line()))
+
+    def cogroup(self, aggregator: Callable[[K, V, A], A]) -> CogroupedKStream[K, A]:
+        """Aggregate several grouped streams into one table; each brings its own `aggregator(key, value, aggregate)`."""
+        return CogroupedKStream(Cogroup().with_part(self._group, aggregator, user_line()))
+
+
+class WindowedKStream(Generic[K, V]):
+    """A grouped stream cut into windows."""
+
+    __slots__ = ("_windowed",)
+
+    def __init__(self, windowed: WindowedGroup) -> None:
+        self._windowed = windowed
+
+    def emit_strategy(self, strategy: EmitStrategy) -> WindowedKStream[K, V]:
+        """Emit every update (the default), or each window once, when it closes."""
+        return WindowedKStream(self._windowed.emitting(strategy, user_line()))
+
+    def count(self, *, store: str | Store | None = None, name: str | None = None) -> KTable[Windowed[K], int]:
+        """How many records each key has had in each window."""
+        return KTable(windowed_aggregations.count(self._windowed, store, name, user_line()))
+
+    def reduce(
+        self, reducer: Callable[[V, V], V], *, store: str | Store | None = None, name: str | None = None
+    ) -> KTable[Windowed[K], V]:
+        """Combine the values of each key in each window with `reducer(aggregate, value)`."""
+        return KTable(windowed_aggregations.reduce(self._windowed, reducer, store, name, user_line()))
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A],
+        merger: Callable[[K, A, A], A] | None = None,
+        *,
+        value: Any = None,
+        store: str | Store | None = None,
+        name: str | None = None,
+    ) -> KTable[Windowed[K], A]:
+        """Combine the values of each key in each window; session windows also need `merger(key, one, two)`."""
+        functions = (initializer, aggregator, merger)
+        return KTable(windowed_aggregations.aggregate(self._windowed, *functions, value, store, name, user_line()))
+
+
+class CogroupedKStream(Generic[K, A]):
+    """Several grouped streams that feed one aggregate."""
+
+    __slots__ = ("_cogroup",)
+
+    def __init__(self, cogroup: Cogroup) -> None:
+        self._cogroup = cogroup
+
+    def cogroup(self, grouped: KGroupedStream[K, V], aggregator: Callable[[K, V, A], A]) -> CogroupedKStream[K, A]:
+        """Add a grouped stream with its own `aggregator(key, value, aggregate)`."""
+        return CogroupedKStream(self._cogroup.with_part(grouped.group, aggregator, user_line()))
+
+    def windowed_by(self, windows: AnyWindows) -> WindowedCogroupedKStream[K, A]:
+        """Aggregate per window."""
+        return WindowedCogroupedKStream(self._cogroup.cut(windows, user_line()))
+
+    def aggregate(
+        self, initializer: Callable[[], A], *, value: Any = None, store: str | Store | None = None, name: str | None = None
+    ) -> KTable[K, A]:
+        """The table of the common aggregate."""
+        return KTable(cogroups.aggregate(self._cogroup, initializer, None, value, store, name, user_line()))
+
+
+class WindowedCogroupedKStream(Generic[K, A]):
+    """Several grouped streams, cut into windows, that feed one aggregate per window."""
+
+    __slots__ = ("_cogroup",)
+
+    def __init__(self, cogroup: Cogroup) -> None:
+        self._cogroup = cogroup
+
+    def cogroup(self, grouped: KGroupedStream[K, V], aggregator: Callable[[K, V, A], A]) -> WindowedCogroupedKStream[K, A]:
+        """Add a grouped stream with its own `aggregator(key, value, aggregate)`."""
+        return WindowedCogroupedKStream(self._cogroup.with_part(grouped.group, aggregator, user_line()))
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        merger: Callable[[K, A, A], A] | None = None,
+        *,
+        value: Any = None,
+        store: str | Store | None = None,
+        name: str | None = None,
+    ) -> KTable[Windowed[K], A]:
+        """The table of the common aggregate per window; session windows also need `merger(key, one, two)`."""
+        return KTable(cogroups.aggregate(self._cogroup, initializer, merger, value, store, name, user_line()))
+
+
+class KGroupedTable(Generic[K, V]):
+    """A table grouped by another key: a changed entry is subtracted from its old group and added to its new one."""
+
+    __slots__ = ("_group",)
+
+    def __init__(self, group: TableGroup) -> None:
+        self._group = group
+
+    def count(self, *, store: str | Store | None = None, name: str | None = None) -> KTable[K, int]:
+        """How many entries each group has."""
+        return KTable(table_aggregations.count(self._group, store, name, user_line()))
+
+    def reduce(
+        self,
+        adder: Callable[[V, V], V],
+        subtractor: Callable[[V, V], V],
+        *,
+        store: str | Store | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V]:
+        """Combine the values of each group: `adder(aggregate, new)` and `subtractor(aggregate, old)`."""
+        return KTable(table_aggregations.reduce(self._group, adder, subtractor, store, name, user_line()))
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        adder: Callable[[K, V, A], A],
+        subtractor: Callable[[K, V, A], A],
+        *,
+        value: Any = None,
+        store: str | Store | None = None,
+        name: str | None = None,
+    ) -> KTable[K, A]:
+        """Combine the values of each group: `adder(key, new, aggregate)` and `subtractor(key, old, aggregate)`."""
+        functions = (initializer, adder, subtractor)
+        return KTable(table_aggregations.aggregate(self._group, *functions, value, store, name, user_line()))
+
+
+# What the modules below know of a handle. Anything else goes to them as it is: they say what is wrong with it.
+
+
+def _joined(handle: object) -> object:
+    if isinstance(handle, KStream):
+        return handle._side
+    if isinstance(handle, GlobalKTable):
+        return GlobalTable(handle.store_name)
+    return _table(handle)
+
+
+def _stream(handle: object) -> object:
+    return handle._place if isinstance(handle, KStream) else handle
+
+
+def _table(handle: object) -> object:
+    return handle._at if isinstance(handle, KTable) else handle

@@ -48,6 +48,10 @@ class Place:
 
         return self.moved(name, self.draft.add(DraftNode(name, line, write), self.node), rekeyed=rekeyed, **serdes)
 
+    def with_serdes(self, key: Any, value: Any) -> Place:
+        """Return the same place, with what a verb was given as `key=` and `value=`."""
+        return replace(self, key=given_serde(key) or self.key, value=given_serde(value) or self.value)
+
     def check_same_builder(self, other: Place, line: Line) -> None:
         """Streams and tables of two builders cannot meet in one topology."""
         if other.draft is not self.draft:

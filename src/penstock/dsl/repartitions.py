@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.dsl.draft import Draft, DraftNode
-from penstock.dsl.place import Place
+from penstock.dsl.place import Place, given_serde
 from penstock.operators.stateless import Filter, PassThrough
 from penstock.serdes import Serde
 from penstock.topology import Exchange, Line, ProcessorNode, SinkNode, SourceNode, Topology
+from penstock.topology.functions import checked
 from penstock.topology.nodes import Partitioner
 
 SUFFIX = "-repartition"
@@ -18,33 +19,60 @@ _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 
 
 @dataclass(frozen=True, slots=True)
-class Repartition:
-    """The names and serdes of one exchange of streams."""
+class ExchangeEnds:
+    """The two ends of an exchange: the sink that writes it and the source that reads it."""
 
     topic: str
     sink: str
-    filter: str
     source: str
     key: Serde[Any]
     value: Serde[Any]
     line: Line
-    partitions: int | None = None
     partitioner: Partitioner | None = None
 
+    def write(self, topology: Topology, parents: tuple[str, ...]) -> None:
+        """Write both ends, and the exchange itself if the topology does not have it yet."""
+        topology.add_exchange(topology.exchanges.get(self.topic) or Exchange(self.topic))
+        sink = SinkNode(self.sink, parents, self.topic, self.key, self.value, self.line, self.partitioner, internal=True)
+        topology.add_node(sink)
+        topology.add_node(SourceNode(self.source, (self.topic,), None, self.key, self.value, self.line, internal=True))
+
     def node(self) -> DraftNode:
-        """The draft node that writes it."""
-        node = DraftNode(self.source, self.line, lambda topology, parents: None, drops_null_keys=True)
+        """Return the draft node that writes both ends."""
+        return DraftNode(self.source, self.line, self.write)
+
+
+@dataclass(frozen=True, slots=True)
+class Repartition:
+    """An exchange of streams: its ends, and in front of them the filter that drops records without a key."""
+
+    ends: ExchangeEnds
+    filter: str
+    partitions: int | None = None
+
+    @property
+    def source(self) -> str:
+        """The name of the node behind the exchange."""
+        return self.ends.source
+
+    def node(self) -> DraftNode:
+        """Return the draft node that writes it."""
+        ends = self.ends
+        node = DraftNode(ends.source, ends.line, lambda topology, parents: None, drops_null_keys=True)
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             operator = Filter(_has_key) if node.drops_null_keys else PassThrough()
-            topology.add_exchange(Exchange(self.topic, self.partitions))
-            topology.add_node(ProcessorNode(self.filter, parents, operator, (), self.line))
-            write_exchange(
-                topology, (self.filter,), self.topic, self.sink, self.source, self.key, self.value, self.line, self.partitioner
-            )
+            topology.add_exchange(Exchange(ends.topic, self.partitions))
+            topology.add_node(ProcessorNode(self.filter, parents, operator, (), ends.line))
+            ends.write(topology, (self.filter,))
 
         node.write = write
         return node
+
+    def below(self, here: Place, key: Serde[Any] | None, value: Serde[Any] | None) -> Place:
+        """Put it below a place; return the place behind it, where these serdes are known."""
+        node = here.draft.add(self.node(), here.node)
+        return here.moved(self.source, node, rekeyed=False, key=key, value=value, sources=frozenset({self.source}))
 
 
 def repartition(
@@ -56,52 +84,40 @@ def repartition(
     partitions: int | None = None,
     partitioner: Partitioner | None = None,
 ) -> Repartition:
-    """Names as Kafka Streams gives them; the counter moves by three in any case."""
+    """Name an exchange as Kafka Streams does; the counter moves by three in any case."""
     topic = prefix if prefix.endswith(SUFFIX) else prefix + SUFFIX
     sink, null_filter, source = draft.name("KSTREAM-SINK-"), draft.name("KSTREAM-FILTER-"), draft.name("KSTREAM-SOURCE-")
     if not _GENERATED.fullmatch(prefix):
         sink, null_filter, source = f"{topic}-sink", f"{topic}-filter", f"{topic}-source"
-    return Repartition(
-        topic,
-        sink,
-        null_filter,
-        source,
-        key if key is not None else draft.default_key,
-        value if value is not None else draft.default_value,
-        line,
-        partitions,
-        partitioner,
-    )
+    key = key if key is not None else draft.default_key
+    value = value if value is not None else draft.default_value
+    return Repartition(ExchangeEnds(topic, sink, source, key, value, line, partitioner), null_filter, partitions)
 
 
-def write_exchange(
-    topology: Topology,
-    parents: tuple[str, ...],
-    topic: str,
-    sink: str,
-    source: str,
-    key: Serde[Any],
-    value: Serde[Any],
+def repartition_stream(
+    here: Place,
+    name: str | None,
+    key: Any,
+    value: Any,
+    partitions: int | None,
+    partitioner: Partitioner | None,
     line: Line,
-    partitioner: Partitioner | None = None,
-) -> None:
-    """The two ends of an exchange."""
-    topology.add_exchange(topology.exchanges.get(topic) or Exchange(topic))
-    topology.add_node(SinkNode(sink, parents, topic, key, value, line, partitioner, internal=True))
-    topology.add_node(SourceNode(source, (topic,), None, key, value, line, internal=True))
+) -> Place:
+    """Put an exchange below a stream where the user wants one."""
+    if partitioner is not None:
+        checked(partitioner, "topic, key, value, partitions", "partitioner=", line)
+    prefix = name if name is not None else here.draft.name("KSTREAM-REPARTITION-")
+    key, value = given_serde(key) or here.key, given_serde(value) or here.value
+    return repartition(here.draft, prefix, key, value, line, partitions, partitioner).below(here, key, value)
 
 
 def exchanged(here: Place, topic: str, key: Serde[Any] | None, value: Serde[Any] | None, line: Line) -> Place:
-    """The place behind an exchange; unlike a repartition, it lets records without a key pass."""
+    """Return the place behind a new exchange; unlike a repartition, it lets records without a key pass."""
     key = key if key is not None else here.draft.default_key
     value = value if value is not None else here.draft.default_value
-    sink, source = f"{topic}-sink", f"{topic}-source"
-
-    def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        write_exchange(topology, parents, topic, sink, source, key, value, line)
-
-    node = here.draft.add(DraftNode(source, line, write), here.node)
-    return here.moved(source, node, rekeyed=False, key=key, value=value, sources=frozenset({source}))
+    ends = ExchangeEnds(topic, f"{topic}-sink", f"{topic}-source", key, value, line)
+    node = here.draft.add(ends.node(), here.node)
+    return here.moved(ends.source, node, rekeyed=False, key=key, value=value, sources=frozenset({ends.source}))
 
 
 def _has_key(key: Any, value: Any) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.dsl.draft import DraftNode
-from penstock.dsl.place import Place
+from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import exchanged
 from penstock.errors import TopologyError
 from penstock.operators.stateless import PassThrough
@@ -44,3 +44,13 @@ class ExchangedSender(Sender):
         """See `Sender`."""
         aside = Sender.side_output(self, output, key, value, line)
         return exchanged(aside, f"{aside.name}-{self.results}", key, value, line)
+
+
+def side_output(here: Place, sender: Sender | None, output: str, key: Any, value: Any, line: Line) -> Place:
+    """Return where the records are that the processor above a stream sends aside under a name."""
+    if sender is None:
+        raise TopologyError(
+            f"side_output({output!r}) works on the stream that process, process_values, process_atomically or an asynchronous "
+            f"verb returned; {here.name} sends nothing aside ({line})"
+        )
+    return sender.side_output(output, given_serde(key) or here.key, given_serde(value), line)

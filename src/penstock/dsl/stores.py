@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from penstock.dsl.draft import Draft
 from penstock.errors import TopologyError
 from penstock.serdes import Serde, serde_of
 from penstock.state import Sharing, StoreKind, StoreSpec
 from penstock.timing import Duration, SessionWindows, SlidingWindows, Windows, duration_ms
 from penstock.topology import user_line
 from penstock.topology.functions import checked
-
-if TYPE_CHECKING:
-    from penstock.dsl.draft import Draft
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict
 
 from penstock.dsl.draft import DraftNode
-from penstock.dsl.handles import GlobalTableHandle, StreamHandle, TableHandle
-from penstock.dsl.place import given_serde
+from penstock.dsl.place import Place, given_serde
+from penstock.dsl.repartitions import repartition
 from penstock.dsl.stores import changelog_config
+from penstock.dsl.table_drafts import TablePlace
 from penstock.errors import TopologyError
 from penstock.operators.joins import JoinKind, JoinWindowStore, StreamStreamJoin, join_store_specs
 from penstock.operators.stateless import PassThrough
 from penstock.operators.stream_tables import StreamGlobalTableJoin, StreamTableJoin, join_buffer_spec
+from penstock.serdes import Serde
 from penstock.state import StoreKind
-from penstock.timing import Duration, JoinWindows, duration_ms, join_windows
+from penstock.timing import Duration, duration_ms, join_windows
 from penstock.topology import Line, ProcessorNode, Topology
 from penstock.topology.functions import checked
-
-if TYPE_CHECKING:
-    from penstock.dsl.streams import KStream
 
 Joiner = Callable[[Any, Any, Any], Any]
 
 
-class WithTable(TypedDict, total=False):
-    """What a join with a table takes."""
+class TableKeywords(TypedDict, total=False):
+    """The keyword arguments of a join with a table."""
 
     grace: Duration | None
     key: Any
@@ -34,60 +33,84 @@ class WithTable(TypedDict, total=False):
     name: str | None
 
 
-class WithStream(WithTable, total=False):
-    """What a join with a stream takes besides."""
+class StreamKeywords(TableKeywords, total=False):
+    """The keyword arguments of a join with a stream."""
 
     other_value: Any
     store_name: str | None
     logging: bool | Mapping[str, str] | None
 
 
-def join(
-    left: StreamHandle,
-    right: object,
-    joiner: Callable[..., Any],
-    kind: JoinKind,
-    line: Line,
-    *,
-    within: Duration | tuple[Duration, Duration] | None = None,
-    grace: Duration | None = None,
-    on: Callable[[Any, Any], Any] | None = None,
-    with_key: bool = False,
-    key: Any = None,
-    value: Any = None,
-    other_value: Any = None,
-    name: str | None = None,
-    store_name: str | None = None,
-    logging: bool | Mapping[str, str] | None = None,
-) -> KStream[Any, Any]:
-    """A join of a stream with whatever `right` is."""
-    verb = "join" if kind == "inner" else f"{kind}_join"
-    checked(joiner, "key, left, right" if with_key else "left, right", verb, line)
-    if isinstance(right, StreamHandle | TableHandle):
-        left._place.check_same_builder(right._place, line)
-    by_key = joiner if with_key else _ignoring_key(joiner)
-    if isinstance(right, GlobalTableHandle):
-        _refuse(verb, line, "a global table", within=within, grace=grace, key=key, value=value, other_value=other_value)
-        _refuse(verb, line, "a global table", store_name=store_name, logging=logging)
-        if on is None or kind == "outer":
-            raise TopologyError(
-                f"{verb} with a global table is inner or left, and needs on=, a function of (key, value) ({line})"
-            )
-        checked(on, "key, value", f"{verb}'s on=", line)
-        return _with_global_table(left, right.store_name, on, by_key, kind == "left", name, line)
-    if isinstance(right, TableHandle):
-        _refuse(verb, line, "a table", within=within, on=on, store_name=store_name, logging=logging)
-        if kind == "outer":
-            raise TopologyError(f"a stream joins a table inner or left ({line})")
-        return _with_table(left, right, by_key, kind == "left", grace, given_serde(key), given_serde(value), name, line)
-    if not isinstance(right, StreamHandle):
-        raise TopologyError(f"{verb} takes a stream, a table or a global table, not {type(right).__name__} ({line})")
-    _refuse(verb, line, "a stream", on=on)
-    if within is None:
-        raise TopologyError(f"{verb} with a stream needs within=, how far apart two records may be ({line})")
-    windows = join_windows(within, grace)
-    serdes = (given_serde(key), given_serde(value), given_serde(other_value))
-    return _with_stream(left, right, by_key, kind, windows, serdes, name, store_name, logging, line)
+@dataclass(eq=False, slots=True)
+class StreamSide:
+    """A stream as its joins see it: its place, and the exchange that they share if its key is new."""
+
+    place: Place
+    exchanged: Place | None = None
+
+    def behind_exchange(self, prefix: str, key: Serde[Any] | None, value: Serde[Any] | None, line: Line) -> Place:
+        """Return the place behind an exchange; joins without a name share one."""
+        here = self.place
+        key, value = key or here.key, value or here.value
+        exchange = repartition(here.draft, prefix, key, value, line)  # takes its numbers in any case: names are a contract
+        if self.exchanged is None or here.name != prefix:
+            self.exchanged = exchange.below(here, key, value)
+        return self.exchanged
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalTable:
+    """A global table as its joins see it: it has no place, only its store."""
+
+    store_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamJoin:
+    """The arguments of a join, as its verb was called with them."""
+
+    kind: JoinKind
+    joiner: Callable[..., Any]
+    with_key: bool = False
+    within: Duration | tuple[Duration, Duration] | None = None
+    grace: Duration | None = None
+    on: Callable[[Any, Any], Any] | None = None
+    key: Any = None
+    value: Any = None
+    other_value: Any = None
+    name: str | None = None
+    store_name: str | None = None
+    logging: bool | Mapping[str, str] | None = None
+
+    @property
+    def verb(self) -> str:
+        """The verb that was called."""
+        return "join" if self.kind == "inner" else f"{self.kind}_join"
+
+    def by_key(self) -> Joiner:
+        """Return the joiner as a function of the key and both values."""
+        return self.joiner if self.with_key else _ignoring_key(self.joiner)
+
+    def refuse(self, right: str, line: Line, *options: str) -> None:
+        """Refuse options that a join with such a right side does not have."""
+        for option in options:
+            if getattr(self, option) is not None:
+                raise TopologyError(f"{self.verb} with {right} takes no {option}= ({line})")
+
+
+def join(left: StreamSide, right: object, declared: StreamJoin, line: Line) -> Place:
+    """Join a stream with a `StreamSide`, a `TablePlace` or a `GlobalTable`; anything else is refused."""
+    verb = declared.verb
+    checked(declared.joiner, "key, left, right" if declared.with_key else "left, right", verb, line)
+    if isinstance(right, StreamSide | TablePlace):
+        left.place.check_same_builder(right.place, line)
+    if isinstance(right, GlobalTable):
+        return _with_global_table(left.place, right, declared, line)
+    if isinstance(right, TablePlace):
+        return _with_table(left, right, declared, line)
+    if isinstance(right, StreamSide):
+        return _with_stream(left, right, declared, line)
+    raise TopologyError(f"{verb} takes a stream, a table or a global table, not {type(right).__name__} ({line})")
 
 
 def _ignoring_key(joiner: Callable[[Any, Any], Any]) -> Joiner:
@@ -97,30 +120,18 @@ def _ignoring_key(joiner: Callable[[Any, Any], Any]) -> Joiner:
     return by_key
 
 
-def _refuse(verb: str, line: Line, what: str, **options: Any) -> None:
-    for option, given in options.items():
-        if given is not None:
-            raise TopologyError(f"{verb} with {what} takes no {option}= ({line})")
-
-
-def _with_stream(
-    left: StreamHandle,
-    right: StreamHandle,
-    joiner: Joiner,
-    kind: JoinKind,
-    windows: JoinWindows,
-    serdes: tuple[Any, Any, Any],
-    given: str | None,
-    base: str | None,
-    logging: bool | Mapping[str, str] | None,
-    line: Line,
-) -> KStream[Any, Any]:
-    key, value, other_value = serdes
-    if left._place.rekeyed:
-        left = left._repartitioned(left._place.name if given is None else f"{given}-left", key, value, line)
-    if right._place.rekeyed:
-        right = right._repartitioned(right._place.name if given is None else f"{given}-right", key, other_value, line)
-    here, there, draft = left._place, right._place, left._place.draft
+def _with_stream(left: StreamSide, right: StreamSide, declared: StreamJoin, line: Line) -> Place:
+    declared.refuse("a stream", line, "on")
+    if declared.within is None:
+        raise TopologyError(f"{declared.verb} with a stream needs within=, how far apart two records may be ({line})")
+    windows = join_windows(declared.within, declared.grace)
+    key, value, other_value = given_serde(declared.key), given_serde(declared.value), given_serde(declared.other_value)
+    kind, joiner, given, base = declared.kind, declared.by_key(), declared.name, declared.store_name
+    here, there, draft = left.place, right.place, left.place.draft
+    if here.rekeyed:
+        here = left.behind_exchange(here.name if given is None else f"{given}-left", key, value, line)
+    if there.rekeyed:
+        there = right.behind_exchange(there.name if given is None else f"{given}-right", key, other_value, line)
     draft.copartitioned.append(here.sources | there.sources)
     left_outer, right_outer = kind in ("left", "outer"), kind == "outer"
     this_suffix = "-outer-this-join" if right_outer else "-this-join"
@@ -143,8 +154,8 @@ def _with_stream(
         key=key or here.key or draft.default_key,
         left_value=value or here.value or draft.default_value,
         right_value=other_value or there.value or draft.default_value,
-        logged=logging is not False,
-        changelog_config=changelog_config(logging),
+        logged=declared.logging is not False,
+        changelog_config=changelog_config(declared.logging),
     )
 
     def window(name: str, number: int) -> DraftNode:
@@ -168,8 +179,7 @@ def _with_stream(
 
     node = DraftNode(merge, line, write, relaxed_null_key_join=left_outer)
     draft.add(node, here.node, there.node)
-    place = here.moved(merge, node, rekeyed=False, key=key or here.key, value=None, sources=here.sources | there.sources)
-    return draft.handles.stream(place)
+    return here.moved(merge, node, rekeyed=False, key=key or here.key, value=None, sources=here.sources | there.sources)
 
 
 def _outer_store(generated: str, base: str | None, kind: JoinKind) -> str | None:
@@ -181,31 +191,26 @@ def _outer_store(generated: str, base: str | None, kind: JoinKind) -> str | None
     return f"KSTREAM-OUTERSHARED-{generated[-10:]}-store"
 
 
-def _with_table(
-    left: StreamHandle,
-    table: TableHandle,
-    joiner: Joiner,
-    is_left: bool,
-    grace: Duration | None,
-    key: Any,
-    value: Any,
-    given: str | None,
-    line: Line,
-) -> KStream[Any, Any]:
-    if left._place.rekeyed:
-        left = left._repartitioned(left._place.name if given is None else given, key, value, line)
-    here, there = left._place, table._place
+def _with_table(left: StreamSide, right: TablePlace, declared: StreamJoin, line: Line) -> Place:
+    declared.refuse("a table", line, "within", "on", "store_name", "logging")
+    if declared.kind == "outer":
+        raise TopologyError(f"a stream joins a table inner or left ({line})")
+    is_left, given = declared.kind == "left", declared.name
+    key, value = given_serde(declared.key), given_serde(declared.value)
+    here, there = left.place, right.place
+    if here.rekeyed:
+        here = left.behind_exchange(here.name if given is None else given, key, value, line)
     draft = here.draft
     sources = here.sources | there.sources
     draft.copartitioned.append(sources)
     name = draft.name("KSTREAM-LEFTJOIN-" if is_left else "KSTREAM-JOIN-", given)
-    grace_ms = None if grace is None else duration_ms(grace)
+    grace_ms = None if declared.grace is None else duration_ms(declared.grace)
     buffer = None
     if grace_ms is not None:
         key_serde, value_serde = key or here.key or draft.default_key, value or here.value or draft.default_value
         buffer = join_buffer_spec(f"{name}-Buffer", key=key_serde, value=value_serde)
-    operator = StreamTableJoin(there.name, joiner, is_left, grace_ms, None if buffer is None else buffer.name)
-    stores = table._table.view_stores()
+    operator = StreamTableJoin(there.name, declared.by_key(), is_left, grace_ms, None if buffer is None else buffer.name)
+    stores = right.table.view_stores()
 
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
         topology.add_node(ProcessorNode(name, parents, operator, (), line))
@@ -216,7 +221,7 @@ def _with_table(
             _check_history(topology, stores, grace_ms, line)
 
     node = draft.add(DraftNode(name, line, write, relaxed_null_key_join=is_left), here.node)
-    return draft.handles.stream(here.moved(name, node, rekeyed=False, key=key or here.key, value=None, sources=sources))
+    return here.moved(name, node, rekeyed=False, key=key or here.key, value=None, sources=sources)
 
 
 def _check_history(topology: Topology, stores: list[str], grace_ms: int, line: Line) -> None:
@@ -228,17 +233,13 @@ def _check_history(topology: Topology, stores: list[str], grace_ms: int, line: L
             raise TopologyError(f"the table's history must be at least as long as the join's grace of {grace_ms} ms ({line})")
 
 
-def _with_global_table(
-    left: StreamHandle,
-    store: str,
-    on: Callable[[Any, Any], Any],
-    joiner: Joiner,
-    is_left: bool,
-    given: str | None,
-    line: Line,
-) -> KStream[Any, Any]:
-    here = left._place
-    name = here.draft.name("KSTREAM-LEFTJOIN-", given)
-    place = here.below(name, StreamGlobalTableJoin(store, on, joiner, is_left), line)
+def _with_global_table(here: Place, right: GlobalTable, declared: StreamJoin, line: Line) -> Place:
+    verb, on, is_left = declared.verb, declared.on, declared.kind == "left"
+    declared.refuse("a global table", line, "within", "grace", "key", "value", "other_value", "store_name", "logging")
+    if on is None or declared.kind == "outer":
+        raise TopologyError(f"{verb} with a global table is inner or left, and needs on=, a function of (key, value) ({line})")
+    checked(on, "key, value", f"{verb}'s on=", line)
+    name = here.draft.name("KSTREAM-LEFTJOIN-", declared.name)
+    place = here.below(name, StreamGlobalTableJoin(right.store_name, on, declared.by_key(), is_left), line)
     place.node.relaxed_null_key_join = is_left
-    return here.draft.handles.stream(replace(place, value=None))
+    return replace(place, value=None)

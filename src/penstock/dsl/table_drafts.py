@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.dsl.draft import Draft, Write
+from penstock.dsl.place import Place
 from penstock.dsl.stores import Materialized
 from penstock.operators.tables import TableSource
 from penstock.topology import Line, ProcessorNode, Topology
@@ -26,6 +27,15 @@ class TableDraft(Protocol):
 
     def view_stores(self) -> list[str]:
         """The stores that reading this table touches; a source table gets its store by being asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """Where a table stands in the draft, and the name it can be queried by; None if it has none."""
+
+    place: Place
+    table: TableDraft
+    queryable: str | None = None
 
 
 @dataclass(eq=False, slots=True)

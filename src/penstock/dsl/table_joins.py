@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from dataclasses import dataclass
+from typing import Any, TypedDict
 
 from penstock.dsl.draft import DraftNode
-from penstock.dsl.handles import TableHandle
 from penstock.dsl.place import Place, given_serde
-from penstock.dsl.repartitions import write_exchange
+from penstock.dsl.repartitions import ExchangeEnds
 from penstock.dsl.stores import Store, materialized
-from penstock.dsl.table_drafts import MergeDraft, SourceDraft, TableDraft, source_table_write
+from penstock.dsl.table_drafts import MergeDraft, SourceDraft, TableDraft, TablePlace, source_table_write
 from penstock.errors import TopologyError
 from penstock.operators.foreign_keys import (
     ForeignTableJoin,
@@ -29,51 +29,52 @@ from penstock.state import StoreSpec
 from penstock.topology import Line, ProcessorNode, Topology
 from penstock.topology.functions import checked
 
-if TYPE_CHECKING:
-    from penstock.dsl.tables import KTable
-
-
-_SIDES: dict[str, tuple[JoinKind, JoinKind]] = {
+_SIDES: dict[JoinKind, tuple[JoinKind, JoinKind]] = {
     "inner": ("inner", "inner"),
     "left": ("left", "right"),
     "outer": ("outer", "outer"),
 }
 
 
-class JoinOptions(TypedDict, total=False):
-    """What every join of tables takes."""
+class JoinKeywords(TypedDict, total=False):
+    """The keyword arguments of every join of tables."""
 
     store: str | Store | None
     value: Any
     name: str | None
 
 
-def join(
-    left: TableHandle,
-    right: TableHandle,
-    joiner: Callable[[Any, Any], Any],
-    kind: str,
-    line: Line,
-    *,
-    on: Callable[..., Any] | None = None,
-    with_key: bool = False,
-    store: str | Store | None = None,
-    value: Any = None,
-    name: str | None = None,
-) -> KTable[Any, Any]:
-    """A join of tables, by key or by foreign key."""
-    verb = f"{kind}_join" if kind != "inner" else "join"
-    if not isinstance(right, TableHandle):
+@dataclass(frozen=True, slots=True)
+class TableJoin:
+    """The arguments of a join, as its verb was called with them."""
+
+    kind: JoinKind
+    joiner: Callable[[Any, Any], Any]
+    on: Callable[..., Any] | None = None
+    with_key: bool = False
+    store: str | Store | None = None
+    value: Any = None
+    name: str | None = None
+
+    @property
+    def verb(self) -> str:
+        """The verb that was called."""
+        return "join" if self.kind == "inner" else f"{self.kind}_join"
+
+
+def join(left: TablePlace, right: object, declared: TableJoin, line: Line) -> TablePlace:
+    """Join a table with a `TablePlace`, by key or by foreign key; anything else is refused."""
+    verb, on = declared.verb, declared.on
+    if not isinstance(right, TablePlace):
         raise TopologyError(f"{verb} of a table takes another table, not {type(right).__name__} ({line}); see to_table()")
-    left._place.check_same_builder(right._place, line)
-    checked(joiner, "left, right", verb, line)
+    left.place.check_same_builder(right.place, line)
+    checked(declared.joiner, "left, right", verb, line)
     if on is None:
-        if with_key:
+        if declared.with_key:
             raise TopologyError(f"with_key= says what on= is called with; {verb} by key takes none ({line})")
-        return _by_key(left, right, joiner, kind, line, store, value, name)
-    checked(on, "key, value" if with_key else "value", f"{verb}'s on=", line)
-    extractor = on if with_key else _of_value(on)
-    return _by_foreign_key(left, right, extractor, joiner, kind == "left", line, store, value, name)
+        return _by_key(left, right, declared, line)
+    checked(on, "key, value" if declared.with_key else "value", f"{verb}'s on=", line)
+    return _by_foreign_key(left, right, on if declared.with_key else _of_value(on), declared, line)
 
 
 def _of_value(on: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
@@ -83,33 +84,24 @@ def _of_value(on: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     return extractor
 
 
-def _by_key(
-    left: TableHandle,
-    right: TableHandle,
-    joiner: Callable[[Any, Any], Any],
-    kind: str,
-    line: Line,
-    store: str | Store | None,
-    value: Any,
-    given: str | None,
-) -> KTable[Any, Any]:
-    here, there = left._place, right._place
-    draft = here.draft
+def _by_key(left: TablePlace, right: TablePlace, declared: TableJoin, line: Line) -> TablePlace:
+    here, there, draft = left.place, right.place, left.place.draft
+    kind, joiner, given = declared.kind, declared.joiner, declared.name
     kept = None
-    if store is not None:
-        kept = materialized(draft, store, "KTABLE-MERGE-")
-        kept.key, kept.value = kept.key or here.key, kept.value or given_serde(value)
+    if declared.store is not None:
+        kept = materialized(draft, declared.store, "KTABLE-MERGE-")
+        kept.key, kept.value = kept.key or here.key, kept.value or given_serde(declared.value)
     merge = draft.name("KTABLE-MERGE-", given)
     draft.copartitioned.append(here.sources | there.sources)
     if kind in ("left", "outer"):
-        left._table.send_old_values(force=True)
+        left.table.send_old_values(force=True)
     if kind == "outer":
-        right._table.send_old_values(force=True)
+        right.table.send_old_values(force=True)
     this_side = draft.name("KTABLE-JOINTHIS-", given, "-join-this")
     other_side = draft.name("KTABLE-JOINOTHER-", given, "-join-other")
     this_kind, other_kind = _SIDES[kind]
-    table = MergeDraft([left._table, right._table], kept)
-    left_stores, right_stores = left._table.view_stores(), right._table.view_stores()
+    table = MergeDraft([left.table, right.table], kept)
+    left_stores, right_stores = left.table.view_stores(), right.table.view_stores()
     versioned: set[str] = set()
 
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
@@ -128,40 +120,32 @@ def _by_key(
     is_versioned = kept is not None and kept.is_versioned
     node = DraftNode(merge, line, write, output_versioned=is_versioned, on_versioned_parent=versioned.add)
     draft.add(node, here.node, there.node)
-    value_serde = kept.value if kept is not None else given_serde(value)
+    value_serde = kept.value if kept is not None else given_serde(declared.value)
     key = kept.key if kept is not None else here.key
     place = here.moved(merge, node, key=key, value=value_serde, sources=here.sources | there.sources)
-    return draft.handles.table(place, table, None if kept is None else kept.store_name)
+    return TablePlace(place, table, None if kept is None else kept.store_name)
 
 
 def _by_foreign_key(
-    left: TableHandle,
-    right: TableHandle,
-    extractor: Callable[[Any, Any], Any],
-    joiner: Callable[[Any, Any], Any],
-    is_left: bool,
-    line: Line,
-    store: str | Store | None,
-    value: Any,
-    given: str | None,
-) -> KTable[Any, Any]:
+    left: TablePlace, right: TablePlace, extractor: Callable[[Any, Any], Any], declared: TableJoin, line: Line
+) -> TablePlace:
     """Ask the foreign key's lane, look up there, answer to the primary key's lane: eight nodes and two exchanges."""
-    here, there = left._place, right._place
-    right._table.send_old_values(force=True)
-    left._table.send_old_values(force=True)
-    join = _ForeignKeyJoin(here, there, line, given)
+    here, is_left = left.place, declared.kind == "left"
+    right.table.send_old_values(force=True)
+    left.table.send_old_values(force=True)
+    join = _ForeignKeyJoin(here, right.place, line, declared.name)
     subscription = join.subscribe(extractor, is_left)
-    answers = join.look_up(subscription, right._table)
+    answers = join.look_up(subscription, right.table)
     response = join.respond(answers)
-    resolved = join.resolve(response, left._table, joiner, is_left)
+    resolved = join.resolve(response, left.table, declared.joiner, is_left)
     result = join.named("OUTPUT-", "-result")
-    kept = materialized(here.draft, store, f"{_FK}OUTPUT-")
-    kept.key, kept.value = kept.key or here.key, kept.value or given_serde(value)
+    kept = materialized(here.draft, declared.store, f"{_FK}OUTPUT-")
+    kept.key, kept.value = kept.key or here.key, kept.value or given_serde(declared.value)
     table = SourceDraft(kept, kept.is_queryable)
     write = source_table_write(here.draft, result, table, line)
     node = here.draft.add(DraftNode(result, line, write, output_versioned=kept.is_versioned), resolved)
     place = here.moved(result, node, value=kept.value, sources=here.sources | {response.name})
-    return here.draft.handles.table(place, table, kept.queryable_name)
+    return TablePlace(place, table, kept.queryable_name)
 
 
 _FK = "KTABLE-FK-JOIN-"
@@ -234,11 +218,7 @@ class _ForeignKeyJoin:
     def _exchange(self, what: str, topic: str, key: Serde[Any], value: Serde[Any]) -> DraftNode:
         sink = self.named("KTABLE-SINK-", f"-{what}-sink", prefix="")
         source = self.named("KTABLE-SOURCE-", f"-{what}-source", prefix="")
-
-        def write(topology: Topology, parents: tuple[str, ...]) -> None:
-            write_exchange(topology, parents, topic, sink, source, key, value, self.line)
-
-        return DraftNode(source, self.line, write)
+        return ExchangeEnds(topic, sink, source, key, value, self.line).node()
 
     def _node(
         self,

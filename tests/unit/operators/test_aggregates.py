@@ -25,14 +25,14 @@ class Changes:
 
     def below(self, builder: StreamsBuilder, table: KTable[Any, Any], *, caching: bool, old: bool) -> TopologyTestDriver:
         if old:
-            table._table.send_old_values(force=True)
+            table._at.table.send_old_values(force=True)
         seen = self.seen
 
         class Listening(PassThrough):
             def bind(self, host: Any, forward: Any) -> Any:
                 return lambda *record: seen.append(record)
 
-        table._place.below("listen", Listening(), Line("app.py", 1, "main"))
+        table._at.place.below("listen", Listening(), Line("app.py", 1, "main"))
         return TopologyTestDriver(builder.build(), caching=caching)
 
     def changes(self) -> list[tuple[Any, Any, Any]]:

@@ -44,16 +44,6 @@ COMMON: Arguments = {
 }
 """The equivalent of a parameter of these types, unless a rule overrides it."""
 
-TAKES_OPTIONS_OF = {
-    "penstock.KStream.join": "penstock.dsl.stream_joins.join",
-    "penstock.KStream.left_join": "penstock.dsl.stream_joins.join",
-    "penstock.KStream.outer_join": "penstock.dsl.stream_joins.join",
-    "penstock.KTable.join": "penstock.dsl.table_joins.join",
-    "penstock.KTable.left_join": "penstock.dsl.table_joins.join",
-    "penstock.KTable.outer_join": "penstock.dsl.table_joins.join",
-}
-"""The function whose keyword arguments a verb with `**options` accepts."""
-
 
 class StaleNameError(Exception):
     """The mapping names something that Penstock does not have."""
@@ -95,14 +85,11 @@ def call(method: Method, to: To) -> str:
 def _checked(target: str, found: Any, positional: list[str], keywords: list[str]) -> list[str]:
     """The positional arguments in the order of the signature; raise if it lacks one of the arguments."""
     known = inspect.signature(found).parameters
-    options = known
-    if target in TAKES_OPTIONS_OF:
-        options = inspect.signature(resolve(TAKES_OPTIONS_OF[target])).parameters
     for argument in positional:
         if argument not in known or known[argument].kind is inspect.Parameter.KEYWORD_ONLY:
             raise StaleNameError(f"{target} has no argument {argument!r}")
     for keyword in keywords:
-        if keyword not in options or options[keyword].kind is inspect.Parameter.POSITIONAL_ONLY:
+        if keyword not in known or known[keyword].kind is inspect.Parameter.POSITIONAL_ONLY:
             raise StaleNameError(f"{target} has no keyword argument {keyword!r}")
     order = [name for name in known if name in positional]
     # A parameter as text begins with its stars: `*predicates: Any`.

@@ -1,0 +1,149 @@
+"""The asynchronous verbs of streams: each adds a node that asks, and behind it an exchange that brings answers into order.
+
+Answers come when the records of an epoch are done. Behind an exchange they take the places of the records they follow from, so
+what is below sees them as if they had been there at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, TypedDict, TypeVar
+
+from penstock.calls import Call, CircuitBreaker, ResultCache, is_async
+from penstock.dsl.place import Place, given_serde
+from penstock.dsl.repartitions import exchanged
+from penstock.dsl.side_outputs import ExchangedSender, Sender
+from penstock.errors import TopologyError
+from penstock.handlers import waits_ms
+from penstock.operators.asynchronous import MapAsync, MapValuesAsync, ProcessAsync, with_context
+from penstock.processor import Operator
+from penstock.serdes import Serde
+from penstock.timing import Duration, duration_ms
+from penstock.topology import Line
+from penstock.topology.functions import checked
+
+A = TypeVar("A")
+B = TypeVar("B")
+R = TypeVar("R")
+
+OfOne = Callable[[A], R] | Callable[[A, Any], R]
+"""A function of one argument, and of the client if there is a `setup=`."""
+
+OfTwo = Callable[[A, B], R] | Callable[[A, B, Any], R]
+"""A function of two arguments, and of the client if there is a `setup=`."""
+
+DEFAULT_TIMEOUT = timedelta(seconds=30)
+"""How long a call on the event loop may take if nothing is said: an epoch that waits for ever is worse than one that fails."""
+
+
+class CallKeywords(TypedDict, total=False):
+    """The keyword arguments of the asynchronous mappers in all their forms."""
+
+    concurrency: int
+    timeout: Duration | None
+    retries: int
+    backoff: Duration
+    setup: Callable[[], Any] | None
+    ordered: bool
+    breaker: CircuitBreaker | None
+    cache: ResultCache | None
+    value: Any
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """How a verb makes its calls, as it was given."""
+
+    concurrency: int
+    timeout: Duration | None
+    retries: int
+    backoff: Duration
+    setup: Callable[[], Any] | None
+    ordered: bool
+    breaker: CircuitBreaker | None
+    cache: ResultCache | None = None
+    batch: int | None = None
+
+
+def map_values(
+    here: Place, function: Callable[..., Any], options: CallOptions, with_key: bool, value: Any, name: str | None, line: Line
+) -> tuple[Place, Sender]:
+    """Replace the value with the answer to a call."""
+    if with_key and options.batch is not None:
+        raise TopologyError(f"map_values_async takes with_key= or batch=, not both: a batch brings the keys along ({line})")
+    call = _call("map_values_async", function, "key, value" if with_key else "value", options, line)
+    name = here.draft.name("KSTREAM-MAPVALUESASYNC-", name)
+    return _asked(here, name, MapValuesAsync(call, with_key), call, line, here.key, given_serde(value))
+
+
+def map_records(
+    here: Place, function: Callable[..., Any], options: CallOptions, key: Any, value: Any, name: str | None, line: Line
+) -> tuple[Place, Sender]:
+    """Replace key and value with the answer to a call."""
+    call = _call("map_async", function, "key, value", options, line)
+    name = here.draft.name("KSTREAM-MAPASYNC-", name)
+    return _asked(here, name, MapAsync(call), call, line, given_serde(key), given_serde(value))
+
+
+def process(
+    here: Place, function: Callable[..., Any], options: CallOptions, key: Any, value: Any, name: str | None, line: Line
+) -> tuple[Place, Sender]:
+    """Replace a record with all that a call forwards."""
+    call = replace(_call("process_async", function, "record, context", options, line), adapt=with_context)
+    name = here.draft.name("KSTREAM-PROCESSASYNC-", name)
+    return _asked(here, name, ProcessAsync(call), call, line, given_serde(key), given_serde(value))
+
+
+def _call(verb: str, function: Callable[..., Any], arguments: str, options: CallOptions, line: Line) -> Call:
+    """Check what a verb was given."""
+    setup, cache, batch = options.setup, options.cache, options.batch
+    if setup is not None:
+        checked(setup, "", f"{verb}'s setup=", line)
+    arguments = arguments if batch is None else "requests"
+    checked(function, arguments if setup is None else f"{arguments}, client", verb, line)
+    if cache is not None:
+        checked(cache.by, "key, value", f"{verb}'s cache by=", line)
+    for what, given, least in (("concurrency", options.concurrency, 1), ("retries", options.retries, 0), ("batch", batch, 1)):
+        if given is not None and given < least:
+            raise TopologyError(f"{verb} needs {what}= of {least} or more, not {given} ({line})")
+    return Call(
+        function,
+        options.concurrency,
+        _timeout_ms(verb, function, options.timeout, line),
+        tuple(waits_ms(options.retries, duration_ms(options.backoff, "backoff"))),
+        options.ordered,
+        setup,
+        options.breaker,
+        cache,
+        batch,
+    )
+
+
+def _timeout_ms(verb: str, function: Callable[..., Any], timeout: Duration | None, line: Line) -> int | None:
+    if timeout is None:
+        return None
+    if is_async(function):
+        milliseconds = duration_ms(timeout, "timeout")
+        if milliseconds < 1:
+            raise TopologyError(f"{verb} needs a timeout= of 1 ms or more, or None ({line})")
+        return milliseconds
+    if timeout is not DEFAULT_TIMEOUT:
+        name = getattr(function, "__qualname__", repr(function))
+        raise TopologyError(
+            f"{verb} cannot give {name} a timeout=: it blocks, and a thread cannot be interrupted ({line}); "
+            "write it with async def, or give its client a timeout of its own"
+        )
+    return None
+
+
+def _asked(
+    here: Place, name: str, operator: Operator, call: Call, line: Line, key: Serde[Any] | None, value: Serde[Any] | None
+) -> tuple[Place, Sender]:
+    """Return where the answers are, and the node that may also send something aside."""
+    if call.ordered and here.rekeyed:  # or calls of one key would be made in several places
+        here = exchanged(here, f"{name}-requests", here.key, here.value, line)
+    asking = here.below(name, operator, line)
+    return exchanged(asking, f"{name}-answers", key, value, line), ExchangedSender(asking, "answers")

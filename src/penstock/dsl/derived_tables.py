@@ -1,0 +1,219 @@
+"""Tables made from a stream or from one other table, and what follows from a table: its stream, its group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from penstock.dsl import stateless
+from penstock.dsl.draft import DraftNode, window_grace_ms
+from penstock.dsl.place import Place, given_serde
+from penstock.dsl.repartitions import repartition
+from penstock.dsl.stores import Materialized, Store, materialized
+from penstock.dsl.table_drafts import DerivedDraft, SourceDraft, SuppressDraft, TablePlace, source_table_write
+from penstock.errors import TopologyError
+from penstock.operators.stateless import NewValue
+from penstock.operators.suppress import Suppress, suppress_buffer_spec
+from penstock.operators.tables import TableFilter, TableMapValues, TableRepartitionMap, TableTransformValues
+from penstock.processor import TableOperator, ValueTransformer
+from penstock.serdes import Serde
+from penstock.timing import Suppressed
+from penstock.topology import Line, ProcessorNode, Topology
+from penstock.topology.functions import checked
+
+Finish = Callable[[str | None, bool], TableOperator]
+"""Makes a table's operator when the draft is written: from its store's name and from whether old values are sent."""
+
+
+def table_of(here: Place, store: str | Store | None, key: Any, value: Any, given: str | None, line: Line) -> TablePlace:
+    """Read a stream as a table's changes, behind an exchange if its key is new."""
+    name = here.draft.name("KSTREAM-TOTABLE-", given)
+    kept = materialized(here.draft, store, "KSTREAM-TOTABLE-")
+    kept.key = given_serde(key) or kept.key or here.key
+    kept.value = given_serde(value) or kept.value or here.value
+    if here.rekeyed:
+        exchange = repartition(here.draft, name if given is None else given, kept.key, kept.value, line)
+        here = exchange.below(here, kept.key, kept.value)
+    table = SourceDraft(kept, kept.is_queryable)
+    write = source_table_write(here.draft, name, table, line)
+    node = here.draft.add(DraftNode(name, line, write, output_versioned=kept.is_versioned), here.node)
+    return TablePlace(here.moved(name, node, rekeyed=False, key=kept.key, value=kept.value), table, kept.queryable_name)
+
+
+def filter_entries(
+    here: TablePlace,
+    predicate: Callable[[Any, Any], Any],
+    store: str | Store | None,
+    name: str | None,
+    line: Line,
+    *,
+    negate: bool = False,
+) -> TablePlace:
+    """Keep the entries for which the predicate holds; with `negate`, the others."""
+    checked(predicate, "key, value", "filter_not" if negate else "filter", line)
+    kept = _kept(here.place, store, "KTABLE-FILTER-")
+    name = here.place.draft.name("KTABLE-FILTER-", name)
+    parent = here.place.name
+    versioned: list[str] = []
+
+    def finish(store_name: str | None, send_old_values: bool) -> TableOperator:
+        return TableFilter(parent, predicate, negate, store_name, send_old_values, bool(versioned))
+
+    table = DerivedDraft(here.table, _queryable(kept))
+    # A filter over a table that is kept anyway learns old values at once, and so need not send needless tombstones.
+    table.sends_old_values = here.table.send_old_values(force=False)
+    derived = _derived(here.place, name, table, kept, finish, line, value=here.place.value)
+    derived.place.node.on_versioned_parent = versioned.append
+    return derived
+
+
+def map_values(
+    here: TablePlace,
+    mapper: Callable[..., Any],
+    with_key: bool,
+    value: Any,
+    store: str | Store | None,
+    name: str | None,
+    line: Line,
+) -> TablePlace:
+    """Replace each value."""
+    checked(mapper, "key, value" if with_key else "value", "map_values", line)
+    kept = _kept(here.place, store, "KTABLE-MAPVALUES-", value)
+    name = here.place.draft.name("KTABLE-MAPVALUES-", name)
+    parent = here.place.name
+    by_key = mapper if with_key else _ignoring_key(mapper)
+
+    def finish(store_name: str | None, send_old_values: bool) -> TableOperator:
+        return TableMapValues(parent, by_key, store_name, send_old_values)
+
+    value_serde = given_serde(value) or (kept.value if kept is not None else None)
+    return _derived(here.place, name, DerivedDraft(here.table, _queryable(kept)), kept, finish, line, value=value_serde)
+
+
+def transform_values(
+    here: TablePlace,
+    supplier: Callable[[], ValueTransformer[Any, Any, Any]],
+    stores: Iterable[str],
+    value: Any,
+    store: str | Store | None,
+    name: str | None,
+    line: Line,
+) -> TablePlace:
+    """Replace each value by a transformer that may use stores."""
+    checked(supplier, "", "transform_values", line)
+    kept = _kept(here.place, store, None, value)
+    name = here.place.draft.name("KTABLE-TRANSFORMVALUES-", name)
+    parent, used = here.place.name, tuple(stores)
+
+    def finish(store_name: str | None, send_old_values: bool) -> TableOperator:
+        return TableTransformValues(parent, supplier, used, store_name, send_old_values)
+
+    value_serde = given_serde(value) or (kept.value if kept is not None else None)
+    table = DerivedDraft(here.table, _queryable(kept))
+    return _derived(here.place, name, table, kept, finish, line, value=value_serde, stores=used)
+
+
+def stream_of(here: Place, mapper: Callable[[Any, Any], Any] | None, key: Any, name: str | None, line: Line) -> Place:
+    """Read a table's changes as a stream, under new keys if there is a mapper."""
+    if mapper is None and key is not None:
+        raise TopologyError(f"to_stream(key=) says the type of a mapper's keys, and there is no mapper ({line})")
+    stream = here.below(here.draft.name("KTABLE-TOSTREAM-", name), NewValue(), line)
+    return stream if mapper is None else stateless.select_key(stream, mapper, key, None, line)
+
+
+def suppress(here: TablePlace, suppressed: Suppressed, line: Line) -> TablePlace:
+    """Hold changes back in a buffer."""
+    if not isinstance(suppressed, Suppressed):
+        raise TopologyError(f"suppress takes until_window_closes() or until_time_limit(...), not {suppressed!r} ({line})")
+    place, draft, parent = here.place, here.place.draft, here.place.name
+    name = suppressed.name if suppressed.name is not None else draft.name("KTABLE-SUPPRESS-")
+    grace_ms = window_grace_ms(place.node, (parent,)) if suppressed.final_results else 0
+    store = f"{name}-store" if suppressed.name is not None else draft.store_name("KTABLE-SUPPRESS-")
+    here.table.send_old_values(force=True)
+    key, value = place.key or draft.default_key, place.value or draft.default_value
+    operator = Suppress(parent, store, suppressed, grace_ms)
+    spec = suppress_buffer_spec(store, suppressed, key=key, value=value)
+
+    def write(topology: Topology, parents: tuple[str, ...]) -> None:
+        topology.add_node(ProcessorNode(name, parents, operator, (), line))
+        topology.add_state_store(spec, name)
+
+    node = DraftNode(name, line, write, output_versioned=False, refuses_versioned=True)
+    return TablePlace(place.moved(name, draft.add(node, place.node)), SuppressDraft(here.table, store))
+
+
+def group_by(
+    here: TablePlace,
+    selector: Callable[[Any, Any], tuple[Any, Any]],
+    key: Any,
+    value: Any,
+    name: str | None,
+    line: Line,
+) -> Place:
+    """Put each entry under the key and the value to group by."""
+    checked(selector, "key, value", "group_by", line)
+    place, draft = here.place, here.place.draft
+    selected = draft.name("KTABLE-SELECT-", name)
+    versioned: list[str] = []
+
+    def write(topology: Topology, parents: tuple[str, ...]) -> None:
+        operator = TableRepartitionMap(selector, bool(versioned))
+        topology.add_node(ProcessorNode(selected, parents, operator, (), line))
+
+    node = draft.add(DraftNode(selected, line, write, on_versioned_parent=versioned.append), place.node)
+    here.table.send_old_values(force=True)
+    return place.moved(selected, node, key=given_serde(key), value=given_serde(value))
+
+
+def _kept(here: Place, store: str | Store | None, prefix: str | None, value: Any = None) -> Materialized | None:
+    """What the table is kept as; None if no store was asked for. Without a name the counter still moves."""
+    if store is None:
+        return None
+    if isinstance(store, Store) and store.name is None and prefix is None:
+        kept = materialized(here.draft, replace(store, name=""), "")
+        kept.is_queryable = False
+    else:
+        kept = materialized(here.draft, store, prefix or "")
+    kept.key = kept.key or here.key
+    kept.value = kept.value or given_serde(value)
+    return kept
+
+
+def _derived(
+    here: Place,
+    name: str,
+    table: DerivedDraft,
+    kept: Materialized | None,
+    finish: Finish,
+    line: Line,
+    *,
+    value: Serde[Any] | None,
+    stores: tuple[str, ...] = (),
+) -> TablePlace:
+    draft, store = here.draft, table.store
+    if store is not None and store.value is None:
+        store.value = value
+
+    def write(topology: Topology, parents: tuple[str, ...]) -> None:
+        operator = finish(None if store is None else store.store_name, table.sends_old_values)
+        topology.add_node(ProcessorNode(name, parents, operator, (), line))
+        if store is not None:
+            topology.add_state_store(store.table_spec(draft), name)
+        topology.connect_processor_and_state_stores(name, *stores)
+
+    node = DraftNode(name, line, write, output_versioned=None if kept is None else kept.is_versioned)
+    key = (kept.key if kept is not None else None) or here.key
+    place = here.moved(name, draft.add(node, here.node), key=key, value=value)
+    return TablePlace(place, table, None if store is None else store.store_name)
+
+
+def _queryable(kept: Materialized | None) -> Materialized | None:
+    return kept if kept is not None and kept.is_queryable else None
+
+
+def _ignoring_key(mapper: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    def by_key(key: Any, value: Any) -> Any:
+        return mapper(value)
+
+    return by_key

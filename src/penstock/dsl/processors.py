@@ -1,0 +1,63 @@
+"""Processors in a draft: a stream's records in, the results out, and a `Sender` for what the processor sends aside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from penstock.dsl.place import Place, given_serde
+from penstock.dsl.repartitions import exchanged
+from penstock.dsl.side_outputs import ExchangedSender, Sender
+from penstock.errors import TopologyError
+from penstock.operators.processors import ProcessorOperator, Supplier, sets_timers
+from penstock.operators.shared import AtomicProcessing
+from penstock.operators.timers import timers_spec
+from penstock.state import StoreSpec
+from penstock.topology import Line
+from penstock.topology.functions import checked
+
+
+def process(
+    here: Place, supplier: Supplier, stores: Iterable[str], key: Any, value: Any, name: str | None, line: Line
+) -> tuple[Place, Sender]:
+    """Run a processor that may change keys."""
+    name = here.draft.name("KSTREAM-PROCESSOR-") if name is None else name
+    operator, own_store = _processing(here, checked(supplier, "", "process", line), name, fixed_key=False)
+    serdes = {"key": given_serde(key), "value": given_serde(value)}
+    place = here.below(name, operator, line, rekeyed=True, stores=tuple(stores), own_store=own_store, **serdes)
+    return place, Sender(place)
+
+
+def process_values(
+    here: Place, supplier: Supplier, stores: Iterable[str], value: Any, name: str | None, line: Line
+) -> tuple[Place, Sender]:
+    """Run a processor that keeps keys."""
+    name = here.draft.name("KSTREAM-PROCESSVALUES-") if name is None else name
+    operator, own_store = _processing(here, checked(supplier, "", "process_values", line), name, fixed_key=True)
+    place = here.below(name, operator, line, stores=tuple(stores), own_store=own_store, value=given_serde(value))
+    return place, Sender(place)
+
+
+def process_atomically(
+    here: Place, supplier: Supplier, stores: Iterable[str], key: Any, value: Any, name: str | None, line: Line
+) -> tuple[Place, Sender]:
+    """Run a processor as an atomic section, between two exchanges."""
+    name = here.draft.name("KSTREAM-PROCESSATOMICALLY-") if name is None else name
+    checked(supplier, "", "process_atomically", line)
+    if sets_timers(supplier):
+        raise TopologyError(
+            f"{name} overrides on_timer and is an atomic section, which runs for records only ({line}); "
+            f"keep time in a process(...) before it, and send a record into the section when the time has come"
+        )
+    serdes = (given_serde(key) or here.key, given_serde(value))
+    entry = exchanged(here, f"{name}-section", here.key, here.value, line)
+    section = entry.below(name, AtomicProcessing(supplier, str(line)), line, stores=tuple(stores))
+    return exchanged(section, f"{name}-results", *serdes, line), ExchangedSender(section, "results")
+
+
+def _processing(here: Place, supplier: Supplier, name: str, fixed_key: bool) -> tuple[ProcessorOperator, StoreSpec | None]:
+    """Return the operator of a processor, and the store of its timers if it has any."""
+    if not sets_timers(supplier):
+        return ProcessorOperator(supplier, fixed_key), None
+    spec = timers_spec(name, here.key or here.draft.default_key)
+    return ProcessorOperator(supplier, fixed_key, spec.name), spec

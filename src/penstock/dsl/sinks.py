@@ -1,0 +1,29 @@
+"""Sinks in a draft: where a stream is written to topics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.dsl.draft import DraftNode
+from penstock.dsl.place import Place, given_serde
+from penstock.topology import Line, SinkNode, Topology
+from penstock.topology.functions import checked
+from penstock.topology.nodes import Partitioner, TopicExtractor
+
+
+def write_to(
+    here: Place, topic: str | TopicExtractor, key: Any, value: Any, partitioner: Partitioner | None, name: str | None, line: Line
+) -> None:
+    """Put a sink below a stream."""
+    if not isinstance(topic, str):
+        checked(topic, "key, value, context", "to", line)
+    if partitioner is not None:
+        checked(partitioner, "topic, key, value, partitions", "partitioner=", line)
+    sink = here.draft.name("KSTREAM-SINK-", name)
+    key_serde = given_serde(key) or here.key or here.draft.default_key
+    value_serde = given_serde(value) or here.value or here.draft.default_value
+
+    def write(topology: Topology, parents: tuple[str, ...]) -> None:
+        topology.add_node(SinkNode(sink, parents, topic, key_serde, value_serde, line, partitioner))
+
+    here.draft.add(DraftNode(sink, line, write), here.node)

@@ -1,0 +1,146 @@
+"""The stateless verbs of streams: each puts one node below a place (`split` more) and returns the place of that node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from penstock.dsl.draft import DraftNode
+from penstock.dsl.place import Place, given_serde
+from penstock.errors import TopologyError
+from penstock.operators.lateness import OnlyLate
+from penstock.operators.printer import Print
+from penstock.operators.stateless import Branch, Filter, FlatMap, FlatMapValues, Map, MapValues, PassThrough, Peek, SelectKey
+from penstock.topology import Line, ProcessorNode, Topology
+from penstock.topology.functions import checked
+
+Predicate = Callable[[Any, Any], Any]
+
+
+def otherwise(key: Any, value: Any) -> bool:
+    """The predicate of a `split`'s default branch."""
+    return True
+
+
+def select_late(here: Place, source: Place | None, name: str | None, line: Line) -> Place:
+    """Keep the late records of a source only."""
+    if source is None:
+        raise TopologyError(f"{here.name} has no late records: ask the stream that was read with watermark= ({line})")
+    return source.below(here.draft.name("KSTREAM-LATE-", name), OnlyLate(), line)
+
+
+def filter_records(here: Place, predicate: Predicate, name: str | None, line: Line, *, negate: bool = False) -> Place:
+    """Keep the records for which the predicate holds; with `negate`, the others."""
+    operator = Filter(checked(predicate, "key, value", "filter_not" if negate else "filter", line), negate)
+    return here.below(here.draft.name("KSTREAM-FILTER-", name), operator, line)
+
+
+def select_key(here: Place, mapper: Callable[[Any, Any], Any], key: Any, name: str | None, line: Line) -> Place:
+    """Replace the key."""
+    operator = SelectKey(checked(mapper, "key, value", "select_key", line))
+    name = here.draft.name("KSTREAM-KEY-SELECT-", name)
+    return here.below(name, operator, line, rekeyed=True, key=given_serde(key))
+
+
+def group_by(here: Place, selector: Callable[[Any, Any], Any], key: Any, value: Any, name: str | None, line: Line) -> Place:
+    """Replace the key by the one to group by."""
+    operator = SelectKey(checked(selector, "key, value", "group_by", line))
+    name = here.draft.name("KSTREAM-KEY-SELECT-", name)
+    value_serde = given_serde(value) or here.value
+    return here.below(name, operator, line, rekeyed=True, key=given_serde(key), value=value_serde)
+
+
+def map_records(
+    here: Place, mapper: Callable[[Any, Any], tuple[Any, Any]], key: Any, value: Any, name: str | None, line: Line
+) -> Place:
+    """Replace key and value."""
+    operator = Map(checked(mapper, "key, value", "map", line))
+    name = here.draft.name("KSTREAM-MAP-", name)
+    return here.below(name, operator, line, rekeyed=True, key=given_serde(key), value=given_serde(value))
+
+
+def map_values(here: Place, mapper: Callable[..., Any], with_key: bool, value: Any, name: str | None, line: Line) -> Place:
+    """Replace the value."""
+    operator = MapValues(checked(mapper, "key, value" if with_key else "value", "map_values", line), with_key)
+    return here.below(here.draft.name("KSTREAM-MAPVALUES-", name), operator, line, value=given_serde(value))
+
+
+def flat_map(
+    here: Place, mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]], key: Any, value: Any, name: str | None, line: Line
+) -> Place:
+    """Replace a record with any number of records."""
+    operator = FlatMap(checked(mapper, "key, value", "flat_map", line))
+    name = here.draft.name("KSTREAM-FLATMAP-", name)
+    return here.below(name, operator, line, rekeyed=True, key=given_serde(key), value=given_serde(value))
+
+
+def flat_map_values(
+    here: Place, mapper: Callable[..., Iterable[Any]], with_key: bool, value: Any, name: str | None, line: Line
+) -> Place:
+    """Replace a value with any number of values."""
+    operator = FlatMapValues(checked(mapper, "key, value" if with_key else "value", "flat_map_values", line), with_key)
+    return here.below(here.draft.name("KSTREAM-FLATMAPVALUES-", name), operator, line, value=given_serde(value))
+
+
+def peek(here: Place, action: Callable[[Any, Any], object], name: str | None, line: Line) -> Place:
+    """Call a function for every record."""
+    operator = Peek(checked(action, "key, value", "peek", line))
+    return here.below(here.draft.name("KSTREAM-PEEK-", name), operator, line)
+
+
+def foreach(here: Place, action: Callable[[Any, Any], object], name: str | None, line: Line) -> None:
+    """Call a function for every record, and end the stream."""
+    operator = Peek(checked(action, "key, value", "foreach", line))
+    here.below(here.draft.name("KSTREAM-FOREACH-", name), operator, line)
+
+
+def print_records(
+    here: Place, label: str | None, file: str | None, mapper: Callable[[Any, Any], str] | None, name: str | None, line: Line
+) -> None:
+    """Write every record as text, and end the stream."""
+    if mapper is not None:
+        checked(mapper, "key, value", "print", line)
+    operator = Print(label if label is not None else here.name, file, mapper)
+    here.below(here.draft.name("KSTREAM-PRINTER-", name), operator, line)
+
+
+def split(
+    here: Place, predicates: Sequence[Predicate], named: Mapping[str, Predicate], name: str | None, line: Line
+) -> list[Place]:
+    """Send each record to the first branch whose predicate holds; return the places of the branches in their order."""
+    if bool(predicates) == bool(named):
+        raise TopologyError(f"split needs predicates, either positional or named ({line})")
+    splitter = here.draft.name("KSTREAM-BRANCH-", name)
+    branches: list[tuple[Predicate, str]] = []
+    names: list[str] = []
+    default: str | None = None
+    for number, (label, predicate) in enumerate([*((None, p) for p in predicates), *named.items()], start=1):
+        checked(predicate, "key, value", "split", line)
+        if predicate is otherwise:
+            default = child = splitter + (label if label is not None else "0")
+            if number != len(predicates) + len(named):
+                raise TopologyError(f"otherwise must be the last branch of a split ({line})")
+        else:
+            child = splitter + (label if label is not None else str(number))
+            branches.append((predicate, child))
+        names.append(child)
+    place = here.below(splitter, Branch(tuple(branches), default), line)
+    children: list[Place] = []
+    for child in names:
+        here.draft.name(child)  # the counter moves for each branch
+        children.append(place.below(child, PassThrough(), line))
+    return children
+
+
+def merge(here: Place, there: object, name: str | None, line: Line) -> Place:
+    """Put the records of two streams into one."""
+    if not isinstance(there, Place):
+        raise TopologyError(f"merge takes another stream, not {type(there).__name__} ({line}); a table has to_stream()")
+    here.check_same_builder(there, line)
+    merged = here.draft.name("KSTREAM-MERGE-", name)
+
+    def write(topology: Topology, parents: tuple[str, ...]) -> None:
+        topology.add_node(ProcessorNode(merged, parents, PassThrough(), (), line))
+
+    node = here.draft.add(DraftNode(merged, line, write), here.node, there.node)
+    return here.moved(merged, node, rekeyed=here.rekeyed or there.rekeyed, sources=here.sources | there.sources)

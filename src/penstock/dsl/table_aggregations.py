@@ -1,0 +1,98 @@
+"""Aggregations of tables that are grouped by another key: an exchange of changes, and an aggregate that adds and subtracts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.dsl.aggregations import Operate, kept_as, one_less, one_more, zero
+from penstock.dsl.draft import DraftNode
+from penstock.dsl.place import Place
+from penstock.dsl.repartitions import SUFFIX, ExchangeEnds
+from penstock.dsl.stores import Materialized, Store
+from penstock.dsl.table_drafts import AggregateDraft, TablePlace
+from penstock.operators.table_aggregates import TableAggregate, TableReduce
+from penstock.serdes import ChangeSerde, Int64
+from penstock.topology import Line, ProcessorNode, Topology
+from penstock.topology.functions import checked
+
+
+@dataclass(eq=False, slots=True)
+class TableGroup:
+    """A grouped table in the draft: where it is, and its exchange with the name of the source behind it."""
+
+    place: Place
+    name: str | None
+    exchange: tuple[DraftNode, str] | None = None
+
+
+def count(group: TableGroup, store: str | Store | None, name: str | None, line: Line) -> TablePlace:
+    """Count the entries of each group."""
+    kept = kept_as(group.place.draft, store, "KTABLE-AGGREGATE-", group.place.key, Int64())
+    return _build(
+        group, "KTABLE-AGGREGATE-", name, kept, lambda store, old: TableAggregate(store, zero, one_more, one_less, old), line
+    )
+
+
+def reduce(
+    group: TableGroup,
+    adder: Callable[[Any, Any], Any],
+    subtractor: Callable[[Any, Any], Any],
+    store: str | Store | None,
+    name: str | None,
+    line: Line,
+) -> TablePlace:
+    """Combine the values of each group, starting with the first."""
+    checked(adder, "aggregate, value", "reduce's adder", line)
+    checked(subtractor, "aggregate, value", "reduce's subtractor", line)
+    kept = kept_as(group.place.draft, store, "KTABLE-AGGREGATE-", group.place.key, group.place.value)
+    return _build(group, "KTABLE-REDUCE-", name, kept, lambda store, old: TableReduce(store, adder, subtractor, old), line)
+
+
+def aggregate(
+    group: TableGroup,
+    initializer: Callable[[], Any],
+    adder: Callable[[Any, Any, Any], Any],
+    subtractor: Callable[[Any, Any, Any], Any],
+    value: Any,
+    store: str | Store | None,
+    name: str | None,
+    line: Line,
+) -> TablePlace:
+    """Combine the values of each group, starting with an initial aggregate."""
+    checked(initializer, "", "aggregate's initializer", line)
+    checked(adder, "key, value, aggregate", "aggregate's adder", line)
+    checked(subtractor, "key, value, aggregate", "aggregate's subtractor", line)
+    kept = kept_as(group.place.draft, store, "KTABLE-AGGREGATE-", group.place.key, None, value)
+    return _build(
+        group,
+        "KTABLE-AGGREGATE-",
+        name,
+        kept,
+        lambda store, old: TableAggregate(store, initializer, adder, subtractor, old),
+        line,
+    )
+
+
+def _build(group: TableGroup, prefix: str, given: str | None, kept: Materialized, operate: Operate, line: Line) -> TablePlace:
+    here, draft = group.place, group.place.draft
+    sink = draft.name("KSTREAM-SINK-", given, "-sink")
+    source = draft.name("KSTREAM-SOURCE-", given, "-source")
+    name = draft.name(prefix, given)
+    topic = (group.name if group.name is not None else kept.store_name) + SUFFIX
+    if group.exchange is None or group.name is None:
+        key, value = here.key or draft.default_key, ChangeSerde(here.value or draft.default_value)
+        group.exchange = (ExchangeEnds(topic, sink, source, key, value, line).node(), source)
+    node, source = group.exchange
+    draft.add(node, here.node)
+    table = AggregateDraft(kept.store_name)
+    spec = kept.table_spec(draft)
+
+    def write(topology: Topology, parents: tuple[str, ...]) -> None:
+        topology.add_node(ProcessorNode(name, parents, operate(spec.name, table.sends_old_values), (), line))
+        topology.add_state_store(spec, name)
+
+    aggregated = draft.add(DraftNode(name, line, write, output_versioned=kept.is_versioned), node)
+    place = here.moved(name, aggregated, rekeyed=False, key=kept.key, value=kept.value, sources=frozenset({source}))
+    return TablePlace(place, table, kept.queryable_name)

@@ -1,4 +1,4 @@
-"""What users write: a builder, streams and tables, and the few option values worth passing around."""
+"""The DSL that users write: the builder, the handles of streams and tables, and the stores they name."""
 
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.handles import (

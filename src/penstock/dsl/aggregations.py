@@ -19,19 +19,19 @@ from penstock.topology import Line, ProcessorNode, Topology
 from penstock.topology.functions import checked
 
 Operate = Callable[[str, bool], TableOperator]
-"""Makes the aggregate's operator when the draft is written: from the store's name and whether old values are sent."""
+"""Creates the operator when the draft is written, from the store's name and whether old values are sent."""
 
 
 @dataclass(eq=False, slots=True)
 class Group:
-    """A grouped stream in the draft: where it is, and the exchange it needs first if its key is new."""
+    """A grouped stream in the draft: its place, and the exchange it needs first if its key is new."""
 
     place: Place
     name: str | None
     repartition_node: DraftNode | None = None
 
     def exchanged(self, store: Materialized, line: Line) -> tuple[DraftNode, frozenset[str]]:
-        """The node to aggregate below, behind an exchange if records must change lanes; and its source nodes."""
+        """Return the node to aggregate below, behind an exchange if the key is new, and its source nodes."""
         here = self.place
         if not here.rekeyed:
             return here.node, here.sources
@@ -47,7 +47,7 @@ def count(group: Group, store: str | Store | None, name: str | None, line: Line)
     """Count the records of each key."""
     place = group.place
     if isinstance(store, Store) and store.name is None:
-        place.draft.store_name("KSTREAM-AGGREGATE-")  # Kafka Streams skips a number here, and names are a contract
+        place.draft.store_name("KSTREAM-AGGREGATE-")  # Kafka Streams skips a number here, and names must match
     kept = kept_as(place.draft, store, "KSTREAM-AGGREGATE-", place.key, Int64())
     name = place.draft.name("KSTREAM-AGGREGATE-", name)
     return _plain(group, name, kept, lambda store, old: StreamAggregate(store, zero, one_more, old), line)
@@ -97,7 +97,7 @@ def aggregated(
     key: Serde[Any] | None,
     grace_ms: int | None = None,
 ) -> TablePlace:
-    """One aggregate node below a group."""
+    """Put an aggregate node below a group."""
     draft = group.place.draft
     parent, sources = group.exchanged(kept, line)
     table = AggregateDraft(spec.name)
@@ -120,7 +120,7 @@ def kept_as(
     value: Serde[Any] | None,
     given_value: Any = None,
 ) -> Materialized:
-    """How an aggregate is kept: what `store=` says, and otherwise the serdes known from upstream."""
+    """Return how an aggregate is kept: as `store=` says, by default with the serdes known from upstream."""
     kept = materialized(draft, store, prefix)
     kept.key = kept.key or key
     kept.value = given_serde(given_value) or kept.value or value
@@ -128,31 +128,31 @@ def kept_as(
 
 
 def zero() -> int:
-    """No record yet."""
+    """Return the count before the first record."""
     return 0
 
 
 def one_more(key: Any, value: Any, count: int) -> int:
-    """Count a record, or a row that came."""
+    """Count a record, or an entry that was added."""
     return count + 1
 
 
 def one_less(key: Any, value: Any, count: int) -> int:
-    """Take back a row that went."""
+    """Subtract an entry that was removed."""
     return count - 1
 
 
 def sum_of_counts(key: Any, left: int, right: int) -> int:
-    """The count of two sessions that became one."""
+    """Return the count of two merged sessions."""
     return left + right
 
 
 def nothing() -> None:
-    """No aggregate yet: the first value will be it."""
+    """Return no aggregate: the first value becomes it."""
 
 
 def reducing(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    """A reducer as an aggregator: the first value is the first aggregate."""
+    """Return a reducer as an aggregator; the first value is the first aggregate."""
 
     def aggregator(key: Any, value: Any, aggregate: Any) -> Any:
         return value if aggregate is None else reducer(aggregate, value)
@@ -161,7 +161,7 @@ def reducing(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], An
 
 
 def merging(aggregator: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    """A reducer's aggregator as a merger of sessions: the second session is one more value."""
+    """Return a reducer's aggregator as a merger of sessions; the second session counts as one more value."""
 
     def merger(key: Any, one: Any, two: Any) -> Any:
         return aggregator(key, two, one)

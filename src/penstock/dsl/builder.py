@@ -35,7 +35,7 @@ V = TypeVar("V")
 class StreamsBuilder:
     """Declares a topology: read topics, transform, join, aggregate, write.
 
-    `key` and `value` are the serdes wherever none is given and none is known from upstream: text keys, JSON values.
+    `key` and `value` are the serdes where none is given and none is known from upstream. The defaults are text and JSON.
 
     Example:
         >>> builder = StreamsBuilder()
@@ -114,14 +114,14 @@ class StreamsBuilder:
     ) -> KStream[Any, Any]:
         """Read a topic, several topics, or all topics that match a pattern, as a stream of records.
 
-        `timestamp(record)` gives a record's event time in milliseconds; a negative one drops the record. `watermark` says how
-        far out of order records come, and how long to wait for partitions that are silent: see `bounded_disorder`. `late` says
-        what becomes of records that come after it: `log_and_continue()` drops and counts them, `dead_letter(...)` keeps them;
-        without it they take part as far as windows have a grace period. `reset` says where to start without a committed offset:
-        `"earliest"`, `"latest"`, `"none"` (fail), or a duration back from now.
+        `timestamp(record)` returns a record's event time in milliseconds; a negative one drops the record. `watermark` says how
+        far out of order records may be, and how long to wait for idle partitions: see `bounded_disorder`. `late` handles records
+        behind the watermark: `log_and_continue()` drops and counts them, `dead_letter(...)` keeps them; without it they are
+        processed like others, by windows only during the grace period. `reset` is where to start without a committed offset:
+        `"earliest"`, `"latest"`, `"none"` (fail), or a duration before now.
 
-        Streams of the same topics share one source. Unlike in Kafka Streams, which goes by the first one, they have to be read in
-        the same way: with equal serdes, `timestamp`, `watermark` and `reset`.
+        Streams of the same topics share one source. Unlike Kafka Streams, which uses the options of the first one, Penstock
+        requires that they have equal serdes, `timestamp`, `watermark` and `reset`.
         """
         line = user_line()
         if timestamp is not None:
@@ -129,7 +129,7 @@ class StreamsBuilder:
         pattern = topic if isinstance(topic, re.Pattern) else None
         topics = () if isinstance(topic, re.Pattern) else (topic,) if isinstance(topic, str) else tuple(dict.fromkeys(topic))
         if not topics and pattern is None:
-            raise TopologyError(f"stream needs at least one topic ({line})")
+            raise TopologyError(f"stream needs at least one topic ({line}).")
         name = self._draft.name("KSTREAM-SOURCE-", name)
         key_serde, value_serde = given_serde(key), given_serde(value)
         source = SourceNode(
@@ -221,7 +221,7 @@ class StreamsBuilder:
         store: str | Store | None = None,
         name: str | None = None,
     ) -> KTable[Any, Any]:
-        """Read a topic as a table: the last value of each key, a null value deletes it.
+        """Read a topic as a table: the last value of each key; a null value deletes the key.
 
         `timestamp`, `watermark`, `late` and `reset` are those of `stream`.
         """
@@ -294,12 +294,12 @@ class StreamsBuilder:
         store: str | Store | None = None,
         name: str | None = None,
     ) -> GlobalKTable[Any, Any]:
-        """Read a topic as a table that every lane sees whole."""
+        """Read a topic as a table of which every lane has a whole copy."""
         line = user_line()
         draft = self._draft
         kept = materialized(draft, store, f"{topic}-", queryable=True)
         if kept.is_versioned:
-            raise TopologyError(f"a global table cannot be versioned ({line})")
+            raise TopologyError(f"A global table cannot be versioned ({line}): remove history=.")
         kept.key, kept.value = given_serde(key) or kept.key, given_serde(value) or kept.value
         source_name = draft.name("KSTREAM-SOURCE-", name, "-source")
         name = draft.name("KTABLE-SOURCE-", name)
@@ -318,12 +318,12 @@ class StreamsBuilder:
         tz: str | None = None,
         misfire: str = "once",
     ) -> KStream[str, int]:
-        """A stream of ticks, by a cron expression in a time zone (default: UTC) or at an interval.
+        """Return a stream of ticks, by a cron expression in a time zone (default: UTC) or at an interval.
 
-        A tick's key is the schedule's name; its value and its timestamp are the time it was due at, in epoch milliseconds. A
-        schedule begins when the application is first started with it, and again when its expression is changed. `misfire` says
-        what becomes of ticks that could not be sent in time: the last of them is sent (`"once"`), or all (`"all"`), or the last
-        one only if it is less than a minute late (`"skip"`).
+        A tick's key is the schedule's name; its value and its timestamp are the time it was due, in epoch milliseconds. A
+        schedule begins when the application first starts with it, and again when its expression changes. `misfire` decides which
+        of the ticks that could not be sent in time are sent: the last one (`"once"`), all (`"all"`), or the last one if it is
+        less than a minute late (`"skip"`).
 
         Example:
             >>> builder = StreamsBuilder()
@@ -336,7 +336,7 @@ class StreamsBuilder:
         try:
             made = schedule(cron, every, tz, misfire)
         except TopologyError as error:
-            raise TopologyError(f"schedule {name!r}: {error} ({line})") from None
+            raise TopologyError(f"Schedule {name!r}: {error} ({line}).") from None
         spec = timers_spec(name, TICK_KEY)
         source = SourceNode(f"{name}-schedule", (), None, TICK_KEY, TICK_VALUE, line, schedule=made)
         ticks = ProcessorNode(name, (source.name,), Ticks(name, made, spec.name), (), line)
@@ -365,7 +365,7 @@ class StreamsBuilder:
         value: type[V] | Serde[V] | None = None,
         name: str | None = None,
     ) -> StreamsBuilder:
-        """Declare a store that every lane sees whole, kept from all of `topic` by a processor of your own."""
+        """Declare a store of which every lane has a whole copy; your processor fills it from all of `topic`."""
         line = user_line()
         draft = self._draft
         source_name = draft.name("KSTREAM-SOURCE-", name, "-source")
@@ -378,19 +378,19 @@ class StreamsBuilder:
         return self
 
     def build(self) -> Topology:
-        """The topology as declared so far; it is frozen, what is declared later is in the next one only."""
+        """Return the topology declared so far. It is frozen: what you declare later is part of the next one only."""
         return self._draft.write()
 
 
 def _ignore(_: object) -> None:
-    """A writer returns nothing."""
+    """Return nothing, as a `Write` does."""
 
 
 def _late_policy(late: ErrorHandler | None, watermark: Watermark | None, line: Line) -> LatePolicy | None:
-    """What is done with late records, if not the same as with others."""
+    """Return the operator that handles late records; None if they are handled like others."""
     if late is None:
         return None
     if watermark is None:
-        raise TopologyError(f"late= needs watermark=, which says from when on a record is late ({line})")
+        raise TopologyError(f"late= needs watermark=, which decides when a record is late ({line}).")
     check_late_policy(late, "late=")
     return LatePolicy(late)

@@ -1,7 +1,7 @@
-"""The asynchronous verbs of streams: each adds a node that asks, and behind it an exchange that brings answers into order.
+"""The asynchronous verbs of streams: each adds a node that makes calls, and behind it an exchange that puts answers in order.
 
-Answers come when the records of an epoch are done. Behind an exchange they take the places of the records they follow from, so
-what is below sees them as if they had been there at once.
+Answers arrive when the records of an epoch are done. Behind the exchange each takes the turn of the record that it answers, so
+the nodes below see the answers as if they had been immediate.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ B = TypeVar("B")
 R = TypeVar("R")
 
 OfOne = Callable[[A], R] | Callable[[A, Any], R]
-"""A function of one argument, and of the client if there is a `setup=`."""
+"""A function of one argument, and of the client if there is `setup=`."""
 
 OfTwo = Callable[[A, B], R] | Callable[[A, B, Any], R]
-"""A function of two arguments, and of the client if there is a `setup=`."""
+"""A function of two arguments, and of the client if there is `setup=`."""
 
 DEFAULT_TIMEOUT = timedelta(seconds=30)
-"""How long a call on the event loop may take if nothing is said: an epoch that waits for ever is worse than one that fails."""
+"""How long a call on the event loop may take by default: an epoch that waits for ever is worse than one that fails."""
 
 
 class CallKeywords(TypedDict, total=False):
-    """The keyword arguments of the asynchronous mappers in all their forms."""
+    """The keyword arguments that all forms of the asynchronous mappers share."""
 
     concurrency: int
     timeout: Duration | None
@@ -55,7 +55,7 @@ class CallKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """How a verb makes its calls, as it was given."""
+    """How a verb makes its calls: its arguments, unchecked."""
 
     concurrency: int
     timeout: Duration | None
@@ -73,10 +73,10 @@ def map_values(
 ) -> tuple[Place, Sender]:
     """Replace the value with the answer to a call."""
     if with_key and options.batch is not None:
-        raise TopologyError(f"map_values_async takes with_key= or batch=, not both: a batch brings the keys along ({line})")
+        raise TopologyError(f"map_values_async takes with_key= or batch=, not both ({line}): a batch always contains the keys.")
     call = _call("map_values_async", function, "key, value" if with_key else "value", options, line)
     name = here.draft.name("KSTREAM-MAPVALUESASYNC-", name)
-    return _asked(here, name, MapValuesAsync(call, with_key), call, line, here.key, given_serde(value))
+    return _calling(here, name, MapValuesAsync(call, with_key), call, line, here.key, given_serde(value))
 
 
 def map_records(
@@ -85,20 +85,20 @@ def map_records(
     """Replace key and value with the answer to a call."""
     call = _call("map_async", function, "key, value", options, line)
     name = here.draft.name("KSTREAM-MAPASYNC-", name)
-    return _asked(here, name, MapAsync(call), call, line, given_serde(key), given_serde(value))
+    return _calling(here, name, MapAsync(call), call, line, given_serde(key), given_serde(value))
 
 
 def process(
     here: Place, function: Callable[..., Any], options: CallOptions, key: Any, value: Any, name: str | None, line: Line
 ) -> tuple[Place, Sender]:
-    """Replace a record with all that a call forwards."""
+    """Replace a record with those that a call forwards."""
     call = replace(_call("process_async", function, "record, context", options, line), adapt=with_context)
     name = here.draft.name("KSTREAM-PROCESSASYNC-", name)
-    return _asked(here, name, ProcessAsync(call), call, line, given_serde(key), given_serde(value))
+    return _calling(here, name, ProcessAsync(call), call, line, given_serde(key), given_serde(value))
 
 
 def _call(verb: str, function: Callable[..., Any], arguments: str, options: CallOptions, line: Line) -> Call:
-    """Check what a verb was given."""
+    """Return a verb's options as a `Call`, after checking them."""
     setup, cache, batch = options.setup, options.cache, options.batch
     if setup is not None:
         checked(setup, "", f"{verb}'s setup=", line)
@@ -108,7 +108,7 @@ def _call(verb: str, function: Callable[..., Any], arguments: str, options: Call
         checked(cache.by, "key, value", f"{verb}'s cache by=", line)
     for what, given, least in (("concurrency", options.concurrency, 1), ("retries", options.retries, 0), ("batch", batch, 1)):
         if given is not None and given < least:
-            raise TopologyError(f"{verb} needs {what}= of {least} or more, not {given} ({line})")
+            raise TopologyError(f"{verb} needs {what}= of at least {least}, not {given} ({line}).")
     return Call(
         function,
         options.concurrency,
@@ -128,22 +128,22 @@ def _timeout_ms(verb: str, function: Callable[..., Any], timeout: Duration | Non
     if is_async(function):
         milliseconds = duration_ms(timeout, "timeout")
         if milliseconds < 1:
-            raise TopologyError(f"{verb} needs a timeout= of 1 ms or more, or None ({line})")
+            raise TopologyError(f"{verb} needs timeout= of at least 1 ms or None, not {timeout!r} ({line}).")
         return milliseconds
     if timeout is not DEFAULT_TIMEOUT:
         name = getattr(function, "__qualname__", repr(function))
         raise TopologyError(
-            f"{verb} cannot give {name} a timeout=: it blocks, and a thread cannot be interrupted ({line}); "
-            "write it with async def, or give its client a timeout of its own"
+            f"{verb} cannot apply timeout= to {name}, which is not async: a thread cannot be interrupted ({line}). "
+            "Define it with async def, or set a timeout in its client."
         )
     return None
 
 
-def _asked(
+def _calling(
     here: Place, name: str, operator: Operator, call: Call, line: Line, key: Serde[Any] | None, value: Serde[Any] | None
 ) -> tuple[Place, Sender]:
-    """Return where the answers are, and the node that may also send something aside."""
-    if call.ordered and here.rekeyed:  # or calls of one key would be made in several places
+    """Put the node that calls below a place; return the place of the answers, and the sender of side outputs."""
+    if call.ordered and here.rekeyed:  # or several lanes would make the calls of a key
         here = exchanged(here, f"{name}-requests", here.key, here.value, line)
-    asking = here.below(name, operator, line)
-    return exchanged(asking, f"{name}-answers", key, value, line), ExchangedSender(asking, "answers")
+    calling = here.below(name, operator, line)
+    return exchanged(calling, f"{name}-answers", key, value, line), ExchangedSender(calling, "answers")

@@ -79,7 +79,7 @@ def aggregate(
 
 
 def _exchanged(cogroup: Cogroup, kept: Materialized, line: Line) -> list[DraftNode]:
-    """Exchanges come first, all of them, as in Kafka Streams."""
+    """Put the exchanges below all streams first, as Kafka Streams does; return the nodes to aggregate below."""
     parents: list[DraftNode] = []
     sources: frozenset[str] = frozenset()
     for group, _ in cogroup.parts:

@@ -23,7 +23,7 @@ from penstock.topology import Line, ProcessorNode, Topology
 from penstock.topology.functions import checked
 
 Finish = Callable[[str | None, bool], TableOperator]
-"""Makes a table's operator when the draft is written: from its store's name and from whether old values are sent."""
+"""Creates a table's operator when the draft is written, from its store's name and whether old values are sent."""
 
 
 def table_of(here: Place, store: str | Store | None, key: Any, value: Any, given: str | None, line: Line) -> TablePlace:
@@ -61,7 +61,7 @@ def filter_entries(
         return TableFilter(parent, predicate, negate, store_name, send_old_values, bool(versioned))
 
     table = DerivedDraft(here.table, _queryable(kept))
-    # A filter over a table that is kept anyway learns old values at once, and so need not send needless tombstones.
+    # If the parent is kept anyway, the filter gets old values from it, and sends no needless tombstones.
     table.sends_old_values = here.table.send_old_values(force=False)
     derived = _derived(here.place, name, table, kept, finish, line, value=here.place.value)
     derived.place.node.on_versioned_parent = versioned.append
@@ -100,7 +100,7 @@ def transform_values(
     name: str | None,
     line: Line,
 ) -> TablePlace:
-    """Replace each value by a transformer that may use stores."""
+    """Replace each value with the result of a transformer that may use stores."""
     checked(supplier, "", "transform_values", line)
     kept = _kept(here.place, store, None, value)
     name = here.place.draft.name("KTABLE-TRANSFORMVALUES-", name)
@@ -115,9 +115,9 @@ def transform_values(
 
 
 def stream_of(here: Place, mapper: Callable[[Any, Any], Any] | None, key: Any, name: str | None, line: Line) -> Place:
-    """Read a table's changes as a stream, under new keys if there is a mapper."""
+    """Read a table's changes as a stream, with new keys if there is a mapper."""
     if mapper is None and key is not None:
-        raise TopologyError(f"to_stream(key=) says the type of a mapper's keys, and there is no mapper ({line})")
+        raise TopologyError(f"to_stream takes key=, the type of the mapper's keys, only with a mapper ({line}).")
     stream = here.below(here.draft.name("KTABLE-TOSTREAM-", name), NewValue(), line)
     return stream if mapper is None else stateless.select_key(stream, mapper, key, None, line)
 
@@ -125,10 +125,10 @@ def stream_of(here: Place, mapper: Callable[[Any, Any], Any] | None, key: Any, n
 def suppress(here: TablePlace, suppressed: Suppressed, line: Line) -> TablePlace:
     """Hold changes back in a buffer."""
     if not isinstance(suppressed, Suppressed):
-        raise TopologyError(f"suppress takes until_window_closes() or until_time_limit(...), not {suppressed!r} ({line})")
+        raise TopologyError(f"suppress takes until_window_closes() or until_time_limit(...), not {suppressed!r} ({line}).")
     place, draft, parent = here.place, here.place.draft, here.place.name
     name = suppressed.name if suppressed.name is not None else draft.name("KTABLE-SUPPRESS-")
-    grace_ms = window_grace_ms(place.node, (parent,)) if suppressed.final_results else 0
+    grace_ms = window_grace_ms(place.node, line, (parent,)) if suppressed.final_results else 0
     store = f"{name}-store" if suppressed.name is not None else draft.store_name("KTABLE-SUPPRESS-")
     here.table.send_old_values(force=True)
     key, value = place.key or draft.default_key, place.value or draft.default_value
@@ -151,7 +151,7 @@ def group_by(
     name: str | None,
     line: Line,
 ) -> Place:
-    """Put each entry under the key and the value to group by."""
+    """Replace the key and the value of each entry with those to group."""
     checked(selector, "key, value", "group_by", line)
     place, draft = here.place, here.place.draft
     selected = draft.name("KTABLE-SELECT-", name)
@@ -167,7 +167,7 @@ def group_by(
 
 
 def _kept(here: Place, store: str | Store | None, prefix: str | None, value: Any = None) -> Materialized | None:
-    """What the table is kept as; None if no store was asked for. Without a name the counter still moves."""
+    """Return how the table is kept, None without `store=`. A store without a name advances the counter if there is a prefix."""
     if store is None:
         return None
     if isinstance(store, Store) and store.name is None and prefix is None:

@@ -1,7 +1,7 @@
 """The topology while it is being declared.
 
-Verbs add draft nodes; later verbs may still ask something of earlier ones (old values, a store). `Draft.write` settles
-everything and writes frozen nodes, in the order in which Kafka Streams would, since that order is the order of siblings.
+Verbs add draft nodes; later verbs may still require something of earlier ones (old values, a store). `Draft.write` resolves
+all that and writes the frozen nodes in the order of Kafka Streams, because it is the order of siblings.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from penstock.serdes import Serde
 from penstock.topology import Line, SourceNode, Topology
 
 Write = Callable[[Topology, tuple[str, ...]], None]
-"""Writes a draft node's frozen nodes below the parents of these names."""
+"""Writes the frozen nodes of a draft node below parents, given by name."""
 
 
 @dataclass(eq=False, slots=True)
 class DraftNode:
-    """One verb's place in the graph; it may become several nodes of the topology."""
+    """A verb in the graph; it may become several nodes of the topology."""
 
     name: str
     line: Line
@@ -33,12 +33,12 @@ class DraftNode:
     grace_ms: int | None = None
     relaxed_null_key_join: bool = False
     drops_null_keys: bool | None = None
-    """For a repartition: whether records without a key stop here. None for all other nodes."""
+    """For a repartition: whether it drops records without a key. None for all other nodes."""
     on_versioned_parent: Callable[[str], None] | None = None
     refuses_versioned: bool = False
     topics: frozenset[str] | None = None
     source: SourceNode | None = None
-    """For a stream: what reads those topics."""
+    """For a stream: the node that reads those topics."""
     written: bool = False
 
 
@@ -54,17 +54,17 @@ class Draft:
         self._priority = 0
 
     def name(self, prefix: str, given: str | None = None, suffix: str = "") -> str:
-        """The next generated name, or the given one with its suffix; the counter moves either way."""
+        """Return the next generated name, or the given one with its suffix; the counter advances either way."""
         generated = f"{prefix}{self._index:010d}"
         self._index += 1
         return generated if given is None else given + suffix
 
     def store_name(self, prefix: str) -> str:
-        """The next generated store name."""
+        """Return the next generated store name."""
         return self.name(f"{prefix}STATE-STORE-")
 
     def add(self, node: DraftNode, *parents: DraftNode) -> DraftNode:
-        """Put a node below its parents (again: below one more)."""
+        """Put a node below its parents; a second call adds parents."""
         for parent in parents or (self.root,):
             if node not in parent.children:
                 parent.children.append(node)
@@ -75,7 +75,7 @@ class Draft:
         return node
 
     def write(self) -> Topology:
-        """The frozen topology."""
+        """Return the frozen topology."""
         self._merge_equal_sources()
         self._drop_null_keys_before_repartitions()
         self._settle_versioned_semantics()
@@ -87,7 +87,7 @@ class Draft:
         while queue:
             node = heapq.heappop(queue)[2]
             if node.written or not all(parent.written for parent in node.parents):
-                continue  # comes up again below its last parent
+                continue  # it is visited again below its last parent
             node.write(topology, tuple(parent.name for parent in node.parents))
             node.written = True
             for child in node.children:
@@ -98,7 +98,7 @@ class Draft:
         return topology.freeze()
 
     def _merge_equal_sources(self) -> None:
-        """Streams of the same topics share one source node, the first; overlapping ones are refused."""
+        """Let streams of the same topics share one source node, the first; reject streams whose topics overlap."""
         seen: dict[str, DraftNode] = {}
         for node in list(self.root.children):
             for topic in sorted(node.topics or ()):
@@ -115,7 +115,7 @@ class Draft:
                 break
 
     def _drop_null_keys_before_repartitions(self) -> None:
-        """A repartition lets records without a key pass only if a join below accepts them."""
+        """Let records without a key through a repartition only if a join below accepts them."""
         relaxed: dict[int, bool] = {}
 
         def is_relaxed(node: DraftNode) -> bool:
@@ -136,7 +136,9 @@ class Draft:
                     if self._is_versioned(parent):
                         node.on_versioned_parent(parent.name)
             if node.refuses_versioned and all(self._is_versioned(parent) for parent in node.parents):
-                raise TopologyError(f"suppress() works on tables that are not versioned ({node.line})")
+                raise TopologyError(
+                    f"suppress() cannot be used on a versioned table ({node.line}): remove it, or the table's history=."
+                )
 
     def _is_versioned(self, node: DraftNode) -> bool:
         if node.output_versioned is not None:
@@ -147,30 +149,33 @@ class Draft:
 def _check_same_source(topic: str, main: DraftNode, node: DraftNode) -> None:
     if main.topics != node.topics:
         raise TopologyError(
-            f"topic {topic!r} is read at {main.line} and at {node.line} together with other topics; "
-            "read exactly the same topics in both places, or each topic once"
+            f"Topic {topic!r} is read at {main.line} and at {node.line}, but together with different topics. "
+            "Read exactly the same topics in both places, or each topic only once."
         )
     assert main.source is not None
     assert node.source is not None
     for option in ("key", "value", "timestamp", "watermark", "reset"):
         if getattr(main.source, option) != getattr(node.source, option):
             raise TopologyError(
-                f"the same topics are read with different {option}= at {main.line} and at {node.line}; they are read once, "
-                f"so say the same in both places, or go on from one stream"
+                f"The same topics are read with different {option}= at {main.line} and at {node.line}, but by one source. "
+                f"Pass the same {option}= in both places, or read them once and use that stream twice."
             )
 
 
-def window_grace_ms(node: DraftNode, chain: Sequence[str] = ()) -> int:
-    """The grace period of the windows above a node: what `until_window_closes` waits for."""
+def window_grace_ms(node: DraftNode, line: Line, chain: Sequence[str] = ()) -> int:
+    """Return the grace period of the windows above a node, for which `until_window_closes` waits."""
     if node.grace_ms is not None:
         return node.grace_ms
     if not node.parents:
-        raise TopologyError(f"until_window_closes() needs a windowed table, and there is no window above {chain[0]!r}")
-    return max(window_grace_ms(parent, (*chain, node.name)) for parent in node.parents)
+        raise TopologyError(
+            f"until_window_closes() needs a windowed table, but there is no window above {chain[0]!r} ({line}): "
+            "call windowed_by(...) before the aggregation, or use until_time_limit(...)."
+        )
+    return max(window_grace_ms(parent, line, (*chain, node.name)) for parent in node.parents)
 
 
 def _walk(root: DraftNode) -> list[DraftNode]:
-    """All nodes, each once, in the order in which they were added."""
+    """Return all nodes, each once, in the order in which they were added."""
     seen: dict[int, DraftNode] = {}
     stack = [root]
     while stack:

@@ -45,9 +45,8 @@ from penstock.topology import user_line
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-# Records come out of a stream and never go in, so a stream of a subclass is a stream of its base. Verbs that take the serde of
-# what is on the stream know it as `KStream[K2 | None, V2 | None]`: null needs no serde. Of a table only values come out: its keys
-# are what a join looks up.
+# A stream only returns keys and values, so a stream of a subclass is a stream of its base. A table also looks up keys, so only
+# its values are covariant. Verbs that take serdes see the stream as `KStream[K2 | None, V2 | None]`: null needs no serde.
 K_co = TypeVar("K_co", covariant=True)
 V_co = TypeVar("V_co", covariant=True)
 K = TypeVar("K")
@@ -136,17 +135,17 @@ class AsyncVerbs(Generic[K_co, V_co]):
         value: Any = None,
         name: str | None = None,
     ) -> KStream[K_co, Any]:
-        """Replace the value with what `await function(value)` gives, with many calls under way at once.
+        """Replace the value with the result of `await function(value)`, with many calls running at once.
 
-        A function that is not `async def` is run in threads. `with_key=True` calls `function(key, value)`, `batch=100` calls
-        `function([(key, value), ...])` with up to as many and expects a list of results. What `setup()` gives, once per process,
-        is its last argument. A result of `SideOutput(name, value)` goes to that side output.
+        A function that is not `async def` runs in threads. `with_key=True` calls `function(key, value)`; `batch=100` calls
+        `function([(key, value), ...])` with at most 100 pairs, and expects a list of results. With `setup`, the last argument is
+        the result of `setup()`, which is called once per process. A result of `SideOutput(name, value)` goes to that side output.
 
-        At most `concurrency` calls are under way in a process, each for at most `timeout`. One that fails is made again up to
-        `retries` times, after waits from `backoff` on that double; then the record goes to the handler of processing errors.
-        Results come in the order of the records, whatever the order of answers; `ordered=True` also makes the calls of a key one
-        after another. Nothing is under way when an epoch is committed; but an epoch that is run again calls again. `value=` says
-        the type of the result. See `docs/async.md`.
+        At most `concurrency` calls run at once in a process, each for at most `timeout`. A failed call is retried up to `retries`
+        times, after waits that start at `backoff` and double; then the record goes to the handler of processing errors. Results
+        keep the order of the records; `ordered=True` also makes the calls of the same key one after another. No call is pending
+        when an epoch is committed, but an epoch that runs again calls again. `value=` is the type of the result. See
+        `docs/async.md`.
 
         Example:
             >>> import asyncio
@@ -232,7 +231,7 @@ class AsyncVerbs(Generic[K_co, V_co]):
         value: Any = None,
         name: str | None = None,
     ) -> KStream[Any, Any]:
-        """As `map_values_async`, but `await function(key, value)` gives a pair of the new key and the new value."""
+        """Like `map_values_async`, but `await function(key, value)` returns a pair: the new key and the new value."""
         options = CallOptions(
             concurrency=concurrency,
             timeout=timeout,
@@ -261,10 +260,10 @@ class AsyncVerbs(Generic[K_co, V_co]):
         value: Any = None,
         name: str | None = None,
     ) -> KStream[K2, V2]:
-        """As `map_async`, for any number of results: `await function(record, context)` calls `context.forward(record)`.
+        """Like `map_async`, for any number of results: `await function(record, context)` calls `context.forward(record)`.
 
-        `context.side_output(name, record)` sends a record aside, and `context.record_metadata` tells where the record came from.
-        What an attempt that fails has sent does not go on. There are no stores: put a `process` before or behind.
+        `context.side_output(name, record)` sends a record to a side output, and `context.record_metadata` says where the record
+        came from. What a failed attempt has sent is discarded. There are no stores: use a `process` before or after.
 
         Example:
             >>> from penstock import StreamsBuilder
@@ -302,7 +301,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
     # ---- the source -----------------------------------------------------------------------------------------------
 
     def late_records(self, *, name: str | None = None) -> KStream[K_co, V_co]:
-        """The records of a source that came after its watermark, whatever else becomes of them.
+        """Return the late records of a source, those behind its watermark, whatever `late=` does with them.
 
         Example:
             >>> from penstock import StreamsBuilder, bounded_disorder, log_and_continue
@@ -327,7 +326,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
         return KStream(stateless.filter_records(self._place, predicate, name, user_line(), negate=True))
 
     def select_key(self, mapper: Callable[[K_co, V_co], K2], *, key: Any = None, name: str | None = None) -> KStream[K2, V_co]:
-        """Replace the key; `key=` says the new key's type."""
+        """Replace the key; `key=` is the new key's type."""
         return KStream(stateless.select_key(self._place, mapper, key, name, user_line()))
 
     def map(
@@ -360,7 +359,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
         value: Any = None,
         name: str | None = None,
     ) -> KStream[K2, V2]:
-        """Replace a record with all `(key, value)` pairs that `mapper(key, value)` gives."""
+        """Replace a record with all `(key, value)` pairs that `mapper(key, value)` returns."""
         return KStream(stateless.flat_map(self._place, mapper, key, value, name, user_line()))
 
     @overload
@@ -376,7 +375,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
     def flat_map_values(
         self, mapper: Callable[..., Iterable[V2]], *, with_key: bool = False, value: Any = None, name: str | None = None
     ) -> KStream[K_co, V2]:
-        """Replace a value with all values that `mapper(value)` gives; the key stays."""
+        """Replace a value with all values that `mapper(value)` returns; the key stays."""
         return KStream(stateless.flat_map_values(self._place, mapper, with_key, value, name, user_line()))
 
     def peek(self, action: Callable[[K_co, V_co], object], *, name: str | None = None) -> KStream[K_co, V_co]:
@@ -425,7 +424,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
         return dict(zip(named, streams, strict=True)) if named else tuple(streams)
 
     def merge(self, other: KStream[K_co, V_co], *, name: str | None = None) -> KStream[K_co, V_co]:
-        """One stream of the records of both; the order between the two is not defined."""
+        """Merge two streams into one; the order between the records of the two is not defined."""
         return KStream(stateless.merge(self._place, _stream(other), name, user_line()))
 
     def repartition(
@@ -437,9 +436,9 @@ class KStream(AsyncVerbs[K_co, V_co]):
         partitions: int | None = None,
         partitioner: Callable[[str, K_co, V_co, int], int | Collection[int] | None] | None = None,
     ) -> KStream[K_co, V_co]:
-        """Bring records with the same key together now, rather than where an aggregation or a join needs it.
+        """Bring records with the same key together here, rather than at the next aggregation or join.
 
-        `partitions` is kept for Kafka Streams' sake: lanes do not depend on it.
+        `partitions` is accepted for compatibility with Kafka Streams: lanes do not depend on it.
         """
         return KStream(repartition_stream(self._place, name, key, value, partitions, partitioner, user_line()))
 
@@ -488,7 +487,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
         value: type[V2] | Serde[V2] | None = None,
         name: str | None = None,
     ) -> KGroupedStream[K2, V_co]:
-        """Group records by `selector(key, value)`, to aggregate them; `key=` says the new key's type."""
+        """Group records by `selector(key, value)`, to aggregate them; `key=` is the new key's type."""
         return KGroupedStream(Group(stateless.group_by(self._place, selector, key, value, name, user_line()), name))
 
     # ---- joins ----------------------------------------------------------------------------------------------------
@@ -573,11 +572,11 @@ class KStream(AsyncVerbs[K_co, V_co]):
         store_name: str | None = None,
         logging: bool | Mapping[str, str] | None = None,
     ) -> KStream[K_co, Any]:
-        """Join with a stream (`within=`), a table, or a global table (`on=`); only matches come out.
+        """Join with a stream (`within=`), a table, or a global table (`on=`); only matches have a result.
 
-        `joiner(left, right)` makes the result, `joiner(key, left, right)` with `with_key=True`. `within` is how far apart
-        in event time two records may be, the same both ways or as `(before, after)`; `grace` how late they may come. Over
-        a versioned table `grace` delays the stream, so that the table's late changes are seen.
+        The result is `joiner(left, right)`, or `joiner(key, left, right)` with `with_key=True`. `within` is the largest
+        difference in event time between two records, one for both directions or `(before, after)`; `grace` is how late they may
+        be. With a versioned table, `grace` delays the stream so that it sees the table's late changes.
 
         Example:
             >>> from penstock import StreamsBuilder
@@ -681,7 +680,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
         store_name: str | None = None,
         logging: bool | Mapping[str, str] | None = None,
     ) -> KStream[K_co, Any]:
-        """As `join`, but every left record comes out: without a match the joiner gets None on the right."""
+        """Like `join`, but every left record has a result: without a match the joiner gets None on the right."""
         declared = StreamJoin(
             "left",
             joiner,
@@ -735,7 +734,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
         store_name: str | None = None,
         logging: bool | Mapping[str, str] | None = None,
     ) -> KStream[K_co, Any]:
-        """As `join` with a stream, but every record of both sides comes out."""
+        """Like `join` with a stream, but every record of both sides has a result."""
         declared = StreamJoin(
             "outer",
             joiner,
@@ -762,10 +761,10 @@ class KStream(AsyncVerbs[K_co, V_co]):
         value: Any = None,
         name: str | None = None,
     ) -> KStream[K2, V2]:
-        """Run a `Processor`, with the stores it names; it may change keys, values, timestamps and headers.
+        """Run a `Processor` with access to `stores`; it may change keys, values, timestamps and headers.
 
-        A shared store may be used by any number of processors, each where its records are: see `shared_store`.
-        If its class overrides `on_timer` it has timers too, kept in the store `<name>-timers`.
+        Any number of processors may use a shared store, each on the lanes of its records: see `shared_store`. A processor whose
+        class overrides `on_timer` has timers, which are kept in the store `<name>-timers`.
         """
         return KStream(*processors.process(self._place, supplier, stores, key, value, name, user_line()))
 
@@ -777,7 +776,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
         value: Any = None,
         name: str | None = None,
     ) -> KStream[K_co, V2]:
-        """Run a `FixedKeyProcessor`: it may change anything but the key, so nothing is re-keyed afterwards."""
+        """Run a `FixedKeyProcessor`: it may change anything but the key, so no exchange is needed afterwards."""
         return KStream(*processors.process_values(self._place, supplier, stores, value, name, user_line()))
 
     def process_atomically(
@@ -789,13 +788,13 @@ class KStream(AsyncVerbs[K_co, V_co]):
         value: Any = None,
         name: str | None = None,
     ) -> KStream[K2, V2]:
-        """Run a `Processor` that reads and writes any keys of shared stores as one act: for each record all of it, or nothing.
+        """Run a `Processor` that reads and writes any keys of shared stores atomically: for each record all of it, or nothing.
 
         It runs at the end of an epoch, alone over all lanes, for one record after the other in a fixed order.
-        `context.store(name)` gives every key as it is now. What it forwards or sends aside goes on when its `process` has
-        returned; if that fails, and an error handler says to go on, nothing has happened. It has no timers and no punctuators.
-        `key=` and `value=` are the types of what it forwards (default: keys as on this stream). It is serial, so for what is
-        rare: see `docs/global-state.md`.
+        `context.store(name)` shows the current value of every key. What it forwards or sends to side outputs is passed on when
+        its `process` returns; if that fails and an error handler continues, the record has no effect. It has no timers and no
+        punctuators. `key=` and `value=` are the types of what it forwards (default: keys as on this stream). It is serial, so
+        use it for rare records: see `docs/global-state.md`.
 
         Example:
             >>> from penstock import Processor, StreamsBuilder, shared_store
@@ -835,11 +834,11 @@ class KStream(AsyncVerbs[K_co, V_co]):
     def side_output(self, name: str, *, key: type[K2] | Serde[K2], value: type[V2] | Serde[V2]) -> KStream[K2, V2]: ...
 
     def side_output(self, name: str, *, key: Any = None, value: Any = None) -> KStream[Any, Any]:
-        """The records that the processor this stream comes from sends aside under a name.
+        """Return a side output, by name, of the processor that returned this stream.
 
-        It does so by `self.context.side_output(name, record)`, or an asynchronous mapper by returning `SideOutput(name, value)`;
-        what it forwards stays on this stream. `value=` says the type of what is sent aside, `key=` that of its keys (default: as
-        on this stream). The result is a stream as any other.
+        A processor sends records there with `self.context.side_output(name, record)`, an asynchronous mapper by returning
+        `SideOutput(name, value)`; what it forwards stays on this stream. `key=` and `value=` are the types of the side output
+        (default: keys as on this stream).
 
         Example:
             >>> from penstock import Processor, StreamsBuilder
@@ -872,13 +871,13 @@ class KTable(Generic[K, V_co]):
     def filter(
         self, predicate: Callable[[K, V_co], Any], *, store: str | Store | None = None, name: str | None = None
     ) -> KTable[K, V_co]:
-        """The table of the entries for which `predicate(key, value)` holds; others count as deleted."""
+        """Keep the entries for which `predicate(key, value)` holds; others count as deleted."""
         return KTable(derived_tables.filter_entries(self._at, predicate, store, name, user_line()))
 
     def filter_not(
         self, predicate: Callable[[K, V_co], Any], *, store: str | Store | None = None, name: str | None = None
     ) -> KTable[K, V_co]:
-        """The table of the entries for which `predicate(key, value)` does not hold."""
+        """Keep the entries for which `predicate(key, value)` does not hold."""
         return KTable(derived_tables.filter_entries(self._at, predicate, store, name, user_line(), negate=True))
 
     @overload
@@ -912,7 +911,7 @@ class KTable(Generic[K, V_co]):
         store: str | Store | None = None,
         name: str | None = None,
     ) -> KTable[K, V2]:
-        """The table with each value replaced by `mapper(value)`, or `mapper(key, value)` with `with_key=True`."""
+        """Replace each value with `mapper(value)`, or `mapper(key, value)` with `with_key=True`."""
         return KTable(derived_tables.map_values(self._at, mapper, with_key, value, store, name, user_line()))
 
     def transform_values(
@@ -924,7 +923,7 @@ class KTable(Generic[K, V_co]):
         store: str | Store | None = None,
         name: str | None = None,
     ) -> KTable[K, V2]:
-        """The table with each value replaced by a stateful `ValueTransformer`, which may use stores."""
+        """Replace each value with the result of a stateful `ValueTransformer`, which may use stores."""
         return KTable(derived_tables.transform_values(self._at, supplier, stores, value, store, name, user_line()))
 
     @overload
@@ -936,11 +935,11 @@ class KTable(Generic[K, V_co]):
     def to_stream(
         self, mapper: Callable[[K, V_co], Any] | None = None, *, key: Any = None, name: str | None = None
     ) -> KStream[Any, V_co]:
-        """The table's changes as a stream, under new keys if there is a `mapper(key, value)`."""
+        """Return the table's changes as a stream, with new keys if there is a `mapper(key, value)`."""
         return KStream(derived_tables.stream_of(self._at.place, mapper, key, name, user_line()))
 
     def suppress(self, suppressed: Suppressed) -> KTable[K, V_co]:
-        """Hold changes back: until their window closes, or for some time; only the last of each key comes out.
+        """Hold changes back until their window closes, or for some time; only the last one of each key is emitted.
 
         Example:
             >>> from penstock import StreamsBuilder, tumbling, until_window_closes
@@ -994,8 +993,8 @@ class KTable(Generic[K, V_co]):
     ) -> KTable[K, V3]:
         """Join with another table, by key or (`on=`) by a foreign key.
 
-        `joiner(left, right)` makes the result. With `on`, `on(value)` (`on(key, value)` with `with_key=True`) extracts from
-        this table's values the key of the other table.
+        The result is `joiner(left, right)`. `on(value)`, or `on(key, value)` with `with_key=True`, returns the other table's key
+        for an entry of this table.
 
         Example:
             >>> from penstock import StreamsBuilder
@@ -1044,7 +1043,7 @@ class KTable(Generic[K, V_co]):
         value: Any = None,
         name: str | None = None,
     ) -> KTable[K, V3]:
-        """As `join`, but every entry of this table has a result: without a match the joiner gets None on the right."""
+        """Like `join`, but every entry of this table has a result: without a match the joiner gets None on the right."""
         declared = TableJoin("left", joiner, on=on, with_key=with_key, store=store, value=value, name=name)
         return KTable(table_joins.join(self._at, _table(other), declared, user_line()))
 
@@ -1057,13 +1056,13 @@ class KTable(Generic[K, V_co]):
         value: Any = None,
         name: str | None = None,
     ) -> KTable[K, V3]:
-        """As `join` by key, but every entry of both tables has a result; there is none by foreign key."""
+        """Like `join` by key, but every entry of both tables has a result; there is no outer join by foreign key."""
         declared = TableJoin("outer", joiner, store=store, value=value, name=name)
         return KTable(table_joins.join(self._at, _table(other), declared, user_line()))
 
 
 class GlobalKTable(Generic[K, V_co]):
-    """A table that every lane sees whole, whatever the key; made for joins with `on=`."""
+    """A table of which every lane has a whole copy; for joins with `on=`."""
 
     __slots__ = ("_queryable", "store_name")
 
@@ -1087,11 +1086,11 @@ class KGroupedStream(Generic[K, V]):
 
     @property
     def group(self) -> Group:
-        """Where the group stands in the draft."""
+        """The group in the draft."""
         return self._group
 
     def count(self, *, store: str | Store | None = None, name: str | None = None) -> KTable[K, int]:
-        """How many records each key has had; null values do not count."""
+        """Count the records of each key; null values do not count."""
         return KTable(aggregations.count(self._group, store, name, user_line()))
 
     def reduce(self, reducer: Callable[[V, V], V], *, store: str | Store | None = None, name: str | None = None) -> KTable[K, V]:
@@ -1109,7 +1108,7 @@ class KGroupedStream(Generic[K, V]):
     ) -> KTable[K, A]:
         """Combine the values of each key: `aggregator(key, value, aggregate)`, starting with `initializer()`.
 
-        `value=` (or the store's) says the aggregate's type.
+        `value=` (or the store's) is the aggregate's type.
 
         Example:
             >>> from penstock import StreamsBuilder
@@ -1121,12 +1120,12 @@ class KGroupedStream(Generic[K, V]):
     def windowed_by(self, windows: AnyWindows) -> WindowedKStream[K, V]:
         """Aggregate per window: `tumbling(...)`, `hopping(...)`, `sliding(...)`, `session(...)`, `unlimited()`, or your own.
 
-        Windows of your own are any object with the four members of `penstock.timing.Windows`.
+        Your own windows are any object with the four members of `penstock.timing.Windows`.
         """
         return WindowedKStream(windowed_aggregations.cut(self._group, windows, user_line()))
 
     def cogroup(self, aggregator: Callable[[K, V, A], A]) -> CogroupedKStream[K, A]:
-        """Aggregate several grouped streams into one table; each brings its own `aggregator(key, value, aggregate)`."""
+        """Aggregate several grouped streams into one table; each has its own `aggregator(key, value, aggregate)`."""
         return CogroupedKStream(Cogroup().with_part(self._group, aggregator, user_line()))
 
 
@@ -1143,7 +1142,7 @@ class WindowedKStream(Generic[K, V]):
         return WindowedKStream(self._windowed.emitting(strategy, user_line()))
 
     def count(self, *, store: str | Store | None = None, name: str | None = None) -> KTable[Windowed[K], int]:
-        """How many records each key has had in each window."""
+        """Count the records of each key in each window."""
         return KTable(windowed_aggregations.count(self._windowed, store, name, user_line()))
 
     def reduce(
@@ -1186,7 +1185,7 @@ class CogroupedKStream(Generic[K, A]):
     def aggregate(
         self, initializer: Callable[[], A], *, value: Any = None, store: str | Store | None = None, name: str | None = None
     ) -> KTable[K, A]:
-        """The table of the common aggregate."""
+        """Return the table of the common aggregate."""
         return KTable(cogroups.aggregate(self._cogroup, initializer, None, value, store, name, user_line()))
 
 
@@ -1211,7 +1210,7 @@ class WindowedCogroupedKStream(Generic[K, A]):
         store: str | Store | None = None,
         name: str | None = None,
     ) -> KTable[Windowed[K], A]:
-        """The table of the common aggregate per window; session windows also need `merger(key, one, two)`."""
+        """Return the table of the common aggregate per window; session windows also need `merger(key, one, two)`."""
         return KTable(cogroups.aggregate(self._cogroup, initializer, merger, value, store, name, user_line()))
 
 
@@ -1224,7 +1223,7 @@ class KGroupedTable(Generic[K, V]):
         self._group = group
 
     def count(self, *, store: str | Store | None = None, name: str | None = None) -> KTable[K, int]:
-        """How many entries each group has."""
+        """Count the entries of each group."""
         return KTable(table_aggregations.count(self._group, store, name, user_line()))
 
     def reduce(
@@ -1253,7 +1252,7 @@ class KGroupedTable(Generic[K, V]):
         return KTable(table_aggregations.aggregate(self._group, *functions, value, store, name, user_line()))
 
 
-# What the modules below know of a handle. Anything else goes to them as it is: they say what is wrong with it.
+# The values by which the modules below know a handle. They get any other object as it is, and reject it.
 
 
 def _joined(handle: object) -> object:

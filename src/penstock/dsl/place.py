@@ -1,4 +1,4 @@
-"""Where a handle stands in the draft: what the next verb is put below, with the serdes known there."""
+"""A position in the draft: the node that the next verb goes below, with the serdes known there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.topology import Line, ProcessorNode, Topology
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a handle stands in the draft."""
+    """A position in the draft. `name` is the name of the last node there."""
 
     draft: Draft
     node: DraftNode
@@ -25,7 +25,7 @@ class Place:
     value: Serde[Any] | None
     sources: frozenset[str]
     rekeyed: bool = False
-    """Whether the key changed since the records were last partitioned by it."""
+    """Whether the key has changed since records were last partitioned by it."""
 
     def below(
         self,
@@ -38,7 +38,7 @@ class Place:
         own_store: StoreSpec | None = None,
         **serdes: Any,
     ) -> Place:
-        """The place of a new processor node below this one, with stores that exist and one that comes with it."""
+        """Put a processor node below, with existing stores and one of its own; return its place."""
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             topology.add_node(ProcessorNode(name, parents, operator, (), line))
@@ -49,19 +49,21 @@ class Place:
         return self.moved(name, self.draft.add(DraftNode(name, line, write), self.node), rekeyed=rekeyed, **serdes)
 
     def with_serdes(self, key: Any, value: Any) -> Place:
-        """Return the same place, with what a verb was given as `key=` and `value=`."""
+        """Return the same place with the serdes of the arguments `key=` and `value=`."""
         return replace(self, key=given_serde(key) or self.key, value=given_serde(value) or self.value)
 
     def check_same_builder(self, other: Place, line: Line) -> None:
-        """Streams and tables of two builders cannot meet in one topology."""
+        """Reject a place of another builder: one topology cannot contain both."""
         if other.draft is not self.draft:
-            raise TopologyError(f"{other.name} was made by another StreamsBuilder than {self.name} ({line}); use one for both")
+            raise TopologyError(
+                f"{other.name} belongs to another StreamsBuilder than {self.name} ({line}): create both with the same one."
+            )
 
     def moved(self, name: str, node: DraftNode, *, rekeyed: bool | None = None, **serdes: Any) -> Place:
-        """The same place further down."""
+        """Return the same place further down."""
         return replace(self, node=node, name=name, rekeyed=self.rekeyed if rekeyed is None else rekeyed, **serdes)
 
 
 def given_serde(given: Any) -> Serde[Any] | None:
-    """What a verb was given as `key=` or `value=`, None if nothing."""
+    """Return the serde of an argument `key=` or `value=`, None if there is none."""
     return None if given is None else serde_of(given)

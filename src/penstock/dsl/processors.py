@@ -1,4 +1,4 @@
-"""Processors in a draft: a stream's records in, the results out, and a `Sender` for what the processor sends aside."""
+"""Processors in a draft: each verb returns the place of the results, and the `Sender` of the side outputs."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def process_atomically(
     checked(supplier, "", "process_atomically", line)
     if sets_timers(supplier):
         raise TopologyError(
-            f"{name} overrides on_timer and is an atomic section, which runs for records only ({line}); "
-            f"keep time in a process(...) before it, and send a record into the section when the time has come"
+            f"{name} overrides on_timer, but an atomic section has no timers ({line}): set them in a process(...) before it, "
+            f"which sends the section a record when a timer fires."
         )
     serdes = (given_serde(key) or here.key, given_serde(value))
     entry = exchanged(here, f"{name}-section", here.key, here.value, line)

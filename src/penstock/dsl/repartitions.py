@@ -70,7 +70,7 @@ class Repartition:
         return node
 
     def below(self, here: Place, key: Serde[Any] | None, value: Serde[Any] | None) -> Place:
-        """Put it below a place; return the place behind it, where these serdes are known."""
+        """Put it below a place; return the place behind it, with these serdes."""
         node = here.draft.add(self.node(), here.node)
         return here.moved(self.source, node, rekeyed=False, key=key, value=value, sources=frozenset({self.source}))
 
@@ -84,7 +84,7 @@ def repartition(
     partitions: int | None = None,
     partitioner: Partitioner | None = None,
 ) -> Repartition:
-    """Name an exchange as Kafka Streams does; the counter moves by three in any case."""
+    """Name an exchange as Kafka Streams does; the counter always advances by three."""
     topic = prefix if prefix.endswith(SUFFIX) else prefix + SUFFIX
     sink, null_filter, source = draft.name("KSTREAM-SINK-"), draft.name("KSTREAM-FILTER-"), draft.name("KSTREAM-SOURCE-")
     if not _GENERATED.fullmatch(prefix):
@@ -103,7 +103,7 @@ def repartition_stream(
     partitioner: Partitioner | None,
     line: Line,
 ) -> Place:
-    """Put an exchange below a stream where the user wants one."""
+    """Put an exchange below a stream because the user wants one."""
     if partitioner is not None:
         checked(partitioner, "topic, key, value, partitions", "partitioner=", line)
     prefix = name if name is not None else here.draft.name("KSTREAM-REPARTITION-")

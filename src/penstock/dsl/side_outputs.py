@@ -1,4 +1,4 @@
-"""Side outputs in a draft: streams of what a processor sends aside, each below a node of its own."""
+"""Side outputs in a draft: each is a stream below a node of its own."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from penstock.topology import Line, ProcessorNode, Topology
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """The node of a processor, which may send records aside."""
+    """The node of a processor that may have side outputs."""
 
     place: Place
 
     def side_output(self, output: str, key: Serde[Any] | None, value: Serde[Any] | None, line: Line) -> Place:
-        """Where the records are that the processor sends aside under a name."""
+        """Return the place of a side output, given by name."""
         here = self.place
         name = f"{here.name}-{output}"
         if any(child.name == name for child in here.node.children):
-            raise TopologyError(f"side output {output!r} of {here.name} is declared twice ({line}); use what the first gave")
+            raise TopologyError(
+                f"Side output {output!r} of {here.name} is declared twice ({line}): use the stream that the first call returned."
+            )
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             topology.add_side_node(ProcessorNode(name, parents, PassThrough(), (), line), output)
@@ -36,7 +38,7 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class ExchangedSender(Sender):
-    """A node whose results come through an exchange: so does what it sends aside, through one of its own."""
+    """A node whose results go through an exchange; each side output goes through one of its own."""
 
     results: str
 
@@ -47,10 +49,10 @@ class ExchangedSender(Sender):
 
 
 def side_output(here: Place, sender: Sender | None, output: str, key: Any, value: Any, line: Line) -> Place:
-    """Return where the records are that the processor above a stream sends aside under a name."""
+    """Return the place of a side output of the processor that returned a stream."""
     if sender is None:
         raise TopologyError(
-            f"side_output({output!r}) works on the stream that process, process_values, process_atomically or an asynchronous "
-            f"verb returned; {here.name} sends nothing aside ({line})"
+            f"{here.name} has no side output {output!r} ({line}): call side_output on the stream that process, process_values, "
+            f"process_atomically or an asynchronous verb returned."
         )
     return sender.side_output(output, given_serde(key) or here.key, given_serde(value), line)

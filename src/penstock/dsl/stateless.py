@@ -23,9 +23,11 @@ def otherwise(key: Any, value: Any) -> bool:
 
 
 def select_late(here: Place, source: Place | None, name: str | None, line: Line) -> Place:
-    """Keep the late records of a source only."""
+    """Keep only the late records of a source."""
     if source is None:
-        raise TopologyError(f"{here.name} has no late records: ask the stream that was read with watermark= ({line})")
+        raise TopologyError(
+            f"{here.name} has no late records ({line}): call late_records on a stream that was read with watermark=."
+        )
     return source.below(here.draft.name("KSTREAM-LATE-", name), OnlyLate(), line)
 
 
@@ -109,7 +111,7 @@ def split(
 ) -> list[Place]:
     """Send each record to the first branch whose predicate holds; return the places of the branches in their order."""
     if bool(predicates) == bool(named):
-        raise TopologyError(f"split needs predicates, either positional or named ({line})")
+        raise TopologyError(f"split takes at least one predicate, either positional or named ({line}).")
     splitter = here.draft.name("KSTREAM-BRANCH-", name)
     branches: list[tuple[Predicate, str]] = []
     names: list[str] = []
@@ -119,7 +121,7 @@ def split(
         if predicate is otherwise:
             default = child = splitter + (label if label is not None else "0")
             if number != len(predicates) + len(named):
-                raise TopologyError(f"otherwise must be the last branch of a split ({line})")
+                raise TopologyError(f"otherwise must be the last branch of a split ({line}).")
         else:
             child = splitter + (label if label is not None else str(number))
             branches.append((predicate, child))
@@ -127,7 +129,7 @@ def split(
     place = here.below(splitter, Branch(tuple(branches), default), line)
     children: list[Place] = []
     for child in names:
-        here.draft.name(child)  # the counter moves for each branch
+        here.draft.name(child)  # the counter advances for each branch
         children.append(place.below(child, PassThrough(), line))
     return children
 
@@ -135,7 +137,7 @@ def split(
 def merge(here: Place, there: object, name: str | None, line: Line) -> Place:
     """Put the records of two streams into one."""
     if not isinstance(there, Place):
-        raise TopologyError(f"merge takes another stream, not {type(there).__name__} ({line}); a table has to_stream()")
+        raise TopologyError(f"merge takes another stream, not {type(there).__name__} ({line}): convert a table with to_stream().")
     here.check_same_builder(there, line)
     merged = here.draft.name("KSTREAM-MERGE-", name)
 

@@ -1,4 +1,4 @@
-"""How users say what a table or a processor keeps: `Store`, and one function per kind of store for processors."""
+"""The stores that users declare: `Store` for tables, and one function per kind of store for processors."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from penstock.topology.functions import checked
 class Store:
     """How a table is kept.
 
-    With a name the table can be queried. `retention` is for windowed tables, `history` makes the table versioned and
-    says how far back it can be read, `ttl` lets entries expire. `logging` is False, or a dict of topic settings for the
-    changelog. `shared` lets processors that name the table's store read any key of it, also on another lane.
+    A table whose store has a name can be queried. `retention` is for windowed tables; `history` makes the table versioned and is
+    how far back it can be read; entries expire after `ttl`. `logging` is False for no changelog, or a dict of its topic settings.
+    `shared` lets processors that name the store read any key, also of another lane.
 
     Example:
         >>> Store("stats", value=dict, retention="1d").name
@@ -42,7 +42,7 @@ class Store:
 
 @dataclass(slots=True)
 class Materialized:
-    """A `Store` as a verb resolves it: with a name, generated if need be, and serdes that may still be unknown."""
+    """A `Store` as a verb resolves it: with a name, generated if necessary, and serdes that may still be unknown."""
 
     store_name: str
     is_queryable: bool
@@ -52,7 +52,7 @@ class Materialized:
 
     @property
     def queryable_name(self) -> str | None:
-        """The name to query the table by, None if it was given none."""
+        """The name to query the table by; None if it has none."""
         return self.store_name if self.is_queryable else None
 
     @property
@@ -71,7 +71,7 @@ class Materialized:
         }
 
     def table_spec(self, draft: Draft) -> StoreSpec:
-        """The specification of a key-value table's store."""
+        """Return the specification of a key-value table's store."""
         options = self.options
         self._refuse("a table without windows", retention=options.retention)
         shared = options.shared or None
@@ -94,7 +94,7 @@ class Materialized:
         return StoreSpec(kind=StoreKind.TIMESTAMPED, cached=options.caching, ttl_ms=ttl_ms, sharing=sharing, **common)
 
     def window_spec(self, draft: Draft, windows: Windows | SlidingWindows, on_close: bool) -> StoreSpec:
-        """The specification of a windowed table's store."""
+        """Return the specification of a windowed table's store."""
         self._refuse_all("a windowed table")
         return StoreSpec(
             kind=StoreKind.TIMESTAMPED_WINDOW,
@@ -107,7 +107,7 @@ class Materialized:
         )
 
     def session_spec(self, draft: Draft, windows: SessionWindows, on_close: bool) -> StoreSpec:
-        """The specification of a session table's store."""
+        """Return the specification of a session table's store."""
         self._refuse_all("a session table")
         return StoreSpec(
             kind=StoreKind.SESSION,
@@ -125,7 +125,7 @@ class Materialized:
     def _refuse(self, what: str, **options: Any) -> None:
         for option, given in options.items():
             if given is not None:
-                raise TopologyError(f"store {self.store_name!r}: {what} takes no {option}= ({user_line()})")
+                raise TopologyError(f"Store {self.store_name!r}: {what} takes no {option}= ({user_line()}).")
 
     def _retention_ms(self, least_ms: int) -> int:
         if self.options.retention is None:
@@ -133,19 +133,19 @@ class Materialized:
         retention_ms = duration_ms(self.options.retention)
         if retention_ms < least_ms:
             raise TopologyError(
-                f"store {self.store_name!r} must keep its windows for at least {least_ms} ms, "
-                f"not {retention_ms} ms ({user_line()})"
+                f"Store {self.store_name!r} must keep its windows for at least {least_ms} ms, "
+                f"not {retention_ms} ms ({user_line()}): increase retention=."
             )
         return retention_ms
 
 
 def changelog_config(logging: bool | Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
-    """The settings of a changelog topic, where `logging=` gives some."""
+    """Return the topic settings in `logging=`, if any."""
     return tuple(sorted(logging.items())) if isinstance(logging, Mapping) else ()
 
 
 def materialized(draft: Draft, store: str | Store | None, prefix: str, *, queryable: bool = False) -> Materialized:
-    """Resolve what a verb was given as `store=`; a name is generated if there is none."""
+    """Resolve the argument `store=`; generate a name if it has none."""
     options = Store(store) if isinstance(store, str) else store or Store()
     name = options.name if options.name is not None else draft.store_name(prefix)
     key = None if options.key is None else serde_of(options.key)
@@ -182,10 +182,10 @@ def shared_store(
     argument: Any = None,
     logging: bool | Mapping[str, str] = True,
 ) -> StoreSpec:
-    """A store of keys and values of which processors read and write any key, also on another lane.
+    """A store of keys and values in which processors read and write any key, also of another lane.
 
-    `merge(current, value)` is what `store.merge(key, value)` sets a key to. `operations` are functions `(current, argument)` that
-    `store.compute(key, operation, argument)` may call where the key lives; they give the new value, or None to delete the key.
+    `store.merge(key, value)` sets a key to `merge(current, value)`. `operations` are functions of `(current, argument)` that
+    `store.compute(key, operation, argument)` may call on the key's lane; they return the new value, or None to delete the key.
     `argument` is the type of their arguments (default: that of values). See `docs/global-state.md`.
 
     Example:

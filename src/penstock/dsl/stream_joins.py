@@ -1,4 +1,4 @@
-"""What a stream joins with, and the nodes each kind of join needs."""
+"""Joins of a stream with a stream, a table or a global table: the nodes of each."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class StreamSide:
         """Return the place behind an exchange; joins without a name share one."""
         here = self.place
         key, value = key or here.key, value or here.value
-        exchange = repartition(here.draft, prefix, key, value, line)  # takes its numbers in any case: names are a contract
+        exchange = repartition(here.draft, prefix, key, value, line)  # always advances the counter, as in Kafka Streams
         if self.exchanged is None or here.name != prefix:
             self.exchanged = exchange.below(here, key, value)
         return self.exchanged
@@ -67,7 +67,7 @@ class GlobalTable:
 
 @dataclass(frozen=True, slots=True)
 class StreamJoin:
-    """The arguments of a join, as its verb was called with them."""
+    """The arguments of a join verb."""
 
     kind: JoinKind
     joiner: Callable[..., Any]
@@ -92,14 +92,14 @@ class StreamJoin:
         return self.joiner if self.with_key else _ignoring_key(self.joiner)
 
     def refuse(self, right: str, line: Line, *options: str) -> None:
-        """Refuse options that a join with such a right side does not have."""
+        """Reject options that a join with this kind of right side does not have."""
         for option in options:
             if getattr(self, option) is not None:
-                raise TopologyError(f"{self.verb} with {right} takes no {option}= ({line})")
+                raise TopologyError(f"{self.verb} with {right} takes no {option}= ({line}).")
 
 
 def join(left: StreamSide, right: object, declared: StreamJoin, line: Line) -> Place:
-    """Join a stream with a `StreamSide`, a `TablePlace` or a `GlobalTable`; anything else is refused."""
+    """Join a stream with a `StreamSide`, a `TablePlace` or a `GlobalTable`; reject anything else."""
     verb = declared.verb
     checked(declared.joiner, "key, left, right" if declared.with_key else "left, right", verb, line)
     if isinstance(right, StreamSide | TablePlace):
@@ -110,7 +110,7 @@ def join(left: StreamSide, right: object, declared: StreamJoin, line: Line) -> P
         return _with_table(left, right, declared, line)
     if isinstance(right, StreamSide):
         return _with_stream(left, right, declared, line)
-    raise TopologyError(f"{verb} takes a stream, a table or a global table, not {type(right).__name__} ({line})")
+    raise TopologyError(f"{verb} takes a stream, a table or a global table, not {type(right).__name__} ({line}).")
 
 
 def _ignoring_key(joiner: Callable[[Any, Any], Any]) -> Joiner:
@@ -123,7 +123,7 @@ def _ignoring_key(joiner: Callable[[Any, Any], Any]) -> Joiner:
 def _with_stream(left: StreamSide, right: StreamSide, declared: StreamJoin, line: Line) -> Place:
     declared.refuse("a stream", line, "on")
     if declared.within is None:
-        raise TopologyError(f"{declared.verb} with a stream needs within=, how far apart two records may be ({line})")
+        raise TopologyError(f"{declared.verb} with a stream needs within=, the largest time between two records ({line}).")
     windows = join_windows(declared.within, declared.grace)
     key, value, other_value = given_serde(declared.key), given_serde(declared.value), given_serde(declared.other_value)
     kind, joiner, given, base = declared.kind, declared.by_key(), declared.name, declared.store_name
@@ -183,7 +183,7 @@ def _with_stream(left: StreamSide, right: StreamSide, declared: StreamJoin, line
 
 
 def _outer_store(generated: str, base: str | None, kind: JoinKind) -> str | None:
-    """The shared store's name: made from the number of this side's generated name, or from the name given to the stores."""
+    """Return the shared store's name, made from the number of this side's generated name or from `store_name=`."""
     if kind == "inner":
         return None
     if base is not None:
@@ -194,7 +194,7 @@ def _outer_store(generated: str, base: str | None, kind: JoinKind) -> str | None
 def _with_table(left: StreamSide, right: TablePlace, declared: StreamJoin, line: Line) -> Place:
     declared.refuse("a table", line, "within", "on", "store_name", "logging")
     if declared.kind == "outer":
-        raise TopologyError(f"a stream joins a table inner or left ({line})")
+        raise TopologyError(f"A stream has no outer join with a table ({line}): use join or left_join.")
     is_left, given = declared.kind == "left", declared.name
     key, value = given_serde(declared.key), given_serde(declared.value)
     here, there = left.place, right.place
@@ -228,16 +228,24 @@ def _check_history(topology: Topology, stores: list[str], grace_ms: int, line: L
     for store in stores:
         spec = topology.stores[store]
         if spec.kind is not StoreKind.VERSIONED:
-            raise TopologyError(f"a join with grace= needs a versioned table: give it Store(history=...) ({line})")
-        if grace_ms > (spec.retention_ms or 0):
-            raise TopologyError(f"the table's history must be at least as long as the join's grace of {grace_ms} ms ({line})")
+            raise TopologyError(f"A join with grace= needs a versioned table ({line}): give the table a Store(history=...).")
+        history_ms = spec.retention_ms or 0
+        if grace_ms > history_ms:
+            raise TopologyError(
+                f"Store {store!r} has a history of {history_ms} ms; it must be at least as long as the join's grace of "
+                f"{grace_ms} ms ({line})."
+            )
 
 
 def _with_global_table(here: Place, right: GlobalTable, declared: StreamJoin, line: Line) -> Place:
     verb, on, is_left = declared.verb, declared.on, declared.kind == "left"
     declared.refuse("a global table", line, "within", "grace", "key", "value", "other_value", "store_name", "logging")
-    if on is None or declared.kind == "outer":
-        raise TopologyError(f"{verb} with a global table is inner or left, and needs on=, a function of (key, value) ({line})")
+    if declared.kind == "outer":
+        raise TopologyError(f"A stream has no outer join with a global table ({line}): use join or left_join.")
+    if on is None:
+        raise TopologyError(
+            f"{verb} with a global table needs on=, a function of (key, value) that returns the table's key ({line})."
+        )
     checked(on, "key, value", f"{verb}'s on=", line)
     name = here.draft.name("KSTREAM-LEFTJOIN-", declared.name)
     place = here.below(name, StreamGlobalTableJoin(right.store_name, on, declared.by_key(), is_left), line)

@@ -20,7 +20,7 @@ from penstock.topology.functions import checked
 
 @dataclass(eq=False, slots=True)
 class TableGroup:
-    """A grouped table in the draft: where it is, and its exchange with the name of the source behind it."""
+    """A grouped table in the draft: its place, and its exchange with the name of the source behind it."""
 
     place: Place
     name: str | None

@@ -1,7 +1,7 @@
-"""What later verbs may still ask of a table that was declared earlier: to send old values, to be kept in a store.
+"""What later verbs may still require of a table: to send old values, to be kept in a store.
 
-The rules, and the moments at which they are applied, are Kafka Streams': whether a filter sends a tombstone for a value
-it never let through depends on them.
+The rules, and when each is applied, are those of Kafka Streams: they decide, for example, whether a filter sends a tombstone
+for a value that it never forwarded.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from penstock.topology import Line, ProcessorNode, Topology
 
 
 class TableDraft(Protocol):
-    """A table as the tables and joins below it see it while declaring."""
+    """A table as the verbs below it see it in the draft."""
 
     sends_old_values: bool
 
     def send_old_values(self, force: bool) -> bool:
-        """Ask for old values; without `force` only if no store has to be made for it."""
+        """Require old values, without `force` only if that needs no new store; return whether they are sent."""
 
     def view_stores(self) -> list[str]:
-        """The stores that reading this table touches; a source table gets its store by being asked."""
+        """Return the stores that a lookup in this table reads; a source table is kept from now on."""
 
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """Where a table stands in the draft, and the name it can be queried by; None if it has none."""
+    """A table at its place in the draft, and the name to query it by; None if it has none."""
 
     place: Place
     table: TableDraft
@@ -40,82 +40,82 @@ class TablePlace:
 
 @dataclass(eq=False, slots=True)
 class SourceDraft:
-    """A table read from a topic, from a stream or from the answers of a foreign-key join; kept only if needed."""
+    """A table read from a topic, a stream or the answers of a foreign-key join; kept only if needed."""
 
     store: Materialized
     is_kept: bool
     sends_old_values: bool = False
 
     def send_old_values(self, force: bool) -> bool:
-        """Old values come from the store."""
+        """See `TableDraft`; old values come from the store."""
         if not force and not self.is_kept:
             return False
         self.is_kept = self.sends_old_values = True
         return True
 
     def view_stores(self) -> list[str]:
-        """Reading needs the store."""
+        """See `TableDraft`; a lookup needs the store."""
         self.is_kept = True
         return [self.store.store_name]
 
 
 @dataclass(eq=False, slots=True)
 class AggregateDraft:
-    """A table that is an aggregate, always kept; several drafts share a store in a cogroup."""
+    """An aggregate, which is always kept; the drafts of a cogroup share a store."""
 
     store_name: str
     sends_old_values: bool = False
 
     def send_old_values(self, force: bool) -> bool:
-        """The store is there."""
+        """See `TableDraft`; the store always exists."""
         self.sends_old_values = True
         return True
 
     def view_stores(self) -> list[str]:
-        """The aggregate's store."""
+        """See `TableDraft`; it is the aggregate's store."""
         return [self.store_name]
 
 
 @dataclass(eq=False, slots=True)
 class DerivedDraft:
-    """A table computed from another one, kept only if it was given a named store."""
+    """A table computed from another one; kept only if it has a named store."""
 
     parent: TableDraft
     store: Materialized | None
     sends_old_values: bool = False
 
     def send_old_values(self, force: bool) -> bool:
-        """From the own store, or derived from the parent's old values."""
+        """See `TableDraft`; they come from its own store, or are derived from the parent's."""
         if self.store is not None or self.parent.send_old_values(force):
             self.sends_old_values = True
         return self.sends_old_values
 
     def view_stores(self) -> list[str]:
-        """The own store, or those of the parent."""
+        """See `TableDraft`; its own store, or those of the parent."""
         return [self.store.store_name] if self.store is not None else self.parent.view_stores()
 
 
 @dataclass(eq=False, slots=True)
 class SuppressDraft:
-    """A suppressed table: it passes on what its parent knows, less what it holds back."""
+    """A suppressed table: its parent without the changes it holds back."""
 
     parent: TableDraft
     buffer: str
     sends_old_values: bool = False
 
     def send_old_values(self, force: bool) -> bool:
-        """From the parent."""
+        """See `TableDraft`; they come from the parent."""
         self.sends_old_values = self.parent.send_old_values(force)
         return self.sends_old_values
 
     def view_stores(self) -> list[str]:
-        """Its buffer, and those of the parent."""
+        """See `TableDraft`; its buffer and the stores of the parent."""
         return [self.buffer, *self.parent.view_stores()]
 
 
 @dataclass(eq=False, slots=True)
 class MergeDraft:
-    """Several tables in one node: the two sides of a join, or the parts of a cogroup."""
+    """Several tables merged into one: the two sides of a join, or the parts of a cogroup."""
 
     parents: Sequence[TableDraft]
     store: Materialized | None = None
@@ -123,14 +123,14 @@ class MergeDraft:
     sends_old_values: bool = False
 
     def send_old_values(self, force: bool) -> bool:
-        """From both sides."""
+        """See `TableDraft`; they come from all parents."""
         for parent in self.parents:
             parent.send_old_values(force=True)
         self.sends_old_values = True
         return True
 
     def view_stores(self) -> list[str]:
-        """The own store, or those of both sides."""
+        """See `TableDraft`; its own store, or those of all parents."""
         if self.store is not None:
             return [self.store.store_name]
         if self.store_name is not None:
@@ -139,7 +139,7 @@ class MergeDraft:
 
 
 def source_table_write(draft: Draft, name: str, table: SourceDraft, line: Line) -> Write:
-    """Writes the node that turns records into a table's changes, with its store if anybody came to need it."""
+    """Return what writes the node that turns records into a table's changes, with its store if a verb needs it."""
 
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
         store = table.store.store_name if table.is_kept else None

@@ -1,4 +1,4 @@
-"""The three ways tables join by key, and the two by foreign key: the nodes they need."""
+"""Joins of two tables by key (inner, left, outer) and by foreign key (inner, left): the nodes of each."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class JoinKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class TableJoin:
-    """The arguments of a join, as its verb was called with them."""
+    """The arguments of a join verb."""
 
     kind: JoinKind
     joiner: Callable[[Any, Any], Any]
@@ -63,15 +63,17 @@ class TableJoin:
 
 
 def join(left: TablePlace, right: object, declared: TableJoin, line: Line) -> TablePlace:
-    """Join a table with a `TablePlace`, by key or by foreign key; anything else is refused."""
+    """Join a table with a `TablePlace`, by key or by foreign key; reject anything else."""
     verb, on = declared.verb, declared.on
     if not isinstance(right, TablePlace):
-        raise TopologyError(f"{verb} of a table takes another table, not {type(right).__name__} ({line}); see to_table()")
+        raise TopologyError(
+            f"{verb} of a table takes another table, not {type(right).__name__} ({line}): convert a stream with to_table()."
+        )
     left.place.check_same_builder(right.place, line)
     checked(declared.joiner, "left, right", verb, line)
     if on is None:
         if declared.with_key:
-            raise TopologyError(f"with_key= says what on= is called with; {verb} by key takes none ({line})")
+            raise TopologyError(f"{verb} takes with_key= only together with on=, to which it passes the key ({line}).")
         return _by_key(left, right, declared, line)
     checked(on, "key, value" if declared.with_key else "value", f"{verb}'s on=", line)
     return _by_foreign_key(left, right, on if declared.with_key else _of_value(on), declared, line)
@@ -129,7 +131,7 @@ def _by_key(left: TablePlace, right: TablePlace, declared: TableJoin, line: Line
 def _by_foreign_key(
     left: TablePlace, right: TablePlace, extractor: Callable[[Any, Any], Any], declared: TableJoin, line: Line
 ) -> TablePlace:
-    """Ask the foreign key's lane, look up there, answer to the primary key's lane: eight nodes and two exchanges."""
+    """Look up an entry on the foreign key's lane and send it to the primary key's: eight nodes and two exchanges."""
     here, is_left = left.place, declared.kind == "left"
     right.table.send_old_values(force=True)
     left.table.send_old_values(force=True)
@@ -161,11 +163,11 @@ class _ForeignKeyJoin:
         self.primary_value, self.foreign_value = here.value or draft.default_value, there.value or draft.default_value
 
     def named(self, kind: str, suffix: str, prefix: str = _FK) -> str:
-        """The next generated name, or the given one with its suffix."""
+        """Return the next generated name, or the given one with its suffix."""
         return self.draft.name(prefix + kind, self.given, suffix)
 
     def subscribe(self, extractor: Callable[[Any, Any], Any], is_left: bool) -> DraftNode:
-        """Send each entry's foreign key to the lane of that key."""
+        """Subscribe each entry on the lane of its foreign key."""
         topic = self.named("SUBSCRIPTION-REGISTRATION-", "-subscription-registration") + "-topic"
         send = self.named("SUBSCRIPTION-REGISTRATION-", "-subscription-registration-processor")
         versioned: list[str] = []
@@ -181,7 +183,7 @@ class _ForeignKeyJoin:
         return self.draft.add(exchange, node)
 
     def look_up(self, subscription: DraftNode, foreign: TableDraft) -> tuple[DraftNode, DraftNode]:
-        """Remember subscriptions; answer a new one from the foreign table, and all of them when the table changes."""
+        """Keep the subscriptions; answer a new one from the foreign table, and all those of a key when its entry changes."""
         store = self.named("SUBSCRIPTION-STATE-STORE-", "-subscription-store")
         receive = self.named("SUBSCRIPTION-PROCESSOR-", "-subscription-receive")
         spec = subscription_store_spec(store)
@@ -209,7 +211,7 @@ class _ForeignKeyJoin:
         return self.draft.add(exchange, *answers)
 
     def resolve(self, response: DraftNode, primary: TableDraft, joiner: Callable[[Any, Any], Any], is_left: bool) -> DraftNode:
-        """Join an answer with the entry that asked, unless the entry has changed since."""
+        """Join an answer with its entry, unless the entry has changed since it subscribed."""
         stores = primary.view_stores()
         resolve = self.named("SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-", "-subscription-response-resolver")
         operator = ResponseJoin(self.here.name, self.primary_value, joiner, is_left)

@@ -26,7 +26,7 @@ AnyWindows = Windows | SlidingWindows | SessionWindows
 
 
 class EmitStrategy(Enum):
-    """When a windowed aggregation speaks: at every update, or once, when the window closes."""
+    """When a windowed aggregation emits: at every update, or once, when the window closes."""
 
     ON_WINDOW_UPDATE = "on_window_update"
     ON_WINDOW_CLOSE = "on_window_close"
@@ -44,7 +44,7 @@ class WindowedGroup:
         """Return the same group with another strategy."""
         strategy = EmitStrategy(strategy)
         if strategy is EmitStrategy.ON_WINDOW_CLOSE and isinstance(self.windows, UnlimitedWindows):
-            raise TopologyError(f"unlimited windows never close, so nothing would ever be emitted ({line})")
+            raise TopologyError(f"Unlimited windows never close, so ON_WINDOW_CLOSE would emit nothing ({line}).")
         return WindowedGroup(self.group, self.windows, strategy)
 
 
@@ -58,7 +58,7 @@ def count(windowed: WindowedGroup, store: str | Store | None, name: str | None, 
     """Count the records of each key in each window."""
     place = windowed.group.place
     if isinstance(store, Store) and store.name is None and not isinstance(windowed.windows, SlidingWindows):
-        place.draft.store_name("KSTREAM-AGGREGATE-")  # as for the plain count
+        place.draft.store_name("KSTREAM-AGGREGATE-")  # as in aggregations.count
     kept = kept_as(place.draft, store, "KSTREAM-AGGREGATE-", place.key, Int64())
     name = place.draft.name("KSTREAM-AGGREGATE-", name)
     return _windowed(windowed, name, kept, zero, one_more, sum_of_counts, line)
@@ -130,10 +130,10 @@ def window_plan(
     merger: Callable[..., Any] | None,
     on_close: bool,
 ) -> WindowPlan:
-    """What this kind of windows decides."""
+    """Return what this kind of window decides."""
     key = kept.key or draft.default_key
     if isinstance(windows, SessionWindows):
-        assert merger is not None, "check_aggregate has refused sessions without one"
+        assert merger is not None, "check_aggregate has rejected sessions without one"
         merge = merger
         return WindowPlan(
             kept.session_spec(draft, windows, on_close),
@@ -165,17 +165,19 @@ def check_aggregate(
     windows: AnyWindows | None,
     line: Line,
 ) -> None:
-    """Refuse functions that an aggregation over these windows cannot use."""
+    """Reject functions that an aggregation over these windows cannot use."""
     checked(initializer, "", "aggregate's initializer", line)
     if aggregator is not None:
         checked(aggregator, "key, value, aggregate", "aggregate", line)
-    if isinstance(windows, SessionWindows) != (merger is not None):
-        raise TopologyError(f"a merger(key, one, two) goes with session windows, and only with them ({line})")
+    if isinstance(windows, SessionWindows) and merger is None:
+        raise TopologyError(f"An aggregation over session windows needs a merger(key, one, two) ({line}).")
     if merger is not None:
+        if not isinstance(windows, SessionWindows):
+            raise TopologyError(f"Only an aggregation over session windows takes a merger, not one over {windows!r} ({line}).")
         checked(merger, "key, one, two", "aggregate's merger", line)
 
 
 def check_windows(windows: AnyWindows, line: Line) -> None:
-    """Refuse what is no windows."""
+    """Reject anything that is not windows."""
     if not isinstance(windows, SlidingWindows | SessionWindows) and not hasattr(windows, "windows_for"):
-        raise TopologyError(f"windowed_by takes windows, such as tumbling('5m'), not {windows!r} ({line})")
+        raise TopologyError(f"windowed_by takes windows, such as tumbling('5m'), not {windows!r} ({line}).")

@@ -171,11 +171,15 @@ class TestWindows:
         assert windows_of(builder, *records)[-1] == (0, 15, 3)
         assert run(builder, *records, out="digits")[-1][1] == 123
 
-    @pytest.mark.parametrize(("windows", "merger"), [(session(10), None), (tumbling(10), join_lists)])
-    def test_a_merger_goes_with_sessions_and_only_with_them(self, windows: Any, merger: Any) -> None:
-        windowed = grouped(StreamsBuilder()).windowed_by(windows)
-        with pytest.raises(TopologyError, match=r"goes with session windows, and only with them \(.*test_grouped.py"):
-            windowed.aggregate(list, append, merger)
+    def test_sessions_need_a_merger(self) -> None:
+        windowed = grouped(StreamsBuilder()).windowed_by(session(10))
+        with pytest.raises(TopologyError, match=r"session windows needs a merger\(key, one, two\) \(.*test_grouped.py"):
+            windowed.aggregate(list, append)
+
+    def test_only_sessions_take_a_merger(self) -> None:
+        windowed = grouped(StreamsBuilder()).windowed_by(tumbling(10))
+        with pytest.raises(TopologyError, match=r"Only .* session windows takes a merger, not one over .*test_grouped.py"):
+            windowed.aggregate(list, append, join_lists)
 
     def test_a_merger_takes_three_arguments(self) -> None:
         windowed = grouped(StreamsBuilder()).windowed_by(session(10))
@@ -194,7 +198,7 @@ class TestWindows:
     def test_what_never_closes_is_not_emitted_on_close(self) -> None:
         windowed = grouped(StreamsBuilder()).windowed_by(unlimited())
         windowed.emit_strategy(EmitStrategy.ON_WINDOW_UPDATE)
-        with pytest.raises(TopologyError, match=r"unlimited windows never close.*test_grouped.py"):
+        with pytest.raises(TopologyError, match=r"Unlimited windows never close.*test_grouped.py"):
             windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
 
     @pytest.mark.parametrize(
@@ -277,8 +281,8 @@ class TestCogroup:
         got = windows_of(builder, ("left", "a", 1, 0), ("right", "a", 2, 5))
         assert got[-1] == (0, 5, [1, -2])
 
-    def test_a_merger_goes_with_sessions_and_only_with_them(self) -> None:
-        with pytest.raises(TopologyError, match="goes with session windows"):
+    def test_only_sessions_take_a_merger(self) -> None:
+        with pytest.raises(TopologyError, match=r"Only .* session windows takes a merger"):
             self.both(StreamsBuilder()).windowed_by(tumbling(10)).aggregate(list, join_lists)
 
     def test_takes_aggregators_of_three_arguments(self) -> None:

@@ -240,7 +240,9 @@ class TestSections:
                 """Nothing."""
 
         stream = StreamsBuilder().stream("in")
-        with pytest.raises(TopologyError, match=r"late overrides on_timer and is an atomic section.*test_shared.py:.*process\("):
+        with pytest.raises(
+            TopologyError, match=r"late overrides on_timer, but an atomic section has no timers .*test_shared.py:.*process\("
+        ):
             stream.process_atomically(Late, stores=[], name="late")
 
     @pytest.mark.parametrize("what", ["schedules a punctuator", "uses timers"])

@@ -102,7 +102,7 @@ class TestMistakes:
 
     def test_a_stream_that_no_processor_gives_has_none(self) -> None:
         stream = StreamsBuilder().stream("in").filter(lambda *_: True, name="kept")
-        with pytest.raises(TopologyError, match=r"kept sends nothing aside .*test_side_outputs\.py"):
+        with pytest.raises(TopologyError, match=r"kept has no side output 'rejected' .*test_side_outputs\.py"):
             stream.side_output("rejected")
 
     def test_the_same_one_cannot_be_declared_twice(self) -> None:

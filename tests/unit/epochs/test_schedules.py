@@ -189,7 +189,7 @@ class TestDriver:
             assert driver._lane.clocks.stream_time_of("in").value == 5
 
     def test_what_makes_no_sense_names_the_schedule_and_the_line(self) -> None:
-        with pytest.raises(TopologyError, match=r"schedule 'x': cron='boo'.*test_schedules.py"):
+        with pytest.raises(TopologyError, match=r"Schedule 'x': cron='boo'.*test_schedules.py"):
             StreamsBuilder().schedule("x", cron="boo")
         builder = StreamsBuilder()
         builder.schedule("x", every="1s")

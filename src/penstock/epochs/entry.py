@@ -35,7 +35,7 @@ def needs_entry(program: Program) -> bool:
     return program.has_watermarks or program.extracts_timestamps or program.routes_by_value or program.orders_writes
 
 
-def taken_in(assigned: Assignment, batches: Sequence[pa.RecordBatch], schema: pa.Schema = INPUT) -> pa.Table:
+def prepare_input(assigned: Assignment, batches: Sequence[pa.RecordBatch], schema: pa.Schema = INPUT) -> pa.Table:
     """Records as read from topics, ready to go to their lanes, and rows about those that do not."""
     table, others = _with_times(assigned, from_topics(batches, schema))
     if needs_entry(assigned.program):

@@ -111,7 +111,7 @@ def bring_to(state: LaneState, epoch: Epoch, stage: int, is_anew: bool = False) 
         raise StateError(f"a lane is at epoch {state.epoch}, but {epoch.committed} is committed: it has to be restored")
 
 
-def take_back(assigned: Assignment) -> None:
+def roll_back_lane(assigned: Assignment) -> None:
     """Have a lane as the last barrier left it, whatever a job that was given up has written of the epoch."""
     epoch, lane = assigned.epoch, assigned.lane
     with bound_contextvars(lane=lane), open_lane(assigned.program, lane, epoch.attempt) as state:

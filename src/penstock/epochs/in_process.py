@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from penstock.epochs.assignment import Assignment
-from penstock.epochs.entry import taken_in
+from penstock.epochs.entry import prepare_input
 from penstock.epochs.hops import out, run_stage_on
 from penstock.epochs.opened import open_stores
 from penstock.epochs.program import Epoch, Program
@@ -22,7 +22,7 @@ from penstock.epochs.wire import in_order_of_causes
 def run_epoch(program: Program, epoch: Epoch, batches: Sequence[pa.RecordBatch]) -> pa.Table:
     """The rows that an epoch's records lead to."""
     assigned = Assignment(program, epoch)
-    table = on_shards(assigned, taken_in(assigned, batches))
+    table = on_shards(assigned, prepare_input(assigned, batches))
     stages = range(len(program.plan.stages))
     first = next((stage for stage in stages if program.needs_lanes(stage)), 0)
     with open_stores(program, epoch, range(program.lanes)) as stores:

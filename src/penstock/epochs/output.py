@@ -64,11 +64,11 @@ def rows_sent(program: Program, sent: Sent, level: int) -> pa.Table | None:
         key=keys,
         value=values,
         headers=headers_array(headers),
-        **caused.places(level, program.has_watermarks, _come_again(program, level, topics, exchange)),
+        **caused.places(level, program.has_watermarks, _is_later_turn(program, level, topics, exchange)),
     )
 
 
-def _come_again(program: Program, level: int, topics: Sequence[str], exchange: Sequence[bool]) -> Any:
+def _is_later_turn(program: Program, level: int, topics: Sequence[str], exchange: Sequence[bool]) -> Any:
     """Which rows go to an exchange that an earlier stage has written, too; None if none can."""
     first = program.scattered_exchanges
     if not first:

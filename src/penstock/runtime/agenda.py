@@ -67,7 +67,7 @@ class Agenda:
         high_times = tuple(progress.high_times.get(origin, NO_TIMESTAMP) for origin in progress.origins)
         mark, self.mark = self.mark, None
         now = int(time.time() * 1000)
-        told = self._event_time.told_by(progress.origins)
+        told = self._event_time.watermarks_of(progress.origins)
         watermark = self._event_time.advance(progress.offsets)
         is_sampled = time.monotonic() - self._sampled_at > SAMPLE_EVERY_S
         if is_sampled:
@@ -86,7 +86,7 @@ class Agenda:
             is_sampled,
         )
 
-    def heed(self, feedback: Feedback) -> None:
+    def update(self, feedback: Feedback) -> None:
         """Take note of what the lanes of the last epoch wait for."""
         self._due, self._event_due = feedback.due, feedback.event_due
         self._is_hurried = feedback.wants_commit

@@ -115,7 +115,7 @@ class RunningApplication:
     @property
     def committed_state(self) -> CommittedState:
         """The stores as of the last barrier; raises `NotReadyError` as long as they are being restored."""
-        return self._asked().state
+        return self._require_started().state
 
     def store(self, name: str) -> Any:
         """A read-only view of a store, always as of the last barrier; see `penstock.queries.views`.
@@ -139,7 +139,7 @@ class RunningApplication:
 
     def table(self, store: str) -> DataFrame:
         """A store as a Spark DataFrame, which is read as of the last barrier whenever it is used."""
-        return self._asked().tables.table(store)
+        return self._require_started().tables.table(store)
 
     def sql(self, text: str) -> DataFrame:
         """What a query says, in which stores are tables; names with `-` or `.` are written in backticks.
@@ -147,13 +147,13 @@ class RunningApplication:
         Example:
             >>> running.sql("select key, value from words order by value desc limit 10").show()  # doctest: +SKIP
         """
-        return self._asked().tables.sql(text)
+        return self._require_started().tables.sql(text)
 
     def guarded_sql(self, text: str, limit: int, most_bytes: int, timeout_s: float) -> pa.Table:
         """As `sql`, for queries from outside: nothing but a query of stores, and no more than so much of its answer."""
-        return self._asked().sql.run(text, limit, most_bytes, timeout_s)
+        return self._require_started().sql.run(text, limit, most_bytes, timeout_s)
 
-    def _asked(self) -> Started:
+    def _require_started(self) -> Started:
         if self._started is None or self._ended.is_set():
             reasons = "; ".join(why for _, why in self.health.ready()) or f"it is {self.state.value}"
             raise NotReadyError(f"{self.application_id!r} cannot be asked now: {reasons}")
@@ -250,18 +250,18 @@ class RunningApplication:
 
     def _process(self, started: Started) -> None:
         """Let epochs come until the end is asked for or reached."""
-        started.reading.start()
+        started.input_stream.start()
         self._states.enter(State.RUNNING)
         self._hooks.post_start(self)
         checked = time.monotonic()
         while not self._stop.is_set() and not started.epochs.is_done:
             try:
-                if started.reading.wait(_TICK_S):
+                if started.input_stream.wait(_TICK_S):
                     raise PenstockError("Spark's query has ended without being asked to; start again")
                 started.epochs.tick()
-                started.reading.follow()
+                started.input_stream.follow()
             except Exception as error:  # noqa: BLE001 - raised again unless it can be got over
-                started.reading.recover(error)
+                started.input_stream.recover(error)
             if time.monotonic() - checked > 1:
                 checked = time.monotonic()
                 started.epochs.while_idle(started.publisher.check)

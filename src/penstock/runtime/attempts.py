@@ -41,7 +41,7 @@ class Jobs(Protocol):
     def tick(self, epoch: Epoch) -> pa.Table:
         """The same without records."""
 
-    def take_back(self, epoch: Epoch) -> None:
+    def roll_back(self, epoch: Epoch) -> None:
         """Have all lanes as the last barrier left them, and keep tasks of earlier attempts from touching them."""
 
     def read(self, partition: Partition, offset: int) -> pa.Table:
@@ -89,10 +89,10 @@ class Attempts:
     """
 
     def __init__(
-        self, jobs: Jobs, sizing: EpochSize, give_up: GiveUp, *, small: int, lanes: int, on_retry: Callable[[Epoch], None]
+        self, jobs: Jobs, size: EpochSize, give_up: GiveUp, *, small: int, lanes: int, on_retry: Callable[[Epoch], None]
     ) -> None:
         self._jobs = jobs
-        self._sizing = sizing
+        self._size = size
         self._give_up = give_up
         self._small = small
         self._lanes = lanes
@@ -106,7 +106,7 @@ class Attempts:
         """The rows of an epoch without records; there is nothing to leave out of it, so nothing bounds it."""
         try:
             rows = self._jobs.tick(replace(epoch, attempt=self._attempt, most_bytes=0))
-            self._heed(epoch, 0, measured_in(rows))
+            self._learn(epoch, 0, measured_in(rows))
         except EpochTooLargeError as error:
             cure = "give Spark more memory (spark.driver.memory), or the epoch more time (epoch_timeout)"
             raise EpochTooLargeError(f"epoch {epoch.number} has no records that it could leave out: {error}; {cure}") from error
@@ -116,7 +116,7 @@ class Attempts:
         """The epoch with as much of its input as fits."""
         self._bytes_out, self._is_unbounded = 0, False
         while True:
-            room = self._sizing.room
+            room = self._size.room
             if given.most is not None:
                 room = room._replace(records=min(room.records, given.most))
             ends = take(given.offsets, given.read_to, given.waiting, room)
@@ -129,7 +129,7 @@ class Attempts:
                 if instead is not None:
                     return instead
             else:
-                self._sizing.sent(given.count(ends), rows.num_rows, rows.nbytes)
+                self._size.sent(given.count(ends), rows.num_rows, rows.nbytes)
                 return Fitted(epoch, rows, ends)
 
     def _tried(self, epoch: Epoch, given: Input, ends: Mapping[Partition, int]) -> pa.Table:
@@ -144,27 +144,27 @@ class Attempts:
             self._is_over_bound = False
             self._attempt += 1  # whatever runs on of that job must not come in the way of the next
             raise
-        self._heed(epoch, given.count(ends), measured_in(rows))
+        self._learn(epoch, given.count(ends), measured_in(rows))
         return rows
 
     def _read_and_run(self, frame: Any | None, epoch: Epoch, is_small: bool, ranges: Ranges) -> pa.Table:
         """The rows that records lead to. What Spark's reader cannot read, our own client does."""
         try:
-            return self._jobs.run(frame, epoch, is_small, ranges, self._sizing.batch_records)
+            return self._jobs.run(frame, epoch, is_small, ranges, self._size.batch_records)
         except UnreadableTimestampError as error:
             _log.info("epoch %d is read again, without Spark's reader: %s", epoch.number, error)
             return self._jobs.run_by_client(epoch, is_small, ranges)
 
-    def _heed(self, epoch: Epoch, records: int, told: list[Measured]) -> None:
+    def _learn(self, epoch: Epoch, records: int, told: list[Measured]) -> None:
         for measured in told:
-            self._sizing.read({epoch.origins[origin]: size for origin, size in measured.sizes.items()})
+            self._size.read({epoch.origins[origin]: size for origin, size in measured.sizes.items()})
         reasons = [measured.too_large for measured in told if measured.too_large]
         if not reasons:
             return
         self._is_over_bound = True
         bytes_out = sum(measured.bytes_out for measured in told)
         if bytes_out and records:
-            self._sizing.sent(records, 0, bytes_out)
+            self._size.sent(records, 0, bytes_out)
             self._is_unbounded = bytes_out > _FEWER_HELPS * self._bytes_out > 0
             self._bytes_out = bytes_out
         raise EpochTooLargeError(reasons[0])
@@ -173,9 +173,9 @@ class Attempts:
         """Prepare for another attempt; if there can be none, what the epoch comes to without its only record."""
         count = given.count(ends)
         epoch = replace(epoch, attempt=self._attempt)
-        self._jobs.take_back(epoch)
+        self._jobs.roll_back(epoch)
         if count > 1:
-            self._sizing.was_too_large(count)
+            self._size.was_too_large(count)
             _log.warning("an epoch of %d records was too large and is tried again with fewer: %s", count, error)
             return None
         if count == 0:
@@ -185,7 +185,7 @@ class Attempts:
             return None
         [(place, (offset, _))] = given.ranges(ends).items()
         rows = self._give_up(epoch, place, offset, error)
-        self._sizing.was_given_up()
+        self._size.was_given_up()
         ticked = self.tick(epoch)
         return Fitted(epoch, ticked if rows is None else pa.concat_tables([rows, ticked]), ends)
 
@@ -193,5 +193,5 @@ class Attempts:
         """What one task may have; an epoch that cannot be made smaller may have anything."""
         if self._is_unbounded or not count:
             return 0
-        most = self._sizing.most_bytes
+        most = self._size.most_bytes
         return most * 3 // 2 if count <= self._small else max(2 * most // self._lanes, most // 4)

@@ -54,7 +54,7 @@ class Bounds:
     """How much epochs take: up to `small` records one runs in a single task; `limits` are offsets at which the run ends."""
 
     small: int
-    sizing: EpochSize
+    size: EpochSize
     limits: Mapping[Partition, int] = field(default_factory=dict)
 
 
@@ -91,11 +91,9 @@ class Epochs:
         recorder: Recorder,
     ) -> None:
         self.progress: Progress = start.progress
-        self._sizing = bounds.sizing
+        self._size = bounds.size
         give_up = GivingUp(program, jobs)
-        self._fitting = Attempts(
-            jobs, bounds.sizing, give_up, small=bounds.small, lanes=program.lanes, on_retry=self._begin_again
-        )
+        self._attempts = Attempts(jobs, bounds.size, give_up, small=bounds.small, lanes=program.lanes, on_retry=self._begin_again)
         self._event_time = EventTime(program, start.progress, ends.inputs)
         self._backlog = Backlog(start.progress.offsets, bounds.limits)
         self._agenda = Agenda(program, self._event_time, start.partitions, bounds.small)
@@ -173,7 +171,7 @@ class Epochs:
         epoch = self._begin()
         faults.point("epoch.before_job")
         given = self._backlog.offer(frame, self.progress.offsets, waiting, self._agenda.most_records)
-        done = self._fitting.run(epoch, given)
+        done = self._attempts.run(epoch, given)
         self._commit(done.epoch, done.rows, done.ends)
         self._backlog.taken_to(self.progress.offsets)
 
@@ -195,7 +193,7 @@ class Epochs:
             if self._stopping or self._take_left() or not self._agenda.is_due(self.progress.offsets):
                 return
             epoch = self._begin()
-            self._commit(epoch, self._fitting.tick(epoch), self.progress.offsets)
+            self._commit(epoch, self._attempts.tick(epoch), self.progress.offsets)
 
     def while_idle(self, call: Callable[[], None]) -> None:
         """Call something that must not come between the steps of a commit; not at all while an epoch is under way."""
@@ -230,11 +228,11 @@ class Epochs:
         self._journal.check_begins()
         tables = [table, *self._others.other_rows()]  # not as one: Spark has its own names inside lists
         feedback = Feedback.found_in(tables)
-        self._agenda.heed(feedback)
-        self._event_time.heard(feedback.watermarks(self.progress))
-        self._journal.heard(feedback)
+        self._agenda.update(feedback)
+        self._event_time.update(feedback.watermarks(self.progress))
+        self._journal.log_dropped(feedback)
         before = self.progress
-        progress = self._event_time.noted_in(Progress(epoch.number, dict(ends), feedback.high_times(before)))
+        progress = self._event_time.with_watermarks(Progress(epoch.number, dict(ends), feedback.high_times(before)))
         first = [] if self._first_rows is None else self._first_rows.to_batches()
         published = self._publication.publish(progress, tables, first)
         records = sum(progress.offsets[place] - before.offsets[place] for place in before.origins)
@@ -245,7 +243,7 @@ class Epochs:
         self._first_rows = None
         committed_at = time.monotonic()
         if records:
-            self._sizing.went_well(records, committed_at - self._began)
+            self._size.went_well(records, committed_at - self._began)
         if self._agenda.committed(committed_at):
             self._agenda.mark = self._new_mark(epoch.number)
 

@@ -35,7 +35,7 @@ class EventTime:
             if strategy is not None:
                 self._tracker.add(place, strategy, at=_now_ms())
 
-    def heard(self, told: Iterable[tuple[Partition, int]]) -> None:
+    def update(self, told: Iterable[tuple[Partition, int]]) -> None:
         """Partitions have told how far they are."""
         for place, watermark in told:
             assert self._tracker is not None
@@ -58,13 +58,13 @@ class EventTime:
         """The same, where partitions count too that have records which nobody has read yet."""
         return frozenset() if self._tracker is None else self.ahead(self._behind(offsets) | available)
 
-    def told_by(self, origins: Iterable[Partition]) -> tuple[int, ...]:
+    def watermarks_of(self, origins: Iterable[Partition]) -> tuple[int, ...]:
         """The watermark of each partition; nothing at all where no source tells any."""
         if self._tracker is None:
             return ()
         return tuple(self._tracker.watermarks.get(origin, NO_TIMESTAMP) for origin in origins)
 
-    def noted_in(self, progress: Progress) -> Progress:
+    def with_watermarks(self, progress: Progress) -> Progress:
         """The progress with the watermarks as they are."""
         if self._tracker is None:
             return progress

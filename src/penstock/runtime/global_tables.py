@@ -163,11 +163,11 @@ class GlobalTables:
             if count >= CHUNK_RECORDS or size >= CHUNK_BYTES:
                 lane.flush()
                 kept.note(positions, kept.as_of)
-                self._tell(lane)
+                self._keep_rows(lane)
                 count = size = 0
         lane.flush()
         kept.note({place: max(ends[place], position) for place, position in positions.items()}, asked_at)
-        self._tell(lane)
+        self._keep_rows(lane)
         lane.close()
 
     def _take(self, lane: Lane, record: Record) -> None:
@@ -179,7 +179,7 @@ class GlobalTables:
             lane.cursor.position = At(origin, raw)
             intake.process(*arrival)
 
-    def _tell(self, lane: Lane) -> None:
+    def _keep_rows(self, lane: Lane) -> None:
         """Keep what a lane has to say about records that it could not read until somebody takes it."""
         self._rows += [out(table) for table in rows_about_dropped(self._program, lane.outbox)]
 

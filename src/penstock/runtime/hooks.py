@@ -163,7 +163,7 @@ class Reports:
     def start(self) -> None:
         """From now on."""
         if self._plugins:
-            self._thread = threading.Thread(target=self._tell, name="penstock-plugins", daemon=True)
+            self._thread = threading.Thread(target=self._deliver, name="penstock-plugins", daemon=True)
             self._thread.start()
 
     def put(self, hook: str, report: EpochReport | RestoreReport) -> None:
@@ -191,7 +191,7 @@ class Reports:
         if self._thread.is_alive():
             _log.warning("plug-ins have not heard of the last reports: one of them takes too long")
 
-    def _tell(self) -> None:
+    def _deliver(self) -> None:
         while (waiting := self._waiting.get()) is not None:
             for plugin in self._plugins:
                 _call(plugin, *waiting)

@@ -26,7 +26,7 @@ AT_THE_BARRIER = {Phase.BEGUN: "produce", Phase.PRODUCED: "offsets", Phase.COMMI
 """What begins when the barrier has reached a phase."""
 
 
-def told_of_phases(recorder: Recorder) -> Callable[[Phase, float], None]:
+def phase_reporter(recorder: Recorder) -> Callable[[Phase, float], None]:
     """How a barrier tells the recorder what it is about."""
 
     def on_phase(phase: Phase, _: float) -> None:
@@ -59,7 +59,7 @@ class Journal:
         """The epoch in hand goes on to the check of its rows."""
         self._recorder.phase_begins(CHECK)
 
-    def heard(self, feedback: Feedback) -> None:
+    def log_dropped(self, feedback: Feedback) -> None:
         """Log what tasks have dropped."""
         for node, reason, count in feedback.dropped:
             _log.info("%s dropped %d records: %s", node, count, reason)

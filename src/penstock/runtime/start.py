@@ -43,7 +43,7 @@ from penstock.runtime.epoch_size import TARGET_S, EpochSize
 from penstock.runtime.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
 from penstock.runtime.global_tables import GlobalTables
 from penstock.runtime.input_stream import InputStream, report_lost
-from penstock.runtime.journal import told_of_phases
+from penstock.runtime.journal import phase_reporter
 from penstock.runtime.memory import default_epoch_bytes
 from penstock.runtime.past import Lost, lost_input
 from penstock.runtime.publication import Check
@@ -76,7 +76,7 @@ class Started:
     """What a start leaves running."""
 
     epochs: Epochs
-    reading: InputStream
+    input_stream: InputStream
     publisher: Publisher
     state: CommittedState
     tables: StoreTables
@@ -126,7 +126,7 @@ class Start:
         self.closers.append(lambda: home.let_go(program.incarnation))
         partitions = truth.partitions(sources)
         position = truth.position(partitions, {name: topic.topic_id for name, topic in sources.items()})
-        self._say(position)
+        self._log_changes(position)
         refuse_members(admin, self._id, config.broker_timeout_ms)
         told, known_facts = truth.committed(position.before)
         session = opening.result()
@@ -158,7 +158,7 @@ class Start:
                 topic_ids={name: topic.topic_id for name, topic in sources.items()},
                 first_rows=_facts_row(program, known_facts),
             ),
-            Bounds(config.small_epoch_records, self._sizing(), self._limits(until, topics, partitions)),
+            Bounds(config.small_epoch_records, self._epoch_size(), self._limits(until, topics, partitions)),
             Ends(
                 changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
                 inputs=lambda: topics.end_offsets(epochs.progress.offsets),
@@ -169,10 +169,10 @@ class Start:
         self._follow_ends(lambda: topics.end_offsets(epochs.progress.offsets))
         watched = {name: sources[name] for name in truth.source_of(sources)}
         looking = Topics(admin, min(config.broker_timeout_ms, _LOOK_MS))
-        reading = self._reading(session, epochs, jobs, looking, watched, may_grow=until is None)
-        return Started(epochs, reading, publisher, state, store_tables, GuardedSql(session, store_tables))
+        input_stream = self._input_stream(session, epochs, jobs, looking, watched, may_grow=until is None)
+        return Started(epochs, input_stream, publisher, state, store_tables, GuardedSql(session, store_tables))
 
-    def _say(self, position: Position) -> None:
+    def _log_changes(self, position: Position) -> None:
         """Log what is not as it was at the last commit."""
         before = position.before
         for topic, epoch in before.resumed.items() if before is not None else ():
@@ -182,7 +182,7 @@ class Start:
         for lost in position.lost:
             report_lost(lost, self._recorder)
 
-    def _reading(
+    def _input_stream(
         self,
         session: SparkSession,
         epochs: Epochs,
@@ -209,11 +209,11 @@ class Start:
 
         watch = TopicWatch(watched, look, topics.begin_offsets, may_grow)
         may_skip = config.on_lost_input == "continue"
-        reading = InputStream(open_stream, epochs, watch, find_lost, on_growth, may_skip, self._recorder)
-        self.closers.append(reading.stop)
+        input_stream = InputStream(open_stream, epochs, watch, find_lost, on_growth, may_skip, self._recorder)
+        self.closers.append(input_stream.stop)
         self.closers.append(watch.stop)
         watch.start(f"penstock-{self._id}-topics")
-        return reading
+        return input_stream
 
     def _labelled(self, on_batch: OnBatch) -> OnBatch:
         """The same with what is logged about this start: Spark calls it in a thread of its own."""
@@ -249,7 +249,7 @@ class Start:
 
     def _barrier(self, publisher: Publisher) -> Barrier:
         recorder = self._recorder
-        on_phase = told_of_phases(recorder)
+        on_phase = phase_reporter(recorder)
         return Barrier(publisher, self._config.broker_timeout_ms, on_phase=on_phase, on_retry=recorder.commit_retried)
 
     def _check(self, program: Program, limits: SizeLimits) -> Check:
@@ -264,7 +264,7 @@ class Start:
         """How long a job may take: so much less than an epoch, that there is time left to begin it again with fewer records."""
         return 0.8 * self._config.epoch_timeout_ms / 1_000
 
-    def _sizing(self) -> EpochSize:
+    def _epoch_size(self) -> EpochSize:
         config = self._config
         most_bytes = config.max_epoch_bytes or default_epoch_bytes(config.spark)
         target_s = min(TARGET_S, config.epoch_timeout_ms / 4_000, config.transaction_timeout_ms / 4_000)

@@ -26,7 +26,7 @@ from penstock.spark.by_client import Part, ReadRecords, frame_of
 from penstock.spark.failures import translated, unreadable_timestamp
 from penstock.spark.session import ANY_BYTES
 from penstock.spark.stream import is_light, read_range
-from penstock.spark.tasks import empty_epoch, from_sources, lane_taken_back, on_lane, whole_epoch
+from penstock.spark.tasks import empty_epoch, from_sources, lane_rolled_back, on_lane, whole_epoch
 
 _UNKNOWN_BATCH_RECORDS = 1_000
 _numbers = count()
@@ -101,7 +101,7 @@ class EpochJobs:
         one_task = self._session.range(0, 1, 1, 1)
         return self._collected(one_task.mapInArrow(empty_epoch(self.broadcast, epoch), _OUT))
 
-    def take_back(self, epoch: Epoch) -> None:
+    def roll_back(self, epoch: Epoch) -> None:
         """Have all lanes as the last barrier left them; tasks of earlier attempts can open none of them any more."""
         program = self._program
         if not any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
@@ -109,7 +109,7 @@ class EpochJobs:
         if epoch.attempt:
             Home(program.directory, program.application_id).fence(program.incarnation, epoch.attempt)
         one_row_each = self._session.range(0, program.lanes, 1, program.lanes)
-        self._collected(one_row_each.mapInArrow(lane_taken_back(self.broadcast, epoch), _OUT))
+        self._collected(one_row_each.mapInArrow(lane_rolled_back(self.broadcast, epoch), _OUT))
 
     def read(self, partition: Partition, offset: int) -> pa.Table:
         """One record as it is in its topic."""

@@ -41,13 +41,13 @@ class JvmMemory:
         """What the JVM says now."""
         asking = self._asking
         if asking is None or not asking.is_alive():
-            asking = threading.Thread(target=self._hear, name="penstock-jvm-memory", daemon=True)
+            asking = threading.Thread(target=self._request, name="penstock-jvm-memory", daemon=True)
             asking.start()
             self._asking = asking
         asking.join(self._patience_s)
         return None if asking.is_alive() else self._answer
 
-    def _hear(self) -> None:
+    def _request(self) -> None:
         try:
             self._answer = self._ask()
         except Exception as error:  # noqa: BLE001 - whatever ails the JVM, it is not for its observers to fail of it

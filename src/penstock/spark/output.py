@@ -27,7 +27,7 @@ class LineReader:
     def __init__(self, heard: Callable[[str], None]) -> None:
         self._heard = heard
         self._reading, self._writing = os.pipe()
-        self._in_hand = threading.Lock()  # held while what was read is handed on
+        self._passing = threading.Lock()  # held while what was read is handed on
         self._is_closed = False
         self._is_over = False
         threading.Thread(target=self._read, name="penstock-output", daemon=True).start()
@@ -43,7 +43,7 @@ class LineReader:
         """Hand on what is there, then nothing more: a thread that writes while Python is taken down can keep it from ending."""
         deadline = time.monotonic() + _PATIENCE_S
         while True:
-            with self._in_hand:
+            with self._passing:
                 if self._is_closed or not self._has_come(0) or time.monotonic() > deadline:
                     self._is_over = True
                     return
@@ -53,14 +53,14 @@ class LineReader:
         rest = b""
         while not self._is_closed:
             self._has_come()
-            with self._in_hand:
+            with self._passing:
                 found = os.read(self._reading, LONGEST_LINE)
                 *lines, rest = (rest + found).split(b"\n")
                 if rest and (not found or len(rest) >= LONGEST_LINE):
                     lines.append(rest)
                     rest = b""
                 for line in lines if not self._is_over else ():
-                    self._hand_on(line.decode("utf-8", "backslashreplace"))
+                    self._pass_on(line.decode("utf-8", "backslashreplace"))
                 if not found:
                     self._is_closed = True
                     os.close(self._reading)
@@ -71,7 +71,7 @@ class LineReader:
         poll.register(self._reading, select.POLLIN)
         return bool(poll.poll(within_ms))
 
-    def _hand_on(self, line: str) -> None:
+    def _pass_on(self, line: str) -> None:
         try:
             self._heard(line)
         except Exception:  # noqa: BLE001 - if nobody reads on, the other process is held up as soon as the pipe is full

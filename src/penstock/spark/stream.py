@@ -81,7 +81,7 @@ class EpochStream:
         if self._query is not None:
             self._query.stop()
         shutil.rmtree(self._scratch, ignore_errors=True)
-        self._on_batch = _not_any_more  # the JVM keeps this stream, and with it all that an application had open
+        self._on_batch = _ignore  # the JVM keeps this stream, and with it all that an application had open
 
     def _epoch(self, frame: DataFrame, batch: int) -> None:
         try:
@@ -141,7 +141,7 @@ def polling(kafka: Mapping[str, str], records: int) -> dict[str, str]:
     return {**kafka, **own, "kafka.max.poll.records": str(records)}
 
 
-def _not_any_more(frame: DataFrame, ends: Offsets) -> None:
+def _ignore(frame: DataFrame, ends: Offsets) -> None:
     """What is called by a stream that was stopped."""
 
 

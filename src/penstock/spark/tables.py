@@ -49,7 +49,7 @@ class StoreTables:
         """A store as a frame that is read whenever it is used."""
         if store not in self.specs:
             raise UnknownStoreError(f"there is no store {store!r}; there are {', '.join(sorted(self.specs)) or 'none'}")
-        self._tell_tasks()
+        self._publish_epoch()
         one_task = (session or self._session).range(0, 1, 1, 1)
         task = reading_task(self._broadcast, store, self._note)
         return one_task.mapInArrow(task, from_arrow_schema(schema_of(self.specs[store])))
@@ -83,7 +83,7 @@ class StoreTables:
                 os.close(self._file)
                 self._file = None
 
-    def _tell_tasks(self) -> None:
+    def _publish_epoch(self) -> None:
         """From now on a file says which epoch is committed: lanes alone cannot, and they may be one ahead."""
         with self._lock:
             if self._file is None:

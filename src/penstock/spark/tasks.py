@@ -14,8 +14,8 @@ from structlog.contextvars import bind_contextvars
 
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.bounds import bounded
-from penstock.epochs.entry import taken_in
-from penstock.epochs.hops import ROUTED_INPUT, out, run_stage, take_back
+from penstock.epochs.entry import prepare_input
+from penstock.epochs.hops import ROUTED_INPUT, out, roll_back_lane, run_stage
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.routes import on_shards
@@ -79,7 +79,7 @@ def from_sources(broadcast: Any, epoch: Epoch) -> Hop:
         is_last = len(program.plan.stages) == 1 and not assigned.needs_lanes
 
         def work(records: list[pa.RecordBatch]) -> pa.Table:
-            table = on_shards(assigned, taken_in(assigned, records))
+            table = on_shards(assigned, prepare_input(assigned, records))
             if not assigned.needs_lanes:
                 table = run_stage(assigned, table)
             return out(table) if is_last else table
@@ -98,7 +98,7 @@ def on_lane(broadcast: Any, epoch: Epoch, stage: int, is_first: bool) -> Hop:
         is_last = stage == len(program.plan.stages) - 1
 
         def work(rows: list[pa.RecordBatch]) -> pa.Table:
-            table = taken_in(assigned, rows, ROUTED_INPUT) if is_first else arrived(rows, WIRE)
+            table = prepare_input(assigned, rows, ROUTED_INPUT) if is_first else arrived(rows, WIRE)
             table = run_stage(assigned, table)
             return out(table) if is_last else table
 
@@ -107,13 +107,13 @@ def on_lane(broadcast: Any, epoch: Epoch, stage: int, is_first: bool) -> Hop:
     return hop
 
 
-def lane_taken_back(broadcast: Any, epoch: Epoch) -> Hop:
+def lane_rolled_back(broadcast: Any, epoch: Epoch) -> Hop:
     """Have the lane that the task is as the last barrier left it; the row that starts the task means nothing."""
 
     def hop(batches: Batches) -> Batches:
         program = _begin(broadcast, epoch)
         for lane in [lane for batch in batches for lane in batch.column(0).to_pylist()]:
-            take_back(Assignment(program, epoch, lane=lane))
+            roll_back_lane(Assignment(program, epoch, lane=lane))
         return iter(())
 
     return hop

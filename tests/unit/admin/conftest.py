@@ -35,7 +35,7 @@ class Stage:
         assert self.may_start.wait(PATIENCE_S)
         if self.failure is not None:
             raise self.failure
-        return SimpleNamespace(epochs=self, reading=self, publisher=self)
+        return SimpleNamespace(epochs=self, input_stream=self, publisher=self)
 
     def start(self) -> None:
         """Of the stream."""

@@ -12,7 +12,7 @@ import pytest
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.bounds import Measured, bounded, in_pieces, measured_in
 from penstock.epochs.home import open_lane
-from penstock.epochs.hops import INPUT, take_back
+from penstock.epochs.hops import INPUT, roll_back_lane
 from penstock.epochs.program import Epoch
 from penstock.epochs.wire import OUT, WIRE, Kind, out_rows
 from tests.unit.epochs.application import Application, every_kind_of_store, some_records
@@ -132,8 +132,8 @@ class TestTakenBack:
         with open_lane(tried.running, 0) as state:
             assert (state.epoch, state.last_stage > 0) == (epoch.number, True)
         for lane in range(3):
-            take_back(Assignment(tried.running, epoch, lane=lane))
-            take_back(Assignment(tried.running, epoch, lane=lane))  # which changes nothing more
+            roll_back_lane(Assignment(tried.running, epoch, lane=lane))
+            roll_back_lane(Assignment(tried.running, epoch, lane=lane))  # which changes nothing more
         tried.check()
         for store in tried.running.logged_stores:
             assert tried.content(store) == plain.content(store), store
@@ -145,7 +145,7 @@ class TestTakenBack:
         for count in (64, 32, 16):
             tried.run(records[:count])
             for lane in range(3):
-                take_back(Assignment(tried.running, Epoch(tried.epoch + 1, tried.epoch, 5_000), lane=lane))
+                roll_back_lane(Assignment(tried.running, Epoch(tried.epoch + 1, tried.epoch, 5_000), lane=lane))
         for application in (tried, plain):
             application.step(records[:8])
             application.step(records[8:])
@@ -158,6 +158,6 @@ class TestTakenBack:
         application.start(2)
         application.run(some_records(1, 20))
         for lane in range(2):
-            take_back(Assignment(application.running, Epoch(0, -1, 5_000), lane=lane))
+            roll_back_lane(Assignment(application.running, Epoch(0, -1, 5_000), lane=lane))
             with open_lane(application.running, lane) as state:
                 assert state.epoch == -1

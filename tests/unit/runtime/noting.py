@@ -92,7 +92,7 @@ class Noted:
         self.failure = None
         return self._job(epoch, is_small)
 
-    def take_back(self, epoch: Epoch) -> None:
+    def roll_back(self, epoch: Epoch) -> None:
         self.taken_back.append(epoch)
 
     def read(self, partition: Partition, offset: int) -> pa.Table:
@@ -166,7 +166,7 @@ def epochs_of(noted: Noted, **options: Any) -> Epochs:
     barrier = options.pop("barrier", None) or Barrier(noted)
     recorder = options.pop("recorder", None) or Recorder()
     point = StartingPoint(options.pop("start", START), {"out": 3}, {"a": "id-a"}, options.pop("first_rows", None))
-    bounds = Bounds(5, options.pop("sizing", None) or EpochSize(1_000, 1 << 20), options.pop("limits", {}))
+    bounds = Bounds(5, options.pop("size", None) or EpochSize(1_000, 1 << 20), options.pop("limits", {}))
     ends = Ends(options.pop("changelog_ends", dict), options.pop("input_ends", dict))
     return Epochs(program, noted, barrier, point, bounds, ends, Contributions(**options), recorder)
 

@@ -46,7 +46,7 @@ class Stage:
         assert self.may_start.wait(PATIENCE_S)
         if self.start_failure is not None:
             raise self.start_failure
-        return SimpleNamespace(epochs=self, reading=self, publisher=self)
+        return SimpleNamespace(epochs=self, input_stream=self, publisher=self)
 
     def start(self) -> None:
         self.did.append("stream")

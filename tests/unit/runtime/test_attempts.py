@@ -74,7 +74,7 @@ class Jobs:
         self.calls.append("tick")
         return self.answer(0, epoch)
 
-    def take_back(self, epoch: Epoch) -> None:
+    def roll_back(self, epoch: Epoch) -> None:
         self.calls.append("take back")
         self.taken_back.append(epoch)
 

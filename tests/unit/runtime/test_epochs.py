@@ -18,7 +18,7 @@ from penstock.errors import BrokerError, CommitError, ProcessingError, StateErro
 from penstock.observation import PartitionReport, Recorder
 from penstock.runtime.agenda import KEEP_ALIVE_S, MARK_EVERY_S, SAMPLE_EVERY_S
 from penstock.runtime.epoch_size import EpochSize
-from penstock.runtime.journal import sent_by_topic, told_of_phases
+from penstock.runtime.journal import phase_reporter, sent_by_topic
 from penstock.runtime.progress import Progress
 from penstock.state import Mark
 from tests.unit.epochs.application import program_of
@@ -177,7 +177,7 @@ class TestReports:
 
     def test_an_epoch_is_reported_with_its_phases_and_what_it_sent(self, noted: Noted) -> None:
         recorder = Recorder()
-        epochs = epochs_of(noted, recorder=recorder, barrier=Barrier(noted, on_phase=told_of_phases(recorder)))
+        epochs = epochs_of(noted, recorder=recorder, barrier=Barrier(noted, on_phase=phase_reporter(recorder)))
         noted.reports = [LaneReport(0, 0, 3, 0.5), LaneReport(1, 0, 4, 0.25)]
         noted.controls = [Control(dropped=[("COUNT", "late", 2)])]
         seen: list[int | None] = []
@@ -379,7 +379,7 @@ class TestTicks:
     def test_what_was_left_comes_with_the_next_batch_when_its_turn_has_come(self, noted: Noted, clock: Clock) -> None:
         start = replace(START, watermarks={A0: 5_000, A1: 1_000, B0: 1_500})
         known_ends = ends(a0=70, a1=26)
-        options: dict[str, Any] = {"sizing": EpochSize(31, 1 << 20), "input_ends": lambda: known_ends}
+        options: dict[str, Any] = {"size": EpochSize(31, 1 << 20), "input_ends": lambda: known_ends}
         epochs = epochs_of(noted, topology=with_watermarks(align="1s"), start=start, **options)
         noted.controls = [Control(watermarks={1: 3_000})]
         epochs.on_batch(FRAME, ends(a0=50, a1=25))

@@ -137,7 +137,7 @@ class TestSizes:
     """One micro-batch of Spark's may become several epochs."""
 
     def test_what_is_too_much_for_one_epoch_becomes_several(self, noted: Noted) -> None:
-        epochs = epochs_of(noted, sizing=EpochSize(100, 1 << 20))
+        epochs = epochs_of(noted, size=EpochSize(100, 1 << 20))
         epochs.on_batch(FRAME, ends(a0=170, b0=110))
         assert noted.frames == [None] * 3
         assert noted.ranges == [
@@ -153,7 +153,7 @@ class TestSizes:
     def test_each_of_them_is_committed_before_the_next_begins(self, noted: Noted) -> None:
         offsets: list[int] = []
         noted.during = lambda: offsets.append(epochs.progress.offsets[A0])
-        epochs = epochs_of(noted, sizing=EpochSize(10, 1 << 20))
+        epochs = epochs_of(noted, size=EpochSize(10, 1 << 20))
         epochs.on_batch(FRAME, ends(a0=40))
         assert offsets == [10, 20, 30]
         assert noted.calls == ["begin", "commit"] * 3
@@ -163,20 +163,20 @@ class TestSizes:
             clock.now += 1
 
         noted.during = a_second_passes
-        epochs_of(noted, sizing=EpochSize(500, 1 << 20, first_records=10)).on_batch(FRAME, ends(a0=1_000))
+        epochs_of(noted, size=EpochSize(500, 1 << 20, first_records=10)).on_batch(FRAME, ends(a0=1_000))
         counts = [end - begin for [(begin, end)] in (ranges.values() for ranges in noted.ranges)]
         assert counts == [10, 40, 160, 500, 280]
 
     def test_bytes_are_learned_from_what_tasks_measure(self, noted: Noted) -> None:
         noted.measured = [Measured({0: (10, 10 * 100_000)})]
-        epochs = epochs_of(noted, sizing=EpochSize(1_000, 1_000_000, first_records=20))
+        epochs = epochs_of(noted, size=EpochSize(1_000, 1_000_000, first_records=20))
         epochs.on_batch(FRAME, ends(a0=45))
         assert [ranges[A0] for ranges in noted.ranges] == [(10, 30), (30, 40), (40, 45)]
         assert all(row["kind"] == Kind.SINK for rows in noted.published for row in rows)
 
     def test_the_end_comes_between_two_of_them(self, noted: Noted) -> None:
         noted.during = lambda: setattr(epochs, "_stopping", True)
-        epochs = epochs_of(noted, sizing=EpochSize(10, 1 << 20))
+        epochs = epochs_of(noted, size=EpochSize(10, 1 << 20))
         epochs.on_batch(FRAME, ends(a0=40))
         assert epochs.progress.offsets == ends(a0=20)
 

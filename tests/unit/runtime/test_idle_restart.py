@@ -50,7 +50,7 @@ class InProcess:
     def tick(self, epoch: Epoch) -> pa.Table:
         return self.run([], epoch, True, {}, None)
 
-    def take_back(self, epoch: Epoch) -> None:
+    def roll_back(self, epoch: Epoch) -> None:
         raise AssertionError
 
     def read(self, partition: Any, offset: int) -> pa.Table:

@@ -27,7 +27,7 @@ from penstock.epochs.routes import on_shards
 from penstock.epochs.shards import lane_of
 from penstock.epochs.wire import OUT, WIRE, Kind, in_order_of_causes, reports_of, wire
 from penstock.spark import tasks
-from penstock.spark.tasks import empty_epoch, from_sources, lane_taken_back, on_lane, program_of, whole_epoch
+from penstock.spark.tasks import empty_epoch, from_sources, lane_rolled_back, on_lane, program_of, whole_epoch
 from tests.unit.epochs.application import SHARDS, Application, every_kind_of_store, some_records
 
 EPOCH = Epoch(0, -1, 5_000, (("in", 0), ("in", 1)), (-1, -1))
@@ -205,7 +205,7 @@ def test_a_lane_is_taken_back_by_its_own_task(tmp_path: Path) -> None:
     broadcast = broadcast_of(app.running)
     list(whole_epoch(broadcast, EPOCH)(iter([input_of(0, seed=1)])))
     rows = [pa.RecordBatch.from_pylist([{"id": lane}]) for lane in (0, 2)]
-    assert not list(lane_taken_back(broadcast, EPOCH)(iter(rows)))
+    assert not list(lane_rolled_back(broadcast, EPOCH)(iter(rows)))
     found = []
     for lane in range(3):
         with open_lane(app.running, lane) as state:

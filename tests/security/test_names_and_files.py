@@ -107,7 +107,7 @@ class TestStateDirectory:
     def test_a_link_is_refused(self, root: Path, tmp_path: Path) -> None:
         (tmp_path / "elsewhere").mkdir(mode=0o700)
         root.symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(StateError, match="is a link"):
+        with pytest.raises(StateError, match="is a symbolic link"):
             self.take_over(root)
         assert not list((tmp_path / "elsewhere").iterdir())
 
@@ -116,7 +116,7 @@ class TestStateDirectory:
         (tmp_path / "elsewhere").mkdir(mode=0o700)
         root.mkdir()
         (root / "app").symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(StateError, match="is a link"):
+        with pytest.raises(StateError, match="is a symbolic link"):
             self.take_over(root)
         assert not list((tmp_path / "elsewhere").iterdir())
 
@@ -125,7 +125,7 @@ class TestStateDirectory:
     def test_a_world_writable_directory_is_refused(self, root: Path, inner: bool) -> None:
         (root / "app").mkdir(parents=True)
         (root / "app" if inner else root).chmod(0o777)
-        with pytest.raises(StateError, match="anybody can write to"):
+        with pytest.raises(StateError, match="is writable for all users"):
             self.take_over(root)
         assert not list((root / "app").iterdir())
 

@@ -1,1 +1,1 @@
-"""An epoch: its records through the stages of the plan and the lanes of each; knows neither Spark nor Kafka."""
+"""An epoch: runs records through the stages of the plan and their lanes, without Spark and Kafka."""

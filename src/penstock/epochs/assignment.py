@@ -1,4 +1,4 @@
-"""`Assignment`: what a task is given to do in an epoch."""
+"""`Assignment`: the work of a task in an epoch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.epochs.shards import shards_of
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A stage of an epoch on one lane. Who takes in records from topics works for the first stage, on whichever lane."""
+    """A stage of an epoch on one lane. A task that reads records from topics works for the first stage, on any lane."""
 
     program: Program
     epoch: Epoch
@@ -18,7 +18,7 @@ class Assignment:
     lane: int = 0
 
     def at(self, stage: int, lane: int) -> Assignment:
-        """Another stage or lane of the same epoch."""
+        """Return the assignment for another stage or lane of the same epoch."""
         return replace(self, stage=stage, lane=lane)
 
     @property
@@ -28,7 +28,7 @@ class Assignment:
 
     @property
     def is_serial(self) -> bool:
-        """Whether the stage is an atomic section, for which one task has all lanes."""
+        """Whether the stage is an atomic section, which one task runs on all lanes."""
         return self.program.plan.stages[self.stage].is_serial
 
     @property

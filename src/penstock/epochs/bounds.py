@@ -1,6 +1,6 @@
-"""What bounds an epoch in its tasks: how much one takes in and gives back, measured batch by batch and never by record.
+"""Limits the input and the output of an epoch's tasks, measured per batch, never per record.
 
-A task that finds too much does not fail, which Spark would try four times: it gives back a row that says so, and nothing else.
+A task above its limit does not fail, because Spark would retry it four times: it returns a single row that says so.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from penstock.epochs.program import Epoch
 from penstock.epochs.wire import Kind, wire
 
 BATCH_BYTES = 16 << 20
-"""The size of the pieces in which rows travel between Python and the JVM, which holds several of them in direct memory."""
+"""The size of batches between Python and the JVM, which holds several of them in direct memory."""
 
 Sizes = dict[int, tuple[int, int]]
 """Records and their bytes, by origin."""
 
 
 class Measured(msgspec.Struct, array_like=True, frozen=True):
-    """What a task tells about sizes: what it has read and, where the epoch has to be smaller, why.
+    """What a task reports about sizes: what it has read and, if the epoch has to be smaller, why.
 
-    `bytes_out` is what it would have given back, where that was too much.
+    `bytes_out` is the size of its output, if that was too large.
     """
 
     sizes: Sizes = {}
@@ -39,7 +39,7 @@ _decode = msgspec.msgpack.Decoder(Measured).decode
 
 
 class OverBoundError(Exception):
-    """A task has more than an epoch's task may have; on its way to whoever tells the driver."""
+    """A task is above its limit; caught where the row for the driver is made."""
 
     def __init__(self, measured: Measured) -> None:
         super().__init__(measured.too_large)
@@ -53,9 +53,9 @@ def bounded(
     schema: pa.Schema,
     is_input: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """What `work` makes of the batches, in pieces, with a row about sizes; or only that row, if there is too much.
+    """Yield the output of `work` for the batches, and a row about sizes; or only that row, if there is too much.
 
-    `schema` is that of the rows it gives. `is_input` says that the batches are records as they are read from topics.
+    `schema` is that of the output. `is_input` says that the batches are records as read from topics.
     """
     try:
         taken, sizes = _taken(epoch, batches, is_input)
@@ -67,7 +67,7 @@ def bounded(
     except (MemoryError, pa.ArrowCapacityError, pa.ArrowInvalid) as error:
         if isinstance(error, pa.ArrowInvalid) and "overflow" not in str(error):
             raise
-        yield from _row(Measured(too_large=f"a task ran out of memory ({type(error).__name__}: {error})"), schema)
+        yield from _row(Measured(too_large=f"A task ran out of memory ({type(error).__name__}: {error})."), schema)
     else:
         yield from in_pieces(table)
         if sizes:
@@ -75,7 +75,7 @@ def bounded(
 
 
 def in_pieces(table: pa.Table, size: int = BATCH_BYTES) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of about so many bytes: Spark holds a batch as a whole, and more than once."""
+    """Yield the rows in batches of about `size` bytes: Spark holds whole batches in memory, more than once."""
     for batch in table.to_batches():
         rows = max(1, size * batch.num_rows // max(batch.nbytes, 1))
         if batch.num_rows <= rows:
@@ -86,14 +86,14 @@ def in_pieces(table: pa.Table, size: int = BATCH_BYTES) -> Iterator[pa.RecordBat
 
 
 def measured_in(table: pa.Table) -> list[Measured]:
-    """What tasks have told about sizes."""
+    """Return the measurements among the rows of an epoch."""
     return [
         _decode(value) for value in table.filter(pc.equal(table.column("kind"), int(Kind.MEASURE))).column("value").to_pylist()
     ]
 
 
 def measure_row(measured: Measured) -> pa.Table:
-    """What a task tells, as a row."""
+    """Return a measurement as a row."""
     return wire(1, shard=[0], kind=[Kind.MEASURE], value=[_encode(measured)])
 
 
@@ -108,7 +108,7 @@ def _taken(epoch: Epoch, batches: Iterable[pa.RecordBatch], is_input: bool) -> t
             _add(sizes, batch)
         if epoch.most_bytes and total > epoch.most_bytes:
             records = sum(each.num_rows for each in taken)
-            reason = f"a task has read {total} bytes in {records} records and may have {epoch.most_bytes}"
+            reason = f"A task has read {total} bytes in {records} records, more than the limit of {epoch.most_bytes}."
             raise OverBoundError(Measured(sizes, reason))
     return taken, sizes
 
@@ -116,12 +116,12 @@ def _taken(epoch: Epoch, batches: Iterable[pa.RecordBatch], is_input: bool) -> t
 def _check_output(epoch: Epoch, table: pa.Table, sizes: Sizes) -> None:
     size = table.nbytes
     if epoch.most_bytes and size > epoch.most_bytes:
-        reason = f"a task gives back {size} bytes in {table.num_rows} rows and may give {epoch.most_bytes}"
+        reason = f"A task's output has {size} bytes in {table.num_rows} rows, more than the limit of {epoch.most_bytes}."
         raise OverBoundError(Measured(sizes, reason, size))
 
 
 def _add(sizes: Sizes, batch: pa.RecordBatch) -> None:
-    """Add a batch to what was read of each origin."""
+    """Add a batch to the sizes of its origins."""
     if not batch.num_rows:
         return
     origins = batch.column("origin").to_numpy(zero_copy_only=False)

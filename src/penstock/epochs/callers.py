@@ -1,4 +1,4 @@
-"""What makes the calls of a program in this process: kept from epoch to epoch, closed with the program or the process."""
+"""The callers of a program in this process: kept from epoch to epoch, closed with the program or the process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _callers: dict[int, Callers] = {}
 
 
 def callers_of(program: Program) -> Callers:
-    """The callers of a program; a process of Spark's unpacks it once and has the same one in every epoch."""
+    """Return the callers of a program; a worker unpickles it only once, so that every epoch has the same object."""
     found = _callers.get(id(program))
     if found is None:
         found = _callers[id(program)] = Callers()

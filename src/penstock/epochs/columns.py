@@ -1,4 +1,4 @@
-"""Keys and values as Arrow columns: typed where their serde says how, otherwise JSON as text."""
+"""Keys and values as Arrow columns: typed if their serde determines a type, otherwise JSON as text."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ _PLAIN_SHAPES: Mapping[type[shapes.Type], pa.DataType] = {
 
 
 class Column(NamedTuple):
-    """An Arrow type, and what Arrow is given for a value."""
+    """An Arrow type, and the conversion of values for it."""
 
     type: pa.DataType
     convert: Callable[[Any], Any]
 
 
 def column_of(serde: Serde[Any]) -> Column:
-    """The column of what a serde reads.
+    """Return the column for the values of a serde.
 
     Example:
         >>> column_of(Int64()).type, column_of(Json(list[int])).type, column_of(Json()).type
@@ -86,12 +86,12 @@ def column_of(serde: Serde[Any]) -> Column:
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON; what JSON has no form for, as Python shows it."""
+    """Return a value as JSON; objects that JSON cannot represent as their `repr`."""
     return msgspec.json.encode(value, enc_hook=shown).decode()
 
 
 def shown(value: Any) -> Any:
-    """What stands in JSON for an object that msgspec does not know: a Pydantic model's fields, or how Python shows it."""
+    """Return the JSON replacement for an object that msgspec does not know: a Pydantic model's fields, or its `repr`."""
     dump = getattr(value, "model_dump", None)
     return repr(value) if dump is None else dump(mode="json")
 
@@ -117,7 +117,7 @@ def _document(of: Any) -> Column:
 
 
 def _of_shape(shape: shapes.Type, depth: int) -> Column | None:
-    """The column of plain objects of that shape; None if it is of no single type."""
+    """Return the column for plain objects of a shape; None if it has no single type."""
     plain = _PLAIN_SHAPES.get(type(shape))
     if plain is not None:
         return Column(plain, _same)
@@ -149,6 +149,6 @@ def _struct(parts: Mapping[str, Column]) -> Column:
 
 
 def _part(shape: shapes.Type, depth: int) -> Column:
-    """A part of a document, which may be null."""
+    """Return the column for a part of a document, which may be null."""
     kind, convert = _of_shape(shape, depth + 1) or _TEXT
     return Column(kind, lambda value: None if value is None else convert(value))

@@ -1,7 +1,7 @@
-"""When a shard has to be looked at although it got no record: what its timers, punctuators and windows wait for.
+"""When a shard is due without new records: what its timers, punctuators and windows wait for.
 
-A shard remembers it per stage, so that an epoch binds only the shards that have something to do. Nothing is known about a shard
-before the first epoch of a start.
+A shard stores this per stage, so that an epoch runs only the shards that have something to do. Before the first epoch of a start,
+nothing is known about a shard.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DUE = "due/"
 
 
 def is_due(shard: ShardState, stage: int, epoch: Epoch) -> bool:
-    """Whether something in a shard waits for a time that has come, or may do so."""
+    """Whether something in a shard is due, or may be."""
     wall_clock, watermark = _registers(shard, stage)
     if wall_clock.value == _UNKNOWN or wall_clock.value <= epoch.wall_clock:
         return True
@@ -26,21 +26,21 @@ def is_due(shard: ShardState, stage: int, epoch: Epoch) -> bool:
 
 
 def note_due(shard: ShardState, stage: int, clocks: Clocks) -> None:
-    """Remember what a shard waits for from now on."""
+    """Store what a shard waits for from now on."""
     wall_clock, watermark = _registers(shard, stage)
     wall_clock.value = NEVER if clocks.due is None else max(clocks.due, 0)
     watermark.value = NEVER if clocks.watermark.due is None else max(clocks.watermark.due, 0)
 
 
 def was_due(state: LaneState, shards: Iterable[int], stage: int) -> tuple[int | None, int | None]:
-    """The first time of the wall clock, and the first watermark, that one of the shards waits for; None for none."""
+    """Return the earliest wall-clock time and watermark that any of the shards waits for; None for none."""
     found = [_registers(state.shard(shard), stage) for shard in shards]
     first = min(wall_clock.value for wall_clock, _ in found), min(watermark.value for _, watermark in found)
     return None if first[0] == NEVER else first[0], None if first[1] == NEVER else first[1]
 
 
 def forget_due(shard: ShardState) -> None:
-    """Know nothing about a shard: the topology may be another one since."""
+    """Forget what a shard waits for: the topology may have changed since."""
     for name in [name for name in shard.registers.snapshot() if name.startswith(_DUE)]:
         shard.registers.register(name, _UNKNOWN).value = _UNKNOWN
 

@@ -1,7 +1,7 @@
-"""What happens to records at their source, partition by partition in the order of offsets: event times and watermarks.
+"""The entry of records at their source, by partition in the order of offsets: event times and watermarks.
 
-Needed only where a source has an extractor or tells watermarks, where a key has to be read to know its shard, or where writes to
-shared stores have an order over all shards; otherwise records go straight to their lanes, but for those that have no time at all.
+Needed only if a source has an extractor or a watermark, if a key has to be decoded to find its shard, or if writes to shared
+stores have an order over all shards. Otherwise records go straight to their lanes, except those without a valid timestamp.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from penstock.topology import SourceNode
 
 
 def needs_entry(program: Program) -> bool:
-    """Whether records have to be looked at before they go to their lanes."""
+    """Whether records have to be processed before they go to their lanes."""
     return program.has_watermarks or program.extracts_timestamps or program.routes_by_value or program.orders_writes
 
 
 def prepare_input(assigned: Assignment, batches: Sequence[pa.RecordBatch], schema: pa.Schema = INPUT) -> pa.Table:
-    """Records as read from topics, ready to go to their lanes, and rows about those that do not."""
+    """Return records as read from topics, ready for their lanes, and rows about those that are dropped."""
     table, others = _with_times(assigned, from_topics(batches, schema))
     if needs_entry(assigned.program):
         return pa.concat_tables([*enter(assigned, table), *others])
@@ -44,7 +44,7 @@ def prepare_input(assigned: Assignment, batches: Sequence[pa.RecordBatch], schem
 
 
 def _with_times(assigned: Assignment, table: pa.Table) -> tuple[pa.Table, list[pa.Table]]:
-    """The records that have a time, or whose source has an extractor to find one; the others' handler has had its say."""
+    """Return the records with a valid timestamp, or with an extractor; for the others, call the error handler."""
     timestamps = table.column("timestamp").to_numpy()
     is_wrong = (timestamps < 0) | (timestamps > LAST_TIMESTAMP)
     if not is_wrong.any():
@@ -61,7 +61,7 @@ def _with_times(assigned: Assignment, table: pa.Table) -> tuple[pa.Table, list[p
 
 
 def rows_about_dropped(program: Program, outbox: Outbox) -> list[pa.Table]:
-    """What a lane that only reads says about records that it has not sent on: dead letters, and how many were dropped."""
+    """Return the rows about records that a reading lane has dropped: dead letters, and counts."""
     letters = letters_sent(program, outbox.drain())
     dropped = [(node, reason, count) for (node, reason), count in outbox.dropped.items()]
     outbox.dropped.clear()
@@ -69,19 +69,19 @@ def rows_about_dropped(program: Program, outbox: Outbox) -> list[pa.Table]:
 
 
 def enter(assigned: Assignment, table: pa.Table) -> list[pa.Table]:
-    """The records with event times and watermarks, and what else is to be said about them."""
+    """Return the records with event times and watermarks, and further rows about them."""
     program = assigned.program
     if not table.num_rows:
         return [table]
     order = np.lexsort((table.column("offset").to_numpy(), table.column("origin").to_numpy()))
     if (np.diff(order) != 1).any():
         table = table.take(pa.array(order))
-    told, others = None, list[pa.Table]()
+    own_watermarks, others = None, list[pa.Table]()
     if program.extracts_timestamps:
-        table, told, others = _extracted(assigned, table)
+        table, own_watermarks, others = _extracted(assigned, table)
     if table.num_rows:
         if program.has_watermarks or program.extracts_timestamps:
-            table, control = _attached(assigned, table, told)
+            table, control = _attached(assigned, table, own_watermarks)
             others.append(control_row(control, 0))
         if program.orders_writes:
             table = _placed(table)
@@ -89,10 +89,10 @@ def enter(assigned: Assignment, table: pa.Table) -> list[pa.Table]:
 
 
 def _placed(table: pa.Table) -> pa.Table:
-    """The records with their places in the merged order, found where all of a partition's are together.
+    """Return the records with their places in the merged order, found while the records of each partition are together.
 
-    A shard that finds them itself does so from its own part of each partition. That is good enough where only its own keys are
-    changed; but who writes to shared stores must come in one order over all shards.
+    A shard could find places only from its own part of each partition. That is enough if it changes only its own keys, but writes
+    to shared stores need one order over all shards.
     """
     places = highest_by_origin(table.column("origin").to_numpy(), table.column("timestamp").to_numpy())
     for name, values in (("place", places), ("path", np.zeros(len(places), np.int64))):
@@ -100,10 +100,10 @@ def _placed(table: pa.Table) -> pa.Table:
     return table
 
 
-def _attached(assigned: Assignment, table: pa.Table, told: Any) -> tuple[pa.Table, Control]:
-    """How far each partition's time had come before each of its records, going on from what earlier epochs have shown.
+def _attached(assigned: Assignment, table: pa.Table, own_watermarks: Any) -> tuple[pa.Table, Control]:
+    """Return the records with their partition's time before each of them, continuing from earlier epochs.
 
-    That is its watermark where the source has a strategy, else the highest event time.
+    That is the watermark if the source declares one, otherwise the highest event time.
     """
     program, epoch = assigned.program, assigned.epoch
     origins, sources = table.column("origin").to_numpy(), table.column("name").to_numpy()
@@ -116,7 +116,7 @@ def _attached(assigned: Assignment, table: pa.Table, told: Any) -> tuple[pa.Tabl
         strategy = program.watermarks.get(program.sources[sources[start]])
         shown, before, after = timestamps[start:end], epoch.high_times, high_times
         if strategy is not None:
-            shown = told[start:end] if strategy.function is not None else shown - strategy.disorder_ms
+            shown = own_watermarks[start:end] if strategy.function is not None else shown - strategy.disorder_ms
             before, after = epoch.watermarks, watermarks
             high_times[origin] = int(timestamps[start:end].max())
         times[start] = before[origin] if before else NO_TIMESTAMP
@@ -130,17 +130,17 @@ def _attached(assigned: Assignment, table: pa.Table, told: Any) -> tuple[pa.Tabl
 
 
 def _extracted(assigned: Assignment, table: pa.Table) -> tuple[pa.Table, Any, list[pa.Table]]:
-    """Event times by the sources' extractors and watermarks by their functions; without records that are dropped here."""
+    """Return the records with event times from extractors, and watermarks from functions, without the dropped ones."""
     program, epoch = assigned.program, assigned.epoch
     lane = _without_nodes(assigned)
     intakes = {code: Intake(node, _nowhere) for code, node in _sources(program).items()}
     partition_times: dict[int, int] = {}
-    timestamps, told, kept = list[int](), list[int](), list[bool]()
+    timestamps, own_watermarks, kept = list[int](), list[int](), list[bool]()
     for row in table.select(["name", "origin", "offset", "timestamp", "key", "value", "headers"]).to_pylist():
         intake, origin = intakes[row["name"]], row["origin"]
         if intake.node.timestamp is None and not intake.tells_watermark:
             timestamps.append(row["timestamp"])
-            told.append(NO_TIMESTAMP)
+            own_watermarks.append(NO_TIMESTAMP)
             kept.append(True)
             continue
         known = partition_times.get(origin, epoch.high_times[origin] if epoch.high_times else NO_TIMESTAMP)
@@ -151,13 +151,13 @@ def _extracted(assigned: Assignment, table: pa.Table) -> tuple[pa.Table, Any, li
         timestamp = NO_TIMESTAMP if arrival is None else arrival.timestamp
         partition_times[origin] = max(known, timestamp)
         timestamps.append(timestamp)
-        told.append(NO_TIMESTAMP if arrival is None else intake.told_watermark(arrival, metadata, known))
+        own_watermarks.append(NO_TIMESTAMP if arrival is None else intake.told_watermark(arrival, metadata, known))
         kept.append(timestamp != NO_TIMESTAMP)
     table = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", pa.array(timestamps, pa.int64()))
     others = rows_about_dropped(program, lane.outbox)
     if all(kept):
-        return table, np.array(told, np.int64), others
-    return table.filter(pa.array(kept)), np.array(told, np.int64)[np.array(kept)], others
+        return table, np.array(own_watermarks, np.int64), others
+    return table.filter(pa.array(kept)), np.array(own_watermarks, np.int64)[np.array(kept)], others
 
 
 def _sources(program: Program) -> dict[int, SourceNode]:
@@ -166,7 +166,7 @@ def _sources(program: Program) -> dict[int, SourceNode]:
 
 
 def _without_nodes(assigned: Assignment) -> Lane:
-    """A lane only for what goes wrong at the source: it counts drops and sends dead letters."""
+    """Return a lane that only handles failures at the source: it counts drops and sends dead letters."""
     program, epoch = assigned.program, assigned.epoch
     policy = FailurePolicy(program.handlers, program.application_id, epoch.number)
     nothing, shard = Blueprint([], program.specs), OwnShard(LaneState(memory_engine()))
@@ -174,4 +174,4 @@ def _without_nodes(assigned: Assignment) -> Lane:
 
 
 def _nowhere(key: Any, value: Any, timestamp: int, headers: Any) -> None:
-    """Where an intake that only reads would send records."""
+    """Do nothing: the target of an intake that only reads."""

@@ -1,8 +1,8 @@
-"""Where lanes live on a machine: one directory per application, one store per lane, one owner at a time.
+"""The files of lanes on a machine: one directory per application, one store per lane, one owner at a time.
 
-A killed driver's tasks may go on for seconds. Kafka fences its producer, not its files: so a lane holds a shared lock on the
-application's directory while its store is open, a starting application takes that lock exclusively and writes its incarnation,
-and a lane of another incarnation refuses to open.
+Tasks of a killed driver may keep running for seconds. Kafka fences its producer, but not its files. So a lane holds a shared lock
+on the application's directory while its store is open, a starting application takes that lock exclusively and writes its
+incarnation, and a lane of another incarnation refuses to open.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.state import EngineFactory, EngineKind, LaneState, memory_engine
 
 LOCK_TIMEOUT_S = 60
 _ATTEMPT = "#"
-"""Between an incarnation and its attempt."""
+"""Separates an incarnation from its attempt."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -33,7 +33,7 @@ class Home:
         self.root: Path = Path(directory) / application_id
 
     def take_over(self, incarnation: str) -> None:
-        """Become the owner: waits until no lane of an earlier one has a store open."""
+        """Become the owner; waits until no lane of an earlier owner has a store open."""
         self._make_private()
         with self._locked(fcntl.LOCK_EX):
             if self._boot_changed():
@@ -43,24 +43,24 @@ class Home:
             _write(self.root / "incarnation", incarnation)
 
     def fence(self, incarnation: str, attempt: int) -> None:
-        """Let only tasks of that attempt open stores from now on: waits until those of earlier ones have let go of theirs."""
+        """Let only tasks of that attempt open stores from now on; waits until earlier ones have closed theirs."""
         with self._locked(fcntl.LOCK_EX):
             self._refuse_others(_read(self.root / "incarnation").partition(_ATTEMPT)[0], incarnation)
             _write(self.root / "incarnation", _owner(incarnation, attempt))
 
     def occupy(self) -> Callable[[], None]:
-        """Show that this process runs the application, until what is returned is called or the process ends."""
+        """Mark the application as running in this process, until the returned function is called or the process ends."""
         file = os.open(self.root / "running", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: an instance that is taken over from has it, too
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: the instance that is being replaced holds it, too
         except BlockingIOError:
             os.close(file)
-            raise StateError(f"{self.root} is being removed: the application is being reset; start again afterwards") from None
+            raise StateError(f"Directory {self.root} is being removed by a reset. Start again when the reset is done.") from None
         return lambda: os.close(file)
 
     @contextmanager
     def vacant(self) -> Iterator[None]:
-        """While the block runs, nobody begins to run the application here; refuses if somebody does already."""
+        """Prevent the application from starting on this machine while the block runs; raises if it is running."""
         if not self.root.exists():
             yield
             return
@@ -69,28 +69,28 @@ class Home:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise StateError(
-                    f"{self.root.name!r} runs on this machine (a process holds {self.root}); stop it first"
+                    f"Application {self.root.name!r} is running on this machine (a process holds {self.root}). Stop it first."
                 ) from None
             yield
 
     def _make_private(self) -> None:
-        """Make the directory, or refuse one that is somebody else's to change: what is in it is believed."""
+        """Create the directory, or refuse one that another user can change: its contents are trusted."""
         for directory in (self.root.parent, self.root):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             found = directory.lstat()
             if stat.S_ISLNK(found.st_mode):
                 raise StateError(
-                    f"{directory} is a link, which may lead elsewhere tomorrow; write where it leads to as state_dir"
+                    f"Directory {directory} is a symbolic link, whose target may change. Set state_dir to the target itself."
                 )
             if found.st_mode & stat.S_IWOTH:
-                raise StateError(f"anybody can write to {directory}; take that right away (chmod o-w), or use one below it")
+                raise StateError(f"Directory {directory} is writable for all users. Run chmod o-w, or use a directory below it.")
         if self.root.stat().st_uid != os.geteuid():
-            raise StateError(f"{self.root} belongs to another user; run as that user, or use another state_dir")
+            raise StateError(f"Directory {self.root} belongs to another user. Run as that user, or use another state_dir.")
         self.root.chmod(0o700)
         (self.root / "lock").touch(mode=0o600)
 
     def let_go(self, incarnation: str) -> None:
-        """Leave a sign that all has been written to disk, unless there is a new owner already."""
+        """Sync all files to disk and note that this was done, unless there is already a new owner."""
         with self._locked(fcntl.LOCK_EX):
             if _read(self.root / "incarnation").partition(_ATTEMPT)[0] == incarnation:
                 for path in self.root.rglob("*"):
@@ -98,54 +98,54 @@ class Home:
                 _write(self.root / "clean", incarnation)
 
     def forget(self) -> None:
-        """Remove all stores; they are rebuilt from their changelogs."""
+        """Remove all stores; they will be rebuilt from their changelogs."""
         for directory in (*self.root.glob("lanes-*"), self.root / "global"):
             shutil.rmtree(directory, ignore_errors=True)
 
     def remove(self) -> None:
-        """Remove everything: waits until no lane has a store open."""
+        """Remove everything; waits until no lane has a store open."""
         if self.root.exists():
             with self._locked(fcntl.LOCK_EX):
                 shutil.rmtree(self.root)
 
     def forget_others(self, lanes: int) -> None:
-        """Remove what was kept for other numbers of lanes."""
+        """Remove the stores for other numbers of lanes."""
         for directory in self.root.glob("lanes-*"):
             if directory.name != f"lanes-{lanes}":
                 shutil.rmtree(directory, ignore_errors=True)
 
     def forget_other_globals(self, layout: str) -> None:
-        """Remove the global stores if they were laid out or fed otherwise: they are read from their topics again."""
+        """Remove the global stores if their layout or topics have changed; they will be read from their topics again."""
         if _read(self.root / "global-layout") != layout:
             self.forget_globals()
             _write(self.root / "global-layout", layout)
 
     def forget_globals(self) -> None:
-        """Remove the global stores, which nobody has open: they are read from the beginning of their topics."""
+        """Remove the global stores, which must be closed; they will be read from the beginning of their topics."""
         shutil.rmtree(self.global_directory, ignore_errors=True)
 
     def lane_directory(self, lane: int, lanes: int) -> Path:
-        """Where a lane's store is."""
+        """Return the directory of a lane's store."""
         return self.root / f"lanes-{lanes}" / f"{lane:04}"
 
     @property
     def global_directory(self) -> Path:
-        """Where the global stores are, which all lanes read."""
+        """The directory of the global stores, which all lanes read."""
         return self.root / "global"
 
     @contextmanager
     def held_by(self, incarnation: str, attempt: int = 0) -> Iterator[None]:
-        """While stores are open: refuses if somebody else owns the directory by now, or a later attempt of the same start."""
+        """Hold the directory while stores are open; raises if another start, or a later attempt of this one, owns it."""
         with self._locked(fcntl.LOCK_SH):
             self._refuse_others(_read(self.root / "incarnation"), _owner(incarnation, attempt))
             yield
 
     def _refuse_others(self, owner: str, expected: str) -> None:
         if owner != expected:
-            raise FencedError(f"another instance of {self.root.name!r} has taken over {self.root}")
+            raise FencedError(f"Another instance of {self.root.name!r} has taken over {self.root}.")
 
     def _boot_changed(self) -> bool:
-        """Whether the machine went down with writes in memory: stores are not synced to disk at every epoch."""
+        """Whether the machine crashed with unsynced writes: stores are not synced to disk in every epoch."""
         return _read(self.root / "boot") != _boot() and not (self.root / "clean").exists()
 
     @contextmanager
@@ -158,18 +158,18 @@ class Home:
                     break
                 except BlockingIOError:
                     if time.monotonic() > deadline:
-                        cure = "a task of an earlier start is stuck; end its processes"
-                        raise StateError(f"{self.root} is in use for more than {LOCK_TIMEOUT_S} s: {cure}") from None
+                        cure = "A task of an earlier start is stuck: kill its processes."
+                        raise StateError(f"Directory {self.root} was locked for more than {LOCK_TIMEOUT_S} s. {cure}") from None
                     time.sleep(0.01)
             yield
 
 
 @contextmanager
 def open_lane(program: Program, lane: int, attempt: int = 0) -> Iterator[LaneState]:
-    """A lane's state, open while the block runs; `attempt` is that of the epoch."""
+    """Open a lane's state for the block; `attempt` is that of the epoch."""
     home = Home(program.directory, program.application_id)
     if program.engine is EngineKind.MEMORY:
-        raise StateError("lanes need files: an engine in memory is for tests")
+        raise StateError("Lanes need files: the memory engine is only for tests. Set store_engine to lmdb or rocksdb.")
     with home.held_by(program.incarnation, attempt):
         state = LaneState(EngineFactory(program.engine, str(home.lane_directory(lane, program.lanes))).open())
         try:
@@ -180,7 +180,7 @@ def open_lane(program: Program, lane: int, attempt: int = 0) -> Iterator[LaneSta
 
 @contextmanager
 def open_globals(program: Program) -> Iterator[LaneState | None]:
-    """The global stores, to read; None if there are none."""
+    """Open the global stores for reading; None if there are none."""
     if not program.global_stores:
         yield None
         return
@@ -191,9 +191,9 @@ def open_globals(program: Program) -> Iterator[LaneState | None]:
 
 @contextmanager
 def committed_lane(program: Program, committed: int, directory: Path) -> Iterator[LaneState]:
-    """A lane as of the last barrier, to read."""
+    """Open a lane for reading, as of the last barrier."""
     if committed < 0:
-        yield LaneState(memory_engine())  # nothing was ever committed, and the lane may have no files yet
+        yield LaneState(memory_engine())  # nothing was committed yet, and the lane may have no files
         return
     with _to_read(program.engine, directory) as owner:
         yield owner.read_committed(committed)
@@ -209,7 +209,7 @@ def _to_read(engine: EngineKind, directory: Path) -> Iterator[LaneState]:
 
 
 def _owner(incarnation: str, attempt: int) -> str:
-    """Whose tasks may open stores."""
+    """Return the owner whose tasks may open stores."""
     return f"{incarnation}{_ATTEMPT}{attempt}" if attempt else incarnation
 
 

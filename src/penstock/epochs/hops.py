@@ -1,6 +1,6 @@
-"""The hops of an epoch: from the topics to the first lanes, and from stage to stage; each takes a table and gives one.
+"""The hops of an epoch: from the topics to the first lanes, and from stage to stage; each takes a table and returns one.
 
-Hosted by Spark tasks, one hop per Python call with shuffles in between, or one after the other in a single process.
+They run in Spark tasks, one hop per Python call with shuffles in between, or one after the other in a single process.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ INPUT = pa.schema(
         pa.field("headers", HEADERS),
     ]
 )
-"""Records as they are read from topics: the source and the origin by their codes, the rest as Kafka has it."""
+"""Records as read from topics: the source and the origin by their codes, the rest as in Kafka."""
 
 ROUTED_INPUT = pa.schema([*INPUT, pa.field("shard", pa.int32())])
-"""The same with the shard of each, where Spark has found it."""
+"""The same with the shard of each record, if Spark has computed it."""
 
 RECORDS_BY_SHARD = pa.schema([*RECORDS, pa.field("shard", pa.int32())])
 """Records on their way into a lane, each with its shard."""
@@ -68,23 +68,23 @@ Owner = Callable[[bytes], ShardState]
 
 
 def from_topics(batches: Sequence[pa.RecordBatch], schema: pa.Schema = INPUT) -> pa.Table:
-    """Records as read from topics, as rows on their way to a stage."""
+    """Return records as read from topics as rows for a stage."""
     table = arrived(batches, schema)
     columns = {name: table.column(name) for name in schema.names}
     return wire(table.num_rows, kind=np.zeros(table.num_rows, np.int8), **columns)
 
 
 def run_stage(assigned: Assignment, table: pa.Table, is_anew: bool = False) -> pa.Table:
-    """Run a stage's records through one lane, with stores that are open for that long."""
+    """Run a stage's records through one lane, with stores opened for that time."""
     own = range(assigned.program.lanes) if assigned.is_serial else (assigned.lane,)
     with open_stores(assigned.program, assigned.epoch, own) as stores:
         return run_stage_on(stores, assigned, table, is_anew)
 
 
 def run_stage_on(stores: OpenStores, assigned: Assignment, table: pa.Table, is_anew: bool = False) -> pa.Table:
-    """Run a stage's records through one lane; other rows pass by, in front of what the lane sends.
+    """Run a stage's records through one lane; other rows pass through unchanged, before the lane's output.
 
-    `is_anew` says that all later stages will run again, too: whatever is there of the epoch is taken back.
+    `is_anew` says that all later stages will run again, too: everything written of the epoch is rolled back.
     """
     mine, passing = _split(assigned, table)
     if assigned.program.serial_exchanges:
@@ -97,29 +97,29 @@ def run_stage_on(stores: OpenStores, assigned: Assignment, table: pa.Table, is_a
 
 
 def bring_to(state: LaneState, epoch: Epoch, stage: int, is_anew: bool = False) -> None:
-    """Have the lane as the stage needs it: at the committed epoch, plus what earlier stages have written of this one.
+    """Bring the lane to the state that the stage needs: the committed epoch, and what earlier stages wrote of this one.
 
-    A task that is retried takes back what its first attempt wrote.
+    A retried task rolls back what its first attempt wrote.
     """
     is_ahead = state.epoch == epoch.number and state.last_stage >= stage
     if is_ahead and state.last_stage > stage and not is_anew:
-        raise StateError(f"stage {stage} of epoch {epoch.number} runs again after stage {state.last_stage}: start the epoch anew")
+        raise StateError(f"Stage {stage} of epoch {epoch.number} cannot run again after stage {state.last_stage}. Start again.")
     if is_ahead:
         faults.point("lane.before_roll_back")
         state.roll_back(stage)
     if state.epoch not in (epoch.committed, epoch.number):
-        raise StateError(f"a lane is at epoch {state.epoch}, but {epoch.committed} is committed: it has to be restored")
+        raise StateError(f"A lane is at epoch {state.epoch}, but {epoch.committed} is committed. Start again to restore it.")
 
 
 def roll_back_lane(assigned: Assignment) -> None:
-    """Have a lane as the last barrier left it, whatever a job that was given up has written of the epoch."""
+    """Roll a lane back to the last barrier, after a job that failed."""
     epoch, lane = assigned.epoch, assigned.lane
     with bound_contextvars(lane=lane), open_lane(assigned.program, lane, epoch.attempt) as state:
         bring_to(state, epoch, 0, is_anew=True)
 
 
 def own_mark(program: Program, lane: int, mark: Mark | None) -> Mark | None:
-    """The part of a mark that is about the lane's own changelog partitions."""
+    """Return the part of a mark for the lane's own changelog partitions."""
     if mark is None:
         return None
     own = shards_of(lane, program.shards, program.lanes)
@@ -128,7 +128,7 @@ def own_mark(program: Program, lane: int, mark: Mark | None) -> Mark | None:
 
 
 def _run_free(stores: OpenStores, assigned: Assignment, records: pa.Table) -> list[pa.Table]:
-    """A stage without state, anywhere."""
+    """Run a stage without state, on no particular lane."""
     run = StageRun(assigned, stores.globals)
     run.arrive(records, in_shards=False)
     run.feed(run.bind(LaneState(memory_engine()).shard(0), assigned.epoch.watermark), ANY_SHARD, None)
@@ -137,7 +137,7 @@ def _run_free(stores: OpenStores, assigned: Assignment, records: pa.Table) -> li
 
 
 def _run_on(stores: OpenStores, assigned: Assignment, records: pa.Table, is_anew: bool) -> list[pa.Table]:
-    """A stage on the lane of its records, shard by shard."""
+    """Run a stage on the lane of its records, shard by shard."""
     epoch, stage = assigned.epoch, assigned.stage
     state = stores.lane(assigned.lane)
     bring_to(state, epoch, stage, is_anew)
@@ -170,9 +170,9 @@ def _run_on(stores: OpenStores, assigned: Assignment, records: pa.Table, is_anew
 
 
 def _run_serially(stores: OpenStores, assigned: Assignment, records: pa.Table, is_anew: bool) -> list[pa.Table]:
-    """An atomic section: the first lane's task works on the stores of all lanes, while the others' have nothing to do.
+    """Run an atomic section: the first lane's task works on the stores of all lanes, and the other tasks do nothing.
 
-    Without records there is nothing to write either, unless no earlier stage has brought the lanes to this epoch.
+    Without records nothing is written, unless no earlier stage has brought the lanes to this epoch.
     """
     program, epoch, stage = assigned.program, assigned.epoch, assigned.stage
     if assigned.lane != 0 or (not records.num_rows and any(program.needs_lanes(earlier) for earlier in range(stage))):
@@ -196,7 +196,7 @@ def _run_serially(stores: OpenStores, assigned: Assignment, records: pa.Table, i
 
 
 def _written(assigned: Assignment, state: LaneState) -> list[pa.Table]:
-    """Write what a stage has changed in a lane, and give its changelog rows."""
+    """Write the changes of a stage to a lane, and return its changelog rows."""
     program, epoch = assigned.program, assigned.epoch
     changes = state.commit(epoch.number, assigned.stage, program.incarnation, own_mark(program, assigned.lane, epoch.mark))
     rows = rows_of_changes(assigned, changes)
@@ -204,7 +204,7 @@ def _written(assigned: Assignment, state: LaneState) -> list[pa.Table]:
 
 
 class StageRun:
-    """A stage of an epoch on one lane, or wherever its records are: its nodes bound once per shard, and what they send."""
+    """A stage of an epoch on one lane, or on none: its nodes, bound once per shard, and what they send."""
 
     def __init__(self, assigned: Assignment, globals_: LaneState | None, owner: Owner | None = None) -> None:
         program, epoch = assigned.program, assigned.epoch
@@ -223,10 +223,10 @@ class StageRun:
         """The records of each shard that has any, in processing order."""
         self.bound: dict[int, Lane] = {}
         self.due: tuple[int | None, int | None] = (None, None)
-        """When something waits for the wall clock, and for the watermark."""
+        """The earliest wall-clock time and watermark that something waits for."""
 
     def bind(self, state: StateOfStores, watermark: int | None) -> Lane:
-        """The stage's nodes over the state of a shard, which knows of that watermark."""
+        """Bind the stage's nodes to the state of a shard; `watermark` is the one that the shard knows."""
         program, epoch = self._assigned.program, self._assigned.epoch
         partitions = epoch.partitions or {}
         own = state.number if isinstance(state, ShardState) else ANY_SHARD
@@ -245,7 +245,7 @@ class StageRun:
         )
 
     def arrive(self, records: pa.Table, in_shards: bool = True) -> None:
-        """Take in the records of the stage; where shards make no difference, as those of one."""
+        """Accept the records of the stage; without `in_shards`, as records of a single shard."""
         if not records.num_rows:
             return
         shards = records.column("shard").to_numpy()
@@ -272,11 +272,11 @@ class StageRun:
         self._walked.append(feed(bound, records, self._catalogue, watermark, self._values if records.num_rows else None))
 
     def flush(self) -> None:
-        """Have calls made and let caches emit, in all shards."""
+        """Make pending calls and flush caches, in all shards."""
         flush(list(self.bound.values()))
 
     def end(self, state: LaneState | None = None) -> list[pa.Table]:
-        """What the stage sends: rows for topics and later stages, and what the driver should know."""
+        """Return the output of the stage: rows for topics and later stages, and rows for the driver."""
         sent, dropped = Sent([], [], pa.concat_tables([_NO_RECORDS, *self._walked])), dict[tuple[str, str], int]()
         first_row = 0
         for (shard, bound), walked in zip(self.bound.items(), self._walked, strict=True):
@@ -288,7 +288,7 @@ class StageRun:
                 dropped[what] = dropped.get(what, 0) + count
             bound.close()
         report: LaneReport = self._watch.report(first_row, state)
-        told = Control(
+        control = Control(
             {},
             self.due[0],
             [(*what, count) for what, count in dropped.items()],
@@ -296,12 +296,12 @@ class StageRun:
             wants_commit=any(bound.outbox.commit_requested for bound in self.bound.values()),
         )
         table = rows_sent(self._assigned.program, sent, self._assigned.stage)
-        about = rows_about(self._assigned.shards.start, report, None if told == Control() else told)
+        about = rows_about(self._assigned.shards.start, report, None if control == Control() else control)
         return [about] if table is None else [table, about]
 
 
 def _blueprint(assigned: Assignment) -> Blueprint:
-    """The nodes of a stage, which can read the tables of all others."""
+    """Return the nodes of a stage, which can read the tables of all others."""
     program = assigned.program
     return Blueprint(
         [program.nodes[name] for name in program.plan.stages[assigned.stage].nodes],
@@ -314,10 +314,10 @@ def _blueprint(assigned: Assignment) -> Blueprint:
 
 
 def _split(assigned: Assignment, table: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The records of a stage, and everything else."""
+    """Return the records of a stage, and all other rows."""
     mine = table.column("kind").to_numpy() == Kind.RECORD
     records = np.flatnonzero(mine)
-    sources = table.column("name").to_numpy()[records].astype(np.int16)  # a float where other rows have no name
+    sources = table.column("name").to_numpy()[records].astype(np.int16)  # floats if other rows have no name
     mine[records] = np.array(assigned.program.depths)[sources] == assigned.stage
     if mine.all():
         return table, table.slice(0, 0)
@@ -327,5 +327,5 @@ def _split(assigned: Assignment, table: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def out(table: pa.Table) -> pa.Table:
-    """The rows that leave the epoch."""
+    """Return the columns of rows that leave the epoch."""
     return table.select(OUT.names)

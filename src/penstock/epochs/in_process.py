@@ -1,6 +1,6 @@
 """A whole epoch in one process: every stage, every lane, with exchanges in memory.
 
-How small epochs run, in a single Spark task, and how tests run epochs of any size without Spark.
+Small epochs run like this, in a single Spark task; tests run epochs of any size like this, without Spark.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.epochs.wire import in_order_of_causes
 
 
 def run_epoch(program: Program, epoch: Epoch, batches: Sequence[pa.RecordBatch]) -> pa.Table:
-    """The rows that an epoch's records lead to."""
+    """Run an epoch; return its rows."""
     assigned = Assignment(program, epoch)
     table = on_shards(assigned, prepare_input(assigned, batches))
     stages = range(len(program.plan.stages))
@@ -36,7 +36,7 @@ def run_epoch(program: Program, epoch: Epoch, batches: Sequence[pa.RecordBatch])
 
 
 def parts(program: Program, stage: int, table: pa.Table) -> list[tuple[int, pa.Table]]:
-    """The rows of each lane; a stage without state takes all of them at once."""
+    """Return the rows of each lane; a stage without state takes all rows at once."""
     if program.lanes == 1 or not program.needs_lanes(stage):
         return [(0, table)]
     lanes = lane_of(table.column("shard").to_numpy(), program.shards, program.lanes)

@@ -1,4 +1,4 @@
-"""What a lane tells about its work in a stage: always how much and how long, and more of it in epochs that are sampled."""
+"""Reports of lanes on their work in a stage: always records and time, and more in sampled epochs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Watch:
-    """Follows one stage of one lane, from when it is made to when it is asked for the report."""
+    """Measures one stage of one lane, from its creation to the report."""
 
     def __init__(self, assigned: Assignment) -> None:
         self._began = perf_counter()
@@ -25,7 +25,7 @@ class Watch:
         self.samples: Samples | None = Samples() if assigned.epoch.is_sampled else None
 
     def report(self, records: int, state: LaneState | None = None) -> LaneReport:
-        """The report; `state` is the lane's, if it has one, as it was written."""
+        """Return the report; `state` is the lane's after writing, if it has one."""
         seconds = perf_counter() - self._began
         if self.samples is None:
             return LaneReport(self._lane, self._stage, records, seconds)
@@ -36,5 +36,5 @@ class Watch:
 
 
 def _resident_bytes() -> int:
-    """What this process has in memory; 0 where the system does not tell."""
+    """Return the resident memory of this process; 0 if unknown."""
     return int(_MEMORY.read_text().split()[1]) * _PAGE if _MEMORY.exists() else 0

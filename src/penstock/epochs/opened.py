@@ -1,6 +1,6 @@
-"""The stores that a task has open: its lanes to write, other lanes as of the last barrier, and the global tables.
+"""The open stores of a task: its own lanes for writing, other lanes as of the last barrier, and the global tables.
 
-Each file is opened when it is first needed and stays open to the end of the block: the engines allow it once per process.
+Each file is opened on first use and stays open until the end of the block: engines can open a file only once per process.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from penstock.state import LaneState, ShardState, memory_engine
 
 @contextmanager
 def open_stores(program: Program, epoch: Epoch, own: Collection[int]) -> Iterator[OpenStores]:
-    """The stores of an epoch, for a task that runs the lanes `own`."""
+    """Provide the stores of an epoch to a task that runs the lanes `own`."""
     with open_globals(program) as globals_, ExitStack() as opened:
         yield OpenStores(program, epoch, own, globals_, opened)
 
 
 class OpenStores:
-    """What a task has open, and what it opens as it goes."""
+    """The open stores of a task; further ones are opened on first use."""
 
     def __init__(
         self, program: Program, epoch: Epoch, own: Collection[int], globals_: LaneState | None, opened: ExitStack
     ) -> None:
         self.globals = globals_
-        """The global tables, to read; None if there are none."""
+        """The global tables, for reading; None if there are none."""
         self._program = program
         self._epoch = epoch
         self._own = own
@@ -37,15 +37,15 @@ class OpenStores:
         self._committed: dict[int, LaneState] = {}
 
     def lane(self, number: int) -> LaneState:
-        """One of the task's own lanes, to write."""
+        """Return one of the task's own lanes, for writing."""
         if number not in self._lanes:
             self._lanes[number] = self._opened.enter_context(open_lane(self._program, number, self._epoch.attempt))
         return self._lanes[number]
 
     def committed_owner(self, key: bytes) -> ShardState:
-        """The shard that owns a key, as of the last barrier, to read.
+        """Return the shard that owns a key, as of the last barrier, for reading.
 
-        Its lane may be one epoch ahead by then, in another process: what it has changed is kept, and seen as it was.
+        Its lane may already be one epoch ahead, in another process: its undo steps show the values before that.
         """
         program = self._program
         shard = shard_of(key, program.shards)
@@ -62,5 +62,5 @@ class OpenStores:
         return LaneState(memory_engine()) if committed < 0 else self.lane(lane).read_committed(committed)
 
     def forget_views(self) -> None:
-        """A view of the last barrier holds until its lane is next written: call this whenever one has been."""
+        """Discard the views of the last barrier; call this after each write to a lane, which makes them invalid."""
         self._committed.clear()

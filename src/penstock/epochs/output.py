@@ -1,4 +1,4 @@
-"""From what a lane has sent and changed to rows of a table: the way out of a stage."""
+"""The output of a stage: what a lane has sent and changed, as rows of a table."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LEVELS = 3
 
 
 ANY_SHARD = -1
-"""In place of a shard, for a stage that keeps no state and runs wherever its records are, or one that has all shards."""
+"""Replaces the shard for a stage without state, which runs on no particular lane, and for one that has all shards."""
 
 
 class OfShard(NamedTuple):
-    """How many rows a shard sends, and where the records begin that it has walked, by which its rows name their causes."""
+    """How many rows a shard sends, and where its records begin among all, by which its rows refer to their causes."""
 
     shard: int
     rows: int
@@ -36,7 +36,7 @@ class OfShard(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What a lane sends in a stage, shard by shard, and all records it has walked."""
+    """What a lane sends in a stage, shard by shard, and all records that it has processed."""
 
     rows: list[Row]
     by_shard: list[OfShard]
@@ -44,7 +44,7 @@ class Sent(NamedTuple):
 
 
 def rows_sent(program: Program, sent: Sent, level: int) -> pa.Table | None:
-    """Rows for topics, and rows for later stages on the shards of their new keys; each with the place of its cause."""
+    """Return rows for topics, and for later stages on the shards of their new keys, each with the place of its cause."""
     if not sent.rows:
         return None
     topics, keys, values, timestamps, headers, partitions, kinds, causes = zip(*sent.rows, strict=True)
@@ -69,7 +69,7 @@ def rows_sent(program: Program, sent: Sent, level: int) -> pa.Table | None:
 
 
 def _is_later_turn(program: Program, level: int, topics: Sequence[str], exchange: Sequence[bool]) -> Any:
-    """Which rows go to an exchange that an earlier stage has written, too; None if none can."""
+    """Return which rows go to an exchange that an earlier stage has also written; None if none can."""
     first = program.scattered_exchanges
     if not first:
         return None
@@ -77,7 +77,7 @@ def _is_later_turn(program: Program, level: int, topics: Sequence[str], exchange
 
 
 def letters_sent(program: Program, letters: list[Row]) -> pa.Table | None:
-    """Rows that were sent while no stage was run: dead letters, from where records are read."""
+    """Return the rows of dead letters that were sent outside a stage, while records were read."""
     return rows_sent(program, Sent(letters, [OfShard(0, len(letters), 0)], RECORDS.empty_table()), 0)
 
 
@@ -91,7 +91,7 @@ def _kinds(kinds: Sequence[RowKind], exchange: Sequence[bool]) -> Any:
 def _targets(
     program: Program, senders: Any, topics: Sequence[str], keys: Sequence[bytes | None], exchange: Sequence[bool]
 ) -> Any:
-    """The shard of each row: that of its key, the sender's for one without a key, the first for an atomic section."""
+    """Return the shard of each row: that of its key, the sender's without a key, the first for an atomic section."""
     if not any(exchange):
         return senders
     shards, serial = program.shards, program.serial_exchanges
@@ -105,7 +105,7 @@ def _targets(
 
 
 class _Caused:
-    """Rows with what has caused them: a record, or what comes before or after all records of a shard."""
+    """The causes of rows: a record, or an event before or after all records of a shard."""
 
     def __init__(self, sent: Sent, causes: Any) -> None:
         counts = [each.rows for each in sent.by_shard]
@@ -118,7 +118,7 @@ class _Caused:
         self._is_by_record = causes >= 0
         first_records = np.repeat(np.array([each.first_record for each in sent.by_shard], np.int64), counts)
         self._records = np.where(self._is_by_record, causes + first_records, 0)
-        # What no record has caused is told apart by its shard, and whether it comes before or after all records.
+        # Rows that no record has caused differ by shard, and by whether they come before or after all records.
         others = -1 - 2 * self._shards.astype(np.int64) - self._is_before
         self._number = _number_by_cause(np.where(self._is_by_record, self._records, others))
         self.senders = self._shards
@@ -126,18 +126,18 @@ class _Caused:
             of_cause = sent.walked.column("shard").to_numpy()[self._records]
             self.senders = np.where((own == ANY_SHARD) & self._is_by_record, of_cause, self._shards).astype(np.int32)
 
-    def places(self, level: int, has_watermarks: bool, again: Any = None) -> dict[str, Any]:
-        """Where rows are in the merged order: that of their cause, told apart by a path of their numbers at each level.
+    def places(self, level: int, has_watermarks: bool, is_later_turn: Any = None) -> dict[str, Any]:
+        """Return the places of rows in the merged order: those of their causes, with a path of row numbers by level.
 
-        What a shard sends before its first record has an origin of its own, in front of all others. Rows that come `again` have
-        a later turn than what earlier stages have sent to the same exchange, whatever led to that: it was sent before.
+        What a shard sends before its first record has an origin of its own, before all others. Rows with `is_later_turn` come
+        after everything that earlier stages have sent to the same exchange, whatever its cause, because that was sent before.
         """
         of_shard = level << 32 | self._shards.astype(np.int64)
         before: dict[str, Any] = {"origin": BEFORE_RECORDS, "offset": of_shard, "place": FIRST, "path": 0}
         column = {name: np.where(self._is_before, value, self._of_cause(name)) for name, value in before.items()}
         number = self._number
         step = np.minimum(number, (1 << _BITS) - 1) << (_BITS * max(0, _LEVELS - 1 - level)) if level < _LEVELS else 0 * number
-        # What follows from a flush comes last in later stages, too.
+        # Results of a flush come last in later stages, too.
         is_caused = (self._is_by_record | self._is_before) & (column["place"] != LAST)
         places = {
             "origin": np.where(is_caused, column["origin"], -1).astype(np.int32),
@@ -145,13 +145,13 @@ class _Caused:
             "place": np.where(is_caused, column["place"], LAST),
             "path": np.where(is_caused, column["path"] | step, self._numbers),
         }
-        if again is not None and again.any():
-            by_clock = again & (column["origin"] == BEFORE_RECORDS)
+        if is_later_turn is not None and is_later_turn.any():
+            by_clock = is_later_turn & (column["origin"] == BEFORE_RECORDS)
             places["offset"] = np.where(by_clock, of_shard, places["offset"])
             places["path"] = np.where(by_clock, self._numbers, places["path"])
-            later = again & ~by_clock & (places["place"] != LAST)
+            later = is_later_turn & ~by_clock & (places["place"] != LAST)
             places["place"] = np.where(later, in_turn(places["place"], level), places["place"])
-        if has_watermarks:  # a flush or a timer stands for no single record
+        if has_watermarks:  # a flush or a timer belongs to no single record
             places["stream_time"] = np.where(self._is_by_record, self._of_cause("stream_time", NO_TIMESTAMP), NO_TIMESTAMP)
         return places
 
@@ -162,7 +162,7 @@ class _Caused:
 
 
 def _number_by_cause(causes: Any) -> Any:
-    """Which of its cause's rows each row is. Answers to calls come after all that was sent while records were in hand."""
+    """Return the number of each row among those of its cause. Results of calls come after everything sent by records."""
     if (np.diff(causes) >= 0).all():
         return _number_in_run(causes)
     order = np.argsort(causes, kind="stable")
@@ -177,10 +177,9 @@ def _number_in_run(causes: Any) -> Any:
 
 
 def rows_of_changes(assigned: Assignment, changes: Sequence[StoreChanges]) -> pa.Table | None:
-    """Changelog rows, each for the partition of its shard.
+    """Return changelog rows, each for the partition of its shard.
 
-    Where there are atomic sections, a shard is written by two tasks in an epoch: rows say which stage they are of, which tells
-    which come last.
+    With atomic sections, two tasks write a shard in one epoch: the stage in each row determines their order.
     """
     if not changes:
         return None

@@ -1,4 +1,4 @@
-"""What every task of an application is given: the program, the same for all epochs of a start, and the epoch at hand."""
+"""What every task of an application receives: the program, the same for all epochs of a start, and the current epoch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIMES_BEHIND_KEY = {StoreKind.WINDOW: 12, StoreKind.TIMESTAMPED_WINDOW: 12, Sto
 
 @dataclass(frozen=True)
 class Program:
-    """A topology with its plan, ready to run: picklable, and free of hosts."""
+    """A topology with its plan, ready to run: picklable, and independent of its host."""
 
     application_id: str
     nodes: Mapping[str, Node]
@@ -43,7 +43,7 @@ class Program:
 
     @classmethod
     def of(cls, application_id: str, topology: Topology, plan: Plan, **rest: Any) -> Program:
-        """The program of a topology."""
+        """Create the program of a topology."""
         nodes, specs, stores = dict(topology.nodes), dict(topology.stores), dict(topology.global_stores)
         for store in _joined_stores(nodes, specs):
             specs[store] = replace(specs[store], cached=False)
@@ -57,21 +57,21 @@ class Program:
 
     @cached_property
     def depths(self) -> tuple[int, ...]:
-        """In which stage the records of each source enter; -1 for those of a global table."""
+        """The stage that the records of each source enter; -1 for global tables."""
         depths = {name: number for number, stage in enumerate(self.plan.stages) for name in stage.sources}
         return tuple(depths.get(name, -1) for name in self.sources)
 
     @cached_property
     def exchange_source(self) -> Mapping[str, int]:
-        """Which source reads an exchange, by the exchange's name."""
+        """The index of the source that reads an exchange, by the exchange's name."""
         reads = ((code, self.nodes[name]) for code, name in enumerate(self.sources))
         return {topic: code for code, node in reads if isinstance(node, SourceNode) and node.internal for topic in node.topics}
 
     @cached_property
     def scattered_exchanges(self) -> Mapping[str, int]:
-        """The exchanges that several stages write, as those below a stream joined with itself re-keyed; each with its first.
+        """The exchanges that several stages write, as when a stream is joined with itself re-keyed; each with its first stage.
 
-        Writes to shared stores are not among them: these have one order over all stages, that of the records that led to them.
+        Writes to shared stores are excluded: they have one order over all stages, that of the records that caused them.
         """
         shared = {sink for node in self.nodes.values() if isinstance(node, ProcessorNode) for _, sink in node.shared}
         stages: dict[str, list[int]] = {}
@@ -83,12 +83,12 @@ class Program:
 
     @cached_property
     def logged_stores(self) -> tuple[str, ...]:
-        """Stores with a changelog. Global ones have their topic instead."""
+        """The stores with a changelog; global ones have their topic instead."""
         return tuple(name for name, spec in self.specs.items() if spec.logged and name not in self.global_stores)
 
     @cached_property
     def topics(self) -> tuple[str, ...]:
-        """Topics that rows refer to by index: the lanes' own, the changelogs, the sinks'."""
+        """The topics that rows refer to by index: the lanes' topic, the changelogs, those of sinks."""
         changelogs = [changelog_topic(self.application_id, store) for store in self.logged_stores]
         sinks = [node.topic for node in self.nodes.values() if isinstance(node, SinkNode) and not node.internal]
         fixed = [topic for topic in sinks if isinstance(topic, str)]
@@ -101,28 +101,28 @@ class Program:
 
     @cached_property
     def key_of_source(self) -> Mapping[int, Serde[Any]]:
-        """The serde of the keys in the topics of a source, by its index; exchanges have keys that we have written."""
+        """The key serde of each source of topics, by its index; keys in exchanges are always our own encoding."""
         nodes = ((code, self.nodes[name]) for code, name in enumerate(self.sources))
         return {code: node.key for code, node in nodes if isinstance(node, SourceNode) and not node.internal}
 
     @cached_property
     def routes_by_value(self) -> bool:
-        """Whether a key has to be read to know its shard: its serde reads the same key from different bytes."""
+        """Whether a key has to be decoded to find its shard, because its serde decodes different bytes to the same key."""
         return any(_is_routed_by_value(self.nodes[name]) for stage in self.plan.stages for name in stage.sources)
 
     @cached_property
     def watermarks(self) -> Mapping[str, Watermark]:
-        """The strategies by the name of their source."""
+        """The watermark strategies by the name of their source."""
         sources = (self.nodes[name] for name in self.sources)
         return {node.name: node.watermark for node in sources if isinstance(node, SourceNode) and node.watermark is not None}
 
     @cached_property
     def watermarked(self) -> frozenset[str]:
-        """The nodes for which the application's watermark is the time."""
+        """The nodes whose time is the application's watermark."""
         return watermarked_nodes(self.nodes)
 
     def watermark_of(self, topic: str) -> Watermark | None:
-        """The strategy of the source that reads a topic."""
+        """Return the watermark strategy of the source that reads a topic; None if it has none."""
         for name in self.sources:
             node = self.nodes[name]
             assert isinstance(node, SourceNode)
@@ -132,19 +132,19 @@ class Program:
 
     @property
     def has_watermarks(self) -> bool:
-        """Whether any source tells how far event time has come."""
+        """Whether any source declares a watermark."""
         return bool(self.watermarks)
 
     @cached_property
     def extracts_timestamps(self) -> bool:
-        """Whether a source takes event times, or watermarks, from somewhere else than the record's timestamp."""
+        """Whether a source takes event times or watermarks from anything but the record's timestamp."""
         sources = (self.nodes[name] for name in self.sources)
         extracts = any(isinstance(node, SourceNode) and node.timestamp is not None for node in sources)
         return extracts or any(strategy.function is not None for strategy in self.watermarks.values())
 
     @cached_property
     def orders_writes(self) -> bool:
-        """Whether records of different lanes write the same keys, in an order that has to be known."""
+        """Whether records of different lanes write the same keys, so that their order matters."""
         return any(spec.takes_writes for spec in self.specs.values())
 
     @cached_property
@@ -153,7 +153,7 @@ class Program:
         return frozenset(topic for stage in self.plan.stages if stage.is_serial for topic in stage.reads)
 
     def needs_lanes(self, stage: int) -> bool:
-        """Whether a stage has to run on the lanes of its keys: it keeps state, or a processor may keep time."""
+        """Whether a stage has to run on the lanes of its keys: it has state, or a processor may have punctuators."""
         names = self.plan.stages[stage].nodes
         operators = [node.operator for name in names if isinstance(node := self.nodes[name], ProcessorNode)]
         return self.plan.stages[stage].is_keyed or any(operator.runs_user_objects for operator in operators)
@@ -165,7 +165,7 @@ class Program:
         return processors or any(spec.kind is StoreKind.TIMERS for spec in self.specs.values())
 
     def may_wait(self, stage: int) -> bool:
-        """Whether something in a stage may become due without a record: timers, punctuators, or what waits for watermarks."""
+        """Whether something in a stage may be due without a record: timers, punctuators, or what waits for watermarks."""
         nodes = [node for name in self.plan.stages[stage].nodes if isinstance(node := self.nodes[name], ProcessorNode)]
         if any(node.operator.runs_user_objects for node in nodes):
             return True
@@ -173,7 +173,7 @@ class Program:
         return StoreKind.TIMERS in kinds or (bool(kinds) and not self.watermarked.isdisjoint(node.name for node in nodes))
 
     def shard_finder(self, store: str) -> Callable[[bytes], int]:
-        """How to find the shard that has a key of a store, by the key's bytes; see `keeps_own_keys`."""
+        """Return a function that finds the shard of a store's key, by the key's bytes; see `keeps_own_keys`."""
         spec, shards = self.specs[store], self.shards
         record = record_key(spec, _routing_key(self, store))
         head = b"\x00" if spec.kind is StoreKind.VERSIONED else b""
@@ -181,7 +181,7 @@ class Program:
         return lambda key: shard_of(record(head + key + tail), shards)
 
     def keeps_own_keys(self, store: str) -> bool:
-        """Whether a processor of the user's may keep keys of its own making: such a key is in whichever shards have put it."""
+        """Whether a user's processor may store arbitrary keys: any shard may have put such a key."""
         nodes = (node for node in self.nodes.values() if isinstance(node, ProcessorNode) and store in node.stores)
         return any(node.operator.runs_user_objects for node in nodes)
 
@@ -189,11 +189,11 @@ class Program:
 def _is_routed_by_value(node: Node) -> bool:
     if not isinstance(node, SourceNode) or node.internal:
         return False
-    return not (node.key.is_canonical or isinstance(node.key, String))  # Spark can tell which bytes are no text
+    return not (node.key.is_canonical or isinstance(node.key, String))  # Spark can find bytes that are not UTF-8
 
 
 def _routing_key(program: Program, store: str) -> Any:
-    """The serde of the keys by which records are routed to a store's lanes."""
+    """Return the serde of the keys by which records are routed to a store's lanes."""
     if program.specs[store].takes_writes:
         return program.specs[store].key
     for stage in program.plan.stages:
@@ -210,10 +210,10 @@ def _is_below(nodes: Mapping[str, Node], name: str, source: str) -> bool:
 
 
 def _joined_stores(nodes: Mapping[str, Node], specs: Mapping[str, StoreSpec]) -> set[str]:
-    """Stores of tables that are joined with each other.
+    """Return the stores of tables that are joined with each other.
 
-    Their caches are left out: when both sides change in one epoch, the side that is flushed first would be joined with a row that
-    the other has not told of yet, and of two deletions neither would be seen by the join.
+    They are not cached: if both sides change in one epoch, the side that is flushed first would be joined with a row that the
+    other has not emitted yet, and if both sides delete a key, the join would see neither deletion.
     """
     sides = [node.operator for node in nodes.values() if isinstance(node, ProcessorNode)]
     tables = {table for side in sides if isinstance(side, TableJoinSide) for table in (side.this_table, side.other_table)}
@@ -229,14 +229,14 @@ def _joined_stores(nodes: Mapping[str, Node], specs: Mapping[str, StoreSpec]) ->
 
 @dataclass(frozen=True)
 class Epoch:
-    """One epoch: its number, the epoch that Kafka has committed, its clock, and where its records come from.
+    """One epoch: its number, the committed epoch, its wall-clock time, and the origins of its records.
 
-    `high_times` are the highest event times of each origin before this epoch, `watermarks` what each had told by then (where
-    sources have strategies), `watermark` the application's as of the last barrier (None if no source has one), which the lanes
-    hear of now, `watermark_before` what they knew. `partitions` tells partitioners how many partitions a topic has. `mark`, where
-    given, is for the lanes to save. An epoch that `is_sampled` has its nodes watched.
-    A task takes in, and gives back, `most_bytes` at most (0: anything). `attempt` counts the jobs of this start that have failed:
-    what is left of one must not touch stores any more.
+    `high_times` are the highest event times of each origin before this epoch, `watermarks` those of origins whose source declares
+    one. `watermark` is the application's as of the last barrier (None without one), which lanes learn now; `watermark_before` is
+    the one that they know. `partitions` are partition counts by topic, for partitioners. Lanes save `mark`, if given. If
+    `is_sampled`, nodes are timed and stores measured.
+    `most_bytes` limits the input and the output of a task (0: no limit). `attempt` counts the failed jobs of this start: tasks of
+    an earlier attempt must no longer open stores.
     """
 
     number: int
@@ -254,15 +254,15 @@ class Epoch:
     attempt: int = 0
 
     def catalogue(self, program: Program) -> Catalogue:
-        """What codes stand for in this epoch's records."""
+        """Return what the codes in this epoch's records stand for."""
         return Catalogue(program.sources, self.origins)
 
 
 def changelog_topic(application_id: str, store: str) -> str:
-    """The topic of a store's changelog, by Kafka Streams' rule."""
+    """Return the name of a store's changelog, by Kafka Streams' rule."""
     return f"{application_id}-{store}-changelog"
 
 
 def lanes_topic(application_id: str) -> str:
-    """The topic that keeps what shards remember besides their stores, such as clocks, and the topology itself."""
+    """Return the name of the lanes' topic: the changelog of the shards' registers, with the topology's facts."""
     return f"{application_id}-lanes-changelog"

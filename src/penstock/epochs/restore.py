@@ -1,7 +1,7 @@
-"""How a lane comes to the committed epoch from whatever is found on its machine: catching up from the changelog.
+"""Restores a lane to the committed epoch from the changelogs, starting with whatever is on its machine.
 
-A store that is ahead is rolled back, one that is behind catches up from where its mark points, one that cannot be judged is
-removed and rebuilt. There is no other way to restore; local stores only make it short.
+A store that is ahead is rolled back; one that is behind catches up from its mark; one without a usable mark is removed and
+rebuilt. The changelogs are the only source; local stores only make a restore faster.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from penstock.state import (
     retention_limit,
 )
 
-LOST_CHANGELOG = "Bring the topic back from a backup of the cluster, or reset the application"
-"""The cure where Kafka no longer has the state that offsets were committed with."""
+LOST_CHANGELOG = "Restore the topic from a backup of the cluster, or reset the application."
+"""The cure if Kafka has lost the state of the committed offsets."""
 
 
 class Found(Enum):
-    """What a lane's store was found to be."""
+    """The condition of a lane's local store."""
 
     UP_TO_DATE = "up to date"
     BEHIND = "behind"
@@ -47,10 +47,10 @@ class Found(Enum):
 
 @dataclass(frozen=True)
 class Committed:
-    """What the last committed transaction says: the truth that lanes are brought to.
+    """The last committed transaction, to which lanes are restored.
 
-    `begins` and `ends` are offsets of the changelogs by `topic/partition`, those of the shards' registers among them. `topic_ids`
-    tells which topics those are, by name.
+    `begins` and `ends` are offsets of the changelogs by `topic/partition`, including that of the shards' registers. `topic_ids`
+    are the ids of these topics, by name.
     """
 
     epoch: int
@@ -71,10 +71,10 @@ class ChangelogRows(NamedTuple):
 
 
 ReadChangelog = Callable[[Mapping[tuple[str, int], int], Mapping[tuple[str, int], int]], Iterable[ChangelogRows]]
-"""`read(positions, ends)`: all rows between, read committed."""
+"""`read(positions, ends)`: all committed rows in between."""
 
 Report = Callable[[int], None]
-"""Told how many offsets are left to read."""
+"""Called with the number of offsets left to read."""
 
 
 class Restored(NamedTuple):
@@ -88,9 +88,9 @@ class Restored(NamedTuple):
 def restore_lane(
     program: Program, lane: int, committed: Committed, read: ReadChangelog, report: Report, is_retry: bool
 ) -> Restored:
-    """Bring a lane to the committed epoch. A retry does not trust what the first attempt may have died of."""
+    """Restore a lane to the committed epoch. A retry does not use the local store, which may have killed the first attempt."""
     home = Home(program.directory, program.application_id)
-    with home.held_by(program.incarnation):  # all the while: what a late task would remove may be another start's by now
+    with home.held_by(program.incarnation):  # all the time, so that a late task cannot remove the files of another start
         if is_retry or not _is_usable(program, lane, committed):
             shutil.rmtree(home.lane_directory(lane, program.lanes), ignore_errors=True)
         return _restore(program, lane, committed, read, report)
@@ -117,11 +117,11 @@ def _restore(program: Program, lane: int, committed: Committed, read: ReadChange
 
 
 def _is_usable(program: Program, lane: int, committed: Committed) -> bool:
-    """Whether the store can be opened, taken back to a committed epoch and trusted; if not, it is rebuilt."""
+    """Whether the store can be opened, rolled back to a committed epoch and trusted; if not, it is rebuilt."""
     try:
         with open_lane(program, lane) as state:
             if state.epoch == -1:
-                return False  # new, or a rebuild that did not come to its end
+                return False  # new, or a rebuild that was not completed
             if not _is_ours(state, committed) and state.can_roll_back:
                 faults.point("restore.before_roll_back")
                 state.roll_back()
@@ -135,16 +135,16 @@ def _is_usable(program: Program, lane: int, committed: Committed) -> bool:
         renewed()
     except TopicError:
         raise
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, the changelog has all that it should hold
+    except Exception:  # noqa: BLE001 - whatever is wrong with the store, the changelog has all of its content
         return False
     return True
 
 
 def _renewed(state: LaneState, directory: Path) -> Callable[[], None]:
-    """Write a store anew, and give back how it takes the old one's place.
+    """Copy a store to a new file, and return a function that replaces the old file by it.
 
-    LMDB has no checksums. A damaged entry is noticed by the digests; a damaged branch page or list of free pages is not, and
-    would lead astray later: so nothing of the old file's structure is kept.
+    LMDB has no checksums. The digests detect a damaged entry, but not a damaged branch page or list of free pages, which would
+    cause errors later: so nothing of the old file's structure is kept.
     """
     fresh = directory.with_suffix(".new")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -166,7 +166,7 @@ def _is_ours(state: LaneState, committed: Committed) -> bool:
 
 
 def _is_current(program: Program, lane: int, state: LaneState, committed: Committed) -> bool:
-    """Whether there is nothing to read; there is for a store that was not part of the topology for a while."""
+    """Whether there is nothing to read. A store that was removed from the topology for a while has to be read."""
     mark = state.mark
     if mark is None or not _is_ours(state, committed) or not _is_of_these_topics(mark, committed):
         return False
@@ -183,12 +183,12 @@ def _has_usable_mark(state: LaneState, committed: Committed) -> bool:
 
 
 def _is_of_these_topics(mark: Mark, committed: Committed) -> bool:
-    """Whether a mark is about the topics that are there now; about one that is no longer read it may say anything."""
+    """Whether a mark belongs to the current topics; topics that are no longer read do not matter."""
     return all(mark.topic_ids.get(topic) == now for topic, now in committed.topic_ids.items() if topic in mark.topic_ids)
 
 
 def _refuse_lost_rows(state: LaneState, committed: Committed) -> None:
-    """Refuse a changelog that ends before what was once committed to it: a rebuild would lose state without a word."""
+    """Refuse a changelog that ends before a committed offset: a rebuild would lose state silently."""
     mark = state.mark
     if mark is None or mark.epoch > committed.epoch or not _is_of_these_topics(mark, committed):
         return
@@ -197,7 +197,7 @@ def _refuse_lost_rows(state: LaneState, committed: Committed) -> None:
         if end is not None and end < offset:
             topic, partition = _place(place)
             raise TopicError(
-                f"{topic}-{partition} ends at offset {end}, but records up to {offset} were committed to it: the changelog has "
+                f"{topic}-{partition} ends at offset {end}, but records up to offset {offset} were committed: the changelog has "
                 f"lost records. {LOST_CHANGELOG}"
             )
 
@@ -209,7 +209,7 @@ def _judge(program: Program, lane: int, state: LaneState, committed: Committed) 
 
 
 def _catch_up(program: Program, lane: int, state: LaneState, committed: Committed, read: ReadChangelog, report: Report) -> int:
-    """Apply what the changelogs have from the lane's mark on, or from their beginning; registers last, which rows move too."""
+    """Apply the changelogs from the lane's mark, or from their beginning; registers come last, because rows change them too."""
     stores = {changelog_topic(program.application_id, store): store for store in program.logged_stores}
     shards = [state.shard(number) for number in shards_of(lane, program.shards, program.lanes)]
     registers = {shard.number: shard.registers.saved for shard in shards}
@@ -236,14 +236,14 @@ def _catch_up(program: Program, lane: int, state: LaneState, committed: Committe
 
 
 def _keep_everything(program: Program, shard: ShardState) -> None:
-    """Let nothing be too old: watermarks are known only with the registers."""
+    """Expire nothing while restoring: watermarks are known only with the registers."""
     for name in program.logged_stores:
         if program.specs[name].retention_ms is not None:
             retention_limit(shard.registers, name).value = NO_TIMESTAMP
 
 
 def _of_lane(program: Program, lane: int, offsets: Mapping[str, int]) -> dict[str, int]:
-    """The offsets of the changelog partitions that a lane owns."""
+    """Return the offsets of the changelog partitions that a lane owns."""
     own = shards_of(lane, program.shards, program.lanes)
     topics = [
         lanes_topic(program.application_id),

@@ -1,7 +1,7 @@
-"""Which shard a record from a topic belongs to, whatever bytes its producer has written for its key.
+"""Routes records from topics to shards, independently of how their producer has encoded the key.
 
-The same key has the same shard however it was encoded: what counts are the bytes that the source's serde would write. Serdes
-with one encoding per value are not asked.
+A key always has the same shard, however it was encoded: the bytes that the source's serde would write determine it. If a serde
+has only one encoding per value, keys are not decoded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.serdes import Serde, String
 
 
 def on_shards(assigned: Assignment, table: pa.Table) -> pa.Table:
-    """Records from topics, each with its shard; rows that have one already, such as dead letters, keep it."""
+    """Return records from topics with their shards; rows that already have one, such as dead letters, keep it."""
     column = table.column("shard")
     if not column.null_count:
         return table
@@ -43,7 +43,7 @@ def _shards(assigned: Assignment, records: pa.Table) -> Any:
 
 def _of_keys(keys: Sequence[bytes | None], partitions: Sequence[int], shards: int) -> list[int]:
     if not partitions:
-        return [shard_of(key, shards) for key in keys]  # type: ignore[arg-type]  # no key is null where no partition is asked for
+        return [shard_of(key, shards) for key in keys]  # type: ignore[arg-type]  # without partitions, no key is null
     return [
         shard_of_partition(partition, shards) if key is None else shard_of(key, shards)
         for key, partition in zip(keys, partitions, strict=True)
@@ -51,7 +51,7 @@ def _of_keys(keys: Sequence[bytes | None], partitions: Sequence[int], shards: in
 
 
 def canonical_keys(serde: Serde[Any], keys: pa.ChunkedArray) -> Sequence[bytes | None]:
-    """The bytes that the serde would write for each key; those that it cannot read are left as they are."""
+    """Return the bytes that the serde would write for each key; keys that it cannot decode are unchanged."""
     raw: list[bytes | None] = keys.to_pylist()
     if serde.is_canonical or (isinstance(serde, String) and _is_text(keys)):
         return raw
@@ -61,7 +61,7 @@ def canonical_keys(serde: Serde[Any], keys: pa.ChunkedArray) -> Sequence[bytes |
         try:
             value = read(key)
             return key if value is None else write(value)
-        except Exception:  # noqa: BLE001 - the source's lane reads it again, and asks the handler what to do
+        except Exception:  # noqa: BLE001 - the source's lane decodes it again, and calls the error handler
             return key
 
     return [None if key is None else canonical(key) for key in raw]

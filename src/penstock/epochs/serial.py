@@ -1,4 +1,4 @@
-"""The stores of all lanes as one: what an atomic section works on."""
+"""The stores of all lanes combined: the state of an atomic section."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.state import LaneState, Register, ShardState, StoreSpec
 
 
 class AllLanes:
-    """The state of a stage that has all lanes at hand. Every key is in its shard; registers are the first shard's."""
+    """The state of a stage that works on all lanes. Every key is in its shard; registers are the first shard's."""
 
     def __init__(self, assigned: Assignment, states: Sequence[LaneState]) -> None:
         self._program = assigned.program
@@ -23,7 +23,7 @@ class AllLanes:
         )
 
     def store(self, spec: StoreSpec) -> Any:
-        """The typed store of that specification, over all lanes."""
+        """Return the typed store of a specification, over all lanes."""
         found = self._stores.get(spec.name)
         if found is None:
             found = self._stores[spec.name] = RoutedStore(self._program, spec, self._states)
@@ -40,11 +40,11 @@ class RoutedStore:
         self._by_shard = [states[lane_of(shard, shards, lanes)].shard(shard).store(spec) for shard in range(shards)]
 
     def get(self, key: Any) -> Any:
-        """The value of a key as it is now."""
+        """Return the current value of a key."""
         return self._owner(key).get(key)
 
     def put(self, key: Any, value: Any) -> None:
-        """Set a key's value where the key lives; None deletes it."""
+        """Set a key's value in its shard; None deletes it."""
         self._owner(key).put(key, value)
 
     def _owner(self, key: Any) -> Any:
@@ -52,12 +52,12 @@ class RoutedStore:
 
 
 class SectionRegisters:
-    """The first shard's registers under names of the section's own: its stream time is not that of the shard."""
+    """The first shard's registers, under the section's own names: its stream time is not the shard's."""
 
     def __init__(self, shard: ShardState, section: str) -> None:
         self._registers = shard.registers
         self._section = section
 
     def register(self, name: str, initial: int) -> Register:
-        """The register of that name, which starts as `initial`."""
+        """Return the register of that name, with `initial` as its first value."""
         return self._registers.register(f"{self._section}/{name}", initial)

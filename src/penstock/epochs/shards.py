@@ -1,7 +1,7 @@
-"""Shards are fixed, lanes are free: a record's shard never changes, and a lane runs a contiguous range of shards.
+"""Shards and lanes: a record's shard never changes; a lane runs a contiguous range of shards, for any number of lanes.
 
-A shard is what Kafka Streams calls a task. A record with a key is of its key's shard; one without a key is of the shard of its
-source partition, so that the order within a partition is kept, and behind an exchange it stays in the shard that sent it.
+A shard is what Kafka Streams calls a task. A record with a key belongs to the shard of its key. One without a key belongs to the
+shard of its source partition, which keeps the order within the partition; after an exchange it stays in the shard that sent it.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import zlib
 
 
 def shard_of(key: bytes, shards: int) -> int:
-    """The shard of a key; the same as Spark's `pmod(crc32(key), shards)`."""
+    """Return the shard of a key; the same as Spark's `pmod(crc32(key), shards)`."""
     return zlib.crc32(key) % shards
 
 
 def shard_of_partition(partition: int, shards: int) -> int:
-    """The shard of records without a key."""
+    """Return the shard of records without a key."""
     return partition % shards
 
 
 def lane_of(shard: int, shards: int, lanes: int) -> int:
-    """The lane that runs a shard."""
+    """Return the lane that runs a shard."""
     return shard * lanes // shards
 
 
 def shards_of(lane: int, shards: int, lanes: int) -> range:
-    """The shards that a lane runs."""
+    """Return the shards that a lane runs."""
     return range(-(-lane * shards // lanes), -(-(lane + 1) * shards // lanes))

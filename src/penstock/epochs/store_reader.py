@@ -1,4 +1,4 @@
-"""A store over all lanes as a table of Arrow batches, all of it as of one barrier: what a task that is no epoch's reads."""
+"""Reads a store over all lanes as Arrow batches, as of one barrier, for tasks that are not part of an epoch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TIMED = (StoreKind.TIMESTAMPED, StoreKind.TIMESTAMPED_WINDOW, StoreKind.VERSION
 
 
 def schema_of(spec: StoreSpec) -> pa.Schema:
-    """The columns of a store's table. Times are epoch milliseconds."""
+    """Return the columns of a store's table. Times are milliseconds since 1970."""
     key, value = map(column_of, spec.serdes)
     fields = [pa.field("key", key.type)]
     if spec.kind in _WINDOWED:
@@ -38,7 +38,7 @@ def schema_of(spec: StoreSpec) -> pa.Schema:
 
 
 def read_store(program: Program, store: str, committed: Callable[[], int]) -> Iterator[pa.RecordBatch]:
-    """All of a store as of the last barrier, whose epoch `committed` tells, also while lanes are one epoch ahead of it."""
+    """Read a whole store as of the last barrier, even if lanes are one epoch ahead; `committed` returns the barrier's epoch."""
     spec = program.specs[store]
     with ExitStack() as opened:
         if store in program.global_stores:
@@ -55,7 +55,7 @@ def read_store(program: Program, store: str, committed: Callable[[], int]) -> It
 
 
 def _committed_lanes(program: Program, committed: Callable[[], int], opened: ExitStack) -> list[LaneState]:
-    """All lanes as of one barrier. While they are opened the application may go on by more than one epoch: then once more."""
+    """Open all lanes as of one barrier; retry if the application commits more than one epoch in the meantime."""
     home = Home(program.directory, program.application_id)
     for attempt in range(_ATTEMPTS):
         epoch = committed()
@@ -98,5 +98,5 @@ def _batch(
         try:
             arrays.append(pa.array(values if convert is None else map(convert, values), field.type))
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            raise SerializationError(f"store {store!r}: {field.name} is not {field.type}: {error}") from error
+            raise SerializationError(f"Store {store!r}: a {field.name} is not of type {field.type}: {error}") from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,4 +1,4 @@
-"""Rows between hops, and rows out: what an epoch's records look like as Arrow tables on their way through Spark."""
+"""Rows between hops, and rows out: an epoch's records as Arrow tables on their way through Spark."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ OUT = pa.schema(
         *(RECORDS.field(name) for name in ("origin", "offset", "place", "path")),
     ]
 )
-"""Rows for Kafka, and what tasks tell the driver. `name` is an index into `Program.topics`, or -1 where `topic` says it.
+"""Rows for Kafka, and reports of tasks to the driver. `name` is an index into `Program.topics`, or -1 if `topic` has the name.
 
-The last columns tell which stage has sent a row, and where it is in the order of the records that led to it; see
+The last columns are the stage that has sent a row, and the row's place in the order of the records that caused it; see
 `in_order_of_causes`.
 """
 
@@ -55,10 +55,10 @@ _PLACES = ["origin", "offset", "place", "path", "timestamp"]
 
 
 class LaneReport(msgspec.Struct, array_like=True, frozen=True):
-    """What a lane had to do in one stage of an epoch.
+    """The work of a lane in one stage of an epoch.
 
-    The rest is told in epochs that are sampled: the worker's process and its memory in bytes, records and seconds of each node,
-    entries and bytes of each store.
+    Only sampled epochs have the fields from `worker` on: the worker's process and its memory in bytes, records and seconds of
+    each node, entries and bytes of each store.
     """
 
     lane: int
@@ -72,10 +72,10 @@ class LaneReport(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Control(msgspec.Struct, array_like=True, frozen=True):
-    """What a task tells the driver besides rows: highest event times by origin, what was dropped, and what waits.
+    """What a task reports to the driver besides rows: highest event times by origin, counts of drops, and what is due.
 
-    `due` is when something waits for the wall clock, `event_due` for the watermark. `watermarks` are those of the origins whose
-    source has a strategy. `wants_commit` says that a processor has asked for a commit.
+    `due` is the earliest wall-clock time, `event_due` the earliest watermark that something waits for. `watermarks` are those of
+    origins whose source declares one. `wants_commit` says that a processor has requested a commit.
     """
 
     high_times: dict[int, int] = {}
@@ -92,24 +92,24 @@ _decode_report = msgspec.msgpack.Decoder(LaneReport).decode
 
 
 def control_row(control: Control, shard: int) -> pa.Table:
-    """A control row; the shard is one of the lane that sends it."""
+    """Return a control row; the shard is one of the lane that sends it."""
     return wire(1, shard=[shard], kind=[Kind.CONTROL], value=[_encode(control)])
 
 
 def rows_about(shard: int, report: LaneReport, control: Control | None) -> pa.Table:
-    """A lane's report as a row, and its control row if it has one: apart, because no two runs give the same report."""
-    told = [(Kind.REPORT, _encode(report)), *([] if control is None else [(Kind.CONTROL, _encode(control))])]
-    kinds, values = zip(*told, strict=True)
-    return wire(len(told), shard=[shard] * len(told), kind=kinds, value=values)
+    """Return a lane's report and its control row, if any: separate rows, because no two runs give the same report."""
+    rows = [(Kind.REPORT, _encode(report)), *([] if control is None else [(Kind.CONTROL, _encode(control))])]
+    kinds, values = zip(*rows, strict=True)
+    return wire(len(rows), shard=[shard] * len(rows), kind=kinds, value=values)
 
 
 def reports_of(table: pa.Table) -> list[LaneReport]:
-    """The lanes' reports among the rows that leave an epoch."""
+    """Return the lanes' reports among the rows that leave an epoch."""
     return list(map(_decode_report, table.filter(_is_report(table)).column("value").to_pylist()))
 
 
 def without_reports(table: pa.Table) -> pa.Table:
-    """The other rows: what an epoch gives whenever and wherever it runs."""
+    """Return the other rows, which are the same whenever and wherever an epoch runs."""
     return table.filter(pc.invert(_is_report(table)))
 
 
@@ -118,10 +118,10 @@ def _is_report(table: pa.Table) -> Any:
 
 
 def in_order_of_causes(table: pa.Table) -> pa.Table:
-    """Rows that leave an epoch, changelog rows before sink records; all by stage, sink records also by what led to them.
+    """Order the rows that leave an epoch: changelog rows before sink records; all by stage, sink records also by cause.
 
-    So what one source partition leads to reaches a sink in its order, whichever lanes it went through. A stage takes all records
-    before the next one begins, and what it does to a table comes before what the next one does to it.
+    So the results of one source partition reach a sink in its order, whatever lanes they went through. A stage processes all
+    records before the next one begins, so that its changes of a table come before those of the next stage.
     """
     kinds, stages = table.column("kind").to_numpy(), table.column("stage").to_numpy()
     is_sent = (kinds == Kind.SINK) | (kinds == Kind.DEAD_LETTER)
@@ -134,14 +134,14 @@ def in_order_of_causes(table: pa.Table) -> pa.Table:
 
 
 def in_order_of_stages(table: pa.Table) -> pa.Table:
-    """Rows in which changelog rows stand behind those of earlier stages; all else stays as it is."""
+    """Move changelog rows after those of earlier stages; other rows keep their order."""
     is_changelog = table.column("kind").to_numpy() == Kind.CHANGELOG
     stages = np.where(is_changelog, table.column("stage").to_numpy(), -1)
     return table if (np.diff(stages) >= 0).all() else table.take(pa.array(np.argsort(stages, kind="stable")))
 
 
 def wire(rows: int, **columns: Any) -> pa.Table:
-    """A table of rows between hops; columns that are not given are null."""
+    """Return a table of rows between hops; columns that are not given are null."""
     columns.setdefault("stage", np.zeros(rows, np.int8))
     arrays = [_array(columns.get(field.name), field.type, rows) for field in WIRE]
     return pa.Table.from_arrays(arrays, schema=WIRE)
@@ -154,14 +154,14 @@ def _array(column: Any, kind: pa.DataType, rows: int) -> Any:
 
 
 def headers_array(headers: Sequence[Headers]) -> Any:
-    """Headers as a column; null where there are none."""
+    """Return headers as a column; null for records without headers."""
     if not any(headers):
         return pa.nulls(len(headers), HEADERS)
     return pa.array([[{"name": name, "value": value} for name, value in row] if row else None for row in headers], HEADERS)
 
 
 def arrived(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """Batches as Spark hands them over, as a table of that schema: Spark has its own names inside lists, and its own nulls."""
+    """Return Spark's batches as a table of a schema: Spark uses other field names inside lists, and other nulls."""
     if not batches:
         return schema.empty_table()
     table = pa.Table.from_batches(batches)
@@ -179,7 +179,7 @@ def _as_headers(column: pa.ChunkedArray) -> Any:
 
 
 def out_rows(kind: Kind, name: int, partition: int, timestamp: int, key: bytes, value: bytes) -> pa.Table:
-    """One row out."""
+    """Return one row that leaves the epoch."""
     row = {
         "kind": int(kind),
         "stage": 0,

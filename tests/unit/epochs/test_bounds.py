@@ -1,4 +1,4 @@
-"""What a task takes in and gives back: measured, bounded, and in pieces; and an epoch that is tried again with other records."""
+"""Input and output of a task: measured, limited, and in pieces; and an epoch that is retried with other records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def told(batches: Iterator[pa.RecordBatch]) -> tuple[pa.Table, list[Measured]]:
 
 
 class TestInput:
-    def test_records_and_bytes_are_told_by_origin(self) -> None:
+    def test_records_and_bytes_are_reported_by_origin(self) -> None:
         mixed = pa.concat_batches([batch(100, origin=0), batch(50_000, 50_000, origin=2)])
         rows, [measured] = told(bounded(EPOCH, [mixed, batch(10_000, origin=0)], lambda _: sent(1, 1), OUT, is_input=True))
         assert rows.schema.equals(OUT)
@@ -52,7 +52,7 @@ class TestInput:
         _, measured = told(bounded(EPOCH, [batch(100)], lambda _: sent(1, 1), OUT))
         assert not measured
 
-    def test_a_task_stops_reading_when_it_has_too_much_and_tells_what_that_was(self) -> None:
+    def test_a_task_stops_reading_above_its_limit_and_reports_the_sizes(self) -> None:
         read: list[int] = []
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -64,31 +64,31 @@ class TestInput:
         rows, [measured] = told(bounded(epoch, batches(), lambda _: pytest.fail("too much"), WIRE, is_input=True))
         assert rows.schema.equals(WIRE)
         assert (len(rows), len(read), measured.sizes[0][0]) == (1, 6, 6)
-        assert measured.too_large.startswith("a task has read 61")
+        assert measured.too_large.startswith("A task has read 61")
 
-    def test_without_a_bound_it_takes_anything(self) -> None:
+    def test_without_a_limit_it_takes_anything(self) -> None:
         _, [measured] = told(bounded(EPOCH, [batch(10 * KB)] * 100, lambda _: sent(1, 1), OUT, is_input=True))
         assert (measured.sizes[0][0], measured.too_large) == (100, "")
 
 
 class TestOutput:
-    def test_too_many_rows_are_not_given_back_but_told_of(self) -> None:
+    def test_output_above_the_limit_is_reported_instead_of_returned(self) -> None:
         epoch = replace(EPOCH, most_bytes=50 * KB)
         rows, [measured] = told(bounded(epoch, [batch(10)], lambda _: sent(10, 10 * KB), OUT, is_input=True))
         assert len(rows) == 1
-        assert measured.too_large.startswith("a task gives back 10")
+        assert measured.too_large.startswith("A task's output has 10")
         assert 100 * KB < measured.bytes_out < 101 * KB
         assert measured.sizes[0][0] == 1
 
     @pytest.mark.parametrize(
         "error", [MemoryError(), pa.ArrowCapacityError("array is full"), pa.ArrowInvalid("offset overflow while concatenating")]
     )
-    def test_so_is_memory_that_ran_out(self, error: Exception) -> None:
+    def test_running_out_of_memory_is_reported(self, error: Exception) -> None:
         def work(_: list[pa.RecordBatch]) -> pa.Table:
             raise error
 
         _, [measured] = told(bounded(EPOCH, [batch(10)], work, OUT, is_input=True))
-        assert measured.too_large.startswith("a task ran out of memory")
+        assert measured.too_large.startswith("A task ran out of memory")
 
     @pytest.mark.parametrize("error", [ValueError("no"), pa.ArrowInvalid("no such column")])
     def test_anything_else_is_raised(self, error: Exception) -> None:
@@ -98,7 +98,7 @@ class TestOutput:
         with pytest.raises(type(error)):
             list(bounded(EPOCH, [batch(10)], work, OUT))
 
-    def test_rows_are_given_back_in_pieces_in_their_order(self) -> None:
+    def test_rows_are_returned_in_pieces_in_their_order(self) -> None:
         rows = pa.concat_tables([out_rows(Kind.SINK, 0, 0, number, b"k", bytes(KB)) for number in range(100)]).combine_chunks()
         pieces = list(in_pieces(rows, 10 * KB))
         assert all(piece.nbytes <= 10 * KB for piece in pieces)
@@ -113,8 +113,8 @@ class TestOutput:
         assert [len(piece) for piece in in_pieces(rows)] == [100]
 
 
-class TestTakenBack:
-    """An epoch that was given up is tried again with other records."""
+class TestRolledBack:
+    """A failed epoch is retried with other records."""
 
     def applications(self, path: Path) -> tuple[Application, Application]:
         """One that will have to try again, and one that will not."""
@@ -139,7 +139,7 @@ class TestTakenBack:
             assert tried.content(store) == plain.content(store), store
         assert [tried.registers(lane) for lane in range(3)] == [plain.registers(lane) for lane in range(3)]
 
-    def test_with_fewer_records_it_is_as_if_the_larger_one_had_never_been(self, tmp_path: Path) -> None:
+    def test_a_retry_with_fewer_records_shows_no_trace_of_the_larger_epoch(self, tmp_path: Path) -> None:
         tried, plain = self.applications(tmp_path)
         records = some_records(2, 64, start=3_000)
         for count in (64, 32, 16):
@@ -153,7 +153,7 @@ class TestTakenBack:
         assert tried.sent == plain.sent
         assert tried.topics.logs == plain.topics.logs
 
-    def test_the_very_first_epoch_can_be_taken_back_too(self, tmp_path: Path) -> None:
+    def test_the_very_first_epoch_can_be_rolled_back_too(self, tmp_path: Path) -> None:
         application = Application(tmp_path, every_kind_of_store)
         application.start(2)
         application.run(some_records(1, 20))

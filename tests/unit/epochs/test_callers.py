@@ -41,7 +41,7 @@ def test_epochs_and_lanes_make_no_difference(scenario: Scenario, records: int, l
 
 @pytest.mark.parametrize("trouble", [Trouble.RETRIES, Trouble.RESTARTS], ids=lambda trouble: trouble.name.lower())
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.slug)
-def test_trouble_makes_no_difference(scenario: Scenario, trouble: Trouble) -> None:
+def test_crashes_and_retries_make_no_difference(scenario: Scenario, trouble: Trouble) -> None:
     phases = scenario.phases(8, 60)
     expected = driver.run(scenario, phases, caching=False)
     actual = in_process.run(scenario, phases, False, Cut(20, 2), trouble)
@@ -49,7 +49,7 @@ def test_trouble_makes_no_difference(scenario: Scenario, trouble: Trouble) -> No
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.slug)
-def test_what_a_cached_table_leads_to_is_asked_about_too(scenario: Scenario) -> None:
+def test_calls_are_made_for_flushed_results_of_a_cached_table_too(scenario: Scenario) -> None:
     phases = scenario.phases(9, 60)
     expected = driver.run(scenario, phases, caching=True)
     actual = in_process.run(scenario, phases, True, Cut(20, 2))
@@ -179,7 +179,7 @@ def test_results_are_those_of_the_driver_with_a_topology_of_processors_too(tmp_p
     assert by_key(app.sent) == by_key(driven(app))
 
 
-def test_a_program_that_makes_calls_travels(tmp_path: Path) -> None:
+def test_a_program_that_makes_calls_can_be_pickled(tmp_path: Path) -> None:
     app = Application(
         tmp_path, topology_of(checked, breaker=CircuitBreaker(), cache=ResultCache("1m", by=lambda key, value: value))
     )

@@ -132,7 +132,7 @@ def test_no_flipped_bit_leads_to_a_wrong_result(app: Application, intact: bytes)
 
 
 def test_no_page_that_leads_to_entries_can_lead_astray(app: Application, intact: bytes) -> None:
-    """A key in a branch page says where to look for entries; those that are there all the same would not be found."""
+    """A key in a branch page leads to entries; with a wrong key, existing entries would not be found."""
     starts = [start for start in range(0, len(intact), PAGE) if struct.unpack_from("<H", intact, start + 10)[0] == BRANCH]
     data = bytearray(intact)
     for start in starts:

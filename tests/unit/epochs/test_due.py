@@ -1,4 +1,4 @@
-"""When a shard is looked at although it got no record: what it has noted about clocks, stage by stage."""
+"""When a shard is due without records: what it has stored about clocks, stage by stage."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class TestNotes:
         assert is_due(state.shard(0), 0, at(0))
         assert is_due(state.shard(0), 0, at(0, 0))
 
-    def test_what_waits_for_the_wall_clock_is_due_when_it_has_come(self, state: LaneState) -> None:
+    def test_what_waits_for_the_wall_clock_is_due_when_that_time_is_reached(self, state: LaneState) -> None:
         shard = state.shard(3)
         note(shard, 0, due=100)
         assert [is_due(shard, 0, at(now)) for now in (0, 99, 100, 101)] == [False, False, True, True]
         assert not is_due(shard, 0, at(0, watermark=10**12))
 
-    def test_what_waits_for_a_watermark_is_due_when_it_has_come(self, state: LaneState) -> None:
+    def test_what_waits_for_a_watermark_is_due_when_it_is_reached(self, state: LaneState) -> None:
         shard = state.shard(3)
         note(shard, 0, due=None, event_due=50)
         assert [is_due(shard, 0, at(10**12, watermark)) for watermark in (None, -1, 49, 50)] == [False, False, False, True]
 
-    def test_who_waits_for_nothing_is_never_due(self, state: LaneState) -> None:
+    def test_a_shard_that_waits_for_nothing_is_never_due(self, state: LaneState) -> None:
         note(state.shard(3), 0, due=None)
         assert not is_due(state.shard(3), 0, at(10**15, 10**15))
 
@@ -71,7 +71,7 @@ class TestNotes:
         assert was_due(state, [3], 0) == (300, None)
         assert was_due(state, [5], 0) == (None, 60)
 
-    def test_they_are_kept_with_the_epoch_and_taken_back_with_it(self, state: LaneState) -> None:
+    def test_they_are_written_and_rolled_back_with_the_epoch(self, state: LaneState) -> None:
         note(state.shard(3), 0, due=100)
         state.commit(0)
         note(state.shard(3), 0, due=500)
@@ -130,14 +130,14 @@ class TestShardsOfAnEpoch:
         monkeypatch.setattr(hops.StageRun, "bind", noting)
         return found
 
-    def test_those_without_records_are_left_alone_where_nothing_can_wait(self, tmp_path: Path, bound: list[int]) -> None:
+    def test_shards_without_records_do_not_run_if_nothing_can_wait(self, tmp_path: Path, bound: list[int]) -> None:
         app = Application(tmp_path, counting)
         app.start(2)
         app.step([Raw(b"a", b"x", 0)])
         app.step([])
         assert bound == [shard_of(b"a", SHARDS)]
 
-    def test_those_that_may_wait_are_asked_once_and_then_when_they_are_due(self, tmp_path: Path, bound: list[int]) -> None:
+    def test_shards_that_may_wait_run_once_and_then_when_they_are_due(self, tmp_path: Path, bound: list[int]) -> None:
         app = Application(tmp_path, ticking)
         app.now_ms = 10_000
         app.start(2)
@@ -153,7 +153,7 @@ class TestShardsOfAnEpoch:
         assert bound == list(range(SHARDS))
         assert len(app.sent) == SHARDS
 
-    def test_a_start_asks_them_all_again(self, tmp_path: Path, bound: list[int]) -> None:
+    def test_after_a_start_all_shards_run_again(self, tmp_path: Path, bound: list[int]) -> None:
         app = Application(tmp_path, ticking)
         app.now_ms = 10_000
         app.start(2)

@@ -1,4 +1,4 @@
-"""Where records enter: event times by the sources' extractors, and the watermarks of each partition, across epochs."""
+"""The entry of records: event times from extractors, and the watermarks of each partition, across epochs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def entered(
     handler: ErrorHandler | None = None,
     watermarks: tuple[int, ...] = (-1, -1),
 ) -> Entered:
-    """Rows by origin, offset, timestamp and value: the records, the rows out, and what is told."""
+    """Rows by origin, offset, timestamp and value: the records, the rows out, and the reports."""
     handlers = ErrorHandlers() if handler is None else ErrorHandlers(deserialization=handler)
     program = Application(tmp_path, lambda: topology, handlers=handlers).program(2, "one")
     names = ("origin", "offset", "timestamp", "value")
@@ -71,15 +71,15 @@ def columns(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
 
 
 class TestStreamTime:
-    """It is each shard's own: nothing about it goes along with records."""
+    """It belongs to each shard: records do not carry it."""
 
-    def test_nothing_is_attached_where_no_source_tells_watermarks(self, tmp_path: Path) -> None:
+    def test_nothing_is_attached_without_watermarks(self, tmp_path: Path) -> None:
         rows = [(0, 1, 50, None), (0, 2, 40, None), (1, 1, 5, None)]
         records, others, told = entered(tmp_path, windowed(), rows)
         assert columns(records, "origin", "timestamp", "stream_time") == [(0, 50, None), (0, 40, None), (1, 5, None)]
         assert (others, told) == ([], Control())
 
-    def test_the_highest_event_times_are_told_for_extractors(self, tmp_path: Path) -> None:
+    def test_the_highest_event_times_are_reported_for_extractors(self, tmp_path: Path) -> None:
         topology = windowed(lambda record: record.timestamp)
         rows = [(0, 1, 50, None), (0, 2, 90, None), (0, 3, 70, None), (1, 1, 5, None)]
         assert entered(tmp_path, topology, rows)[2].high_times == {0: 90, 1: 5}
@@ -101,7 +101,7 @@ class TestStreamTime:
         assert entered(tmp_path, topology, rows[::-1]) == expected
         assert entered(tmp_path, topology, [rows[1], rows[3], rows[0], rows[2]]) == expected
 
-    def test_an_epoch_without_records_says_nothing(self, tmp_path: Path) -> None:
+    def test_an_epoch_without_records_reports_nothing(self, tmp_path: Path) -> None:
         assert entered(tmp_path, windowed(), []) == ([], [], Control())
 
 
@@ -112,20 +112,20 @@ class TestWatermarks:
         assert columns(records, "origin", "stream_time") == [(0, -1), (0, 40), (0, 40), (0, 60), (1, -1)]
         assert (told.watermarks, told.high_times) == ({0: 60, 1: -1}, {0: 70, 1: 5})
 
-    def test_it_goes_on_from_what_earlier_epochs_have_told(self, tmp_path: Path) -> None:
+    def test_it_continues_from_the_watermark_of_earlier_epochs(self, tmp_path: Path) -> None:
         rows = [(0, 5, 50, None), (0, 6, 90, None), (1, 1, 5, None)]
         records, _, told = entered(tmp_path, windowed(watermark=monotonous()), rows, (99, 99), watermarks=(60, 3))
         assert columns(records, "stream_time") == [(60,), (60,), (3,)]
         assert told.watermarks == {0: 90, 1: 5}
 
-    def test_records_tell_it_themselves(self, tmp_path: Path) -> None:
+    def test_records_may_carry_the_watermark(self, tmp_path: Path) -> None:
         topology = windowed(watermark=watermark_from(lambda record: record.value or None))
         rows = [(0, 1, 50, number(30)), (0, 2, 51, number(0)), (0, 3, 52, number(45)), (0, 4, 53, number(20))]
         records, _, told = entered(tmp_path, topology, rows)
         assert columns(records, "timestamp", "stream_time") == [(50, -1), (51, 30), (52, 30), (53, 45)]
         assert (told.watermarks, told.high_times) == ({0: 45}, {0: 53})
 
-    def test_a_record_that_is_dropped_tells_nothing(self, tmp_path: Path) -> None:
+    def test_a_dropped_record_does_not_move_the_watermark(self, tmp_path: Path) -> None:
         topology = windowed(lambda record: -1 if record.value == 7 else 50, watermark_from(lambda record: record.value))
         records, _, told = entered(tmp_path, topology, [(0, 1, 0, number(5)), (0, 2, 0, number(7)), (0, 3, 0, number(6))])
         assert columns(records, "offset", "stream_time") == [(1, -1), (3, 5)]
@@ -168,7 +168,7 @@ class TestExtractors:
         assert columns(records, "offset", "timestamp") == [(1, 50), (3, 40)]
         assert (others, told.high_times) == ([], {0: 50})
 
-    def test_an_epoch_of_which_nothing_is_left_says_nothing(self, tmp_path: Path) -> None:
+    def test_an_epoch_whose_records_are_all_dropped_reports_no_times(self, tmp_path: Path) -> None:
         assert entered(tmp_path, windowed(lambda record: -1), [(0, 1, 5, number(1))], (60, 3)) == ([], [], Control())
 
     def test_an_extractor_that_fails_names_the_record(self, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ class TestUnreadable:
         with pytest.raises(ProcessingError, match="cannot read the record from in-0 at offset 2"):
             entered(tmp_path, self.TOPOLOGY(), self.ROWS, handler=log_and_fail())
 
-    def test_it_is_left_out_if_the_handler_says_so(self, tmp_path: Path) -> None:
+    def test_it_is_skipped_if_the_handler_says_so(self, tmp_path: Path) -> None:
         records, others, told = entered(tmp_path, self.TOPOLOGY(), self.ROWS, handler=log_and_continue())
         assert columns(records, "offset", "timestamp") == [(1, 50), (3, 60)]
         assert (others, told.high_times) == ([], {0: 60})
@@ -219,7 +219,7 @@ class TestUnreadable:
         assert columns(others, "value") == [(b"worse",)]
 
 
-def test_records_that_need_not_be_looked_at_go_straight_to_their_lanes(tmp_path: Path) -> None:
+def test_records_that_need_no_entry_go_straight_to_their_lanes(tmp_path: Path) -> None:
     def enters(make: Callable[[], Topology]) -> bool:
         return needs_entry(Application(tmp_path, make).program(1, "one"))
 
@@ -241,7 +241,7 @@ NANOSECONDS = 1_794_778_322_590_913_092
 class TestTimestampsThatAreNone:
     @pytest.mark.parametrize("topology", [windowed, every_kind_of_store, _echo])
     @pytest.mark.parametrize("lanes", [1, 3])
-    def test_such_records_go_to_their_handler_and_move_no_clock(
+    def test_such_records_go_to_the_error_handler_and_move_no_clock(
         self, topology: Callable[[], Topology], lanes: int, tmp_path: Path
     ) -> None:
         handlers = ErrorHandlers(deserialization=dead_letter("dead"))
@@ -265,7 +265,7 @@ class TestTimestampsThatAreNone:
         with pytest.raises(ProcessingError, match=r"record from in-0 at offset 1 has the invalid timestamp 1794778322590913092"):
             app.step([Raw(b"a", b"1", 5), Raw(b"a", b"2", NANOSECONDS)])
 
-    def test_what_is_left_out_is_counted(self, tmp_path: Path) -> None:
+    def test_skipped_records_are_counted(self, tmp_path: Path) -> None:
         app = Application(tmp_path, _echo, handlers=ErrorHandlers(deserialization=log_and_continue()))
         app.start(2)
         told = [
@@ -277,7 +277,7 @@ class TestTimestampsThatAreNone:
             ("KSTREAM-SOURCE-0000000000", "deserialization error", 1)
         ]
 
-    def test_an_extractor_is_given_what_the_record_has(self, tmp_path: Path) -> None:
+    def test_an_extractor_receives_the_invalid_timestamp(self, tmp_path: Path) -> None:
         app = Application(tmp_path, lambda: windowed(lambda record: record.timestamp // 10**6))
         app.start(2)
         app.step([Raw(b"a", number(1), NANOSECONDS)])

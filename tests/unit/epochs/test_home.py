@@ -28,7 +28,7 @@ def home(tmp_path: Path) -> Home:
 
 @pytest.fixture
 def store(home: Home) -> Path:
-    """Something that a start must not lose for nothing."""
+    """A store that a start must not remove without need."""
     home.take_over("first")
     store = home.lane_directory(0, 2) / "data.mdb"
     store.parent.mkdir(parents=True)
@@ -39,7 +39,7 @@ def store(home: Home) -> Path:
 
 @pytest.fixture
 def reboot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The machine's boot id: write to it for another boot."""
+    """The machine's boot id: write to it to simulate a reboot."""
     boot = tmp_path / "boot_id"
     boot.write_text("boot-1\n")
     monkeypatch.setattr(home_module, "_BOOT", boot)
@@ -47,14 +47,14 @@ def reboot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 class TestOwner:
-    def test_it_is_whoever_took_over_last(self, home: Home) -> None:
+    def test_the_owner_is_the_last_one_to_take_over(self, home: Home) -> None:
         home.take_over("first")
         with home.held_by("first"):
             pass
         home.take_over("second")
         with home.held_by("second"):
             pass
-        with pytest.raises(FencedError, match="another instance of 'app' has taken over"), home.held_by("first"):
+        with pytest.raises(FencedError, match="Another instance of 'app' has taken over"), home.held_by("first"):
             raise AssertionError("a store was open")
 
     def test_only_it_may_open_a_lane(self, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ class TestOwner:
         assert not app.lane_directory(0).exists()
 
     def test_of_one_start_only_the_last_attempt_may_open_a_lane(self, tmp_path: Path) -> None:
-        """What is left of a job that was given up must not write to a store that the next one uses."""
+        """Tasks of a failed job must not write to a store that the next job uses."""
         app = Application(tmp_path)
         program = app.take_over(1)
         with open_lane(program, 0):
@@ -84,27 +84,27 @@ class TestOwner:
         with open_lane(program, 0):
             pass
 
-    def test_a_fence_waits_for_what_is_still_open(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_fence_waits_for_open_stores(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(home_module, "LOCK_TIMEOUT_S", 0.05)
         home.take_over("first")
-        with home.held_by("first"), pytest.raises(StateError, match="a task of an earlier start is stuck"):
+        with home.held_by("first"), pytest.raises(StateError, match="A task of an earlier start is stuck"):
             home.fence("first", 1)
 
-    def test_a_start_whose_jobs_have_failed_can_let_go(self, home: Home, reboot: Path, store: Path) -> None:
+    def test_a_start_with_failed_jobs_can_let_go(self, home: Home, reboot: Path, store: Path) -> None:
         home.fence("first", 3)
         home.let_go("first")
         reboot.write_text("boot-2\n")
         home.take_over("second")
         assert store.exists()
 
-    def test_nobody_else_can_look_into_the_directory(self, home: Home) -> None:
+    def test_other_users_cannot_read_the_directory(self, home: Home) -> None:
         home.take_over("first")
         assert home.root.stat().st_mode & 0o777 == 0o700
 
     def test_a_lane_is_not_kept_in_memory(self, tmp_path: Path) -> None:
         app = Application(tmp_path)
         program = replace(app.take_over(1), engine=EngineKind.MEMORY)
-        with pytest.raises(StateError, match="an engine in memory is for tests"), open_lane(program, 0):
+        with pytest.raises(StateError, match="the memory engine is only for tests"), open_lane(program, 0):
             pass
 
     def test_a_lane_is_closed_whatever_happens_in_it(self, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ class TestBoot:
         home.take_over("second")
         assert store.exists()
 
-    def test_stores_of_a_machine_that_went_down_are_forgotten(self, home: Home, reboot: Path, store: Path) -> None:
+    def test_stores_are_forgotten_after_a_crash_of_the_machine(self, home: Home, reboot: Path, store: Path) -> None:
         reboot.write_text("boot-2\n")
         home.take_over("second")
         assert not store.exists()
@@ -133,13 +133,13 @@ class TestBoot:
         home.take_over("third")
         assert store.exists()
 
-    def test_stores_that_were_let_go_of_outlive_the_machine(self, home: Home, reboot: Path, store: Path) -> None:
+    def test_synced_stores_survive_a_reboot(self, home: Home, reboot: Path, store: Path) -> None:
         home.let_go("first")
         reboot.write_text("boot-2\n")
         home.take_over("second")
         assert store.exists()
 
-    def test_what_was_let_go_of_counts_until_somebody_takes_over(self, home: Home, reboot: Path, store: Path) -> None:
+    def test_the_sync_counts_until_the_next_owner_takes_over(self, home: Home, reboot: Path, store: Path) -> None:
         home.let_go("first")
         home.take_over("second")
         reboot.write_text("boot-2\n")
@@ -153,7 +153,7 @@ class TestBoot:
         home.take_over("third")
         assert not store.exists()
 
-    def test_letting_go_writes_all_to_disk_before_it_says_so(
+    def test_letting_go_syncs_all_files_before_it_notes_that(
         self, home: Home, store: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         synced = []
@@ -198,22 +198,22 @@ class TestLocks:
     def test_a_lane_that_never_closes_is_named(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(home_module, "LOCK_TIMEOUT_S", 0.05)
         home.take_over("first")
-        with home.held_by("first"), pytest.raises(StateError, match="a task of an earlier start is stuck"):
+        with home.held_by("first"), pytest.raises(StateError, match="A task of an earlier start is stuck"):
             home.take_over("second")
         with home.held_by("first"):  # and nothing has changed
             pass
 
-    def test_no_lane_opens_while_somebody_takes_over(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_lane_opens_during_a_takeover(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(home_module, "LOCK_TIMEOUT_S", 0.05)
         home.take_over("first")
         with (home.root / "lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            with pytest.raises(StateError, match="is in use"), home.held_by("first"):
+            with pytest.raises(StateError, match="was locked"), home.held_by("first"):
                 pass
 
 
 def hold_open(directory: str, seconds: float) -> None:
-    """What a zombie does: it has a lane open for a while."""
+    """Act as a zombie: keep a lane open for a while."""
     with Home(directory, "app").held_by("first"):
         Path(directory, "open").touch()
         time.sleep(seconds)
@@ -263,7 +263,7 @@ class TestOccupied:
         home = Home(str(tmp_path), "app")
         home.take_over("one")
         leave, leave_too = home.occupy(), home.occupy()  # an instance that is taken over from, and the one that does
-        with pytest.raises(StateError, match="'app' runs on this machine"), home.vacant():
+        with pytest.raises(StateError, match="'app' is running on this machine"), home.vacant():
             pass
         leave()
         leave_too()
@@ -271,13 +271,13 @@ class TestOccupied:
             home.remove()
         assert not home.root.exists()
 
-    def test_nobody_starts_where_it_is_being_removed(self, tmp_path: Path) -> None:
+    def test_no_start_while_the_directory_is_being_removed(self, tmp_path: Path) -> None:
         home = Home(str(tmp_path), "app")
         home.take_over("one")
-        with home.vacant(), pytest.raises(StateError, match="the application is being reset"):
+        with home.vacant(), pytest.raises(StateError, match="is being removed by a reset"):
             home.occupy()
         home.occupy()()
 
-    def test_what_was_never_there_is_vacant(self, tmp_path: Path) -> None:
+    def test_a_missing_directory_is_vacant(self, tmp_path: Path) -> None:
         with Home(str(tmp_path), "app").vacant():
             assert not (tmp_path / "app").exists()

@@ -41,7 +41,7 @@ def written(state: LaneState) -> list[bytes]:
 
 
 class TestBringTo:
-    def test_a_stage_that_runs_again_takes_back_what_it_wrote_and_no_more(self, lane: LaneState) -> None:
+    def test_a_stage_that_runs_again_rolls_back_only_its_own_writes(self, lane: LaneState) -> None:
         bring_to(lane, Epoch(5, 4, 0), 2)
         assert (lane.epoch, written(lane)) == (5, [b"4/0", b"5/0"])
         assert lane.registers.register("clock", 0).value == 50
@@ -52,12 +52,12 @@ class TestBringTo:
 
     @pytest.mark.parametrize("stage", [0, 1])
     def test_an_earlier_stage_cannot_run_again(self, lane: LaneState, stage: int) -> None:
-        with pytest.raises(StateError, match=f"stage {stage} of epoch 5 runs again after stage 2"):
+        with pytest.raises(StateError, match=f"Stage {stage} of epoch 5 cannot run again after stage 2"):
             bring_to(lane, Epoch(5, 4, 0), stage)
         assert written(lane) == [b"4/0", b"5/0", b"5/2"]
 
     @pytest.mark.parametrize(("stage", "left"), [(0, [b"4/0"]), (1, [b"4/0", b"5/0"]), (2, [b"4/0", b"5/0"])])
-    def test_it_can_if_all_that_follow_do_so_too(self, lane: LaneState, stage: int, left: list[bytes]) -> None:
+    def test_it_can_if_all_later_stages_run_again_too(self, lane: LaneState, stage: int, left: list[bytes]) -> None:
         bring_to(lane, Epoch(5, 4, 0), stage, is_anew=True)
         assert written(lane) == left
 
@@ -67,7 +67,7 @@ class TestBringTo:
 
     @pytest.mark.parametrize(("number", "committed"), [(7, 6), (4, 3), (6, 4)])
     def test_a_lane_at_another_epoch_has_to_be_restored(self, lane: LaneState, number: int, committed: int) -> None:
-        with pytest.raises(StateError, match=f"a lane is at epoch 5, but {committed} is committed"):
+        with pytest.raises(StateError, match=f"A lane is at epoch 5, but {committed} is committed"):
             bring_to(lane, Epoch(number, committed, 0), 0)
 
     def test_the_first_stage_of_the_first_epoch_runs_again_from_nothing(self) -> None:
@@ -79,7 +79,7 @@ class TestBringTo:
 
 
 class TestStages:
-    def test_a_task_that_is_tried_again_gives_the_same_rows(self, tmp_path: Path) -> None:
+    def test_a_retried_task_returns_the_same_rows(self, tmp_path: Path) -> None:
         app = Application(tmp_path)
         app.start(2)
         app.step(some_records(1, 20))
@@ -94,10 +94,10 @@ class TestStages:
             first, again = ([run_stage(assigned.at(stage, lane), part) for lane, part in split] for _ in range(2))
             assert list(map(without_reports, first)) == list(map(without_reports, again))
             table = pa.concat_tables(again)
-        with pytest.raises(StateError, match="stage 0 of epoch 1 runs again after stage 1"):
+        with pytest.raises(StateError, match="Stage 0 of epoch 1 cannot run again after stage 1"):
             run_stage(assigned, table)
 
-    def test_a_whole_epoch_that_is_tried_again_gives_the_same_rows(self, tmp_path: Path) -> None:
+    def test_a_retried_epoch_returns_the_same_rows(self, tmp_path: Path) -> None:
         app = Application(tmp_path)
         app.start(2)
         app.step(some_records(1, 20))
@@ -108,7 +108,7 @@ class TestStages:
         app.commit(records, app.run(records))
         app.check()
 
-    def test_rows_of_other_stages_pass_by_in_front(self, tmp_path: Path) -> None:
+    def test_rows_of_other_stages_pass_through_first(self, tmp_path: Path) -> None:
         builder = StreamsBuilder()
         builder.stream("in", value=str).group_by_key().count(store="counts").to_stream().to("out", value=int)
         app = Application(tmp_path, builder.build)
@@ -131,7 +131,7 @@ class TestStages:
         assert table.column("value").to_pylist() == [b"X"] * 9
         assert not app.lane_directory(0).exists()
 
-    def test_drops_are_told(self, tmp_path: Path) -> None:
+    def test_drops_are_reported(self, tmp_path: Path) -> None:
         app = Application(tmp_path)
         app.start(1)
         table = app.run([Raw(b"a", b"x", 10_000), Raw(b"a", b"x", 0)])
@@ -165,7 +165,7 @@ def ticking() -> Topology:
     return Topology().add_source("in", "in").add_processor("ticking", Ticking, "in").add_sink("out", "out", "ticking", value=str)
 
 
-def test_timers_go_on_from_epoch_to_epoch_and_say_when_they_are_due(tmp_path: Path) -> None:
+def test_timers_continue_across_epochs_and_report_when_they_are_due(tmp_path: Path) -> None:
     app = Application(tmp_path, ticking)
     app.start(1)
     began = app.now_ms
@@ -184,14 +184,14 @@ def controls(table: pa.Table) -> list[Control]:
 
 
 class Impatient(Processor[Any, Any, Any, Any]):
-    """Asks for a commit at some records."""
+    """Requests a commit at some records."""
 
     def process(self, record: Record[Any, Any]) -> None:
         if record.value == "now":
             self.context.commit()
 
 
-def test_the_driver_hears_when_a_processor_asks_for_a_commit(tmp_path: Path) -> None:
+def test_a_commit_request_of_a_processor_is_reported_to_the_driver(tmp_path: Path) -> None:
     def impatient() -> Topology:
         return Topology().add_source("in", "in", value=str).add_processor("impatient", Impatient, "in")
 
@@ -206,14 +206,14 @@ def test_the_driver_hears_when_a_processor_asks_for_a_commit(tmp_path: Path) -> 
 
 
 class TestMarks:
-    def test_a_lane_keeps_what_is_about_its_own_partitions(self) -> None:
+    def test_a_lane_keeps_the_offsets_of_its_own_partitions(self) -> None:
         program = program_of(every_kind_of_store(), lanes=2, shards=4)
         mark = Mark(3, 99, {f"t/{shard}": shard for shard in range(4)} | {"a/b/3": 7})
         assert own_mark(program, 0, mark) == Mark(3, 99, {"t/0": 0, "t/1": 1})
         assert own_mark(program, 1, mark) == Mark(3, 99, {"t/2": 2, "t/3": 3, "a/b/3": 7})
         assert own_mark(program, 0, None) is None
 
-    def test_a_lane_writes_the_mark_it_is_given_and_keeps_it(self, tmp_path: Path) -> None:
+    def test_a_lane_writes_its_mark_and_keeps_it(self, tmp_path: Path) -> None:
         app = Application(tmp_path)
         app.start(1)
         app.step(some_records(1, 5))

@@ -1,4 +1,4 @@
-"""A lane tells in every epoch how much it had to do and how long it took; in sampled ones more than that."""
+"""A lane reports its records and time in every epoch, and more in sampled ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROGRAM = program_of(Topology())
 PLAIN, SAMPLED = Epoch(5, 4, 0), Epoch(5, 4, 0, is_sampled=True)
 
 
-def test_most_epochs_tell_only_how_much_and_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_most_epochs_report_only_records_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([10.0, 10.5])
     monkeypatch.setattr(lane_reports, "perf_counter", lambda: next(times))
     watch = Watch(Assignment(PROGRAM, PLAIN, stage=1, lane=3))
@@ -31,7 +31,7 @@ def test_most_epochs_tell_only_how_much_and_how_long(monkeypatch: pytest.MonkeyP
     assert watch.report(42, LaneState(memory_engine())) == LaneReport(3, 1, 42, 0.5)
 
 
-def test_a_sampled_one_tells_about_nodes_stores_and_the_process() -> None:
+def test_a_sampled_epoch_reports_nodes_stores_and_the_process() -> None:
     state = LaneState(memory_engine())
     state.store(StoreSpec("raw", StoreKind.RAW)).put(b"key", b"value")
     state.commit(5, 0)
@@ -49,12 +49,12 @@ def test_a_stage_without_state_has_no_stores() -> None:
     assert Watch(Assignment(PROGRAM, SAMPLED)).report(1).stores == {}
 
 
-def test_where_the_system_does_not_tell_its_memory_is_0(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unknown_memory_is_reported_as_0(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(lane_reports, "_MEMORY", tmp_path / "none")
     assert Watch(Assignment(PROGRAM, SAMPLED)).report(1).memory == 0
 
 
-def test_a_report_comes_through_to_the_driver() -> None:
+def test_a_report_reaches_the_driver() -> None:
     report = LaneReport(1, 2, 3, 0.5, 77, 1_000, {"node": (3, 0.25)}, {"store": (4, 400)})
     rows = pa.concat_tables([control_row(Control(), 1), rows_about(1, report, None)])
     assert reports_of(rows) == [report]

@@ -1,4 +1,4 @@
-"""The way out of a stage: what goes to which topic, partition and shard, and how rows keep their order through exchanges."""
+"""The output of a stage: topics, partitions and shards of rows, and how rows keep their order through exchanges."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def sink(cause: int, topic: str = "out") -> Row:
 
 
 def sent_by(*shards: tuple[int, list[Row], pa.Table]) -> Sent:
-    """What shards send, each with the records it has walked."""
+    """What shards send, each with its processed records."""
     sent, first = Sent([], [], pa.concat_tables([walked(), *(records for _, _, records in shards)])), 0
     for shard, rows, records in shards:
         sent.rows.extend(rows)
@@ -77,23 +77,23 @@ class TestTopics:
             (2, Kind.SINK, program.topic_codes["out"], None, 3, 6, None, None, [{"name": "h", "value": b"1"}]),
         ]
 
-    def test_a_topic_that_was_chosen_for_the_record_goes_by_its_name(self, program: Program) -> None:
+    def test_a_topic_chosen_for_the_record_is_sent_by_name(self, program: Program) -> None:
         rows = [Row("out", b"k", b"v", 5, NO_HEADERS), Row("chosen", b"k", b"v", 5, NO_HEADERS)]
         table = rows_sent(program, sent_by((0, rows, walked())), 0)
         assert columns(table, "name", "topic") == [(program.topic_codes["out"], None), (-1, "chosen")]
 
-    def test_a_dead_letter_says_that_it_is_one(self, program: Program) -> None:
+    def test_a_dead_letter_has_its_own_kind(self, program: Program) -> None:
         rows = [Row("out", b"k", b"v", 5, NO_HEADERS), Row("dead", b"k", b"v", 5, (("why", b"x"),), kind=RowKind.DEAD_LETTER)]
         assert columns(rows_sent(program, sent_by((0, rows, walked())), 0), "kind", "name", "topic") == [
             (Kind.SINK, program.topic_codes["out"], None),
             (Kind.DEAD_LETTER, -1, "dead"),
         ]
 
-    def test_rows_say_the_stage_that_sends_them(self, program: Program) -> None:
+    def test_rows_carry_the_stage_that_sends_them(self, program: Program) -> None:
         table = rows_sent(program, sent_by((2, [sink(0), exchanged(b"a")], walked((0, 1, 5, 0)))), 3)
         assert columns(table, "stage") == [(3,), (3,)]
 
-    def test_nothing_is_sent_where_nobody_sends(self, program: Program) -> None:
+    def test_without_sent_rows_there_is_no_table(self, program: Program) -> None:
         assert rows_sent(program, sent_by(), 0) is None
         assert rows_sent(program, sent_by((1, [], walked()), (2, [], walked((0, 1, 5, 0)))), 0) is None
 
@@ -122,7 +122,7 @@ class TestShards:
         own = shard_of(b"a", SHARDS)
         assert found == [(3, None), (own, b"a"), (6, None), (own, b"a")]
 
-    def test_where_records_of_all_shards_are_together_it_stays_in_that_of_its_cause(self, program: Program) -> None:
+    def test_without_lanes_it_stays_in_the_shard_of_its_cause(self, program: Program) -> None:
         records = walked((0, 1, 2, 0), (0, 2, 2, 0), shards=[5, 2])
         rows = [exchanged(None, 0), exchanged(None, 1), sink(1), exchanged(None, -1), exchanged(b"a", 1)]
         table = rows_sent(program, sent_by((ANY_SHARD, rows, records)), 0)
@@ -148,7 +148,7 @@ class TestPlaces:
     def paths(self, program: Program, level: int, rows: list[Row], records: pa.Table) -> list[int]:
         return [path for _, _, _, path in self.places(program, 0, level, rows, records)]
 
-    def test_a_row_keeps_the_place_of_the_record_it_follows_from(self, program: Program) -> None:
+    def test_a_row_keeps_the_place_of_its_cause(self, program: Program) -> None:
         rows = [exchanged(b"a", 0), exchanged(b"b", 0), exchanged(b"c", 1), sink(1)]
         places = self.places(program, 0, 0, rows, walked((4, 10, 99, 0), (2, 11, 100, 0)))
         assert [place[:3] for place in places] == [(4, 10, 99), (4, 10, 99), (2, 11, 100), (2, 11, 100)]
@@ -165,18 +165,18 @@ class TestPlaces:
         paths = self.paths(program, 0, [exchanged(b"a"), sink(0), exchanged(b"a"), sink(0)], walked((0, 1, 5, 0)))
         assert paths == sorted(set(paths))
 
-    def test_numbers_begin_anew_with_each_record(self, program: Program) -> None:
+    def test_numbers_start_over_with_each_record(self, program: Program) -> None:
         rows = [exchanged(b"a", cause) for cause in (0, 0, 1, 1)]
         paths = self.paths(program, 0, rows, walked((0, 1, 5, 0), (0, 2, 6, 0)))
         assert paths[:2] == paths[2:]
 
-    def test_what_is_answered_later_comes_behind_what_its_record_has_sent_before(self, program: Program) -> None:
+    def test_results_of_calls_come_after_what_their_record_has_sent_before(self, program: Program) -> None:
         rows = [exchanged(b"a", cause) for cause in (0, 1, 0, 1)]
         first, second, answer, other = self.paths(program, 0, rows, walked((0, 1, 5, 0), (0, 2, 6, 0)))
         assert (first, answer) == (second, other)
         assert first < answer
 
-    def test_what_follows_from_no_record_comes_last_by_shard_and_number(self, program: Program) -> None:
+    def test_rows_without_a_record_come_last_by_shard_and_number(self, program: Program) -> None:
         rows = [exchanged(b"a", 0), exchanged(b"a", -1), exchanged(b"a", -1)]
         places = self.places(program, 2, 0, rows, walked((4, 10, 99, 0)))
         assert places[1:] == [(-1, 2, LAST, 1), (-1, 2, LAST, 2)]
@@ -184,7 +184,7 @@ class TestPlaces:
         found = columns(rows_sent(program, both, 0), "origin", "offset", "place", "path")
         assert found == [*places, (-1, 5, LAST, 0), (-1, 5, LAST, 1)]
 
-    def test_what_follows_from_a_flush_comes_last_in_later_stages_too(self, program: Program) -> None:
+    def test_results_of_a_flush_come_last_in_later_stages_too(self, program: Program) -> None:
         earlier, later = (self.places(program, 2, level, [exchanged(b"a", 0)], walked((-1, 1, LAST, 3)))[0] for level in (0, 1))
         assert [(origin, place) for origin, _, place, _ in (earlier, later)] == [(-1, LAST)] * 2
         assert earlier[1] < later[1]
@@ -201,7 +201,7 @@ class TestPlaces:
             found.append(place[1])
         assert found == sorted(set(found))
 
-    def test_watermarks_travel_on_where_a_source_tells_some(self, program: Program) -> None:
+    def test_rows_carry_watermarks_if_a_source_declares_one(self, program: Program) -> None:
         records = walked((0, 1, 5, 0), (0, 2, 6, 0)).set_column(
             RECORDS.get_field_index("stream_time"), "stream_time", pa.array([40, None], pa.int64())
         )
@@ -212,7 +212,7 @@ class TestPlaces:
         assert columns(rows_sent(timed, sent_by((0, rows[2:], walked())), 0), "stream_time") == [(-1,)]
         assert columns(rows_sent(program, sent_by((0, rows, records)), 0), "stream_time") == [(None,)] * 3
 
-    def test_headers_and_values_go_along(self, program: Program) -> None:
+    def test_rows_carry_headers_and_values(self, program: Program) -> None:
         row = Row("by-value-repartition", b"a", None, 9, (("h", None),), kind=RowKind.EXCHANGE, cause=0)
         table = rows_sent(program, sent_by((0, [row], walked((0, 1, 5, 0)))), 0)
         assert columns(table, "timestamp", "value", "headers", "kind") == [(9, None, [{"name": "h", "value": None}], Kind.RECORD)]
@@ -229,7 +229,7 @@ class TestChanges:
             (6, Kind.CHANGELOG, code, 6, 77, b"a", b"w", 1),
         ]
 
-    def test_registers_go_into_the_lanes_topic(self, program: Program) -> None:
+    def test_registers_go_to_the_lanes_topic(self, program: Program) -> None:
         changes = [StoreChanges("counts", [b"a"], [b"v"], 2), StoreChanges(REGISTERS, [b"registers"], [b"r"], 2)]
         table = rows_of_changes(Assignment(program, AT_77), changes)
         assert [(program.topics[name], *rest) for name, *rest in columns(table, "name", "partition", "key", "value")] == [

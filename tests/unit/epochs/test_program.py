@@ -1,4 +1,4 @@
-"""A program: what tasks have to know about a topology, in codes that mean the same to all of them."""
+"""A program: what tasks need to know about a topology, with codes that are the same in all tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.epochs.shards import shard_of
 from tests.unit.epochs.application import SHARDS, every_kind_of_store, program_of
 
 
-def test_it_says_the_same_wherever_it_was_unpacked() -> None:
+def test_an_unpickled_program_is_the_same() -> None:
     program = program_of(every_kind_of_store())
     other = cloudpickle.loads(cloudpickle.dumps(program))
     for fact in ("sources", "topics", "topic_codes", "depths", "exchange_source", "logged_stores", "routes_by_value"):
@@ -70,7 +70,7 @@ class Idle(Processor[Any, Any, Any, Any]):
         """Nothing."""
 
 
-def test_a_processor_keeps_its_stage_on_lanes_because_it_may_keep_time() -> None:
+def test_a_stage_with_a_processor_needs_lanes_because_of_its_clock() -> None:
     builder = StreamsBuilder()
     builder.stream("in", value=str).process(Idle)
     assert program_of(builder.build()).needs_lanes(0)
@@ -80,13 +80,13 @@ def test_a_processor_keeps_its_stage_on_lanes_because_it_may_keep_time() -> None
     ("key", "is_read"),
     [(str, False), (bytes, False), (int, False), (float, False), (dict, True), (list[str], True), (UUID, True)],
 )
-def test_keys_are_read_to_be_routed_only_where_other_bytes_may_stand_for_them(key: Any, is_read: bool) -> None:
+def test_keys_are_decoded_for_routing_only_if_they_have_several_encodings(key: Any, is_read: bool) -> None:
     builder = StreamsBuilder()
     builder.stream("in", key=key, value=str).group_by_key().count(store="counts")
     assert program_of(builder.build()).routes_by_value is is_read
 
 
-def test_keys_behind_an_exchange_need_not_be_read() -> None:
+def test_keys_after_an_exchange_need_not_be_decoded() -> None:
     builder = StreamsBuilder()
     by_value = builder.stream("in", value=dict).select_key(lambda _, value: value, key=dict).repartition(key=dict, value=dict)
     by_value.group_by_key().count(store="counts")
@@ -107,7 +107,7 @@ def test_a_key_of_a_store_is_found_in_the_shard_of_its_records_key() -> None:
         assert [find(key) for key in (b"a", b"b", b"c")] == [shard_of(key, SHARDS) for key in (b"a", b"b", b"c")]
 
 
-def test_a_processor_may_keep_keys_of_its_own_making_but_an_operator_does_not() -> None:
+def test_a_processor_may_store_arbitrary_keys_but_an_operator_does_not() -> None:
     builder = StreamsBuilder()
     builder.add_state_store(key_value_store("own", key=bytes, value=bytes))
     stream = builder.stream("in", value=str)

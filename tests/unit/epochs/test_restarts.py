@@ -56,9 +56,7 @@ def windows_only() -> Topology:
 
 
 @pytest.mark.parametrize("lanes", [(2, 5), (5, 2), (2, 5, 2)])
-def test_registers_stay_what_they_are_under_a_new_number_of_lanes_even_if_nothing_comes(
-    tmp_path: Path, lanes: tuple[int, ...]
-) -> None:
+def test_registers_survive_a_new_number_of_lanes_without_input(tmp_path: Path, lanes: tuple[int, ...]) -> None:
     app = Application(tmp_path / "state", windows_only)
     app.start(lanes[0])
     app.step(some_records(seed=1, count=30))

@@ -1,4 +1,4 @@
-"""What a lane's store can be found to be, and how it comes to the committed epoch from there."""
+"""The conditions of a lane's store, and how it is restored to the committed epoch from each."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def no_reader(positions: Mapping[Place, int], ends: Mapping[Place, int]) -> Iter
 
 
 class GoneError(Exception):
-    """The process dies while it reads."""
+    """The process is killed while it reads."""
 
 
 def dying_reader(app: Application, chunks: int) -> ReadChangelog:
@@ -87,7 +87,7 @@ class TestUpToDate:
         app.check()
         assert app.all_registers() == registers
 
-    def test_what_is_found_counts_for_the_new_start_even_if_it_commits_nothing(self, app: Application) -> None:
+    def test_a_restored_store_is_up_to_date_for_the_next_start_even_without_a_commit(self, app: Application) -> None:
         app.start(2)
         assert found(app.start(2)) == ["behind", "behind"]  # written by a start that is not the one that committed
         app.check()
@@ -113,7 +113,7 @@ class TestBehind:
         app.check()
         assert app.all_registers() == registers
 
-    def test_a_store_of_another_start_at_the_same_epoch_is_told_by_its_incarnation(
+    def test_a_store_of_another_start_at_the_same_epoch_is_recognised_by_its_incarnation(
         self, app: Application, tmp_path: Path
     ) -> None:
         app.run(RECORDS[150:200])  # not committed, and kept somewhere else
@@ -126,7 +126,7 @@ class TestBehind:
         assert found(app.start(2)) == ["behind", "behind"]
         app.check()
 
-    def test_a_lane_that_missed_everything_since_the_start_has_that_as_its_mark(self, app: Application, tmp_path: Path) -> None:
+    def test_a_lane_without_epochs_since_the_start_catches_up_from_the_start(self, app: Application, tmp_path: Path) -> None:
         app.start(2)
         kept, before = copy_of(app, tmp_path), rows_of(app)
         app.step(RECORDS[120:150])
@@ -136,7 +136,7 @@ class TestBehind:
         assert sum(lane.rows for lane in restored) == rows_of(app) - before
         app.check()
 
-    def test_a_catch_up_that_is_interrupted_begins_again_at_the_mark(self, app: Application, tmp_path: Path) -> None:
+    def test_an_interrupted_catch_up_starts_again_at_the_mark(self, app: Application, tmp_path: Path) -> None:
         kept = copy_of(app, tmp_path)
         app.step(RECORDS[120:180])
         registers = app.all_registers()
@@ -161,12 +161,12 @@ class TestRebuilt:
         app.check()
         assert app.all_registers() == registers
 
-    def test_one_lane_may_be_rebuilt_beside_another(self, app: Application) -> None:
+    def test_one_lane_may_be_rebuilt_alone(self, app: Application) -> None:
         shutil.rmtree(app.lane_directory(1))
         assert found(app.start(2)) == ["up to date", "rebuilt"]
         app.check()
 
-    def test_an_interrupted_rebuild_is_not_believed(self, app: Application) -> None:
+    def test_an_interrupted_rebuild_is_not_trusted(self, app: Application) -> None:
         shutil.rmtree(app.lane_directory(0).parent)
         for chunks in (1, 3, 6):
             program = app.take_over(2)
@@ -178,7 +178,7 @@ class TestRebuilt:
         assert found(app.start(2)) == ["rebuilt", "rebuilt"]
         app.check()
 
-    def test_a_retry_does_not_look_at_what_is_there(self, app: Application) -> None:
+    def test_a_retry_ignores_the_local_store(self, app: Application) -> None:
         assert found(app.start(2, is_retry=True)) == ["rebuilt", "rebuilt"]
         app.check()
 
@@ -217,7 +217,7 @@ class TestRebuilt:
         app.check()
         assert list(app.content("table")) == [b"b"]
 
-    def test_a_store_of_later_epochs_than_the_committed_one_is_not_believed(self, app: Application, tmp_path: Path) -> None:
+    def test_a_store_of_later_epochs_than_the_committed_one_is_not_trusted(self, app: Application, tmp_path: Path) -> None:
         kept = copy_of(app, tmp_path)
         reset = Application(app.directory)  # the application was reset: nothing is committed any more
         reset.start(2)
@@ -226,7 +226,7 @@ class TestRebuilt:
         assert found(reset.start(2)) == ["rebuilt", "rebuilt"]
         reset.check()
 
-    def test_a_file_that_is_none_is_replaced(self, app: Application) -> None:
+    def test_an_invalid_file_is_replaced(self, app: Application) -> None:
         (app.lane_directory(0) / "data.mdb").write_bytes(b"not a store" * 1_000)
         assert found(app.start(2)) == ["rebuilt", "up to date"]
         app.check()
@@ -271,7 +271,7 @@ class TestLanes:
         app.start(5)
         assert app.all_registers() == before
 
-    def test_a_shard_that_never_said_anything_knows_nothing(self, tmp_path: Path) -> None:
+    def test_a_shard_without_registers_starts_without_them(self, tmp_path: Path) -> None:
         app = Application(tmp_path / "state")
         app.start(2)
         app.step([Raw(b"a", b"x", 5_000)])
@@ -283,7 +283,7 @@ class TestLanes:
             assert known == [5_000 if shard == shard_of(b"a", SHARDS) else None] * len(clocks)
 
 
-def test_progress_is_told_in_offsets_that_are_left(app: Application) -> None:
+def test_progress_is_reported_as_offsets_left(app: Application) -> None:
     shutil.rmtree(app.lane_directory(0))
     program = app.take_over(2)
     told: list[int] = []
@@ -293,7 +293,7 @@ def test_progress_is_told_in_offsets_that_are_left(app: Application) -> None:
     assert told[-1] == 0
 
 
-def test_all_of_it_holds_on_rocksdb_too(tmp_path: Path) -> None:
+def test_restoring_works_on_rocksdb_too(tmp_path: Path) -> None:
     app = Application(tmp_path / "state", a_table, EngineKind.ROCKSDB)
     app.start(1)
     app.step([Raw(b"a", b"1", 0), Raw(b"b", b"1", 0)])

@@ -1,4 +1,4 @@
-"""Whatever happens to an application and its files, a start brings all shards to what is committed, and results are right."""
+"""Whatever happens to an application and its files, a start restores all shards to the committed state, with correct results."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ lanes_counts = st.sampled_from([1, 2, 5])
 
 
 class CrashError(Exception):
-    """The process dies here."""
+    """The process is killed here."""
 
 
 @contextmanager
 def crash_at(name: str, hit: int) -> Iterator[None]:
-    """Die at a fault point, the given time that it is passed; or at the end."""
+    """Crash at the nth hit of a fault point; or at the end."""
     left = hit
 
     def passed(point: str) -> None:
@@ -180,7 +180,7 @@ class Life(RuleBasedStateMachine):
 
 
 def flip_in_values(directory: Path, bit: int, place: int) -> None:
-    """Change one bit of one entry of a store, behind the lane's back."""
+    """Change one bit of one entry of a store, without the lane."""
     with lmdb.open(str(directory), max_dbs=100) as env:
         with env.begin() as txn:
             databases = [name for name, _ in txn.cursor()]

@@ -1,4 +1,4 @@
-"""Which shard a record belongs to: that of its key, however its producer has encoded it."""
+"""The shard of a record: that of its key, however its producer has encoded it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TestCanonicalKeys:
         keys = [b'{"a": 1, "b": [1, 2]}', b'{"a":1,"b":[1,2]}', b'{"a":1,\n "b":[ 1 , 2 ]}', None]
         assert canonical(Json(), keys) == [b'{"a":1,"b":[1,2]}'] * 3 + [None]
 
-    def test_malformed_text_is_what_is_read_from_it(self) -> None:
+    def test_malformed_text_is_decoded_and_encoded_again(self) -> None:
         assert canonical(String(), [b"a\xff", b"plain", None]) == ["a\ufffd".encode(), b"plain", None]
 
     def test_well_formed_text_is_left_alone(self) -> None:
@@ -73,14 +73,14 @@ class TestCanonicalKeys:
             str(UUID(int=7)).encode(),
         ]
 
-    def test_what_cannot_be_read_is_left_as_it_is(self) -> None:
+    def test_a_key_that_cannot_be_decoded_is_unchanged(self) -> None:
         assert canonical(Json(), [b"{", b"\xff", b'{"a": 1}']) == [b"{", b"\xff", b'{"a":1}']
         assert canonical(UUIDs(), [b"no uuid"]) == [b"no uuid"]
 
-    def test_what_is_read_as_nothing_is_left_as_it_is(self) -> None:
+    def test_a_key_that_decodes_to_none_is_unchanged(self) -> None:
         assert canonical(Json(), [b"null", b" null"]) == [b"null", b" null"]
 
-    def test_what_can_be_read_but_not_be_written_is_left_as_it_is(self) -> None:
+    def test_a_key_that_cannot_be_encoded_again_is_unchanged(self) -> None:
         class Once(Serde[bytes]):
             deserialize = staticmethod(bytes)
 
@@ -90,7 +90,7 @@ class TestCanonicalKeys:
 
         assert canonical(Once(), [b"key"]) == [b"key"]
 
-    def test_serdes_with_one_encoding_per_value_are_not_asked(self) -> None:
+    def test_serdes_with_one_encoding_per_value_are_not_called(self) -> None:
         for serde in (Bytes(), Int64()):
             assert canonical(serde, [b"bad", None]) == [b"bad", None]
 
@@ -101,13 +101,13 @@ class TestCanonicalKeys:
 
 
 class TestOnShards:
-    def test_a_record_is_of_its_keys_shard(self) -> None:
+    def test_a_record_belongs_to_the_shard_of_its_key(self) -> None:
         keys = [b"key-%d" % number for number in range(40)]
         found = shards(reading(in_=bytes), arrived(*((0, 0, key) for key in keys)))
         assert found == [shard_of(key, SHARDS) for key in keys]
         assert set(found) == set(range(SHARDS))
 
-    def test_the_same_key_is_of_the_same_shard_however_it_was_written(self) -> None:
+    def test_a_key_has_the_same_shard_however_it_was_encoded(self) -> None:
         users = [{"at": ["x", number], "u": number} for number in range(20)]
         spaced, compact = (
             [json.dumps(user, separators=separators).encode() for user in users] for separators in (None, (",", ":"))
@@ -116,16 +116,16 @@ class TestOnShards:
         assert found[0] == found[1] == [shard_of(key, SHARDS) for key in compact]
         assert [shard_of(key, SHARDS) for key in spaced] != found[0]
 
-    def test_text_that_is_none_is_of_the_shard_of_what_is_read_from_it(self) -> None:
+    def test_malformed_text_belongs_to_the_shard_of_its_decoded_key(self) -> None:
         program = reading(in_=str)
         found = shards(program, arrived((0, 0, b"a\xff"), (0, 0, "a\ufffd".encode()), (0, 0, b"b")))
         assert found == [*[shard_of("a\ufffd".encode(), SHARDS)] * 2, shard_of(b"b", SHARDS)]
 
-    def test_what_cannot_be_read_is_of_the_shard_of_its_bytes(self) -> None:
+    def test_a_key_that_cannot_be_decoded_belongs_to_the_shard_of_its_bytes(self) -> None:
         assert shards(reading(in_=dict), arrived((0, 0, b"{no"))) == [shard_of(b"{no", SHARDS)]
 
     @pytest.mark.parametrize("key", [str, bytes, dict])
-    def test_a_record_without_a_key_is_of_its_partitions_shard(self, key: Any) -> None:
+    def test_a_record_without_a_key_belongs_to_the_shard_of_its_partition(self, key: Any) -> None:
         found = shards(reading(in_=key, other=key), arrived((0, 0, None), (0, 1, None), (0, 2, None), (1, 3, None), (0, 0, b"1")))
         assert found == [0, 3, 11 % SHARDS, 2, shard_of(b"1", SHARDS)]
 
@@ -143,5 +143,5 @@ class TestOnShards:
         assert shards(reading(in_=str), rows) == [5, shard_of(b"a", SHARDS), 3, 6]
         assert shards(reading(in_=str), letter) == [6]
 
-    def test_nothing_has_no_shard(self) -> None:
+    def test_an_empty_table_stays_empty(self) -> None:
         assert shards(reading(in_=dict), from_topics([])) == []

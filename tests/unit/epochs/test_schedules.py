@@ -110,7 +110,7 @@ class TestMisfires:
         assert ticks(app) == ([3_600_000] if is_sent else [])
         assert app.due == NOON + 7_200_000
 
-    def test_many_are_made_up_for_in_several_epochs(self, tmp_path: Path) -> None:
+    def test_many_missed_ticks_are_sent_in_several_epochs(self, tmp_path: Path) -> None:
         app = application(tmp_path, ticking("all"), 2)
         app.now_ms += (MOST_AT_ONCE + 5) * SECOND
         app.step([])
@@ -122,7 +122,7 @@ class TestMisfires:
 
 
 class TestChanges:
-    def test_another_expression_goes_on_from_now(self, tmp_path: Path) -> None:
+    def test_another_expression_starts_from_now(self, tmp_path: Path) -> None:
         app = application(tmp_path, ticking(every="1h"), 2)
         app.now_ms += 1_800_000
         app.topology = ticking(every="10m")
@@ -188,7 +188,7 @@ class TestDriver:
             assert driver.output("ticks").values() == [NOON + 5 * SECOND]
             assert driver._lane.clocks.stream_time_of("in").value == 5
 
-    def test_what_makes_no_sense_names_the_schedule_and_the_line(self) -> None:
+    def test_an_invalid_schedule_names_the_schedule_and_the_line(self) -> None:
         with pytest.raises(TopologyError, match=r"Schedule 'x': cron='boo'.*test_schedules.py"):
             StreamsBuilder().schedule("x", cron="boo")
         builder = StreamsBuilder()

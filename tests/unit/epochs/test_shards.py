@@ -28,7 +28,7 @@ def test_a_shard_is_on_the_lane_that_owns_it(counts: tuple[int, int]) -> None:
 
 
 @given(shards_and_lanes)
-def test_lanes_have_as_many_shards_as_each_other_give_or_take_one(counts: tuple[int, int]) -> None:
+def test_lanes_differ_by_at_most_one_shard(counts: tuple[int, int]) -> None:
     shards, lanes = counts
     sizes = {len(shards_of(lane, shards, lanes)) for lane in range(lanes)}
     assert sizes <= {shards // lanes, -(-shards // lanes)}

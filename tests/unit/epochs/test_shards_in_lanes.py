@@ -1,4 +1,4 @@
-"""Results do not depend on how many lanes there are, nor on a change of their number, nor on the bytes that keys came in."""
+"""Results depend neither on the number of lanes, nor on its changes, nor on the encoding of keys."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def ran_at_once(
 
 
 class CountPairs(Processor[str, str, str, str]):
-    """Counts under keys of its own making: the record's key and value."""
+    """Counts under arbitrary keys: the record's key and value."""
 
     def process(self, record: Record[str, str]) -> None:
         seen = self.context.store("seen")
@@ -150,7 +150,7 @@ def counted_pairs() -> Topology:
 
 
 class TestKeysOfAProcessorsOwn:
-    """They belong to the shard whose records have put them, and stay with it."""
+    """They belong to the shard whose records put them, and stay there."""
 
     PAIRS = tuple((b"u%d" % user, b"i%d" % item) for user in range(20) for item in range(3))
 
@@ -213,7 +213,7 @@ def closed_windows() -> Topology:
 
 
 class TestTime:
-    """Stream time is each shard's own."""
+    """Each shard has its own stream time."""
 
     @staticmethod
     def keys() -> tuple[bytes, bytes]:
@@ -249,7 +249,7 @@ class TestTime:
 
     @pytest.mark.parametrize("lanes", [1, 2])
     def test_it_is_that_of_all_stages_of_a_sub_topology(self, tmp_path: Path, lanes: int) -> None:
-        """What comes to a shard through an exchange moves the time of processors in front of the exchange, too."""
+        """Records that reach a shard through an exchange move the time of processors before the exchange, too."""
         one, other = self.keys()
         app = Application(tmp_path, told_the_time)
         app.start(lanes)
@@ -309,7 +309,7 @@ def counted_and_rekeyed() -> Topology:
 
 
 class TestSinkOrder:
-    """What one source partition leads to reaches a sink in its order."""
+    """The results of one source partition reach a sink in its order."""
 
     @pytest.mark.parametrize("lanes", [1, 2, 4, 8])
     @pytest.mark.parametrize("size", [5, 40])

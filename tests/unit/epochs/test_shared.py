@@ -1,4 +1,4 @@
-"""Shared stores and atomic sections in epochs: any key from any lane, as one act, whatever dies in between."""
+"""Shared stores and atomic sections in epochs: any key from any lane, atomically, whatever crashes in between."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def told() -> Topology:
 
 
 class Move(Processor[str, str, str, Any]):
-    """Takes from the key what each word of the value is given, as long as there is any; told aside if there is not."""
+    """Moves an amount from the key to each word of the value, while there is any; sends a side output if there is not."""
 
     def process(self, record: Record[str, str]) -> None:
         held = self.context.store("held")
@@ -102,7 +102,7 @@ def moved() -> Topology:
 
 
 def moved_and_counted() -> Topology:
-    """As above, with state before and behind."""
+    """As above, with state before and after it."""
     builder = StreamsBuilder()
     builder.add_state_store(shared_store("held", value=int, merge=add))
     words = builder.stream("in", value=str)
@@ -160,7 +160,7 @@ def test_epochs_and_lanes_make_no_difference(
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 5])
-def test_what_is_written_last_is_last_in_the_changelog(tmp_path: Path, lanes: int) -> None:
+def test_the_last_write_is_last_in_the_changelog(tmp_path: Path, lanes: int) -> None:
     app = Application(tmp_path, written_in_two_stages)
     app.start(lanes)
     step_all(app, some_records(seed=1, count=60), 20)
@@ -168,7 +168,7 @@ def test_what_is_written_last_is_last_in_the_changelog(tmp_path: Path, lanes: in
 
 
 def written_behind_a_section() -> Topology:
-    """Written before the section, in it, and behind it, with more stages to come."""
+    """Written before the section, in it, and after it, with more stages to follow."""
     builder = StreamsBuilder()
     builder.add_state_store(shared_store("held", value=int, merge=add))
     words = builder.stream("in", value=str)
@@ -187,7 +187,7 @@ class Forward(Double):
 
 
 @pytest.mark.parametrize("make", [written_in_two_stages, written_behind_a_section])
-def test_in_which_order_blocks_arrive_makes_no_difference(tmp_path: Path, make: Callable[[], Topology]) -> None:
+def test_the_order_of_blocks_makes_no_difference(tmp_path: Path, make: Callable[[], Topology]) -> None:
     app = Application(tmp_path, make)
     app.start(3)
     for first in range(0, 60, 20):
@@ -224,7 +224,7 @@ def test_a_shared_store_is_kept_by_its_whole_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [told, moved, moved_and_counted])
-def test_a_start_with_other_lanes_goes_on_from_the_changelogs(tmp_path: Path, make: Callable[[], Topology]) -> None:
+def test_a_start_with_other_lanes_continues_from_the_changelogs(tmp_path: Path, make: Callable[[], Topology]) -> None:
     app = Application(tmp_path, make)
     records = some_records(seed=5, count=60)
     for turn, lanes in enumerate((2, 5, 1, 3)):
@@ -235,7 +235,7 @@ def test_a_start_with_other_lanes_goes_on_from_the_changelogs(tmp_path: Path, ma
 
 
 def test_a_worker_knows_an_operation_after_the_program_was_packed(tmp_path: Path) -> None:
-    """Also one that is defined where it cannot be imported from, as in a notebook: it is packed with all who use it."""
+    """Even one that cannot be imported, as in a notebook: it is pickled with everything that uses it."""
 
     def twice(current: int | None, argument: int) -> int:
         return 2 * (current or 0) + argument
@@ -271,7 +271,9 @@ class TestReading:
             app.step([ask(1, 0, at=6)])
             assert app.sent[-1][2] == ask(0, 0, at=5).value
 
-    def test_a_lane_that_cannot_be_read_is_no_records_fault(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_lane_that_cannot_be_read_fails_the_epoch_not_the_record(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def broken(*_: object) -> None:
             raise StateError("the disk is gone")
 
@@ -345,7 +347,7 @@ def test_timers_write_other_keys_too(tmp_path: Path, lanes: int) -> None:
     assert len(told) > 5
 
 
-class TestTrouble:
+class TestCrashes:
     @pytest.mark.parametrize("restarts", [False, True], ids=["task again", "started anew"])
     @pytest.mark.parametrize(
         ("make", "point", "hit"),
@@ -373,7 +375,7 @@ class TestTrouble:
         app.check()
         assert by_key(app.sent) == by_key(driven(app))
 
-    def test_a_task_that_is_retried_takes_back_what_it_wrote_in_every_lane(self, tmp_path: Path) -> None:
+    def test_a_retried_task_rolls_back_its_writes_in_every_lane(self, tmp_path: Path) -> None:
         app = Application(tmp_path, moved_and_counted)
         app.start(3)
         app.step(some_records(seed=1, count=10))

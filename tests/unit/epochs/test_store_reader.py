@@ -1,4 +1,4 @@
-"""A store as a table, as of the last barrier: what a task reads while epochs go on."""
+"""A store as a table, as of the last barrier: what a task reads while epochs run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_kind_of_store(tmp_path: Path, engine: EngineKind) -> None:
     assert rows(app, "sessions")[0] == {"key": "k", "window_start": 1_100, "window_end": 1_100, "value": 1}
 
 
-def test_it_is_read_again_while_the_application_has_gone_on(tmp_path: Path) -> None:
+def test_reading_is_retried_if_the_application_has_committed_meanwhile(tmp_path: Path) -> None:
     app = Application(tmp_path)
     app.start(2)
     for number in range(3):
@@ -46,7 +46,7 @@ def test_it_is_read_again_while_the_application_has_gone_on(tmp_path: Path) -> N
     assert batch.to_pylist() == [{"key": "a", "value": 3, "timestamp": 2}]
 
 
-def test_an_epoch_that_is_long_gone_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_epoch_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.epochs.store_reader._PAUSE_S", 0)
     app = Application(tmp_path)
     app.start(2)
@@ -62,5 +62,5 @@ def test_a_value_that_does_not_fit_its_column_says_which(tmp_path: Path, monkeyp
     app.step([Raw(b"k", b"a", 1)])
     as_text = schema_of(app.running.specs["words"]).set(1, pa.field("value", pa.string()))
     monkeypatch.setattr("penstock.epochs.store_reader.schema_of", lambda spec: as_text)
-    with pytest.raises(SerializationError, match="store 'words': value is not string"):
+    with pytest.raises(SerializationError, match="Store 'words': a value is not of type string"):
         list(read_store(app.running, "words", lambda: 0))

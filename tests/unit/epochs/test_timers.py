@@ -21,7 +21,7 @@ from tests.unit.epochs.application import SHARDS, Application, Raw, by_key, driv
 
 
 class Obeying(Processor[str, str, str, str]):
-    """Does what records say: `e 5 x` is event time at 5 under the name x, `p` processing time after 5 ms, `d` deletes."""
+    """Executes commands in records: `e 5 x` is event time at 5 under the name x, `p` processing time after 5 ms, `d` deletes."""
 
     def process(self, record: Record[str, str]) -> None:
         if record.value == "end":
@@ -74,7 +74,7 @@ def some_commands(seed: int, count: int) -> list[Raw]:
 
 
 def fed(directory: Path, make: Callable[[], Topology], lanes: int, size: int, seed: int) -> Application:
-    """An application that has got commands, and then records that make everything due in every shard."""
+    """An application that has received commands, and then records that make everything due in every shard."""
     app = Application(directory / "state", make)
     app.start(lanes)
     records = some_commands(seed, count=120) + [Raw(b"end-%d" % number, b"end", 10**9) for number in range(60)]
@@ -128,7 +128,7 @@ class TestStreamTime:
 
 
 class TestWithoutInput:
-    def test_lanes_say_when_something_is_due_and_an_empty_epoch_fires_it(self, tmp_path: Path) -> None:
+    def test_lanes_report_when_something_is_due_and_an_empty_epoch_fires_it(self, tmp_path: Path) -> None:
         app = Application(tmp_path / "state", by_watermark)
         app.now_ms, app.watermark = 1_000, 0
         app.start(5)
@@ -146,7 +146,7 @@ class TestWithoutInput:
         app.step([])
         assert (len(app.sent), [app.due, app.event_due]) == (11, [None, None])
 
-    def test_a_topology_without_timers_says_nothing(self, tmp_path: Path) -> None:
+    def test_a_topology_without_timers_reports_nothing(self, tmp_path: Path) -> None:
         app = Application(tmp_path / "state")
         app.start(2)
         table = app.run([Raw(b"a", b"x y", 0)])
@@ -199,7 +199,7 @@ COMMANDS = st.tuples(st.sampled_from(KEYS), st.sampled_from("epd"), st.integers(
 
 
 class Model(RuleBasedStateMachine):
-    """Timers of both clocks, with a watermark, against a dictionary: crashes and retries must not be seen."""
+    """Timers of both clocks, with a watermark, compared with a dictionary: crashes and retries must not show."""
 
     @initialize(lanes=st.sampled_from([1, 2, 5]))
     def begin(self, lanes: int) -> None:

@@ -50,7 +50,7 @@ def on_close(window: Any) -> Callable[[], Topology]:
 
 
 def cascade(window: Any) -> Callable[[], Topology]:
-    """Counts per page, and behind an exchange their sums over all pages: what closes above is not late below."""
+    """Counts per page, and after an exchange their sums over all pages: what closes upstream is not late downstream."""
 
     def make() -> Topology:
         builder = StreamsBuilder()
@@ -87,7 +87,7 @@ class TestClosing:
         assert app.event_due == 3_011_000
 
     @pytest.mark.parametrize("lanes", [1, 5])
-    def test_what_is_open_outlives_lost_files_and_another_number_of_lanes(self, tmp_path: Path, lanes: int) -> None:
+    def test_open_windows_survive_lost_files_and_another_number_of_lanes(self, tmp_path: Path, lanes: int) -> None:
         app = Application(tmp_path / "state", suppressed(WINDOWS[0]))
         app.watermark = -1
         app.start(2)
@@ -106,7 +106,7 @@ class TestClosing:
         ]
         app.check()
 
-    def test_an_epoch_that_is_tried_again_closes_once(self, tmp_path: Path) -> None:
+    def test_a_retried_epoch_closes_windows_once(self, tmp_path: Path) -> None:
         app = Application(tmp_path / "state", suppressed(WINDOWS[0]))
         app.watermark = -1
         app.start(2)

@@ -1,4 +1,4 @@
-"""Rows between hops: what Spark hands over is what was given to it, and control rows say what they were told."""
+"""Rows between hops: they survive Spark unchanged, and control rows can be decoded."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def test_columns_that_are_not_given_are_null() -> None:
     assert table.column("value").null_count == 2
 
 
-def test_a_control_row_says_what_it_was_told() -> None:
+def test_a_control_row_can_be_decoded() -> None:
     control = Control({0: 5, 3: -1}, 77, [("node", "late", 2)])
     [row] = control_row(control, 4).to_pylist()
     assert (row["kind"], row["shard"]) == (Kind.CONTROL, 4)
     assert decode_control(row["value"]) == control
 
 
-def test_headers_are_null_where_there_are_none() -> None:
+def test_missing_headers_are_null() -> None:
     assert headers_array([(), ()]).null_count == 2
     mixed = headers_array([(), (("a", b"1"), ("b", None))]).to_pylist()
     assert mixed == [None, [{"name": "a", "value": b"1"}, {"name": "b", "value": None}]]
@@ -129,7 +129,7 @@ def sent(
 
 
 class TestOrderOfCauses:
-    def test_what_one_partition_leads_to_leaves_in_its_order_whichever_lanes_it_went_through(self) -> None:
+    def test_results_of_one_partition_leave_in_its_order_whatever_their_lanes(self) -> None:
         one = [sent(b"0", 0, 0, 100), sent(b"2", 0, 2, 100), sent(b"5", 0, 5, 105)]
         other = [sent(b"1", 0, 1, 50), sent(b"3", 0, 3, 103), sent(b"4", 0, 4, 103)]  # each shard knows its own times
         assert ordered(*one, *other) == ordered(*other, *one) == [b"0", b"1", b"2", b"3", b"4", b"5"]
@@ -149,7 +149,7 @@ class TestOrderOfCauses:
         rows = [sent(b"1", 0, 1, 9), sent(b"0", 0, 0, 9, kind=Kind.DEAD_LETTER), sent(b"2", 0, 2, 9, kind=Kind.DEAD_LETTER)]
         assert ordered(*rows) == [b"0", b"1", b"2"]
 
-    def test_what_clocks_have_sent_is_first_and_what_caches_held_is_last(self) -> None:
+    def test_rows_of_timers_are_first_and_rows_of_flushed_caches_are_last(self) -> None:
         rows = [
             sent(b"record", 0, 0, 9),
             sent(b"flush 2", -1, 2, LAST),
@@ -158,7 +158,7 @@ class TestOrderOfCauses:
         ]
         assert ordered(*rows) == [b"timer", b"record", b"flush 1", b"flush 2"]
 
-    def test_all_other_rows_stay_as_they_are_in_front(self) -> None:
+    def test_all_other_rows_keep_their_order_before_them(self) -> None:
         rows = [
             sent(b"sink 1", 0, 1, 9),
             row(Kind.CHANGELOG, b"a", partition=3),
@@ -169,7 +169,7 @@ class TestOrderOfCauses:
         ]
         assert ordered(*rows) == [b"a", b"b", b"c", b"d", b"sink 0", b"sink 1"]
 
-    def test_changelog_rows_of_later_stages_are_behind_those_of_earlier_ones(self) -> None:
+    def test_changelog_rows_of_later_stages_come_after_those_of_earlier_ones(self) -> None:
         rows = [
             row(Kind.CHANGELOG, b"section", partition=3, stage=2),
             row(Kind.CHANGELOG, b"first", partition=3),

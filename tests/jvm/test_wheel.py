@@ -118,6 +118,6 @@ def test_no_wheel_is_built_without_the_jars(tmp_path: Path, harm: str) -> None:
         jar.write_bytes(b"something else")
     done = build(project, "wheel", tmp_path)
     assert done.returncode != 0
-    assert "run `make setup`" in done.stderr
+    assert "Run `make setup`" in done.stderr
     assert jar.name in done.stderr
     assert not list(tmp_path.glob("*.whl"))

@@ -1,1 +1,1 @@
-"""The engine: the only room that knows Spark. A session, the stream of epochs from the topics, and one job per epoch."""
+"""The only room that uses Spark: a session, the stream of epochs from the topics, and one job per epoch."""

@@ -1,4 +1,4 @@
-"""Records read by a client of our own in Spark's tasks, where Spark's reader cannot: it has no type for some timestamps."""
+"""Reads records in Spark's tasks with our own client, if Spark's reader cannot: it has no type for some timestamps."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from penstock.records import Headers, Partition
 
 Record = tuple[str, int, int, bytes | None, bytes | None, int, Headers]
 ReadRecords = Callable[[Mapping[Partition, int], Mapping[Partition, int]], Iterable[Record]]
-"""`read(positions, ends)`: topic, partition, offset, key, value, timestamp, headers of each record between."""
+"""`read(positions, ends)`: topic, partition, offset, key, value, timestamp and headers of each record in between."""
 
 _ROWS = 10_000
 _SCHEMA = pa.schema([*INPUT, pa.field("partition", pa.int32())])
 
 
 class Part(NamedTuple):
-    """Some of the records of a partition: the codes of their source and their origin, and where they begin and end."""
+    """A range of records of a partition: the codes of their source and origin, and their offsets."""
 
     source: int
     origin: int
@@ -33,7 +33,7 @@ class Part(NamedTuple):
 
 
 def frame_of(session: SparkSession, read: ReadRecords, parts: Sequence[Part]) -> DataFrame:
-    """All records of the parts as `INPUT` wants them, each with its partition; a task reads one part."""
+    """Return all records of the parts in the columns of `INPUT`, with their partitions; each task reads one part."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in [number for batch in batches for number in batch.column(0).to_pylist()]:
@@ -43,7 +43,7 @@ def frame_of(session: SparkSession, read: ReadRecords, parts: Sequence[Part]) ->
 
 
 def batches_of(read: ReadRecords, part: Part) -> Iterator[pa.RecordBatch]:
-    """The records of a part."""
+    """Read the records of a part."""
     records = iter(read({part.partition: part.begin}, {part.partition: part.end}))
     while rows := list(islice(records, _ROWS)):
         _, _, offsets, keys, values, timestamps, headers = zip(*rows, strict=True)

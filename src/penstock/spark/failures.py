@@ -1,4 +1,4 @@
-"""What ended a Spark job, as an error of Penstock's: the one a task raised, found again in Spark's report of it."""
+"""Translates the failure of a Spark job to a Penstock error: the one that a task raised, found in Spark's report."""
 
 from __future__ import annotations
 
@@ -22,48 +22,48 @@ _TOO_LARGE = (
     "Python worker exited unexpectedly",
     "Unable to acquire",
 )
-"""What may be over when the epoch has fewer records. A worker that exits may have been killed for the memory it had."""
+"""Failures that fewer records may avoid. A worker that exits may have been killed for its use of memory."""
 _LONGEST = 4_000
 
 
 class UnreadableTimestampError(PenstockError):
-    """Spark's reader has met a record whose timestamp it has no type for, and reads none behind it."""
+    """Spark's reader cannot represent the timestamp of a record, and reads no further."""
 
 
 def unreadable_timestamp(error: BaseException) -> UnreadableTimestampError | None:
-    """The error if that is what ended a job; it names the record."""
+    """Return the error, which names the record, if that is why a job failed; otherwise None."""
     found = _NO_TIMESTAMP.search(str(error))
     return None if found is None else UnreadableTimestampError(found.group(1))
 
 
 def translated(error: BaseException) -> PenstockError:
-    """The error as Penstock raises it."""
+    """Return the error as a Penstock error."""
     if isinstance(error, PenstockError):
         return error
     report = str(error)
     found = list(_RAISED.finditer(report))
     if found:
-        last = found[-1]  # its causes come before it
+        last = found[-1]  # after its causes
         kind = getattr(errors, last.group(1), ProcessingError)
         return kind(_message(report[last.end() :]))
     if any(sign in report for sign in _TOO_LARGE):
-        return EpochTooLargeError(f"the job of the epoch failed: {_cause(report)}")
+        return EpochTooLargeError(f"The epoch's Spark job failed, probably because of its size: {_cause(report)}")
     if any(sign in report for sign in _DATA_LOST):
-        return TopicError(f"a source topic has lost records that were not read yet, or is gone: {report[:_LONGEST]}")
+        return TopicError(f"A source topic was deleted, or has lost records that were not read yet: {report[:_LONGEST]}")
     if any(sign in report for sign in _BROKER_GONE):
-        return BrokerError(f"no broker could be reached for too long: {report[:_LONGEST]}")
-    return PenstockError(f"the epoch's job failed: {report[:_LONGEST]}")
+        return BrokerError(f"No broker has been reachable for too long: {report[:_LONGEST]}")
+    return PenstockError(f"Unexpected failure: {report[:_LONGEST]}")
 
 
 def _cause(report: str) -> str:
-    """The line that says what it was that failed for its size."""
+    """Return the line that says what was too large."""
     found = re.search(rf"[\w.$]*(?:{'|'.join(map(re.escape, _TOO_LARGE))}).*", report)
     assert found is not None
     return found[0][:_LONGEST]
 
 
 def _message(rest: str) -> str:
-    """The lines of the error's own text: Spark goes on with its stack and a list of its own."""
+    """Return the lines of the error's own text, without the stack and the list that Spark appends."""
     lines: list[str] = []
     for line in rest.splitlines():
         if line.startswith(("\tat ", "Driver stacktrace", "JVM stacktrace", "=== ", "    at ")) or (lines and not line.strip()):

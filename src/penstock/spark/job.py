@@ -1,4 +1,4 @@
-"""One Spark job per epoch: source rows, through the stages with a shuffle between them, to rows out. One action, once."""
+"""One Spark job per epoch, with a single action: source rows go through the stages, with shuffles in between, to rows out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import cloudpickle
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.epochs.bounds import BATCH_BYTES
@@ -36,7 +36,7 @@ _WIRE = from_arrow_schema(WIRE)
 
 
 class EpochJobs:
-    """Runs epochs of a program on a session. `prepare` is called once in every Python worker, `read` in tasks.
+    """Runs the epochs of a program on a session. `prepare` is called once in every Python worker, `read` in tasks.
 
     A job that takes longer than `patience_s` is cancelled.
     """
@@ -60,7 +60,7 @@ class EpochJobs:
         self.broadcast: Any = session.sparkContext.broadcast((program.incarnation, cloudpickle.dumps(program), prepare))
 
     def read_too(self, source_of: Mapping[str, int]) -> None:
-        """Further topics, each with the source that reads it."""
+        """Add topics that are read from now on, each with its source."""
         self._source_of = {**self._source_of, **source_of}
 
     def run(
@@ -71,10 +71,10 @@ class EpochJobs:
         ranges: Mapping[Partition, tuple[int, int]],
         batch_records: int | None,
     ) -> pa.Table:
-        """The rows that the records of a micro-batch lead to; without one, those of ranges of offsets, which are read for it.
+        """Process the records of a micro-batch, or without one, those of ranges of offsets; return the epoch's rows.
 
-        Large records are read by their offsets in any case: the stream reads more of them at a time than there is memory for.
-        `batch_records` is how many records or rows go into one Arrow batch, None if nobody knows how large they are.
+        Large records are always read by offsets, because the stream would read more of them at a time than fit into memory.
+        `batch_records` is how many records or rows go into one Arrow batch, None if their size is unknown.
         """
         if ranges and (frame is None or not is_light(batch_records)):
             frame = read_range(self._session, self._kafka, ranges, batch_records)
@@ -83,7 +83,7 @@ class EpochJobs:
         return self._run(self._records(frame, epoch.origins), epoch, is_small)
 
     def run_by_client(self, epoch: Epoch, is_small: bool, ranges: Mapping[Partition, tuple[int, int]]) -> pa.Table:
-        """The rows that records lead to which Spark's reader cannot read: `read` does, from and to these offsets."""
+        """Process records that Spark's reader cannot read, with `read` and by ranges of offsets; return the epoch's rows."""
         codes = {origin: code for code, origin in enumerate(epoch.origins)}
         parts = [
             Part(self._source_of[topic], codes[topic, number], (topic, number), *bounds)
@@ -97,12 +97,12 @@ class EpochJobs:
         return in_order_of_causes(self._collected(self._staged(records, epoch)))
 
     def tick(self, epoch: Epoch) -> pa.Table:
-        """An epoch without records, for what waits for the clock."""
+        """Run an epoch without records, for what is due; return its rows."""
         one_task = self._session.range(0, 1, 1, 1)
         return self._collected(one_task.mapInArrow(empty_epoch(self.broadcast, epoch), _OUT))
 
     def roll_back(self, epoch: Epoch) -> None:
-        """Have all lanes as the last barrier left them; tasks of earlier attempts can open none of them any more."""
+        """Roll all lanes back to the last barrier; tasks of earlier attempts can no longer open them."""
         program = self._program
         if not any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
             return
@@ -112,7 +112,7 @@ class EpochJobs:
         self._collected(one_row_each.mapInArrow(lane_rolled_back(self.broadcast, epoch), _OUT))
 
     def read(self, partition: Partition, offset: int) -> pa.Table:
-        """One record as it is in its topic."""
+        """Read one record from its topic."""
         frame = read_range(self._session, self._kafka, {partition: (offset, offset + 1)})
         self._set_batches(self._session, 1)
         found = self._collected(frame.select("key", "value", F.unix_millis("timestamp").alias("timestamp"), "headers"))
@@ -120,7 +120,7 @@ class EpochJobs:
 
     @staticmethod
     def _set_batches(session: SparkSession, batch_records: int | None) -> None:
-        """Bound Arrow batches: by records, or by bytes as well, which costs more time than all else where records are small."""
+        """Limit Arrow batches by records, or also by bytes, which costs more time than everything else if records are small."""
         limits = (_UNKNOWN_BATCH_RECORDS, BATCH_BYTES) if batch_records is None else (batch_records, ANY_BYTES)
         session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", limits[0])
         session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", limits[1])
@@ -144,7 +144,7 @@ class EpochJobs:
         return frame
 
     def _records(self, frame: DataFrame, origins: Sequence[Partition]) -> DataFrame:
-        """Kafka's columns as `INPUT` wants them: sources and topic partitions by their codes."""
+        """Return Kafka's columns as those of `INPUT`, with the codes of sources and partitions."""
         first: dict[str, int] = {}
         for code, (topic, _) in enumerate(origins):
             first.setdefault(topic, code)
@@ -161,13 +161,13 @@ class EpochJobs:
         return self._on_shards(coded)
 
     def _on_shards(self, records: DataFrame) -> DataFrame:
-        """The records with their shards in place of their partitions."""
+        """Return the records with their shards in place of their partitions."""
         return records.withColumn("shard", self._shard()).drop("partition")
 
     def _shard(self) -> Column:
-        """The shard of a record, as `penstock.epochs.routes` finds it, where no key has to be read by its serde for that.
+        """Return the column of a record's shard, as in `penstock.epochs.routes`, if no serde has to decode keys for that.
 
-        Bytes that are no text are read by String, as Java reads them, with marks in place of what is malformed.
+        Like Java, String decodes malformed bytes as replacement characters.
         """
         shards, text = self._program.shards, "cast(key as string)"
         of_texts = [code for code, serde in self._program.key_of_source.items() if isinstance(serde, String)]
@@ -179,11 +179,11 @@ class EpochJobs:
         return F.coalesce(by_key, F.expr(f"cast(partition % {shards} as int)"))
 
     def _lane(self) -> Column:
-        """The lane of a row: `lane_of(shard)`, in Spark's words."""
+        """Return the column of a row's lane: `lane_of(shard)` as a Spark expression."""
         return F.expr(f"cast(shard * {self._program.lanes} div {self._program.shards} as int)")
 
     def _collected(self, frame: DataFrame) -> pa.Table:
-        """The one action of the epoch; raises `EpochTooLargeError` where that might be why it failed, or took too long."""
+        """Run the only action of the epoch; raises `EpochTooLargeError` if its size may be why it failed or took too long."""
         context, tag = self._session.sparkContext, f"penstock-{next(_numbers)}"
         is_late = threading.Event()
 
@@ -199,7 +199,7 @@ class EpochJobs:
             return frame.toArrow()
         except Exception as error:
             if is_late.is_set():
-                raise EpochTooLargeError(f"its job took more than {self._patience_s:g} s") from error
+                raise EpochTooLargeError(f"The epoch's Spark job took more than {self._patience_s:g} s.") from error
             unreadable = unreadable_timestamp(error)
             if unreadable is not None:
                 raise unreadable from None
@@ -210,7 +210,7 @@ class EpochJobs:
 
 
 def _coded(codes: Mapping[str, int]) -> Column:
-    """A topic's code."""
+    """Return the column of a topic's code."""
     (first, code), *others = codes.items()
     if not others:
         return F.lit(code)

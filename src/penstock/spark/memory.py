@@ -1,4 +1,4 @@
-"""How the driver's JVM is doing, for whoever cannot wait for it: a JVM that hangs must not make its observers hang."""
+"""Memory and threads of the driver's JVM, read without blocking: a JVM that hangs must not make its observers hang."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class JvmReport(NamedTuple):
 
 
 class JvmMemory:
-    """Asks the JVM when it is called, in a thread of its own, and waits for the answer for `patience_s` at most.
+    """Requests a report from the JVM, in a thread of its own, and waits for it at most `patience_s`.
 
-    None without a JVM, or without an answer by then; as long as a question is open, no other is asked.
+    Returns None without a JVM, or without a report by then. While a request is pending, no other is sent.
     """
 
     def __init__(self, ask: Callable[[], JvmReport | None] | None = None, patience_s: float = 0.25) -> None:
@@ -38,7 +38,7 @@ class JvmMemory:
         self._answer: JvmReport | None = None
 
     def __call__(self) -> JvmReport | None:
-        """What the JVM says now."""
+        """Return the current report."""
         asking = self._asking
         if asking is None or not asking.is_alive():
             asking = threading.Thread(target=self._request, name="penstock-jvm-memory", daemon=True)
@@ -50,9 +50,9 @@ class JvmMemory:
     def _request(self) -> None:
         try:
             self._answer = self._ask()
-        except Exception as error:  # noqa: BLE001 - whatever ails the JVM, it is not for its observers to fail of it
+        except Exception as error:  # noqa: BLE001 - a problem of the JVM must not make its observers fail
             self._answer = None
-            _log.debug("the JVM could not be asked about its memory: %r", error)
+            _log.debug("cannot read the memory use of the JVM: %r", error)
 
 
 def _driver() -> JvmReport | None:

@@ -1,4 +1,4 @@
-"""What another process writes, read line by line in this one."""
+"""Reads the output of another process line by line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 LONGEST_LINE = 1 << 16
-"""What is longer comes in pieces."""
+"""Longer lines are split."""
 
 _PATIENCE_S = 1.0
 
@@ -19,15 +19,15 @@ _log = logging.getLogger(__name__)
 
 
 class LineReader:
-    """Hands on every line that is written to a pipe, in a thread of its own, for as long as somebody has the pipe open.
+    """Passes on every line that is written to a pipe, in a thread of its own, until all writers have closed the pipe.
 
-    The block in which it is used gets the end to give away.
+    As a context manager it returns the end to write to.
     """
 
     def __init__(self, heard: Callable[[str], None]) -> None:
         self._heard = heard
         self._reading, self._writing = os.pipe()
-        self._passing = threading.Lock()  # held while what was read is handed on
+        self._passing = threading.Lock()  # held while lines are passed on
         self._is_closed = False
         self._is_over = False
         threading.Thread(target=self._read, name="penstock-output", daemon=True).start()
@@ -40,7 +40,7 @@ class LineReader:
         os.close(self._writing)
 
     def stop(self) -> None:
-        """Hand on what is there, then nothing more: a thread that writes while Python is taken down can keep it from ending."""
+        """Pass on pending lines, then nothing more: a thread that writes while Python shuts down can block its exit."""
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             with self._passing:
@@ -66,7 +66,7 @@ class LineReader:
                     os.close(self._reading)
 
     def _has_come(self, within_ms: int | None = None) -> bool:
-        """Whether there is something to read, or the pipe's end; waits for it, unless told for how long."""
+        """Whether there is something to read, or the end of the pipe; waits for it, at most `within_ms` if given."""
         poll = select.poll()
         poll.register(self._reading, select.POLLIN)
         return bool(poll.poll(within_ms))
@@ -74,5 +74,5 @@ class LineReader:
     def _pass_on(self, line: str) -> None:
         try:
             self._heard(line)
-        except Exception:  # noqa: BLE001 - if nobody reads on, the other process is held up as soon as the pipe is full
-            _log.exception("a line that Spark has written could not be passed on")
+        except Exception:  # noqa: BLE001 - if reading stopped, the other process would block as soon as the pipe is full
+            _log.exception("cannot pass on a line of Spark's output")

@@ -1,4 +1,4 @@
-"""Restore as a Spark job: one task per lane, each bringing its store to the committed epoch by itself."""
+"""Restore as a Spark job: one task per lane, each of which restores its store to the committed epoch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.epochs.restore import Committed, ReadChangelog, Restored, restore_
 from penstock.spark.tasks import program_of
 
 OnProgress = Callable[[Mapping[int, int]], None]
-"""Told how many offsets each lane still has to read."""
+"""Called with the number of offsets that each lane has left to read."""
 
 
 _SCHEMA = pa.schema([("lane", pa.int32()), ("found", pa.string()), ("rows", pa.int64())])
@@ -29,7 +29,7 @@ def restore(
 ) -> list[Restored]:
     """Restore all lanes; `read` is called in the tasks.
 
-    `mapInArrow` as in an epoch: the same Python workers serve both, and the first epoch finds them warm.
+    It uses `mapInArrow` as epochs do, so that the first epoch reuses the same Python workers.
     """
     with _Progress(on_progress) as address:
 
@@ -51,7 +51,7 @@ def restore(
 
 
 class _Progress:
-    """Hears from tasks how far they are. Datagrams on loopback: one that is lost costs nothing."""
+    """Receives the progress of tasks, as datagrams on loopback: losing one does no harm."""
 
     def __init__(self, on_progress: OnProgress) -> None:
         self._on_progress = on_progress

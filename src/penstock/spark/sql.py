@@ -1,6 +1,6 @@
-"""SQL from outside: one query over stores, in a session that can do nothing else, with bounds on rows, bytes and time.
+"""SQL for external clients: queries of stores, in a session that allows nothing else, with limits on rows, bytes and time.
 
-What may be asked is listed, not what may not: a query is parsed, and every operator in it must be one that only reads stores.
+An allow-list decides: a query is parsed, and every operator in it must be one that only reads stores.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.errors import NotReadyError, QueryError, QueryTimeoutError
 from penstock.spark.tables import StoreTables
 
 LONGEST = 20_000
-"""Characters of a query."""
+"""The maximum length of a query, in characters."""
 
 _MOST_OPERATORS = 500
 _ALLOWED = frozenset(
@@ -66,19 +66,19 @@ _DROPPED = frozenset(
         # parses XML
         *("from_xml", "to_xml", "schema_of_xml", "xpath", "xpath_boolean", "xpath_double", "xpath_float", "xpath_int"),
         *("xpath_long", "xpath_number", "xpath_short", "xpath_string"),
-        # makes values of any size from nothing
+        # can create values of any size
         *("repeat", "space", "lpad", "rpad", "array_repeat", "sequence", "format_string", "printf", "randstr"),
     }
 )
 _SETTINGS = {
     "spark.sql.runSQLOnFiles": "false",
-    "spark.sql.shuffle.partitions": "1",  # an epoch needs the other slots
+    "spark.sql.shuffle.partitions": "1",  # epochs need the other slots
     "spark.sql.leafNodeDefaultParallelism": "1",
 }
 
 
 class GuardedSql:
-    """Queries over stores for whoever may read all of them."""
+    """Runs queries of stores for clients that may read all of them."""
 
     def __init__(self, session: SparkSession, tables: StoreTables) -> None:
         self._session = session
@@ -87,9 +87,9 @@ class GuardedSql:
         self._running = threading.Lock()
 
     def run(self, text: str, limit: int, most_bytes: int, timeout_s: float) -> pa.Table:
-        """The first rows of an answer, `limit + 1` at most: one more than asked for tells that there are more."""
+        """Return the first rows of the result, at most `limit + 1`: one more than requested shows that there are more."""
         if not self._running.acquire(blocking=False):
-            raise NotReadyError("another query is being answered: ask again")
+            raise NotReadyError("Another query is running. Retry later.")
         try:
             return self._run(text, limit, most_bytes, timeout_s)
         except (PySparkException, Py4JError) as error:
@@ -99,7 +99,7 @@ class GuardedSql:
 
     def _run(self, text: str, limit: int, most_bytes: int, timeout_s: float) -> pa.Table:
         if len(text) > LONGEST:
-            raise QueryError(f"a query has {LONGEST} characters at most, not {len(text)}")
+            raise QueryError(f"The query has {len(text)} characters. At most {LONGEST} are allowed.")
         child = self._guarded()
         self._refuse_all_but_queries(child, text)
         self._tables.show(child, text)
@@ -119,17 +119,19 @@ class GuardedSql:
             answer = child.sql(text).limit(limit + 1).toArrow()
         except (PySparkException, Py4JError) as error:
             if is_late.is_set():
-                raise QueryTimeoutError(f"the query took longer than {timeout_s:g} s, which is all it may") from error
+                raise QueryTimeoutError(f"The query took longer than {timeout_s:g} s, its time limit.") from error
             raise
         finally:
             timer.cancel()
         if answer.nbytes > most_bytes:
-            raise QueryError(f"the answer has {answer.nbytes} bytes, and may have {most_bytes}: ask for fewer rows or columns")
+            raise QueryError(
+                f"The result has {answer.nbytes} bytes, more than the allowed {most_bytes}. Select fewer rows or columns."
+            )
         return answer
 
     def _guarded(self) -> SparkSession:
         if self._child is None:
-            logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # a client's mistake, told to the client
+            logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # the client receives its own mistakes
             child = self._session.newSession()
             for name, value in _SETTINGS.items():
                 child.conf.set(name, value)
@@ -147,25 +149,25 @@ class GuardedSql:
         for operator in operators:
             kind = operator.nodeName()
             if kind not in _ALLOWED:
-                raise QueryError(f"only queries of stores are answered, and this is none ({kind})")
+                raise QueryError(f"{kind} is not allowed: only queries that read stores are.")
             if kind == "UnresolvedRelation":
                 name = ".".join(_items(operator.multipartIdentifier()))
                 if name.lower() not in known or operator.multipartIdentifier().size() > 1:
-                    raise QueryError(f"there is no store {name!r}; there are {', '.join(sorted(self._tables.specs)) or 'none'}")
+                    raise QueryError(f"Unknown store {name!r}. Known stores: {', '.join(sorted(self._tables.specs)) or 'none'}.")
             if kind == "UnresolvedTableValuedFunction":
                 function = _items(operator.name())[-1].lower()
                 if function not in _TABLE_FUNCTIONS:
-                    raise QueryError(f"{function} is not available here")
+                    raise QueryError(f"Function {function} is not allowed.")
 
 
 def _operators(plan: Any, count: int = 0) -> Iterator[Any]:
-    """All operators of a plan, those of its subqueries and named queries too."""
+    """Yield all operators of a plan, including those of its subqueries and named queries."""
     pending = [plan]
     while pending:
         operator = pending.pop()
         count += 1
         if count > _MOST_OPERATORS:
-            raise QueryError(f"a query has {_MOST_OPERATORS} operators at most")
+            raise QueryError(f"The query has more than {_MOST_OPERATORS} operators.")
         yield operator
         pending += [*_items(operator.children()), *_items(operator.innerChildren())]
 

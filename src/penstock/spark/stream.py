@@ -1,6 +1,6 @@
 """The stream of epochs: Structured Streaming calls back once per micro-batch, with the offsets at which it really ends.
 
-Its checkpoint is scratch: new at every start, and what it says is never believed over Kafka.
+Its checkpoint is temporary: new at every start, and Kafka always has the last word.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OnBatch = Callable[[DataFrame, Offsets], None]
 
 
 class EpochStream:
-    """Micro-batches from topic partitions, from given offsets on."""
+    """Micro-batches from topic partitions, starting at given offsets."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class EpochStream:
         self._query: StreamingQuery | None = None
 
     def start(self) -> None:
-        """Begin; batches are handed over in a thread of Spark's."""
+        """Start; a thread of Spark calls `on_batch`."""
         self._query = self._writer.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the end; whether it has come. Raises what ended it."""
+        """Wait for the end; return whether it has come. Raises the error that ended the stream."""
         assert self._query is not None
         try:
             ended = self._query.awaitTermination(timeout_s)  # type: ignore[arg-type]
@@ -77,11 +77,11 @@ class EpochStream:
         return bool(ended)
 
     def stop(self) -> None:
-        """End it; a batch that is under way is interrupted unless it is done."""
+        """Stop; a batch that is running is interrupted."""
         if self._query is not None:
             self._query.stop()
         shutil.rmtree(self._scratch, ignore_errors=True)
-        self._on_batch = _ignore  # the JVM keeps this stream, and with it all that an application had open
+        self._on_batch = _ignore  # the JVM keeps a reference to this stream, which would keep the application alive
 
     def _epoch(self, frame: DataFrame, batch: int) -> None:
         try:
@@ -91,7 +91,7 @@ class EpochStream:
             raise
 
     def _ends(self, batch: int) -> Offsets:
-        """Where the batch ends, from Spark's offset log: transaction markers have offsets too, so no record can tell."""
+        """Read where the batch ends from Spark's offset log: transaction markers have offsets too, so records do not show it."""
         lines = (self._scratch / "offsets" / str(batch)).read_text().splitlines()
         found: dict[str, dict[str, int]] = json.loads(lines[-1])
         return {(topic, int(partition)): offset for topic, ends in found.items() for partition, offset in ends.items()}
@@ -103,7 +103,7 @@ def read_range(
     ranges: Mapping[tuple[str, int], tuple[int, int]],
     batch_records: int | None = None,
 ) -> DataFrame:
-    """Records by their offsets, once; `batch_records` is how many of them are no burden, None if nobody knows."""
+    """Read records by their offsets, once; `batch_records` is how many fit into memory easily, None if unknown."""
     options = polling(kafka, polled(batch_records))
     reader = session.read.format("kafka").options(**revealed(options)).option("assign", _by_topic(ranges, sorted))
     for side, name in enumerate(("startingOffsets", "endingOffsets")):
@@ -113,14 +113,14 @@ def read_range(
 
 
 def is_light(batch_records: int | None) -> bool:
-    """Whether records are small enough to be read as many at a time as the stream does."""
+    """Whether records are small enough to read as many at a time as the stream does."""
     return batch_records is not None and batch_records >= POLL_RECORDS
 
 
 def polled(batch_records: int | None) -> int:
-    """How many records are read at a time: a consumer keeps them in memory, and there is one for every partition.
+    """Return how many records to read at a time: a consumer keeps them in memory, and each partition has a consumer.
 
-    One of a few numbers, because consumers are kept for each.
+    The result is one of a few numbers, because Spark caches consumers for each.
     """
     if batch_records is None:
         return UNKNOWN_POLL_RECORDS
@@ -131,10 +131,10 @@ def polled(batch_records: int | None) -> int:
 
 
 def polling(kafka: Mapping[str, str], records: int) -> dict[str, str]:
-    """Options for reading so many records at a time.
+    """Return the options for reading so many records at a time.
 
-    Spark keeps consumers, with what they have read ahead, by their group. With a group of its own for every read, as is Spark's
-    way, what was read ahead would be lost, and would fill the memory for minutes; in one group the next range goes on with it.
+    Spark caches consumers, with their prefetched records, by group. By default every read has its own group: prefetched records
+    would be lost, and would fill the memory for minutes. In one group, the next range uses them.
     """
     group = kafka.get(GROUP)
     own = {} if group is None else {GROUP: f"{group}-{records}"}
@@ -142,7 +142,7 @@ def polling(kafka: Mapping[str, str], records: int) -> dict[str, str]:
 
 
 def _ignore(frame: DataFrame, ends: Offsets) -> None:
-    """What is called by a stream that was stopped."""
+    """Do nothing: the stream was stopped."""
 
 
 def _by_topic(partitions: Mapping[tuple[str, int], Any], form: Callable[[dict[int, Any]], Any]) -> str:

@@ -1,6 +1,6 @@
-"""Stores as Spark tables: each is read by one task, from the lanes' files, as of the last barrier when the task begins.
+"""Stores as Spark tables: one task reads each from the lanes' files, as of the last barrier when the task begins.
 
-One task, because an epoch needs the other slots.
+One task, because epochs need the other slots.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BYTES = 8
 
 
 class StoreTables:
-    """The tables of an application's stores, on its session; `committed` tells the epoch of the last barrier."""
+    """The tables of an application's stores, on its session; `committed` returns the epoch of the last barrier."""
 
     def __init__(
         self,
@@ -46,16 +46,16 @@ class StoreTables:
         self._child: SparkSession | None = None
 
     def table(self, store: str, session: SparkSession | None = None) -> DataFrame:
-        """A store as a frame that is read whenever it is used."""
+        """Return a store as a DataFrame; each use reads it again."""
         if store not in self.specs:
-            raise UnknownStoreError(f"there is no store {store!r}; there are {', '.join(sorted(self.specs)) or 'none'}")
+            raise UnknownStoreError(f"Unknown store {store!r}. Known stores: {', '.join(sorted(self.specs)) or 'none'}.")
         self._publish_epoch()
         one_task = (session or self._session).range(0, 1, 1, 1)
         task = reading_task(self._broadcast, store, self._note)
         return one_task.mapInArrow(task, from_arrow_schema(schema_of(self.specs[store])))
 
     def sql(self, text: str) -> DataFrame:
-        """What a query says, in which stores are tables; in a session of its own."""
+        """Return the result of a query, in which stores are tables; in a session of its own."""
         with self._lock:
             if self._child is None:
                 self._child = self._session.newSession()
@@ -64,7 +64,7 @@ class StoreTables:
         return child.sql(text)
 
     def show(self, session: SparkSession, text: str) -> None:
-        """Let a session see the stores that a query mentions."""
+        """Make the stores that a query mentions visible to a session."""
         known = {table.name for table in session.catalog.listTables() if table.isTemporary}
         mentioned = text.lower()
         for store in self.specs:
@@ -72,32 +72,32 @@ class StoreTables:
                 self.table(store, session).createOrReplaceTempView(quoted(store))
 
     def after_commit(self, epoch: int) -> None:
-        """Tell tasks which epoch is committed; costs nothing as long as there is no table."""
+        """Publish the committed epoch to tasks; does nothing while there is no table."""
         if self._file is not None:
             self._write()
 
     def close(self) -> None:
-        """Tables cannot be read any more."""
+        """Close the file; tables can no longer be read."""
         with self._lock:
             if self._file is not None:
                 os.close(self._file)
                 self._file = None
 
     def _publish_epoch(self) -> None:
-        """From now on a file says which epoch is committed: lanes alone cannot, and they may be one ahead."""
+        """Write the committed epoch to a file from now on: lanes do not know it, because they may be one epoch ahead."""
         with self._lock:
             if self._file is None:
                 self._file = os.open(self._note, os.O_WRONLY | os.O_CREAT, 0o600)
         self._write()
 
     def _write(self) -> None:
-        with self._lock:  # whoever writes last writes the newest
+        with self._lock:  # so that the last write is the newest
             if self._file is not None:
                 os.pwrite(self._file, self._committed().to_bytes(_BYTES, "big", signed=True), 0)
 
 
 def reading_task(broadcast: Any, store: str, note: Path) -> Hop:
-    """The task that reads a store; the row that starts it means nothing."""
+    """Return the task that reads a store; its input row is only a trigger."""
 
     def committed() -> int:
         return int.from_bytes(note.read_bytes(), "big", signed=True)
@@ -111,5 +111,5 @@ def reading_task(broadcast: Any, store: str, note: Path) -> Hop:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL takes it, whatever is in it."""
+    """Return a name quoted for SQL, whatever its characters."""
     return f"`{name.replace('`', '``')}`"

@@ -1,4 +1,4 @@
-"""What Spark's Python workers run: the hops of an epoch, with the program that the driver broadcast."""
+"""What Spark's Python workers run: the hops of an epoch, with the program from the driver's broadcast."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Batches = Iterator[pa.RecordBatch]
 Hop = Callable[[Batches], Batches]
 
 COLLECT_EVERY = 100_000
-"""New objects between two looks for cycles. A lane makes and drops hundreds of thousands per epoch and none in cycles: at
-Python's own 700 a fourth of its time went into looking."""
+"""New objects between two garbage collections. A lane creates and drops hundreds of thousands per epoch, and none in cycles:
+with Python's default of 700, a quarter of its time was spent on collections."""
 
 _programs: dict[str, Program] = {}
 
 
 def program_of(broadcast: Any) -> Program:
-    """The program, unpacked once per worker, which is prepared then; it was packed by this application's own driver."""
+    """Return the program, unpickled once per worker, which is then prepared; this application's own driver pickled it."""
     incarnation, packed, prepare = broadcast.value
     if incarnation not in _programs:
         _programs.clear()
@@ -43,14 +43,14 @@ def program_of(broadcast: Any) -> Program:
 
 
 def _begin(broadcast: Any, epoch: Epoch) -> Program:
-    """The program for a task of an epoch, which is what is logged about from here on."""
+    """Return the program for a task of an epoch, and add the epoch to its log lines."""
     program = program_of(broadcast)
     bind_contextvars(epoch=epoch.number)
     return program
 
 
 def whole_epoch(broadcast: Any, epoch: Epoch) -> Hop:
-    """All stages and lanes in one task: the cheap way for a small epoch."""
+    """Run all stages and lanes in one task, which is cheaper for a small epoch."""
 
     def hop(batches: Batches) -> Batches:
         program = _begin(broadcast, epoch)
@@ -60,18 +60,18 @@ def whole_epoch(broadcast: Any, epoch: Epoch) -> Hop:
 
 
 def empty_epoch(broadcast: Any, epoch: Epoch) -> Hop:
-    """All stages and lanes without records; the row that starts the task means nothing."""
+    """Run all stages and lanes without records; the input row is only a trigger."""
 
     def hop(batches: Batches) -> Batches:
         program = _begin(broadcast, epoch)
-        deque(batches, maxlen=0)  # Spark gives up a worker that has not read its input to the end; a new one takes seconds
+        deque(batches, maxlen=0)  # Spark discards a worker that has not read all of its input; a new one takes seconds
         return bounded(epoch, (), lambda records: run_epoch(program, epoch, records), OUT)
 
     return hop
 
 
 def from_sources(broadcast: Any, epoch: Epoch) -> Hop:
-    """Where records are read: event and stream time, and the first stage if it keeps no state."""
+    """Run where records are read: event and stream times, and the first stage if it has no state."""
 
     def hop(batches: Batches) -> Batches:
         program = _begin(broadcast, epoch)
@@ -90,7 +90,7 @@ def from_sources(broadcast: Any, epoch: Epoch) -> Hop:
 
 
 def on_lane(broadcast: Any, epoch: Epoch, stage: int, is_first: bool) -> Hop:
-    """A stage on the lane that the task is."""
+    """Run a stage on the lane of the task."""
 
     def hop(batches: Batches) -> Batches:
         program = _begin(broadcast, epoch)
@@ -108,7 +108,7 @@ def on_lane(broadcast: Any, epoch: Epoch, stage: int, is_first: bool) -> Hop:
 
 
 def lane_rolled_back(broadcast: Any, epoch: Epoch) -> Hop:
-    """Have the lane that the task is as the last barrier left it; the row that starts the task means nothing."""
+    """Roll the lanes in the input rows back to the last barrier."""
 
     def hop(batches: Batches) -> Batches:
         program = _begin(broadcast, epoch)

@@ -1,4 +1,4 @@
-"""Records that a client of our own has read, as an epoch takes them in."""
+"""Records that our own client has read, as the input of an epoch."""
 
 from __future__ import annotations
 

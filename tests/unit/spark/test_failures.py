@@ -1,4 +1,4 @@
-"""What ended a Spark job, found again in Spark's report of it."""
+"""The failure of a Spark job, found in Spark's report."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def report(name: str, message: str) -> RuntimeError:
     return RuntimeError(ABORTED % (RAISED % (name, message)))
 
 
-def test_an_error_of_penstocks_is_left_as_it_is() -> None:
+def test_a_penstock_error_is_unchanged() -> None:
     error = FencedError("taken over")
     assert translated(error) is error
 
@@ -47,7 +47,7 @@ def test_an_error_of_penstocks_is_left_as_it_is() -> None:
     "kind",
     sorted({kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, PenstockError)}, key=str),
 )
-def test_what_a_task_raised_is_raised_again_with_its_exit_code(kind: type[PenstockError]) -> None:
+def test_the_error_of_a_task_keeps_its_exit_code(kind: type[PenstockError]) -> None:
     error = translated(report(kind.__name__, "what happened"))
     assert type(error) is kind
     assert (str(error), error.exit_code) == ("what happened", kind.exit_code)
@@ -62,17 +62,17 @@ def test_all_lines_of_its_message_are_kept_and_none_of_sparks() -> None:
     "end",
     ["\n\tat org.apache.spark", "\nDriver stacktrace:", "\nJVM stacktrace:", "\n=== Streaming Query ===", "\n    at org.apache"],
 )
-def test_the_message_ends_where_sparks_own_words_begin(end: str) -> None:
+def test_the_message_ends_where_sparks_text_begins(end: str) -> None:
     error = RuntimeError(f"Traceback:\n{RAISED % ('StateError', 'one line')}{end}\nmore")
     assert str(translated(error)) == "one line"
 
 
-def test_an_error_that_is_named_in_a_line_of_sparks_is_found_too() -> None:
+def test_an_error_named_in_a_line_of_spark_is_found_too() -> None:
     error = RuntimeError("[FOREACH_BATCH_USER_FUNCTION_ERROR] failed:\nPythonException: " + RAISED % ("StateError", "text"))
     assert isinstance(translated(error), StateError)
 
 
-def test_of_an_error_and_its_cause_the_error_counts() -> None:
+def test_an_error_is_preferred_to_its_cause() -> None:
     chain = (
         "\n\nThe above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\n".join(
             [
@@ -87,7 +87,7 @@ def test_of_an_error_and_its_cause_the_error_counts() -> None:
     assert str(error) == "cannot read the record from in-0 at offset 2"
 
 
-def test_an_error_that_this_version_does_not_know_is_one_of_processing() -> None:
+def test_an_unknown_error_class_becomes_a_processing_error() -> None:
     assert type(translated(report("NewError", "text"))) is ProcessingError
 
 
@@ -100,7 +100,7 @@ def test_an_error_that_this_version_does_not_know_is_one_of_processing() -> None
         "UnknownTopicOrPartition",
     ],
 )
-def test_lost_records_are_a_topics_fault(sign: str) -> None:
+def test_lost_records_are_a_topic_error(sign: str) -> None:
     error = translated(RuntimeError(f"org.apache.kafka: {sign}: Cannot fetch records; TimeoutException"))
     assert isinstance(error, TopicError)
     assert sign in str(error)
@@ -116,30 +116,30 @@ def test_lost_records_are_a_topics_fault(sign: str) -> None:
         "Python worker exited unexpectedly (crashed)",
     ],
 )
-def test_what_fewer_records_may_cure_is_told_as_such(line: str) -> None:
+def test_a_failure_that_fewer_records_may_avoid_is_an_epoch_too_large_error(line: str) -> None:
     error = translated(RuntimeError(f"Job aborted: Lost task 0.3 in stage 1.0: some.Exception: {line}\n\tat a; TimeoutException"))
     assert type(error) is EpochTooLargeError
-    assert str(error) == f"the job of the epoch failed: {line}"
+    assert str(error) == f"The epoch's Spark job failed, probably because of its size: {line}"
 
 
 @pytest.mark.parametrize("sign", ["TimeoutException", "Timed out waiting for a node assignment", "DisconnectException"])
-def test_brokers_out_of_reach_are_told_as_such(sign: str) -> None:
+def test_unreachable_brokers_are_a_broker_error(sign: str) -> None:
     assert isinstance(translated(RuntimeError(f"org.apache.kafka.common.errors.{sign}")), BrokerError)
 
 
-def test_anything_else_is_told_as_it_is_but_not_endlessly() -> None:
+def test_any_other_report_is_shortened() -> None:
     error = translated(RuntimeError("x" * 10_000))
     assert type(error) is PenstockError
     assert len(str(error)) < 5_000
 
 
-def test_lost_data_comes_before_a_broker_that_is_gone_and_a_raised_error_before_both() -> None:
+def test_lost_data_is_preferred_to_an_unreachable_broker_and_a_raised_error_to_both() -> None:
     text = "KAFKA_DATA_LOSS TimeoutException"
     assert isinstance(translated(RuntimeError(text)), TopicError)
     assert isinstance(translated(RuntimeError(f"{text}\n{RAISED % ('StateError', 'text')}")), StateError)
 
 
-def test_a_timestamp_that_spark_has_no_type_for_is_told_from_lost_records() -> None:
+def test_an_unreadable_timestamp_is_distinguished_from_lost_records() -> None:
     said = (
         "org.apache.spark.sql.kafka010.KafkaIllegalStateException: Record at topic in partition 0 offset 1 has timestamp value "
         "1794778322590913092 that overflows when converting to Spark's microsecond-precision TimestampType."

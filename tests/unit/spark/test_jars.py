@@ -1,4 +1,4 @@
-"""Where the connector's jars are looked for, and what is said when they are not the pinned ones."""
+"""Where the connector's jars are looked for, and the errors if they are missing or changed."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def test_missing_jars_name_the_cure(bundled: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="make setup"):
         jars.connector_jars()
     lay_checkout(tmp_path / "checkout").unlink()
-    with pytest.raises(ConfigError, match=r"connector-1\.jar; run `make setup`"):
+    with pytest.raises(ConfigError, match=r"connector-1\.jar does not exist\. Run `make setup`"):
         jars.connector_jars()
     lay(bundled, bundled / "jars.sha256").unlink()
-    with pytest.raises(ConfigError, match="install penstock again"):
+    with pytest.raises(ConfigError, match="Reinstall penstock"):
         jars.connector_jars()
 
 
 def test_a_changed_jar_is_refused(bundled: Path) -> None:
     lay(bundled, bundled / "jars.sha256", b"another jar")
-    with pytest.raises(ConfigError, match=r"connector-1\.jar .* changed; install penstock again"):
+    with pytest.raises(ConfigError, match=r"wrong checksum: connector-1\.jar .* Reinstall penstock"):
         jars.connector_jars()

@@ -1,4 +1,4 @@
-"""Whoever asks about the JVM never waits for long, and gets no answer rather than an old one."""
+"""A request to the JVM never waits for long, and returns no report rather than an old one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.spark.memory import JvmMemory, JvmReport
 REPORT = JvmReport(1, 2, 3, 4, {"G1": (5, 6.0)})
 
 
-def test_an_answer_that_comes_in_time_is_given() -> None:
+def test_a_report_in_time_is_returned() -> None:
     assert JvmMemory(lambda: REPORT, patience_s=10)() == REPORT
 
 
@@ -22,14 +22,14 @@ def test_without_a_session_there_is_none(monkeypatch: pytest.MonkeyPatch) -> Non
     assert JvmMemory(patience_s=10)() is None
 
 
-def test_a_jvm_that_fails_is_as_none() -> None:
+def test_a_jvm_that_fails_gives_no_report() -> None:
     answers = [REPORT]
     memory = JvmMemory(answers.pop, patience_s=10)
     assert memory() == REPORT
     assert memory() is None
 
 
-def test_one_that_hangs_is_not_waited_for_nor_asked_again_meanwhile() -> None:
+def test_a_jvm_that_hangs_is_neither_waited_for_nor_asked_again() -> None:
     hangs = threading.Event()
     asked: list[int] = []
 
@@ -50,7 +50,7 @@ def test_one_that_hangs_is_not_waited_for_nor_asked_again_meanwhile() -> None:
     assert JvmMemory(ask, patience_s=10)() == REPORT
 
 
-def test_it_keeps_no_process_from_ending() -> None:
+def test_it_does_not_prevent_the_process_from_exiting() -> None:
     memory = JvmMemory(lambda: REPORT)
     memory()
     assert memory._asking is not None

@@ -1,4 +1,4 @@
-"""What is written to a pipe comes out line by line, whatever it is and whatever becomes of it."""
+"""What is written to a pipe is passed on line by line, whatever its content and whatever fails."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Heard:
         return self.lines
 
 
-def test_lines_of_another_process_are_heard_in_order() -> None:
+def test_lines_of_another_process_are_passed_on_in_order() -> None:
     heard = Heard(3)
     with LineReader(heard) as writing:
         subprocess.run([sys.executable, "-c", "import sys; sys.stderr.write('a\\n\\nb')"], stderr=writing, check=True)
     assert heard.wait() == ["a", "", "b"]
 
 
-def test_bytes_that_are_no_text_and_endless_lines_are_heard_too() -> None:
+def test_invalid_text_and_very_long_lines_are_passed_on_too() -> None:
     heard = Heard(2)
     reader = LineReader(heard)
     with reader as writing:
@@ -53,7 +53,7 @@ def test_bytes_that_are_no_text_and_endless_lines_are_heard_too() -> None:
     assert "".join(heard.lines[1:]) == "x" * LONGEST_LINE + "y"
 
 
-def test_what_is_there_at_the_end_is_heard() -> None:
+def test_pending_lines_are_passed_on_at_the_end() -> None:
     heard = Heard(0)
 
     def slow(line: str) -> None:
@@ -67,15 +67,15 @@ def test_what_is_there_at_the_end_is_heard() -> None:
         assert heard.lines == ["a", "b", "c"]
 
 
-def test_who_cannot_take_a_line_gets_the_next(caplog: pytest.LogCaptureFixture) -> None:
+def test_after_a_failed_line_the_next_is_passed_on(caplog: pytest.LogCaptureFixture) -> None:
     heard = Heard(2)
     with LineReader(heard) as writing:
         os.write(writing, b"bad\ngood\n")
     assert heard.wait() == ["bad", "good"]
-    assert "could not be passed on" in caplog.text
+    assert "cannot pass on a line" in caplog.text
 
 
-def test_after_the_end_nothing_is_handed_on_and_nobody_is_held_up() -> None:
+def test_after_the_end_nothing_is_passed_on_and_writers_are_not_blocked() -> None:
     heard = Heard(1)
     reader = LineReader(heard)
     with reader as writing:

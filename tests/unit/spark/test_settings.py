@@ -1,4 +1,4 @@
-"""What Spark is told, as far as that can be seen without starting it."""
+"""The settings for Spark, as far as they can be tested without starting it."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from penstock.spark.stream import _by_topic
         ("yarn", "yarn"),
     ],
 )
-def test_a_dead_worker_is_worth_another_try_unless_the_user_says_otherwise(master: str, expected: str) -> None:
+def test_tasks_are_retried_unless_the_user_configures_it(master: str, expected: str) -> None:
     assert _with_retries(master) == expected
 
 
-def test_offsets_are_told_to_spark_by_topic_and_partition() -> None:
+def test_offsets_for_spark_are_by_topic_and_partition() -> None:
     start = {("b", 1): 7, ("a", 0): 5, ("b", 0): 0}
     assert json.loads(_by_topic(start, sorted)) == {"b": [0, 1], "a": [0]}
     offsets = _by_topic(start, lambda offsets: {str(partition): offset for partition, offset in offsets.items()})
     assert json.loads(offsets) == {"b": {"1": 7, "0": 0}, "a": {"0": 5}}
 
 
-def test_names_of_topics_are_kept_whatever_they_are() -> None:
+def test_names_of_topics_are_unchanged() -> None:
     assert json.loads(_by_topic({('with "quotes"', 0): 1}, sorted)) == {'with "quotes"': [0]}
 
 
-def test_spark_does_not_bound_the_rows_of_an_epoch_unless_the_user_does() -> None:
+def test_spark_does_not_limit_the_rows_of_an_epoch_unless_configured() -> None:
     assert session_settings(2, {})["spark.driver.maxResultSize"] == "0"
     assert session_settings(2, {"spark.driver.maxResultSize": "2g"})["spark.driver.maxResultSize"] == "2g"

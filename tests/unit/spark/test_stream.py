@@ -1,4 +1,4 @@
-"""The stream of epochs, as far as it can be seen without Spark."""
+"""The stream of epochs, as far as it can be tested without Spark."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Application:
         """Take a batch."""
 
 
-def test_a_stream_that_was_stopped_holds_on_to_nothing() -> None:
-    """The JVM does not forget its callbacks: an application that has ended must not stay open through them."""
+def test_a_stopped_stream_keeps_no_references() -> None:
+    """The JVM keeps its callbacks: they must not keep an application alive that has ended."""
     application = Application()
     is_there = weakref.ref(application)
     stream = EpochStream(MagicMock(), {}, {("a", 0): 3}, application.on_batch, 100, 10)
@@ -41,7 +41,7 @@ def test_fewer_large_records_are_read_at_a_time(batch_records: int | None, recor
     assert is_light(batch_records) == (records == POLL_RECORDS)
 
 
-def test_consumers_that_read_alike_are_the_same_ones() -> None:
-    """Spark keeps them by their group: another number of records needs other consumers."""
+def test_reads_of_the_same_batch_size_share_consumers() -> None:
+    """Spark caches them by group: another number of records needs other consumers."""
     found = polling({GROUP: "spark-kafka-source-1", "kafka.max.poll.records": "7", "kafka.x": "y"}, 64)
     assert found == {GROUP: "spark-kafka-source-1-64", "kafka.max.poll.records": "64", "kafka.x": "y"}

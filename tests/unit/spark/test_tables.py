@@ -1,4 +1,4 @@
-"""Stores as tables: the task that reads one travels, and is told which epoch is committed; names fit into SQL."""
+"""Stores as tables: the task that reads one can be pickled, and learns the committed epoch; names are quoted for SQL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _no_programs_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Session:
-    """A session that only says what it is asked."""
+    """A session that only records its calls."""
 
     def range(self, *numbers: int) -> Session:
         return self
@@ -47,7 +47,7 @@ def test_a_task_reads_what_is_committed_when_it_runs(tmp_path: Path) -> None:
     app.run([Raw(b"k", b"a", 7)])
     [batch] = travelled(iter([]))
     assert batch.to_pylist() == [{"key": "a", "value": 1, "timestamp": 5}]
-    with pytest.raises(UnknownStoreError, match="no store 'nope'; there are held-store, sessions, windows, words"):
+    with pytest.raises(UnknownStoreError, match=r"Unknown store 'nope'\. Known stores: held-store, sessions, windows, words"):
         tables.table("nope")
     tables.close()
     tables.after_commit(1)

@@ -1,4 +1,4 @@
-"""What Spark's workers run, without Spark: stage by stage over shuffled rows, it comes to what one process makes of the epoch."""
+"""What Spark's workers run, without Spark: stages over shuffled rows give the same rows as one process."""
 
 from __future__ import annotations
 
@@ -97,12 +97,12 @@ def staged(program: Program, partitions: Sequence[pa.RecordBatch], monkeypatch: 
 
 
 def sent(table: pa.Table) -> Rows:
-    """The rows for sinks, whose order counts whatever their keys are."""
+    """The rows for sinks, whose order matters whatever their keys."""
     return [row for row in table.to_pylist() if row["kind"] == Kind.SINK]
 
 
 def per_key(table: pa.Table) -> dict[tuple[int, int, bytes | None], Rows]:
-    """Rows by kind, topic and key, where their order counts."""
+    """Rows by kind, topic and key, within which their order matters."""
     found: dict[tuple[int, int, bytes | None], Rows] = {}
     for row in table.to_pylist():
         if row["kind"] < Kind.CONTROL:
@@ -114,7 +114,7 @@ def per_key(table: pa.Table) -> dict[tuple[int, int, bytes | None], Rows]:
     ("make", "partitions"),
     [(counts, 2), (words, 2), (every_kind_of_store, 2), (upper, 2), (upper, 1)],
 )
-def test_hop_by_hop_it_is_the_same_epoch(
+def test_an_epoch_run_hop_by_hop_gives_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[], Topology], partitions: int
 ) -> None:
     parts = [input_of(partition, seed=partition) for partition in range(partitions)]
@@ -160,7 +160,7 @@ def test_a_worker_is_prepared_once_per_program(tmp_path: Path) -> None:
     assert prepared == ["one"]
 
 
-def test_what_is_logged_in_a_task_is_about_its_epoch_and_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_lines_of_a_task_have_its_epoch_and_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Any, Any]] = []
 
     def note(program: Program, epoch: Epoch, *rest: Any) -> list[pa.Table]:
@@ -185,7 +185,7 @@ def test_rows_of_a_shuffle_are_found_again_by_their_lane() -> None:
 
 
 @pytest.mark.parametrize("make", [counts, words, upper])
-def test_an_epoch_that_is_too_large_says_so_however_it_runs(
+def test_an_epoch_that_is_too_large_is_reported_however_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[], Topology]
 ) -> None:
     monkeypatch.setattr(f"{__name__}.EPOCH", replace(EPOCH, most_bytes=700))
@@ -199,7 +199,7 @@ def test_an_epoch_that_is_too_large_says_so_however_it_runs(
         assert any(measured.too_large for measured in measured_in(table))
 
 
-def test_a_lane_is_taken_back_by_its_own_task(tmp_path: Path) -> None:
+def test_a_lane_is_rolled_back_by_its_own_task(tmp_path: Path) -> None:
     app = Application(tmp_path, words)
     app.start(3)
     broadcast = broadcast_of(app.running)

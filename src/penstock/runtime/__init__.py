@@ -1,1 +1,1 @@
-"""A running application: its states, how it starts, its epochs, how it ends."""
+"""A running application: its states, its start, its epochs and its shutdown."""

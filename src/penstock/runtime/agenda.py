@@ -1,4 +1,4 @@
-"""Which epoch comes next: when one without records is due, and what the next one is told."""
+"""The next epoch: when one without records is due, and what its tasks receive."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from penstock.runtime.progress import Progress
 from penstock.state import Mark
 
 MARK_EVERY_S = 10.0
-"""How often lanes are told how far the changelogs reach, which is what a restart has to read at most."""
+"""How often lanes receive a mark; a restart reads at most what the changelogs gained since the last one."""
 
 SAMPLE_EVERY_S = 5.0
-"""How often an epoch has its nodes watched and its stores measured: that costs a few percent of that epoch."""
+"""How often an epoch is sampled (nodes timed, stores measured), which costs a few percent of that epoch."""
 
 KEEP_ALIVE_S = 3600.0
 """An application without input commits at least this often: offsets of a group without members expire one by one."""
 
 
 class Agenda:
-    """Follows what the next epoch is to be. `partitions` tells how many each topic has, `small` is an epoch of one task."""
+    """Decides what the next epoch is. `partitions` are counts by topic; an epoch of up to `small` records runs in one task."""
 
     def __init__(self, program: Program, event_time: EventTime, partitions: Mapping[str, int], small: int) -> None:
         self._event_time = event_time
         self._partitions = partitions
         self._small = small
-        # When something waits for the wall clock, and for the watermark, as the last epoch's lanes said; before the first
-        # of a start nobody has said anything, and lanes are to be asked.
+        # When something is due by the wall clock, and by the watermark, as the lanes of the last epoch reported. Before the
+        # first epoch of a start nothing is known, so that an epoch has to ask the lanes.
         self._due: int | None = 0 if program.waits_for_the_clock or program.has_watermarks else None
         self._event_due: int | None = None
-        self._is_hurried = False  # whether a processor has asked for a commit in the last epoch
+        self._is_hurried = False  # whether a processor requested a commit in the last epoch
         self._sampled_at = 0.0
         self._marked_at = 0.0
         self._committed_at = time.monotonic()
         self.mark: Mark | None = None
-        """For the lanes to save, with the next epoch."""
+        """The mark that lanes save with the next epoch."""
 
     @property
     def most_records(self) -> int | None:
-        """How many records the next epoch takes at most; None if nothing but its size bounds it."""
+        """The maximum number of records in the next epoch; None if only its size limits it."""
         return self._small if self._is_hurried else None
 
     def add_topics(self, partitions: Mapping[str, int]) -> None:
-        """Topics have so many partitions from now on."""
+        """Set the partition counts of new or grown topics."""
         self._partitions = {**self._partitions, **partitions}
 
     def is_due(self, offsets: Mapping[tuple[str, int], int]) -> bool:
-        """Whether it is time for an epoch without records."""
+        """Whether an epoch without records is due."""
         return self._is_awaited(offsets) or time.monotonic() - self._committed_at > KEEP_ALIVE_S
 
     def _is_awaited(self, offsets: Mapping[tuple[str, int], int]) -> bool:
-        """Whether something that a lane waits for has come: a time of the wall clock, or of the watermark."""
+        """Whether the wall clock or the watermark has reached a time that a lane waits for."""
         if self._due is not None and self._due <= int(time.time() * 1000):
             return True
         if self._event_due is None:
@@ -63,11 +63,11 @@ class Agenda:
         return watermark is not None and self._event_due <= watermark
 
     def next(self, progress: Progress) -> Epoch:
-        """The epoch after those that are committed."""
+        """Return the epoch that follows the committed one."""
         high_times = tuple(progress.high_times.get(origin, NO_TIMESTAMP) for origin in progress.origins)
         mark, self.mark = self.mark, None
         now = int(time.time() * 1000)
-        told = self._event_time.watermarks_of(progress.origins)
+        watermarks = self._event_time.watermarks_of(progress.origins)
         watermark = self._event_time.advance(progress.offsets)
         is_sampled = time.monotonic() - self._sampled_at > SAMPLE_EVERY_S
         if is_sampled:
@@ -81,18 +81,18 @@ class Agenda:
             self._partitions,
             mark,
             watermark,
-            told,
+            watermarks,
             NO_TIMESTAMP if watermark is None else progress.watermark,
             is_sampled,
         )
 
     def update(self, feedback: Feedback) -> None:
-        """Take note of what the lanes of the last epoch wait for."""
+        """Remember what the lanes of the last epoch wait for."""
         self._due, self._event_due = feedback.due, feedback.event_due
         self._is_hurried = feedback.wants_commit
 
     def committed(self, at: float) -> bool:
-        """An epoch was committed at that time; whether lanes should be told again how far the changelogs reach."""
+        """Note that an epoch was committed at `at`; return whether lanes need a new mark."""
         self._committed_at = at
         if at - self._marked_at <= MARK_EVERY_S:
             return False

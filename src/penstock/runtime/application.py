@@ -1,4 +1,4 @@
-"""`RunningApplication`: an application in this process, from its start to its end."""
+"""`RunningApplication`: an application in this process, from start to shutdown."""
 
 from __future__ import annotations
 
@@ -29,42 +29,42 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _TICK_S = 0.05
 _GRACE_S = 3.0
-"""So long a stalled application is only reported as such, for probes to see it, before it ends."""
+"""How long a stalled application only reports that it is stalled, so that probes see it, before it ends."""
 
 
 class Companions(Protocol):
-    """What goes along with an application: asked how it is, and called as the application comes and goes."""
+    """The plug-ins of an application: their health, and their calls when the application starts, stops or commits."""
 
     @property
     def indicators(self) -> dict[str, Indicator]:
-        """What tells whether each of them is well, by name."""
+        """The health checks, by the name of the plug-in."""
 
     def pre_start(self, running: RunningApplication) -> None:
-        """Before anything is opened or asked; a failure ends the start."""
+        """Called before anything is opened; a failure aborts the start."""
 
     def post_start(self, running: RunningApplication) -> None:
-        """Once records are being processed."""
+        """Called once records are being processed."""
 
     def pre_stop(self, running: RunningApplication) -> None:
-        """When the end begins."""
+        """Called when the shutdown begins."""
 
     def post_stop(self, running: RunningApplication) -> None:
-        """When everything is closed."""
+        """Called when everything is closed."""
 
     def on_state(self, new: State, old: State) -> None:
-        """The application's state has changed."""
+        """Called when the application's state has changed."""
 
     def on_restore(self, report: RestoreReport) -> None:
-        """A restore has come further."""
+        """Called when a restore has made progress."""
 
     def on_epoch(self, report: EpochReport) -> None:
-        """An epoch is committed."""
+        """Called when an epoch is committed."""
 
 
 class RunningApplication:
-    """A started application. As a context manager it is closed at the end of the block.
+    """A started application; as a context manager, it is closed at the end of the block.
 
-    Epochs run in threads of Spark's; `wait` waits for the end, and raises what brought it about.
+    Epochs run in threads of Spark. `wait` waits until the application has ended, and raises the error that ended it.
     """
 
     def __init__(
@@ -98,27 +98,27 @@ class RunningApplication:
         self._ended = threading.Event()
         self._at_end: list[Callable[[], None]] = []
         self.admin_url: str | None = None
-        """Where the admin server answers; None without one."""
+        """The address of the admin server; None without one."""
 
     @property
     def state(self) -> State:
-        """What the application is doing."""
+        """The current state."""
         return self._states.state
 
     @property
     def epoch(self) -> int:
-        """The last epoch that is committed, -1 for none."""
+        """The committed epoch; -1 before the first commit."""
         return -1 if self._started is None else self._started.epochs.progress.epoch
 
-    # ---- asked --------------------------------------------------------------------------------------------------------
+    # ---- queries ------------------------------------------------------------------------------------------------------
 
     @property
     def committed_state(self) -> CommittedState:
-        """The stores as of the last barrier; raises `NotReadyError` as long as they are being restored."""
+        """The stores as of the last barrier; raises `NotReadyError` while they are being restored."""
         return self._require_started().state
 
     def store(self, name: str) -> Any:
-        """A read-only view of a store, always as of the last barrier; see `penstock.queries.views`.
+        """Return a read-only view of a store, always as of the last barrier; see `penstock.queries.views`.
 
         Example:
             >>> running.store("words")["to"]  # doctest: +SKIP
@@ -127,9 +127,9 @@ class RunningApplication:
         return view(self.committed_state, name)
 
     def query(self, store: str, query: Any, *, at_least_epoch: int | None = None, timeout: Duration = "10s") -> QueryResult[Any]:
-        """The answer to a question (`penstock.queries.KeyQuery` and others), and the epoch it is for.
+        """Return the result of a query (`penstock.queries.KeyQuery` and others), and the epoch it is from.
 
-        With `at_least_epoch` it is of that epoch or a later one: until that is committed it waits, at most for `timeout`.
+        With `at_least_epoch`, wait until that epoch is committed, at most for `timeout`.
 
         Example:
             >>> running.query("words", KeyQuery("to"))  # doctest: +SKIP
@@ -138,11 +138,11 @@ class RunningApplication:
         return ask(self.committed_state, store, query, at_least_epoch, duration_ms(timeout, "timeout") / 1000)
 
     def table(self, store: str) -> DataFrame:
-        """A store as a Spark DataFrame, which is read as of the last barrier whenever it is used."""
+        """Return a store as a Spark DataFrame; each use reads it as of the last barrier."""
         return self._require_started().tables.table(store)
 
     def sql(self, text: str) -> DataFrame:
-        """What a query says, in which stores are tables; names with `-` or `.` are written in backticks.
+        """Return the result of a SQL query, in which stores are tables; quote names with `-` or `.` in backticks.
 
         Example:
             >>> running.sql("select key, value from words order by value desc limit 10").show()  # doctest: +SKIP
@@ -150,27 +150,27 @@ class RunningApplication:
         return self._require_started().tables.sql(text)
 
     def guarded_sql(self, text: str, limit: int, most_bytes: int, timeout_s: float) -> pa.Table:
-        """As `sql`, for queries from outside: nothing but a query of stores, and no more than so much of its answer."""
+        """As `sql`, for external clients: accept only queries of stores, and limit rows, bytes and time."""
         return self._require_started().sql.run(text, limit, most_bytes, timeout_s)
 
     def _require_started(self) -> Started:
         if self._started is None or self._ended.is_set():
             reasons = "; ".join(why for _, why in self.health.ready()) or f"it is {self.state.value}"
-            raise NotReadyError(f"{self.application_id!r} cannot be asked now: {reasons}")
+            raise NotReadyError(f"Cannot query {self.application_id!r} now: {reasons}")
         return self._started
 
     def start(self) -> RunningApplication:
-        """Start; returns at once."""
+        """Start, without waiting."""
         self._thread.start()
         self._watching.start()
         return self
 
     def at_end(self, close: Callable[[], None]) -> None:
-        """Have something closed when the application has ended, however it has."""
+        """Call `close` when the application has ended, for whatever reason."""
         self._at_end.append(close)
 
     def wait_until_running(self, timeout_s: float | None = None) -> bool:
-        """Wait until records are being processed; whether that came in time. Raises if the start has failed."""
+        """Wait until records are being processed; return whether they are in time. Raises if the start has failed."""
         ended = (State.NOT_RUNNING, State.ERROR)
         reached = self._states.wait_for(State.RUNNING, *ended, timeout_s=timeout_s)
         if self.state is State.ERROR:
@@ -178,7 +178,7 @@ class RunningApplication:
         return reached
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end; whether it has come. Raises what ended the application, unless that was asked for."""
+        """Wait for the end; return whether it has come. Raises the error that ended the application, if any."""
         if not self._ended.wait(timeout_s):
             return False
         if self._failure is not None:
@@ -186,7 +186,7 @@ class RunningApplication:
         return True
 
     def stop(self) -> None:
-        """Ask for the end: the epoch in hand is committed first. Returns at once."""
+        """Request the shutdown, without waiting; the current epoch is committed first."""
         self._stop.set()
 
     def close(self) -> None:
@@ -210,8 +210,8 @@ class RunningApplication:
             self._states.enter(State.PENDING_SHUTDOWN)
             self._hooks.pre_stop(self)
             self._started.epochs.stop()
-        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
-            if self._ended.is_set():  # taken for stuck, and given up
+        except BaseException as error:  # noqa: BLE001 - raised by `wait`
+            if self._ended.is_set():  # `_watch` has already ended it as stalled
                 return
             self._fail(error)
             self._hooks.pre_stop(self)
@@ -234,9 +234,9 @@ class RunningApplication:
         self._ended.set()
 
     def _watch(self) -> None:
-        """End an application whose epoch does not come to its end: the thread that would notice is the one that hangs.
+        """End an application whose epoch does not end: the thread that runs epochs cannot notice, because it hangs.
 
-        Nothing is closed then, and no plug-in is called: whatever is asked of Spark or a broker might hang as well.
+        Nothing is closed and no plug-in is called, because a call to Spark or a broker may hang as well.
         """
         limit = self.config.epoch_timeout_ms / 1000
         while not self._ended.wait(min(1.0, limit / 10)):
@@ -249,7 +249,7 @@ class RunningApplication:
             return
 
     def _process(self, started: Started) -> None:
-        """Let epochs come until the end is asked for or reached."""
+        """Run epochs until a stop is requested, or the bounds of the run are reached."""
         started.input_stream.start()
         self._states.enter(State.RUNNING)
         self._hooks.post_start(self)
@@ -257,10 +257,10 @@ class RunningApplication:
         while not self._stop.is_set() and not started.epochs.is_done:
             try:
                 if started.input_stream.wait(_TICK_S):
-                    raise PenstockError("Spark's query has ended without being asked to; start again")
+                    raise PenstockError("Spark's query has ended unexpectedly. Start again.")
                 started.epochs.tick()
                 started.input_stream.follow()
-            except Exception as error:  # noqa: BLE001 - raised again unless it can be got over
+            except Exception as error:  # noqa: BLE001 - raised again unless it can be recovered from
                 started.input_stream.recover(error)
             if time.monotonic() - checked > 1:
                 checked = time.monotonic()
@@ -268,16 +268,16 @@ class RunningApplication:
 
 
 def _close_all(closers: Iterable[Callable[[], None]]) -> None:
-    """Close one after the other, whichever fails."""
+    """Call all closers in order, even if one fails."""
     for close in closers:
         try:
             close()
-        except Exception:  # noqa: BLE001 - the others are to be closed all the same
-            _log.exception("something could not be closed")
+        except Exception:  # noqa: BLE001 - the others must be closed too
+            _log.exception("closing failed during the shutdown")
 
 
 def _stalled(epoch: OpenEpoch, limit_s: float) -> str:
     return (
-        f"epoch {epoch.number} has been in phase {epoch.phase!r} for more than {limit_s:g} s (epoch_timeout); nothing of it is "
-        f"committed. Start again; if epochs need that long, allow them more, or take fewer records at once (max_epoch_records)"
+        f"Epoch {epoch.number} has been in phase {epoch.phase!r} for more than {limit_s:g} s (epoch_timeout); none of it is "
+        f"committed. Start again. If epochs need that long, increase epoch_timeout or decrease max_epoch_records."
     )

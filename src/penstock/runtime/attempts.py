@@ -1,6 +1,6 @@
-"""An epoch's job, run with as many records as fit: one that is too large, or takes too long, is run again with fewer.
+"""Attempts at an epoch's job: one that is too large, or takes too long, is retried with fewer records.
 
-Of a single record that cannot be done the handler of processing errors decides.
+If a single record is too large, the handler of processing errors decides.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from penstock.spark.failures import UnreadableTimestampError
 _log = logging.getLogger(__name__)
 
 _FEWER_HELPS = 0.9
-"""Where half the records still lead to this part of what all of them did, it is not the records that it follows from."""
+"""If half the records still give more than this part of the output, the output does not depend on the records."""
 
 Ranges = Mapping[Partition, tuple[int, int]]
-"""From which offset up to which other records are read."""
+"""The offsets to read, by partition: the first, and the one after the last."""
 
 
 class Jobs(Protocol):
-    """Where an epoch's job runs. One that is too large raises `EpochTooLargeError`, or gives back a row that says so."""
+    """Runs the jobs of epochs. A job that is too large raises `EpochTooLargeError`, or returns a row that says so."""
 
     def run(self, frame: Any | None, epoch: Epoch, is_small: bool, ranges: Ranges, batch_records: int | None) -> pa.Table:
-        """The rows that records lead to: those of a micro-batch, if there is one, which are in these ranges of offsets."""
+        """Process the records in these ranges of offsets, from the micro-batch `frame` if given; return the epoch's rows."""
 
     def run_by_client(self, epoch: Epoch, is_small: bool, ranges: Ranges) -> pa.Table:
-        """The same, of records that Spark's reader cannot read, by their offsets."""
+        """As `run`, for records that Spark's reader cannot read."""
 
     def tick(self, epoch: Epoch) -> pa.Table:
-        """The same without records."""
+        """As `run`, without records."""
 
     def roll_back(self, epoch: Epoch) -> None:
-        """Have all lanes as the last barrier left them, and keep tasks of earlier attempts from touching them."""
+        """Roll all lanes back to the last barrier, and fence tasks of earlier attempts."""
 
     def read(self, partition: Partition, offset: int) -> pa.Table:
-        """One record as it is in its topic: key, value, timestamp, headers; no row if it cannot be read either."""
+        """Read one record from its topic: key, value, timestamp, headers; no row if it cannot be read."""
 
 
 class Input(NamedTuple):
-    """What an epoch may take: from `offsets`, which are committed, to `read_to`, but nothing of partitions that wait.
+    """What an epoch may take: from the committed `offsets` to `read_to`, except from partitions that are `waiting`.
 
-    `frame` has exactly these records, if there is one. `most` is how many records there may be at most, if that is said.
+    `frame`, if given, has exactly these records. `most`, if given, is the maximum number of records.
     """
 
     frame: Any | None
@@ -61,16 +61,16 @@ class Input(NamedTuple):
     most: int | None = None
 
     def count(self, ends: Mapping[Partition, int]) -> int:
-        """How many offsets there are up to `ends`."""
+        """Return the number of offsets up to `ends`."""
         return sum(ends[place] - offset for place, offset in self.offsets.items())
 
     def ranges(self, ends: Mapping[Partition, int]) -> dict[Partition, tuple[int, int]]:
-        """The offsets up to `ends`."""
+        """Return the ranges of offsets up to `ends`."""
         return {place: (offset, ends[place]) for place, offset in self.offsets.items() if ends[place] > offset}
 
 
 class Fitted(NamedTuple):
-    """An epoch whose job is done: its rows, and how far each partition has come."""
+    """An epoch whose job is done: its rows, and the new offset of each partition."""
 
     epoch: Epoch
     rows: pa.Table
@@ -78,14 +78,13 @@ class Fitted(NamedTuple):
 
 
 GiveUp = Callable[[Epoch, Partition, int, EpochTooLargeError], pa.Table | None]
-"""Decides about a record, by its offset, that cannot be done: rows to send in its place, if any, or raises."""
+"""Handles a record, given by its offset, that no epoch can hold: returns rows to send in its place, if any, or raises."""
 
 
 class Attempts:
-    """Runs jobs of epochs and learns from them how large they can be.
+    """Runs the jobs of epochs, and learns from them how large they can be.
 
-    `small` is up to how many records an epoch runs in one task, `lanes` how many tasks share a larger one. `on_retry` is called
-    before a job is run again.
+    An epoch of up to `small` records runs in one task, a larger one in `lanes` tasks. `on_retry` is called before each retry.
     """
 
     def __init__(
@@ -103,17 +102,19 @@ class Attempts:
         self._is_over_bound = False
 
     def tick(self, epoch: Epoch) -> pa.Table:
-        """The rows of an epoch without records; there is nothing to leave out of it, so nothing bounds it."""
+        """Return the rows of an epoch without records; its size is not limited, because it cannot be made smaller."""
         try:
             rows = self._jobs.tick(replace(epoch, attempt=self._attempt, most_bytes=0))
             self._learn(epoch, 0, measured_in(rows))
         except EpochTooLargeError as error:
-            cure = "give Spark more memory (spark.driver.memory), or the epoch more time (epoch_timeout)"
-            raise EpochTooLargeError(f"epoch {epoch.number} has no records that it could leave out: {error}; {cure}") from error
+            cure = "Increase Spark's memory (spark.driver.memory) or epoch_timeout."
+            raise EpochTooLargeError(
+                f"Epoch {epoch.number} is too large, although it has no records: {error}\n  {cure}"
+            ) from error
         return rows
 
     def run(self, epoch: Epoch, given: Input) -> Fitted:
-        """The epoch with as much of its input as fits."""
+        """Run the epoch with as much of its input as fits."""
         self._bytes_out, self._is_unbounded = 0, False
         while True:
             room = self._size.room
@@ -142,27 +143,27 @@ class Attempts:
             rows = self._read_and_run(frame, epoch, is_small, ranges)
         except EpochTooLargeError:
             self._is_over_bound = False
-            self._attempt += 1  # whatever runs on of that job must not come in the way of the next
+            self._attempt += 1  # fences tasks of the failed job that still run
             raise
         self._learn(epoch, given.count(ends), measured_in(rows))
         return rows
 
     def _read_and_run(self, frame: Any | None, epoch: Epoch, is_small: bool, ranges: Ranges) -> pa.Table:
-        """The rows that records lead to. What Spark's reader cannot read, our own client does."""
+        """Return the rows of the epoch. Our own client reads the records that Spark's reader cannot."""
         try:
             return self._jobs.run(frame, epoch, is_small, ranges, self._size.batch_records)
         except UnreadableTimestampError as error:
-            _log.info("epoch %d is read again, without Spark's reader: %s", epoch.number, error)
+            _log.info("retrying epoch %d without Spark's reader: %s", epoch.number, error)
             return self._jobs.run_by_client(epoch, is_small, ranges)
 
-    def _learn(self, epoch: Epoch, records: int, told: list[Measured]) -> None:
-        for measured in told:
+    def _learn(self, epoch: Epoch, records: int, measurements: list[Measured]) -> None:
+        for measured in measurements:
             self._size.read({epoch.origins[origin]: size for origin, size in measured.sizes.items()})
-        reasons = [measured.too_large for measured in told if measured.too_large]
+        reasons = [measured.too_large for measured in measurements if measured.too_large]
         if not reasons:
             return
         self._is_over_bound = True
-        bytes_out = sum(measured.bytes_out for measured in told)
+        bytes_out = sum(measured.bytes_out for measured in measurements)
         if bytes_out and records:
             self._size.sent(records, 0, bytes_out)
             self._is_unbounded = bytes_out > _FEWER_HELPS * self._bytes_out > 0
@@ -170,13 +171,13 @@ class Attempts:
         raise EpochTooLargeError(reasons[0])
 
     def _smaller(self, epoch: Epoch, given: Input, ends: Mapping[Partition, int], error: EpochTooLargeError) -> Fitted | None:
-        """Prepare for another attempt; if there can be none, what the epoch comes to without its only record."""
+        """Prepare another attempt and return None; or, if none is possible, return the epoch without its only record."""
         count = given.count(ends)
         epoch = replace(epoch, attempt=self._attempt)
         self._jobs.roll_back(epoch)
         if count > 1:
             self._size.was_too_large(count)
-            _log.warning("an epoch of %d records was too large and is tried again with fewer: %s", count, error)
+            _log.warning("an epoch of %d records was too large; retrying with fewer: %s", count, error)
             return None
         if count == 0:
             raise error
@@ -190,7 +191,7 @@ class Attempts:
         return Fitted(epoch, ticked if rows is None else pa.concat_tables([rows, ticked]), ends)
 
     def _most_bytes(self, count: int) -> int:
-        """What one task may have; an epoch that cannot be made smaller may have anything."""
+        """Return the limit for one task; 0 (no limit) for an epoch that cannot be made smaller."""
         if self._is_unbounded or not count:
             return 0
         most = self._size.most_bytes

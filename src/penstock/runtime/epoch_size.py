@@ -1,8 +1,8 @@
-"""How large the next epoch may be, learned from those before: bytes of a record, bytes that follow from one, and time.
+"""The size of the next epoch, learned from earlier ones: bytes in and bytes out per record, and time.
 
-The first epoch of a start is small, because nothing is known yet and a first commit should not wait. Epochs grow while their
-records take less than their time. An epoch takes some time whatever its records, seconds on a busy machine; making it smaller
-would not shorten that, so only the time that grows with the records counts. One that fails for its size is retried at half of it.
+The first epoch of a start is small, because nothing is known yet and the first commit should come soon. Epochs grow while their
+records take less than the target time. An epoch also has a fixed cost, seconds on a busy machine, which a smaller size would not
+reduce: so only the time that grows with the records counts. An epoch that is too large is retried with half of its records.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from penstock.records import Partition
 from penstock.runtime.share import Room
 
 FIRST_RECORDS = 1_000
-"""What the first epoch of a start takes."""
+"""The number of records in the first epoch of a start."""
 
 TARGET_S = 4.0
-"""An epoch's records may take this long. Larger epochs would gain little: what an epoch costs besides is a few percent of it."""
+"""The target time for an epoch's records. Larger epochs would gain little: their fixed cost is a few percent of it."""
 
 GROWTH = 4
-"""An epoch has at most so many times the records of the one before."""
+"""An epoch has at most this many times the records of the one before."""
 
 CALM_EPOCHS = 20
-"""After so many epochs that went well, one may again be as large as the one that did not."""
+"""After this many successful epochs, one may again be as large as the one that failed."""
 
 BATCH_BYTES = 16 << 20
 MOST_BATCH_RECORDS = 20_000
-"""Of a batch that Spark hands to Python, or takes from it: larger ones cost memory, smaller ones time."""
+"""Limits of an Arrow batch between Spark and Python: larger batches cost memory, smaller ones time."""
 
 _FADE = 0.5
-"""What is known counts half as much with every epoch that tells something newer."""
+"""Earlier measurements count half as much with each new one."""
 
 _LEAST_BYTES = 1.0
 
 _RECENT_EPOCHS = 8
 _LEAST_SPREAD = 1.25
-"""Recent epochs show what one costs without its records if the largest has at least this many times the smallest's."""
+"""The fixed cost can be estimated if the largest recent epoch has at least this many times the records of the smallest."""
 
 _ASSUMED_FIXED = 0.75
-"""Before they show it: this part of an epoch's time."""
+"""Until it can be estimated, the fixed cost is assumed to be this part of an epoch's time."""
 
 
 class EpochSize:
-    """What epochs have shown so far, and what follows for the next."""
+    """The measurements of earlier epochs, and the size of the next that follows from them."""
 
     def __init__(
         self, most_records: int, most_bytes: int, target_s: float = TARGET_S, first_records: int = FIRST_RECORDS
@@ -70,9 +70,9 @@ class EpochSize:
 
     @property
     def batch_records(self) -> int | None:
-        """How many records or rows Spark may put into one batch; None as long as nobody knows how large they are.
+        """How many records or rows Spark may put into one batch; None while their size is unknown.
 
-        An epoch that was too large may have been so because what was known was wrong.
+        After an epoch that was too large, the size counts as unknown: the measurements may have been wrong.
         """
         if not self._sizes or (self._failed_at is not None and not self._calm):
             return None
@@ -80,7 +80,7 @@ class EpochSize:
         return max(1, min(MOST_BATCH_RECORDS, int(BATCH_BYTES / largest)))
 
     def bytes_of(self, partition: Partition) -> float:
-        """The bytes of a record of that partition; if none was read yet, of the topic's largest, or of the largest of all."""
+        """Return the bytes of a record of a partition; if unknown, the largest of its topic, or of all topics."""
         known = self._sizes.get(partition)
         if known is not None:
             return known
@@ -88,7 +88,7 @@ class EpochSize:
         return max(same or self._sizes.values(), default=0.0)
 
     def read(self, sizes: Mapping[Partition, tuple[int, int]]) -> None:
-        """Records and bytes were read from partitions. What grows is believed at once, what shrinks by and by."""
+        """Learn from the records and bytes that were read: sizes grow at once and shrink gradually."""
         for partition, (records, size) in sizes.items():
             if records:
                 now = max(size / records, _LEAST_BYTES)
@@ -96,26 +96,26 @@ class EpochSize:
                 self._sizes[partition] = max(now, _FADE * known + (1 - _FADE) * now)
 
     def sent(self, records: int, rows: int, size: int) -> None:
-        """Rows have followed from an epoch's records."""
+        """Learn from the rows that an epoch's records gave."""
         self._sent_records = _FADE * self._sent_records + records
         self._sent_bytes = _FADE * self._sent_bytes + size
         now = size / rows if rows else 0.0
         self._row_bytes = max(now, _FADE * self._row_bytes + (1 - _FADE) * now)
 
     def went_well(self, records: int, seconds: float) -> None:
-        """An epoch of so many records is committed, after so long."""
+        """Learn from a committed epoch of so many records and seconds."""
         self._calm += 1
         if self._calm >= CALM_EPOCHS:
             self._failed_at = None
-        if self._is_first:  # Spark and its workers have only now got ready, which takes longer than the records do
+        if self._is_first:  # starting Spark's workers took longer than the records did
             self._is_first, seconds = False, min(seconds, self._target_s)
         else:
             self._learn_fixed(records, seconds)
         wanted = self._records
         spent_s = seconds - (self._fixed_s or 0.0)
-        if spent_s > self._target_s:  # even if it was a small one
+        if spent_s > self._target_s:  # even if it was a small epoch
             wanted = min(wanted, int(records * max(self._target_s / spent_s, 0.5)))
-        elif records * 2 >= wanted:  # a smaller one tells nothing about a large one
+        elif records * 2 >= wanted:  # a smaller epoch says nothing about a large one
             time_s = self._target_s
             if self._fixed_s is None:
                 time_s, spent_s = time_s - _ASSUMED_FIXED * seconds, seconds - _ASSUMED_FIXED * seconds
@@ -124,9 +124,9 @@ class EpochSize:
         self._records = max(1, min(most, wanted))
 
     def _learn_fixed(self, records: int, seconds: float) -> None:
-        """What an epoch takes whatever its records: where the line through recent epochs' records and seconds begins.
+        """Estimate the fixed cost of an epoch: the intercept of the line through the records and seconds of recent epochs.
 
-        Epochs that are too much alike leave what is known as it is.
+        Keep the last estimate if recent epochs are too similar in size.
         """
         self._recent.append((records, seconds))
         sizes = [records for records, _ in self._recent]
@@ -139,10 +139,10 @@ class EpochSize:
         self._fixed_s = min(max(0.0, mean_s - per_record * mean_records), shortest_s)
 
     def was_too_large(self, records: int) -> None:
-        """An epoch of so many records could not be done."""
+        """Learn that an epoch of so many records was too large."""
         self._failed_at, self._calm = records, 0
         self._records = max(1, min(self._records, records // 2))
 
     def was_given_up(self) -> None:
-        """The record that epochs could not be done for is out of the way: they may grow again at once."""
+        """Let epochs grow again at once: the record that was too large is given up."""
         self._failed_at = None

@@ -1,7 +1,7 @@
-"""The epochs of a running application: each is one job and one commit, one after the other, with data or by the clock.
+"""Runs the epochs of an application, one after the other: each is one job and one commit, with records or by the clock.
 
-Here they are run. Which records an epoch takes is decided in `backlog` and `event_time`, what it is told in `agenda`, and how it
-is committed in `publication`; what others hear of it is in `journal`.
+`backlog` and `event_time` decide which records an epoch takes, `agenda` what its tasks receive, `publication` how it is
+committed; `journal` reports it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StartingPoint:
-    """What the epochs of a start go on from.
+    """Where the epochs of a start continue.
 
-    `partitions` are counts by topic, `topic_ids` those of the topics that are read. `first_rows` go with the first commit.
+    `partitions` are counts by topic, `topic_ids` the ids of the topics that are read. `first_rows` go with the first commit.
     """
 
     progress: Progress
@@ -51,7 +51,7 @@ class StartingPoint:
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much epochs take: up to `small` records one runs in a single task; `limits` are offsets at which the run ends."""
+    """How much epochs take: one of up to `small` records runs in a single task; `limits` are offsets at which the run ends."""
 
     small: int
     size: EpochSize
@@ -60,7 +60,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Ends:
-    """How to ask where topics end now: changelogs by `topic/partition`, and the inputs."""
+    """Functions that return where topics end now: changelogs by `topic/partition`, and the inputs."""
 
     changelogs: Callable[[], Mapping[str, int]]
     inputs: Callable[[], Mapping[Partition, int]] = dict
@@ -68,7 +68,7 @@ class Ends:
 
 @dataclass(frozen=True)
 class Contributions:
-    """What others do in an epoch, in this order: something before it begins, rows of their own, the check, and what follows."""
+    """Calls that each epoch makes, in this order: before it begins, for more rows, to check rows, and after the commit."""
 
     before_epoch: Callable[[], None] = lambda: None
     other_rows: Callable[[], Sequence[pa.Table]] = tuple
@@ -77,7 +77,7 @@ class Contributions:
 
 
 class Epochs:
-    """Runs epochs strictly one after the other, whoever asks: Spark's stream, or the clock."""
+    """Runs epochs strictly one after the other, whether Spark's stream or the clock requests them."""
 
     def __init__(
         self,
@@ -111,17 +111,17 @@ class Epochs:
 
     @property
     def is_done(self) -> bool:
-        """Whether every bound of the run has been reached."""
+        """Whether a bounded run has reached all of its limits."""
         return self._backlog.is_at_its_end(self.progress.offsets)
 
     def stop(self) -> None:
-        """Let the epoch in hand come to its end, and take no other."""
+        """Finish the current epoch, and run no other."""
         self._stopping = True
         with self._lock:
             pass
 
     def pause(self) -> None:
-        """Let the epoch in hand come to its end, and take no other until `resume`: what Spark has read meanwhile is left."""
+        """Finish the current epoch, and run no other until `resume`; what Spark reads in the meantime is ignored."""
         self._paused = True
         with self._lock:
             pass
@@ -132,10 +132,10 @@ class Epochs:
         partitions: Mapping[str, int] | None = None,
         topic_ids: Mapping[str, str] | None = None,
     ) -> Mapping[Partition, int]:
-        """Go on from `begins` where they say something, and from the progress elsewhere; these are the offsets to read from.
+        """Continue from `begins`, and from the progress for all other partitions; return the offsets to read from.
 
-        Partitions that are not known yet are read from now on, of topics that have so many partitions and these ids. An epoch
-        that failed before the pause is forgotten: nothing of it is committed, and lanes take it back.
+        New partitions in `begins` are read from now on; `partitions` and `topic_ids` are the counts and ids of their topics. An
+        epoch that failed before the pause is forgotten: nothing of it is committed, and lanes roll it back.
         """
         with self._lock:
             new = begins.keys() - self.progress.offsets.keys()
@@ -149,7 +149,7 @@ class Epochs:
             return self.progress.offsets
 
     def on_batch(self, frame: Any, ends: Mapping[Partition, int]) -> None:
-        """As many epochs as it takes of what Spark has read."""
+        """Run as many epochs as needed for what Spark has read."""
         with self._lock:
             if self._stopping or self._paused or self.is_done:
                 return
@@ -167,7 +167,7 @@ class Epochs:
             pass
 
     def _take(self, frame: Any | None, waiting: frozenset[Partition]) -> None:
-        """An epoch of what was read and not taken yet; `frame` has all of it, if there is one."""
+        """Run an epoch of the backlog; `frame`, if given, has all of it."""
         epoch = self._begin()
         faults.point("epoch.before_job")
         given = self._backlog.offer(frame, self.progress.offsets, waiting, self._agenda.most_records)
@@ -176,7 +176,7 @@ class Epochs:
         self._backlog.taken_to(self.progress.offsets)
 
     def _take_left(self) -> bool:
-        """An epoch of what earlier ones have left, if some of it need not wait any longer; whether there was one."""
+        """Run an epoch of what earlier ones left, unless all of it has to wait; return whether one ran."""
         left = self._backlog.left
         if not left:
             return False
@@ -187,7 +187,7 @@ class Epochs:
         return True
 
     def tick(self) -> None:
-        """An epoch without records, if something is due; otherwise nothing."""
+        """Run an epoch without records, if one is due."""
         with self._lock:
             self._raise_failure()
             if self._stopping or self._take_left() or not self._agenda.is_due(self.progress.offsets):
@@ -196,7 +196,7 @@ class Epochs:
             self._commit(epoch, self._attempts.tick(epoch), self.progress.offsets)
 
     def while_idle(self, call: Callable[[], None]) -> None:
-        """Call something that must not come between the steps of a commit; not at all while an epoch is under way."""
+        """Call `call` unless an epoch is running: it must not come between the steps of a commit."""
         if self._lock.acquire(blocking=False):
             try:
                 self._raise_failure()
@@ -205,12 +205,12 @@ class Epochs:
                 self._lock.release()
 
     def _raise_failure(self) -> None:
-        """An epoch that failed says why it did; the state it leaves behind would only say what follows from that."""
+        """Raise the error of the failed epoch: what fails next would only be a consequence of it."""
         if self._failure is not None:
             raise self._failure
 
     def _begin(self) -> Epoch:
-        """The next epoch, taken in hand."""
+        """Begin the next epoch."""
         self._began = time.monotonic()
         self._journal.epoch_begins(self.progress.epoch + 1)
         self._others.before_epoch()
@@ -219,14 +219,14 @@ class Epochs:
         return epoch
 
     def _begin_again(self, epoch: Epoch) -> None:
-        """The same epoch once more, with its time all over again."""
+        """Begin the same epoch again, with its full time."""
         self._began = time.monotonic()
         self._journal.epoch_begins_again(epoch.number)
 
     def _commit(self, epoch: Epoch, table: pa.Table, ends: Mapping[Partition, int]) -> None:
         faults.point("epoch.after_job")
         self._journal.check_begins()
-        tables = [table, *self._others.other_rows()]  # not as one: Spark has its own names inside lists
+        tables = [table, *self._others.other_rows()]  # not concatenated: Spark uses other field names inside lists
         feedback = Feedback.found_in(tables)
         self._agenda.update(feedback)
         self._event_time.update(feedback.watermarks(self.progress))
@@ -248,9 +248,9 @@ class Epochs:
             self._agenda.mark = self._new_mark(epoch.number)
 
     def _new_mark(self, epoch: int) -> Mark | None:
-        """How far the changelogs reach; without it a restart reads more, which is no reason to end."""
+        """Return a mark of how far the changelogs reach, or None if that fails: then a restart only reads more."""
         try:
             return Mark(epoch, int(time.time() * 1000), dict(self._changelog_ends()))
         except (BrokerError, CommitError) as error:
-            _log.warning("%s; a restart would have to read more of the changelogs", error)
+            _log.warning("no mark was written, so that a restart would read more of the changelogs: %s", error)
             return None

@@ -1,4 +1,4 @@
-"""How far event time has come in a running application, and which partitions are so far ahead that they have to wait."""
+"""The progress of event time in a running application, and which partitions are so far ahead that they have to wait."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from penstock.runtime.progress import Progress
 from penstock.timing import WatermarkTracker
 
 ENDS_EVERY_S = 1.0
-"""How often the ends of inputs are asked for while one of them is silent."""
+"""How often the end offsets of the inputs are requested while one of them is silent."""
 
 
 class EventTime:
-    """The watermarks of an application; it has none where no source tells any. `input_ends` asks where inputs end."""
+    """The watermarks of an application, if a source declares one. `input_ends` returns where the inputs end."""
 
     def __init__(self, program: Program, start: Progress, input_ends: Callable[[], Mapping[Partition, int]]) -> None:
         self._program = program
@@ -26,7 +26,7 @@ class EventTime:
         self._known_ends: Mapping[Partition, int] = {}
 
     def watch(self, new: Iterable[Partition], progress: Progress) -> None:
-        """Wait for the watermarks of partitions that have come, which `progress` has already."""
+        """Track the watermarks of new partitions, which `progress` already contains."""
         if self._tracker is None:
             self._tracker = _tracker(self._program, progress)
             return
@@ -35,14 +35,14 @@ class EventTime:
             if strategy is not None:
                 self._tracker.add(place, strategy, at=_now_ms())
 
-    def update(self, told: Iterable[tuple[Partition, int]]) -> None:
-        """Partitions have told how far they are."""
-        for place, watermark in told:
+    def update(self, watermarks: Iterable[tuple[Partition, int]]) -> None:
+        """Take the watermarks that partitions have reported."""
+        for place, watermark in watermarks:
             assert self._tracker is not None
             self._tracker.heard(place, watermark, at=_now_ms())
 
     def advance(self, offsets: Mapping[Partition, int]) -> int | None:
-        """The application's watermark now; None without any. What is taken for idle has to be read to its end."""
+        """Return the application's current watermark, None without one. A partition is idle only if it is read to its end."""
         if self._tracker is None:
             return None
         now = _now_ms()
@@ -51,39 +51,39 @@ class EventTime:
         return self._tracker.advance(at=now)
 
     def ahead(self, available: Iterable[Partition]) -> frozenset[Partition]:
-        """Those of the partitions with records that have to wait for others of them."""
+        """Return which of the partitions with records have to wait for the others."""
         return frozenset() if self._tracker is None else self._tracker.ahead(frozenset(available))
 
     def ahead_of_inputs(self, available: frozenset[Partition], offsets: Mapping[Partition, int]) -> frozenset[Partition]:
-        """The same, where partitions count too that have records which nobody has read yet."""
+        """As `ahead`, but partitions with unread records count as well."""
         return frozenset() if self._tracker is None else self.ahead(self._behind(offsets) | available)
 
     def watermarks_of(self, origins: Iterable[Partition]) -> tuple[int, ...]:
-        """The watermark of each partition; nothing at all where no source tells any."""
+        """Return the watermark of each partition; empty if no source declares one."""
         if self._tracker is None:
             return ()
         return tuple(self._tracker.watermarks.get(origin, NO_TIMESTAMP) for origin in origins)
 
     def with_watermarks(self, progress: Progress) -> Progress:
-        """The progress with the watermarks as they are."""
+        """Return the progress with the current watermarks."""
         if self._tracker is None:
             return progress
         return replace(progress, watermarks=dict(self._tracker.watermarks), watermark=self._tracker.reached)
 
     def idle(self) -> frozenset[Partition]:
-        """The partitions that nobody waits for."""
+        """Return the idle partitions, which the watermark does not wait for."""
         tracker, now = self._tracker, _now_ms()
         return frozenset() if tracker is None else frozenset(each for each in tracker.watermarks if tracker.is_idle(each, at=now))
 
     def _behind(self, offsets: Mapping[Partition, int]) -> frozenset[Partition]:
-        """The partitions that are not read to their end, where that was a moment ago."""
+        """Return the partitions that are not read to their end, as of a moment ago."""
         if time.monotonic() - self._asked_at > ENDS_EVERY_S:
             self._asked_at, self._known_ends = time.monotonic(), self._input_ends()
         return frozenset(place for place, end in self._known_ends.items() if end > offsets.get(place, end))
 
 
 def _tracker(program: Program, start: Progress) -> WatermarkTracker[Partition] | None:
-    """What combines the partitions' watermarks; None if no source tells any."""
+    """Return the tracker of the partitions' watermarks; None if no source declares one."""
     strategies = {place: strategy for place in start.offsets if (strategy := program.watermark_of(place[0])) is not None}
     if not strategies:
         return None

@@ -1,4 +1,4 @@
-"""What the tasks of an epoch have told the driver besides rows for Kafka."""
+"""What the tasks of an epoch report to the driver, besides rows for Kafka."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from penstock.runtime.progress import Progress
 
 @dataclass(frozen=True)
 class Feedback:
-    """All that tasks have told about one epoch: what they found, what waits, and what they had to do."""
+    """Everything that tasks have reported about one epoch: times, drops, what is due, and how much work it was."""
 
     controls: Sequence[Control]
     reports: Sequence[LaneReport]
 
     @classmethod
     def found_in(cls, tables: Sequence[pa.Table]) -> Feedback:
-        """What is said in an epoch's rows."""
+        """Return the feedback that an epoch's rows contain."""
         reports = [report for table in tables for report in reports_of(table)]
         return cls([control for table in tables for control in _controls(table)], reports)
 
     @property
     def due(self) -> int | None:
-        """The first time of the wall clock that something waits for; None for none."""
+        """The earliest wall-clock time that something waits for; None for none."""
         return min((control.due for control in self.controls if control.due is not None), default=None)
 
     @property
     def event_due(self) -> int | None:
-        """The first watermark that something waits for; None for none."""
+        """The earliest watermark that something waits for; None for none."""
         return min((control.event_due for control in self.controls if control.event_due is not None), default=None)
 
     @property
     def wants_commit(self) -> bool:
-        """Whether a processor has asked for a commit."""
+        """Whether a processor has requested a commit."""
         return any(control.wants_commit for control in self.controls)
 
     @property
@@ -47,12 +47,12 @@ class Feedback:
         return [entry for control in self.controls for entry in control.dropped]
 
     def watermarks(self, progress: Progress) -> list[tuple[Partition, int]]:
-        """What partitions have told, in order; one may do so more than once."""
-        told = [entry for control in self.controls for entry in control.watermarks.items()]
-        return [(progress.origins[origin], watermark) for origin, watermark in told]
+        """Return the watermarks that partitions have reported, in order; a partition may report several."""
+        reported = [entry for control in self.controls for entry in control.watermarks.items()]
+        return [(progress.origins[origin], watermark) for origin, watermark in reported]
 
     def high_times(self, progress: Progress) -> dict[Partition, int]:
-        """How far each partition's time has come since `progress`."""
+        """Return the highest event time of each partition, continuing from `progress`."""
         high_times = dict(progress.high_times)
         for control in self.controls:
             for origin, high in control.high_times.items():

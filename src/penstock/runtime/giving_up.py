@@ -1,4 +1,4 @@
-"""What becomes of a record that no epoch can hold, not even one of its own: its handler decides, as about any that fails."""
+"""Handles a record that is too large even for an epoch of its own: the error handler decides, as for any failed record."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from penstock.topology import SourceNode
 _log = logging.getLogger(__name__)
 
 CURE = (
-    "Give Spark more memory (spark.driver.memory) or the epoch more time (epoch_timeout), have the code make less of the record, "
-    "or give the application a handler of processing errors that goes on without it"
+    "Increase Spark's memory (spark.driver.memory) or epoch_timeout, produce less output per record, or set a handler of "
+    "processing errors that skips the record."
 )
 
 
 class GivingUp:
-    """Asks the handler of processing errors about a record, and does what it says."""
+    """Calls the handler of processing errors for a record, and does what it decides."""
 
     def __init__(self, program: Program, jobs: Jobs) -> None:
         self._program = program
         self._jobs = jobs
 
     def __call__(self, epoch: Epoch, partition: Partition, offset: int, error: EpochTooLargeError) -> pa.Table:
-        """What is sent in place of the record, and told about it; raises what ends the application."""
+        """Return the rows that replace the record: a dead letter, if any, and its count; or raise to end the application."""
         node = self._source(partition[0])
         metadata = RecordMetadata(*partition, offset)
         failure = Failure(FailureKind.PROCESSING, error, node.name, metadata, *self._raw(partition, offset), partition[0])
         fatal = ProcessingError(
-            f"the record from {failure.place} cannot be done, even by itself: {error}\n"
-            f"  it was read by {node.name}, declared at {node.line}. {CURE}"
+            f"The record from {failure.place} is too large, even for an epoch of its own: {error}\n"
+            f"  It was read by {node.name}, declared at {node.line}. {CURE}"
         )
         outcome = settle(self._program.handlers.processing, failure)
         if isinstance(outcome, LogAndFail):
@@ -48,13 +48,13 @@ class GivingUp:
         tables = []
         if isinstance(outcome, DeadLetter):
             if outcome.topic == partition[0]:
-                raise ProcessingError(f"{fatal}\n  it cannot be a dead letter again: it comes from that very topic") from error
+                raise ProcessingError(f"{fatal}\n  It cannot be a dead letter again: it comes from that topic.") from error
             fatal.__cause__ = error
             row = dead_letter_row(outcome.topic, failure, fatal, self._program.application_id, epoch.number, epoch.wall_clock)
             tables.append(letters_sent(self._program, [row]))
         reason = DEAD_LETTER if tables else f"{FailureKind.PROCESSING.value} error"
         tables.append(control_row(Control(dropped=[(node.name, reason, 1)]), 0))
-        _log.warning("the record from %s cannot be done, even by itself, and is left out: %s", failure.place, error)
+        _log.warning("skipping the record from %s, which is too large even for an epoch of its own: %s", failure.place, error)
         return out(pa.concat_tables([table for table in tables if table is not None]))
 
     def _source(self, topic: str) -> SourceNode:
@@ -62,11 +62,11 @@ class GivingUp:
         return next(node for node in nodes if isinstance(node, SourceNode) and node.reads(topic))
 
     def _raw(self, partition: Partition, offset: int) -> RawRecord:
-        """The record as it was read; without its content, if that is what is too large."""
+        """Return the record as it was read; without its content, if that cannot be read."""
         try:
             found = self._jobs.read(partition, offset).to_pylist()
         except PenstockError as error:
-            _log.warning("%s-%d at offset %d cannot be read by itself: %s", *partition, offset, error)
+            _log.warning("cannot read %s-%d at offset %d alone: %s", *partition, offset, error)
             found = []
         if not found:
             return RawRecord(None, None, 0, NO_HEADERS)

@@ -1,7 +1,7 @@
-"""Global tables: read from their topics by the driver, kept in one store that every lane reads.
+"""Global tables: the driver reads their topics into one store, which every lane reads.
 
-They follow their topics, not the application's transactions, as in Kafka Streams: what a lane sees is the topic as it was when
-the epoch began. A table that may have missed something of its topic is read from the topic's beginning.
+As in Kafka Streams, they follow their topics, not the application's transactions: a lane sees the topic as of the start of the
+epoch. A table that may have missed records of its topic is read again from the topic's beginning.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _log = logging.getLogger(__name__)
 
 Record = tuple[str, int, int, bytes | None, bytes | None, int, Headers]
 ReadRecords = Callable[[Mapping[Partition, int], Mapping[Partition, int]], Iterable[Record]]
-"""`read(positions, ends)`: topic, partition, offset, key, value, timestamp, headers of each record between."""
+"""`read(positions, ends)`: topic, partition, offset, key, value, timestamp and headers of each record in between."""
 
 CHUNK_RECORDS = 50_000
 CHUNK_BYTES = 64 << 20
-"""After so many records, or so many bytes of them, what was read is written: a table may be larger than memory."""
+"""Records are written after this many of them, or this many bytes: a table may be larger than memory."""
 
 NOTED_EVERY_MS = 60_000
-"""How often it is noted that tables are up to date while nothing comes."""
+"""How often the store notes that its tables are up to date while there are no new records."""
 
 
 class GlobalTables:
     """The global stores of an application.
 
-    `identity` tells the topics from others of the same names, elsewhere or made anew. `tombstones_ms` is how long a topic says
-    that a key was deleted before it forgets the key altogether; None if they all keep everything.
+    `identity` distinguishes the topics from others of the same names: recreated, or in another cluster. `tombstones_ms` is the
+    shortest time for which a topic keeps tombstones; None if all topics keep them for ever.
     """
 
     def __init__(
@@ -82,60 +82,58 @@ class GlobalTables:
         self._source_of = {topic: node.name for node in self._nodes if isinstance(node, SourceNode) for topic in node.topics}
 
     def refresh(self, at_once: bool = False) -> None:
-        """Read what has come since the last time; not more often than a lane could notice."""
+        """Read new records, unless that was done a moment ago."""
         now = time.monotonic()
         if not self._partitions or (not at_once and now - self._asked < self._every_s):
             return
         self._asked = now
         asked_at = int(time.time() * 1000)
         ends = self._end_offsets(self._partitions)
-        if self._engine is None:  # stays open: LMDB's files can be open once in a process, and queries read them here
+        if self._engine is None:  # stays open: a process can open an LMDB file only once, and queries read it here
             self._engine = self._opened(ends, asked_at)
         state = LaneState(self._engine)
         kept = Kept(state, self._partitions)
         if too_far := _beyond(kept.positions, ends):
-            raise StateError(
-                f"{too_far}: the topic of a global table is another one. Start again, and it is read from its beginning"
-            )
+            raise StateError(f"{too_far}: the topic of a global table was recreated. Start again to read it from its beginning.")
         self._apply(state, kept, ends, asked_at)
 
     def take_rows(self) -> list[pa.Table]:
-        """What there is to say about records that could not be read, since the last call: dead letters, and what was dropped."""
+        """Return rows about records that could not be read since the last call: dead letters, and counts of drops."""
         rows, self._rows = self._rows, []
         return rows
 
     def snapshot(self) -> Engine:
-        """The stores as they are now, to read from any thread."""
+        """Return a snapshot of the stores, readable from any thread."""
         return memory_engine() if self._engine is None else self._engine.snapshot()
 
     def close(self) -> None:
-        """Let go of the files; all snapshots are closed by then."""
+        """Close the files; all snapshots must be closed already."""
         if self._engine is not None:
             self._engine.close()
             self._engine = None
 
     def _opened(self, ends: Mapping[Partition, int], now_ms: int) -> Engine:
-        """The stores, empty if what they have cannot be gone on with."""
+        """Open the stores; empty if they may have missed records."""
         engine = self._factory.open(room_to_grow=True)
         why = self._missed(Kept(LaneState(engine), self._partitions), ends, now_ms)
         if why is None:
             return engine
-        _log.warning("global tables are read from the beginning of their topics: %s", why)
+        _log.warning("reading global tables from the beginning of their topics: %s", why)
         engine.close()
         self._home.forget_globals()
         return self._factory.open(room_to_grow=True)
 
     def _missed(self, kept: Kept, ends: Mapping[Partition, int], now_ms: int) -> str | None:
-        """Why the stores may have missed something of their topics; None if they have not."""
+        """Return why the stores may have missed records of their topics; None if they have not."""
         if not kept.positions:
             return None
         for place, begin in self._begin_offsets(kept.positions).items():
             if kept.positions[place] < begin:
-                return f"{place[0]}-{place[1]} begins at offset {begin}, and was read up to {kept.positions[place]} only"
-        # Half of it: what is left has to be read before it is gone, too.
+                return f"{place[0]}-{place[1]} begins at offset {begin}, but was read only up to {kept.positions[place]}"
+        # Half of it, because the rest has to be read before its tombstones are gone, too.
         if self._tombstones_ms is not None and now_ms - kept.as_of > self._tombstones_ms // 2:
             hours = (now_ms - kept.as_of) / 3_600_000
-            return f"they were up to date {hours:.1f} h ago, and deletions may be forgotten by now (delete.retention.ms)"
+            return f"they were last up to date {hours:.1f} h ago, and tombstones may be gone by now (delete.retention.ms)"
         return _beyond(kept.positions, ends)
 
     def _apply(self, state: LaneState, kept: Kept, ends: Mapping[Partition, int], asked_at: int) -> None:
@@ -146,7 +144,7 @@ class GlobalTables:
             if asked_at - kept.as_of >= NOTED_EVERY_MS:
                 kept.note(positions, asked_at)
             return
-        if not kept.positions:  # what is deleted from now on is seen, however long it takes to come to the end
+        if not kept.positions:  # tombstones written from now on will be read, however long it takes to reach the end
             kept.as_of = asked_at
         lane = Lane(
             Blueprint(self._nodes, self._program.specs, global_stores=self._program.global_stores),
@@ -180,12 +178,12 @@ class GlobalTables:
             intake.process(*arrival)
 
     def _keep_rows(self, lane: Lane) -> None:
-        """Keep what a lane has to say about records that it could not read until somebody takes it."""
+        """Keep a lane's rows about records that it could not read, until `take_rows`."""
         self._rows += [out(table) for table in rows_about_dropped(self._program, lane.outbox)]
 
 
 class Kept:
-    """How far the tables have read, and when that was all there was; written with what was read, in one batch."""
+    """How far the topics were read, and when that was their end; written in one batch with the records."""
 
     def __init__(self, state: LaneState, partitions: Iterable[Partition]) -> None:
         self._state = state
@@ -197,7 +195,7 @@ class Kept:
         self.as_of: int = self._as_of.value
 
     def note(self, positions: Mapping[Partition, int], as_of: int) -> None:
-        """Write what has been read up to here."""
+        """Write the records that were read, and their positions."""
         for place, position in positions.items():
             self._offsets[place].value = position
         self._as_of.value = as_of
@@ -205,14 +203,14 @@ class Kept:
 
 
 def _beyond(positions: Mapping[Partition, int], ends: Mapping[Partition, int]) -> str | None:
-    """Which partition has been read further than it goes, in words."""
+    """Describe the first partition that was read beyond its end; None if there is none."""
     for place, position in positions.items():
         if position > ends[place]:
-            return f"{place[0]}-{place[1]} ends at offset {ends[place]}, and was read up to {position}"
+            return f"{place[0]}-{place[1]} ends at offset {ends[place]}, but was read up to {position}"
     return None
 
 
 def _layout(program: Program) -> str:
-    """What the global stores depend on, in words: how they are laid out, and what feeds them."""
+    """Describe what the global stores depend on: their layout, and their topics."""
     fed = {store: getattr(program.nodes[source], "topics", ()) for store, source in program.global_stores.items()}
     return "\n".join(f"{store} {layout(program.specs[store])} from {topics}" for store, topics in fed.items())

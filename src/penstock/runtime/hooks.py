@@ -1,4 +1,4 @@
-"""Plug-ins: what others want to do, or to be told, when an application starts, stops, restores and commits."""
+"""Plug-ins: code that is called when an application starts, stops, restores and commits."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ if TYPE_CHECKING:
     from penstock.runtime.application import RunningApplication
 
 GROUP = "penstock.plugins"
-"""The entry points that plug-ins are found by."""
+"""The group of entry points in which plug-ins are found."""
 
 WAITING = 1_000
-"""How many reports may wait for plug-ins; what comes while so many wait is left out."""
+"""How many reports may wait for plug-ins; further ones are dropped."""
 
 _PATIENCE_S = 5.0
-"""How long the end of an application waits for plug-ins to hear of its last reports."""
+"""How long a shutdown waits for plug-ins to handle the last reports."""
 
 _log = logging.getLogger(__name__)
 
 
 class Plugin:
-    """Something that goes along with an application. Override what is needed; everything else does nothing.
+    """Code that is called during the life of an application. Override the methods you need; the others do nothing.
 
-    A plug-in is given to `App(plugins=…)`, or is an entry point of the group `penstock.plugins` that the setting `plugins` names.
+    Pass a plug-in to `App(plugins=…)`, or declare it as an entry point of group `penstock.plugins` and list it in `plugins`.
 
-    `pre_start`, `post_start`, `pre_stop`, `post_stop` and `on_state` are called by the thread that starts and stops the
-    application, which waits for them. `on_restore` and `on_epoch` are called by a thread of their own, so that they hold up
-    neither a restore nor a commit; a plug-in that is too slow misses reports. If one fails, that is logged and nothing
-    else happens, except for `pre_start`, whose failure ends the start.
+    The thread that starts and stops the application calls `pre_start`, `post_start`, `pre_stop`, `post_stop` and `on_state`, and
+    waits for them. A separate thread calls `on_restore` and `on_epoch`, so that they delay neither a restore nor a commit; a
+    plug-in that is too slow misses reports. A failure is only logged, except in `pre_start`, where it aborts the start.
 
     Example:
         >>> from penstock import Plugin
@@ -47,49 +46,49 @@ class Plugin:
 
     @property
     def name(self) -> str:
-        """What the plug-in is called in logs, errors and probes; no two of an application may share it."""
+        """The name of the plug-in in logs, errors and probes; unique within an application."""
         return type(self).__name__
 
     def pre_start(self, running: RunningApplication) -> None:
-        """Before anything is opened or asked."""
+        """Called before anything is opened."""
 
     def post_start(self, running: RunningApplication) -> None:
-        """Once records are being processed."""
+        """Called once records are being processed."""
 
     def pre_stop(self, running: RunningApplication) -> None:
-        """When the end begins, whether it was asked for or something failed (`running.recorder.failure`)."""
+        """Called when the shutdown begins, whether it was requested or something failed (`running.recorder.failure`)."""
 
     def post_stop(self, running: RunningApplication) -> None:
-        """When everything is closed. Whoever had its `pre_start` has this as well, in the opposite order."""
+        """Called when everything is closed, for each plug-in whose `pre_start` succeeded, in reverse order."""
 
     def on_state(self, new: State, old: State) -> None:
-        """The application's state has changed."""
+        """Called when the application's state has changed."""
 
     def on_restore(self, report: RestoreReport) -> None:
-        """A restore has come further, or to its end (`report.is_done`)."""
+        """Called when a restore has made progress, or is complete (`report.is_done`)."""
 
     def on_epoch(self, report: EpochReport) -> None:
-        """An epoch is committed."""
+        """Called when an epoch is committed."""
 
     def health(self) -> str | None:
-        """What is not well, for as long as the application is not to be counted on because of it; None if all is."""
+        """Return the problem that makes the application unready, None if there is none."""
         return None
 
 
 def installed(names: Iterable[str]) -> list[Plugin]:
-    """The plug-ins of these names, made from their entry points."""
+    """Create the plug-ins of these names from their entry points."""
     found = {point.name: point for point in entry_points(group=GROUP)}
     plugins = []
     for name in names:
         if name not in found:
             known = ", ".join(sorted(found)) or "none"
-            raise ConfigError(f"plugins: there is no plug-in {name!r}; installed are: {known}")
+            raise ConfigError(f"plugins: unknown plug-in {name!r}. Installed: {known}.")
         try:
             plugin = found[name].load()()
         except Exception as error:
-            raise ConfigError(f"plugins: {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+            raise ConfigError(f"plugins: cannot load {name!r}: {type(error).__name__}: {error}") from error
         if not isinstance(plugin, Plugin):
-            raise ConfigError(f"plugins: {name!r} gives a {type(plugin).__name__}, which is no penstock.Plugin")
+            raise ConfigError(f"plugins: {name!r} is a {type(plugin).__name__}. Derive its class from penstock.Plugin.")
         plugins.append(plugin)
     return plugins
 
@@ -101,58 +100,58 @@ class Hooks:
         names = [plugin.name for plugin in plugins]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ConfigError(f"plugins: {twice[0]!r} is there more than once; give each a name of its own (Plugin.name)")
+            raise ConfigError(f"plugins: duplicate name {twice[0]!r}. Give each plug-in its own name (Plugin.name).")
         self.plugins: tuple[Plugin, ...] = tuple(plugins)
         self._started: list[Plugin] = []
         self._reports = Reports(plugins)
 
     @property
     def indicators(self) -> dict[str, Indicator]:
-        """What tells whether each plug-in is well, by its name."""
+        """The health checks of the plug-ins, by name."""
         return {plugin.name: plugin.health for plugin in self.plugins}
 
     def pre_start(self, running: RunningApplication) -> None:
-        """Call `pre_start` of each, up to one that fails."""
+        """Call `pre_start` of each plug-in, until one fails."""
         self._reports.start()
         for plugin in self.plugins:
             try:
                 plugin.pre_start(running)
             except Exception as error:
-                raise PenstockError(f"plug-in {plugin.name!r} failed in pre_start: {type(error).__name__}: {error}") from error
+                raise PenstockError(f"Plug-in {plugin.name!r} failed in pre_start: {type(error).__name__}: {error}") from error
             self._started.append(plugin)
 
     def post_start(self, running: RunningApplication) -> None:
-        """Call `post_start` of each."""
+        """Call `post_start` of each plug-in."""
         for plugin in self._started:
             _call(plugin, "post_start", running)
 
     def pre_stop(self, running: RunningApplication) -> None:
-        """Call `pre_stop` of each that was started, the last one first."""
+        """Call `pre_stop` of each plug-in that was started, in reverse order."""
         for plugin in reversed(self._started):
             _call(plugin, "pre_stop", running)
 
     def post_stop(self, running: RunningApplication) -> None:
-        """Call `post_stop` of each that was started, the last one first, after all reports."""
+        """Call `post_stop` of each plug-in that was started, in reverse order, after all reports."""
         self._reports.close()
         for plugin in reversed(self._started):
             _call(plugin, "post_stop", running)
 
     def on_state(self, new: State, old: State) -> None:
-        """Tell each about a new state."""
+        """Notify all plug-ins of a new state."""
         for plugin in self.plugins:
             _call(plugin, "on_state", new, old)
 
     def on_restore(self, report: RestoreReport) -> None:
-        """Have a restore's progress told."""
+        """Queue a report on a restore."""
         self._reports.put("on_restore", report)
 
     def on_epoch(self, report: EpochReport) -> None:
-        """Have an epoch told."""
+        """Queue a report on an epoch."""
         self._reports.put("on_epoch", report)
 
 
 class Reports:
-    """Tells plug-ins about things in a thread of its own: who tells must not wait for who is told."""
+    """Passes reports to plug-ins in a thread of its own, so that the sender never waits for a plug-in."""
 
     def __init__(self, plugins: Sequence[Plugin]) -> None:
         self._plugins = plugins
@@ -161,13 +160,13 @@ class Reports:
         self._is_behind = False
 
     def start(self) -> None:
-        """From now on."""
+        """Start the thread."""
         if self._plugins:
             self._thread = threading.Thread(target=self._deliver, name="penstock-plugins", daemon=True)
             self._thread.start()
 
     def put(self, hook: str, report: EpochReport | RestoreReport) -> None:
-        """Have a report told to every plug-in; never waits."""
+        """Queue a report for every plug-in; never waits."""
         if self._thread is None:
             return
         try:
@@ -175,11 +174,11 @@ class Reports:
             self._is_behind = False
         except Full:
             if not self._is_behind:
-                _log.warning("plug-ins are too slow: %d reports wait for them, and newer ones are left out", WAITING)
+                _log.warning("plug-ins are too slow: %d reports are waiting, and new ones are dropped", WAITING)
             self._is_behind = True
 
     def close(self) -> None:
-        """Wait until all has been told, but not for ever."""
+        """Wait until plug-ins have handled all reports, for a limited time."""
         if self._thread is None:
             return
         try:
@@ -189,7 +188,7 @@ class Reports:
         else:
             self._thread.join(_PATIENCE_S)
         if self._thread.is_alive():
-            _log.warning("plug-ins have not heard of the last reports: one of them takes too long")
+            _log.warning("plug-ins have not handled the last reports: one of them takes too long")
 
     def _deliver(self) -> None:
         while (waiting := self._waiting.get()) is not None:
@@ -200,5 +199,5 @@ class Reports:
 def _call(plugin: Plugin, hook: str, *about: object) -> None:
     try:
         getattr(plugin, hook)(*about)
-    except Exception:  # noqa: BLE001 - it is the plug-in's own business
+    except Exception:  # noqa: BLE001 - a plug-in's failure must not end the application
         _log.exception("plug-in %r failed in %s", plugin.name, hook)

@@ -1,7 +1,7 @@
-"""What an application reads: Spark's stream of it, which begins anew between epochs where partitions come or records are gone.
+"""The input of an application: Spark's stream, restarted between epochs when partitions are added or records are lost.
 
-A stream of Spark's reads the partitions it was started with. Its end costs nothing: what it had read and no epoch has taken is
-read again by the next one, from the offsets that are committed.
+Spark's stream reads only the partitions that it was started with. A restart loses nothing: the next stream reads from the
+committed offsets.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ class Stream(Protocol):
     """Micro-batches from the offsets it was opened with."""
 
     def start(self) -> None:
-        """Begin."""
+        """Start reading."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the end; whether it has come. Raises what ended it."""
+        """Wait for the end; return whether it has come. Raises the error that ended the stream."""
 
     def stop(self) -> None:
-        """End it."""
+        """Stop reading."""
 
 
 OpenStream = Callable[[Mapping[Partition, int]], Stream]
 
 
 class InputStream:
-    """The input of a running application; asked by one thread.
+    """The input of a running application; used by one thread.
 
-    `find_lost` compares offsets with what topics still have. Where that `may_skip`, the application goes on without.
+    `find_lost` compares offsets with what topics still have. With `may_skip`, the application continues without lost records.
     """
 
     def __init__(
@@ -62,19 +62,19 @@ class InputStream:
         self._stream = open_stream(epochs.progress.offsets)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._stream.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the end; whether it has come. Raises what ended it."""
+        """Wait for the end; return whether it has come. Raises the error that ended the stream."""
         return self._stream.wait(timeout_s)
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._stream.stop()
 
     def follow(self) -> None:
-        """Read partitions that have come, too; raises if a topic is gone, or is another one now."""
+        """Start reading new partitions, if there are any; raises if a topic was deleted or recreated."""
         growth = self._watch.growth()
         if growth is None:
             return
@@ -86,7 +86,7 @@ class InputStream:
         self._begin_anew(self._epochs.resume(growth.begins, counts, ids))
 
     def recover(self, error: Exception) -> None:
-        """Go on after an error that comes from records that are gone, if that is allowed; else raise what says most about it."""
+        """Continue after an error that lost records caused, if that is allowed; else raise the error that explains most."""
         if isinstance(error, PenstockError) and not isinstance(error, TopicError):
             raise error
         try:
@@ -104,7 +104,7 @@ class InputStream:
         self._begin_anew(self._epochs.resume({(found.topic, found.partition): found.goes_on_at for found in lost}))
 
     def _reasons(self) -> Collection[Lost]:
-        """The input that is gone; raises if a topic is, or if nothing may be skipped."""
+        """Return the lost input; raises if a topic is gone, or if lost input must not be skipped."""
         self._watch.look(patience=1)
         lost = self._find_lost(self._epochs.progress.offsets)
         if not self._may_skip:
@@ -117,6 +117,6 @@ class InputStream:
 
 
 def report_lost(lost: Lost, recorder: Recorder) -> None:
-    """Say that input is skipped: in the log, and in the metrics."""
-    _log.warning("%s; going on at offset %d (on_lost_input = continue)", lost, lost.goes_on_at)
+    """Report skipped input, in the log and in the metrics."""
+    _log.warning("%s; continuing at offset %d (on_lost_input = continue)", lost, lost.goes_on_at)
     recorder.lost_input((lost.topic, lost.partition), lost.count)

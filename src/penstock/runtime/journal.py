@@ -1,4 +1,4 @@
-"""What is told about epochs: their phases, reports and partitions to the recorder, and what was dropped to the log."""
+"""Reports on epochs: phases, epochs and partitions go to the recorder, and drops to the log."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from penstock.runtime.feedback import Feedback
 from penstock.runtime.progress import Progress
 from penstock.runtime.publication import Published
 
-_log = logging.getLogger("penstock.runtime.epochs")  # the name that users know: they set its level, and filter by it
+_log = logging.getLogger("penstock.runtime.epochs")  # users know this name: they set its level, and filter by it
 
 BEFORE, JOB, CHECK = "before", "job", "check"
-"""The phases of an epoch in front of those of the barrier: global tables are read on, the job runs, its rows are looked at."""
+"""The phases of an epoch before those of the barrier: global tables are updated, the job runs, its rows are checked."""
 
 AT_THE_BARRIER = {Phase.BEGUN: "produce", Phase.PRODUCED: "offsets", Phase.COMMITTING: "commit", Phase.COMMITTED: "after"}
-"""What begins when the barrier has reached a phase."""
+"""The phase of the epoch that begins when the barrier has reached one of its own."""
 
 
 def phase_reporter(recorder: Recorder) -> Callable[[Phase, float], None]:
-    """How a barrier tells the recorder what it is about."""
+    """Return a function by which a barrier reports its phases to the recorder."""
 
     def on_phase(phase: Phase, _: float) -> None:
         if phase in AT_THE_BARRIER:
@@ -37,35 +37,35 @@ def phase_reporter(recorder: Recorder) -> Callable[[Phase, float], None]:
 
 
 class Journal:
-    """Tells about epochs as they happen; `topics` are those that rows refer to by index."""
+    """Reports epochs as they happen; `topics` are those that rows refer to by index."""
 
     def __init__(self, topics: Sequence[str], recorder: Recorder) -> None:
         self._topics = topics
         self._recorder = recorder
 
     def epoch_begins(self, number: int) -> None:
-        """An epoch is taken in hand."""
+        """Report that an epoch begins."""
         self._recorder.epoch_begins(number, BEFORE)
 
     def epoch_begins_again(self, number: int) -> None:
-        """The same epoch once more: its job is tried again."""
+        """Report that the job of the same epoch is retried."""
         self._recorder.epoch_begins(number, JOB)
 
     def job_begins(self) -> None:
-        """The epoch in hand goes on to its job."""
+        """Report that the job of the current epoch begins."""
         self._recorder.phase_begins(JOB)
 
     def check_begins(self) -> None:
-        """The epoch in hand goes on to the check of its rows."""
+        """Report that the check of the current epoch's rows begins."""
         self._recorder.phase_begins(CHECK)
 
     def log_dropped(self, feedback: Feedback) -> None:
-        """Log what tasks have dropped."""
+        """Log the records that tasks have dropped."""
         for node, reason, count in feedback.dropped:
             _log.info("%s dropped %d records: %s", node, count, reason)
 
     def epoch_committed(self, epoch: Epoch, records: int, published: Published, feedback: Feedback) -> None:
-        """Tell what the epoch was, which took so many records."""
+        """Report a committed epoch of so many records."""
         dropped = feedback.dropped
         if published.left_out:
             dropped = [*dropped, ("(sinks)", "production error", published.left_out)]
@@ -73,7 +73,7 @@ class Journal:
         self._recorder.epoch_committed(records, sent, dropped, feedback.reports, epoch.is_sampled)
 
     def moved(self, progress: Progress, idle: Collection[Partition]) -> None:
-        """Tell where the source partitions are; `idle` are those that nobody waits for."""
+        """Report the positions of the source partitions; the watermark does not wait for those that are `idle`."""
         reports = {
             place: PartitionReport(
                 *place,
@@ -89,12 +89,12 @@ class Journal:
 
 
 def sent_by_topic(topics: Sequence[str], batches: Sequence[pa.RecordBatch]) -> dict[str, int]:
-    """How many rows go to each topic; those whose topic a record names itself, and dead letters, are each counted as one."""
+    """Count the rows for each topic; rows whose topic was chosen per record, and dead letters, are each counted as one topic."""
     sent: dict[str, int] = {}
     for batch in batches:
         codes = batch.column("name").to_numpy(zero_copy_only=False)
         is_dead = batch.column("kind").to_numpy(zero_copy_only=False) == Kind.DEAD_LETTER
-        counts = np.bincount(codes[~is_dead] + 1, minlength=1)  # quicker than sorting them; the first are those without a code
+        counts = np.bincount(codes[~is_dead] + 1, minlength=1)  # faster than sorting; the first count is of rows without a code
         for code in np.flatnonzero(counts).tolist():
             topic = topics[code - 1] if code else CHOSEN
             sent[topic] = sent.get(topic, 0) + int(counts[code])

@@ -1,4 +1,4 @@
-"""How large an epoch may be on this machine, unless somebody says it: what Spark's JVM and the machine have room for."""
+"""The default size limit of an epoch on this machine, from the memory of Spark's JVM and of the machine."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ SPARK_MEMORY = 1 << 30
 """Spark's default for `spark.driver.memory`."""
 
 PART_OF_SPARK = 8
-"""Rows are in the JVM several times: as Arrow in direct memory, of which there is as much as heap, and as results of tasks."""
+"""The JVM holds rows several times: as Arrow in direct memory, which is as large as the heap, and as results of tasks."""
 
 PART_OF_MACHINE = 64
-"""In Python's workers, a record is several times the size that it has in Arrow; and the machine has more to do."""
+"""In Python's workers a record is several times as large as in Arrow; and the machine needs memory for other things."""
 
 LEAST, MOST = 8 << 20, 1 << 30
 
@@ -24,7 +24,7 @@ _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory
 
 
 def default_epoch_bytes(spark: Mapping[str, str], machine_bytes: int | None = None) -> int:
-    """`max_epoch_bytes` for these settings of Spark, on a machine with so much memory, if it is not this one.
+    """Return the default of `max_epoch_bytes` for these settings of Spark, on this machine or one of `machine_bytes`.
 
     Example:
         >>> default_epoch_bytes({"spark.driver.memory": "2g"}, machine_bytes=64 << 30) >> 20
@@ -38,7 +38,7 @@ def default_epoch_bytes(spark: Mapping[str, str], machine_bytes: int | None = No
 
 
 def machine_memory(limits: tuple[Path, ...] = _LIMITS) -> int:
-    """The memory there is: the machine's, or what the container may have of it."""
+    """Return the memory of the machine, or the container's limit if that is lower."""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in limits:
         text = path.read_text().strip() if path.exists() else ""
@@ -48,6 +48,6 @@ def machine_memory(limits: tuple[Path, ...] = _LIMITS) -> int:
 
 
 def _bytes(text: str) -> int:
-    """A size as Spark writes it (`512m`, `2g`); its default where there is none, or one that Spark will complain about."""
+    """Parse a size in Spark's notation (`512m`, `2g`); return Spark's default if it is missing or invalid."""
     found = _SIZE.fullmatch(text.strip())
     return int(found[1]) * _UNITS[found[2].lower()] if found else SPARK_MEMORY

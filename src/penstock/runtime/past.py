@@ -1,7 +1,7 @@
-"""How far an application had come, from the offsets its group has committed: what goes on, what is new, what was lost.
+"""The progress of earlier starts, from the committed offsets of the group: what continues, what is new, what was lost.
 
-Every commit covers all partitions that its start reads. So offsets of the newest epoch are the last commit's; a topic whose
-offsets are older was not read by it, because a version of the topology in between did without, and goes on where it was left.
+Every commit covers all partitions that its start reads. So offsets of the newest epoch are from the last commit. A topic with
+older offsets was not part of the topology at the last commit, and continues where it stopped.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from penstock.plan import TopologyFacts
 from penstock.records import Partition
 from penstock.runtime.progress import Progress
 
-RESET = "Reset the application"
-"""The cure where offsets and state no longer fit together."""
+RESET = "Reset the application."
+"""The cure if offsets and state no longer match."""
 
 NO_STATE = ""
-"""In place of a topology's fingerprint in offsets that were set by hand, and belong to no state."""
+"""Replaces the topology's fingerprint in offsets that a reset has set without keeping state."""
 
 FoundOffsets = Mapping[Partition, "tuple[int, str] | None"]
 
 
 @dataclass(frozen=True)
 class Past:
-    """How far the application had come: none of it is of this start.
+    """The progress of earlier starts.
 
-    `resumed` are topics that the last commit did not cover, with the epoch that did last. `added` are partitions without an
-    offset that came after the last commit: all of their records are to be read, wherever the source says it begins. Offsets that
-    a reset has set without keeping state say that there is none.
+    `resumed` are topics that the last commit did not cover, with the last epoch that did. `added` are partitions without an
+    offset that were created after the last commit: they are read from their beginning, whatever the source's reset position.
+    `has_state` is false if a reset has set the offsets without keeping state.
     """
 
     progress: Progress
@@ -48,10 +48,10 @@ def past(
     facts: TopologyFacts | None = None,
     patterns: Mapping[str, str] | None = None,
 ) -> Past | None:
-    """What the committed offsets and their metadata say; None if nothing has ever been committed.
+    """Return the progress according to the committed offsets and their metadata; None if nothing was ever committed.
 
-    `offsets` are those of the topics that are read now, whose ids are `topic_ids`, and of those that the last commit covered.
-    `facts` are of the topology that was committed last; `patterns` tells which topics are read because they match one.
+    `offsets` are of the topics that are read now, whose ids are `topic_ids`, and of those that the last commit covered. `facts`
+    are those of the committed topology. `patterns` are the patterns that topics match, by topic.
     """
     known = {partition: found for partition, found in offsets.items() if found is not None}
     if not known:
@@ -64,11 +64,14 @@ def past(
     for topic, found in topics.items():
         if found.topic_id is not None and topic_ids.get(topic, found.topic_id) != found.topic_id:
             raise TopicError(
-                f"topic {topic!r} was deleted and created again since offsets were committed. {rewind(topic)}, or reset the "
-                f"application"
+                f"Topic {topic!r} was deleted and created again since offsets were committed. {rewind(topic)}, or reset the "
+                f"application."
             )
     if newest.shards != shards:
-        raise StateError(f"the application was started with shards={newest.shards} and cannot go on with shards={shards}")
+        raise StateError(
+            f"The committed state has shards={newest.shards}, but the application was started with shards={shards}. The number "
+            f"of shards cannot change."
+        )
     own = {partition for partition in metadata if partition[0] in topic_ids}
     progress = Progress(
         newest.epoch,
@@ -89,15 +92,15 @@ def past(
 
 
 def rewind(topic: str) -> str:
-    """The cure where only the offsets of a topic have to be set anew."""
-    return f"`penstock reset --keep-state --to-earliest {topic}` reads what there is from its beginning and keeps the state"
+    """Return the cure if only the offsets of a topic have to be set again."""
+    return f"Run `penstock reset --keep-state --to-earliest {topic}` to read it from its beginning and keep the state"
 
 
 def _metadata(partition: Partition, text: str) -> CommitMetadata:
     if not text:
         raise StateError(
-            f"the committed offset of {partition[0]}-{partition[1]} was not written by Penstock (a tool has reset it?): state "
-            f"and offsets would not fit together. {RESET}"
+            f"The committed offset of {partition[0]}-{partition[1]} was not written by Penstock (perhaps another tool reset it), "
+            f"so that offsets and state would not match. {RESET}"
         )
     return CommitMetadata.decode(text)
 
@@ -105,7 +108,7 @@ def _metadata(partition: Partition, text: str) -> CommitMetadata:
 def _agreed(
     metadata: Mapping[Partition, CommitMetadata], newest: CommitMetadata, covered: Collection[str]
 ) -> dict[str, CommitMetadata]:
-    """What is committed of each topic. Its partitions are committed together, and with all others of the same start."""
+    """Return the commit of each topic, after checking that all partitions of a topic, and of a start, were committed together."""
     topics: dict[str, CommitMetadata] = {}
     for (topic, partition), found in sorted(metadata.items(), key=lambda entry: (-entry[1].epoch, entry[0])):
         expected = newest if topic in covered else topics.setdefault(topic, found)
@@ -113,8 +116,8 @@ def _agreed(
         is_other_start = found.epoch == newest.epoch and found.incarnation != newest.incarnation
         if found.epoch != expected.epoch or found.incarnation != expected.incarnation or is_other_start:
             raise StateError(
-                f"the committed offset of {topic}-{partition} is of epoch {found.epoch}, others are of epoch {expected.epoch}: "
-                f"somebody else has committed for this group. {RESET}"
+                f"The committed offset of {topic}-{partition} is of epoch {found.epoch}, others are of epoch {expected.epoch}: "
+                f"another program has committed offsets for this group. {RESET}"
             )
     return topics
 
@@ -122,21 +125,21 @@ def _agreed(
 def _added(
     missing: Collection[Partition], topics: Mapping[str, CommitMetadata], covered: Collection[str], patterns: Mapping[str, str]
 ) -> frozenset[Partition]:
-    """Those of the partitions without an offset that came after the last commit; refuses those that have lost theirs."""
+    """Return which partitions without an offset were created after the last commit; refuse those that have lost theirs."""
     added = set()
     for topic, partition in missing:
         if topic in topics:
             count = topics[topic].partitions
             if partition < count or not count:
                 raise TopicError(
-                    f"partition {partition} of {topic!r} has no committed offset, others have one, and it was read before: its "
-                    f"offset has expired or was deleted. {rewind(topic)}, or reset the application"
+                    f"Partition {partition} of topic {topic!r} was read before, but has no committed offset, while others have "
+                    f"one: its offset has expired or was deleted. {rewind(topic)}, or reset the application."
                 )
             added.add((topic, partition))
         elif topic in covered:
             raise TopicError(
-                f"topic {topic!r} was read up to the last commit and has no committed offset: it was deleted and created again, "
-                f"or its offsets were deleted. {rewind(topic)}, or reset the application"
+                f"Topic {topic!r} was part of the last commit, but has no committed offset: it was deleted and created again, or "
+                f"its offsets were deleted. {rewind(topic)}, or reset the application."
             )
         elif patterns.get(topic) in covered:
             added.add((topic, partition))
@@ -145,7 +148,7 @@ def _added(
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Input that is no longer there: the offset that comes next, and the one that can be gone on from."""
+    """Lost input of a partition: the next offset to read, and the offset at which reading can continue."""
 
     topic: str
     partition: int
@@ -154,20 +157,20 @@ class Lost:
 
     @property
     def count(self) -> int:
-        """How many offsets nobody will ever read."""
+        """The number of offsets that are skipped."""
         return max(0, self.goes_on_at - self.offset)
 
     def __str__(self) -> str:
         place = f"{self.topic}-{self.partition}"
         if self.goes_on_at < self.offset:
-            return f"{place} ends at offset {self.goes_on_at}, before the committed {self.offset}: it has lost records"
+            return f"{place} ends at offset {self.goes_on_at}, before the committed offset {self.offset}: it has lost records"
         return f"{place}: records from offset {self.offset} to {self.goes_on_at} were deleted before they were read"
 
 
 def lost_input(
     offsets: Mapping[Partition, int], begins: Mapping[Partition, int], ends: Mapping[Partition, int]
 ) -> tuple[Lost, ...]:
-    """Where a topic no longer has what comes next, or has less than was read."""
+    """Return the partitions that no longer have the next offset to read, or that end before it."""
     lost = []
     for (topic, partition), offset in offsets.items():
         begin, end = begins.get((topic, partition), 0), ends.get((topic, partition), offset)
@@ -177,9 +180,9 @@ def lost_input(
 
 
 def refuse_lost_input(lost: Collection[Lost]) -> None:
-    """Refuse to go on without input that is gone."""
+    """Raise if there is lost input."""
     if lost:
         raise TopicError(
-            "; ".join(map(str, lost)) + ". Keep records for longer (retention.ms); to go on without these, set "
-            "on_lost_input = continue, or move the offsets by `penstock reset --keep-state`"
+            "; ".join(map(str, lost)) + ". Keep records for longer (retention.ms). To continue without these, set "
+            "on_lost_input = continue, or move the offsets with `penstock reset --keep-state`."
         )

@@ -1,4 +1,4 @@
-"""How far an application has come: the value that epochs go on from, and that a commit moves."""
+"""The progress of an application: where epochs continue, and what each commit advances."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from penstock.records import NO_TIMESTAMP, Partition
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an application has come: the epoch that is committed, and each source partition's offset and high time.
+    """The progress of an application: the committed epoch, and each source partition's offset and highest event time.
 
-    `watermarks` are what partitions have told whose source has a strategy, `watermark` is the application's.
+    `watermarks` are those of partitions whose source declares one; `watermark` is the application's.
     """
 
     epoch: int
@@ -24,5 +24,5 @@ class Progress:
 
     @cached_property
     def origins(self) -> tuple[Partition, ...]:
-        """The partitions that are read, in the order by which an epoch's records refer to them."""
+        """The partitions that are read; an epoch's records refer to them by index."""
         return tuple(sorted(self.offsets))

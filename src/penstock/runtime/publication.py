@@ -1,4 +1,4 @@
-"""The rows of an epoch and the offsets that say so, checked and published as one."""
+"""The commit of an epoch: its rows are checked, and published together with the offsets."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from penstock.records import NO_TIMESTAMP
 from penstock.runtime.progress import Progress
 
 Check = Callable[[pa.RecordBatch], pa.RecordBatch]
-"""Looks at rows before they are published; gives those that may be."""
+"""Checks rows before they are published; returns those that may be."""
 
 
 class Published(NamedTuple):
-    """What was published of an epoch; `left_out` counts the rows that were too large for their topics."""
+    """The published rows of an epoch; `left_out` counts rows that were too large for their topics."""
 
     batches: Sequence[pa.RecordBatch]
     left_out: int
 
 
 class Publication:
-    """Publishes epochs of a program through a barrier. `topic_ids` tells which topics those are that are read, by name."""
+    """Publishes the epochs of a program through a barrier. `topic_ids` are the ids of the topics that are read, by name."""
 
     def __init__(self, program: Program, barrier: Barrier, check: Check, topic_ids: Mapping[str, str]) -> None:
         self._program = program
@@ -36,11 +36,11 @@ class Publication:
         self._topic_ids = topic_ids
 
     def add_topics(self, topic_ids: Mapping[str, str]) -> None:
-        """Further topics that are read."""
+        """Add topics that are read from now on."""
         self._topic_ids = {**self._topic_ids, **topic_ids}
 
     def publish(self, progress: Progress, tables: Sequence[pa.Table], first: Sequence[pa.RecordBatch]) -> Published:
-        """Commit `progress` with the rows that led to it, behind those that come `first`; all of it is visible then."""
+        """Commit `progress` with its rows, after the rows `first`; then all of it is visible."""
         rows = [batch for each in tables for batch in rows_for_kafka(each)]
         checked = list(map(self._check, rows))
         left_out = sum(batch.num_rows for batch in rows) - sum(batch.num_rows for batch in checked)
@@ -70,7 +70,7 @@ class Publication:
 
 
 def rows_for_kafka(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The rows that are to be published, in pieces of the table: nothing is copied, because an epoch may be large."""
+    """Return the rows to publish, as slices of the table: nothing is copied, because an epoch may be large."""
     for batch in table.to_batches():
         is_kept = batch.column("kind").to_numpy(zero_copy_only=False) < Kind.CONTROL
         edges = np.flatnonzero(np.diff(is_kept, prepend=False, append=False))

@@ -1,6 +1,6 @@
-"""A start without starting: what it would do to the committed state and offsets, and every reason it would be refused for.
+"""A dry run of a start: what it would do to the committed state and offsets, and every reason to refuse it.
 
-It asks what `penstock.runtime.start` asks, and judges with the same functions. Nothing is created, fenced or written.
+It makes the same requests as `penstock.runtime.start`, and the same checks. Nothing is created, fenced or written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, config: Config) -> Changes:
-    """What a start would do."""
+    """Return what a start would do."""
     program = program_of(application_id, topology, handlers, config, incarnation="")
     admin = open_admin(config)
     topics = Topics(admin, config.broker_timeout_ms)
@@ -57,10 +57,10 @@ def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, c
         before,
         resumed={} if earlier is None else earlier.resumed,
         added=() if earlier is None else earlier.added,
-        lost={} if position is None else {lost.topic: f"{lost} and are skipped" for lost in position.lost},
+        lost={} if position is None else {lost.topic: f"{lost}; resumes at offset {lost.goes_on_at}" for lost in position.lost},
     )
     if any(change.verdict is Verdict.REFUSED for change in judged):
-        del refusals[refused_so_far:]  # it is said of the source, and need not be said twice
+        del refusals[refused_so_far:]  # already reported for the source
     elif position is not None:
         own = _partitions(internal)
         begins, ends = topics.begin_offsets(own), topics.end_offsets(own)
@@ -84,7 +84,7 @@ def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, c
 def _refused_topics(
     application_id: str, topics: list[InternalTopic], internal: Mapping[str, Topic], stores: tuple[str, ...]
 ) -> tuple[dict[str, str], list[str]]:
-    """Why a start refuses changelogs that are there, by store; and the lanes' topic."""
+    """Return why a start refuses existing changelogs, by store; and why it refuses the lanes' topic."""
     store_of = {changelog_topic(application_id, store): store for store in stores}
     refused: dict[str, str] = {}
     others = []

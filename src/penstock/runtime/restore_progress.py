@@ -1,4 +1,4 @@
-"""Shows the progress of a restore: a bar on a terminal, a line in the log elsewhere."""
+"""Shows the progress of a restore: a progress bar on a terminal, otherwise log lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RestoreProgress:
         self._is_on_line = False
 
     def __call__(self, restore: RestoreReport) -> None:
-        """Show it, unless that was done a moment ago."""
+        """Show the progress, unless that was done a moment ago."""
         now = time.monotonic()
         total = sum(restore.total.values())
         if not total or now - self._shown < (0.2 if self._stream.isatty() else self._log_every_s):
@@ -41,6 +41,6 @@ class RestoreProgress:
             _log.info("restoring: %d %%, %d of %d records, %.0f records/s", 100 * restore.fraction, done, total, rate)
 
     def close(self) -> None:
-        """Leave the line."""
+        """End the line of the progress bar."""
         if self._is_on_line:
             self._stream.write("\n")

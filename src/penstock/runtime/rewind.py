@@ -1,7 +1,7 @@
-"""Offsets that are set by hand, written so that the next start accepts them: what a reset to a place consists of.
+"""Sets offsets by hand, in a form that the next start accepts: the part of a reset that moves offsets.
 
-With the state kept they are of the epoch that is committed, so that nothing but the place to read from changes. Without, they are
-of a first epoch that had nothing to do.
+If the state is kept, they belong to the committed epoch, so that only the position changes. If not, they belong to a first epoch
+without records.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from penstock.runtime.committed import facts_in, last_epoch
 from penstock.runtime.past import NO_STATE
 
 KEPT = "kept"
-"""In place of a topology's fingerprint, where no offset is left that has it."""
+"""Replaces the topology's fingerprint if no committed offset has it any more."""
 
 
 class To(Enum):
-    """Kinds of places to go on from."""
+    """The kinds of positions to continue from."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -38,19 +38,19 @@ class To(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Where to go on: a time in milliseconds and an offset are told besides the kind."""
+    """The position to continue from; `at` is a time in milliseconds or an offset, if the kind needs one."""
 
     to: To
     at: int = 0
 
 
 Goals = Mapping[str, Mapping["int | None", Goal]]
-"""By topic and partition; None stands for all partitions of the topic."""
+"""The goals by topic and partition; None stands for all partitions of the topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition that goes on somewhere else: `before` is what was committed, if anything was."""
+    """A partition that continues at offset `to`; `before` is its committed offset, if any."""
 
     topic: str
     partition: int
@@ -59,17 +59,17 @@ class Move:
 
 
 def find_moves(goals: Goals, offsets: Mapping[Partition, tuple[int, str]], topics: Topics) -> list[Move]:
-    """Where the partitions are and where they go, as the topics are now."""
+    """Return the moves to the goals, according to the current topics."""
     found = topics.seen(goals)
     missing = sorted(goals.keys() - found.keys())
     if missing:
-        raise TopicError(f"topics are missing: {', '.join(missing)}. Create them first")
+        raise TopicError(f"Topics do not exist: {', '.join(missing)}. Create them first.")
     moves = []
     for name, wanted in goals.items():
         places = [(name, number) for number in range(found[name].partitions)]
         unknown = sorted(number for number in wanted if number is not None and (name, number) not in places)
         if unknown:
-            raise ConfigError(f"{name} has {len(places)} partitions, from 0 on, and none is {unknown[0]}")
+            raise ConfigError(f"Topic {name!r} has no partition {unknown[0]}: it has {len(places)} partitions, counted from 0.")
         begins, ends = topics.begin_offsets(places), topics.end_offsets(places)
         for place in places:
             goal = wanted.get(place[1], wanted.get(None))
@@ -87,17 +87,16 @@ def _offset(goal: Goal, place: Partition, begin: int, end: int, topics: Topics) 
     if goal.to is To.TIME:
         return topics.offset_at(place, goal.at, end)
     if not begin <= goal.at <= end:
-        raise ConfigError(f"{place[0]}-{place[1]} has offsets from {begin} to {end}, and {goal.at} is not among them")
+        raise ConfigError(f"{place[0]}-{place[1]} has no offset {goal.at}. Use one from {begin} to {end}.")
     return goal.at
 
 
 def new_offsets(
     moves: list[Move], offsets: Mapping[Partition, tuple[int, str]], topics: Mapping[str, Topic], base: CommitMetadata
 ) -> list[SourceOffset]:
-    """All partitions of the topics that are moved, as a commit with this metadata leaves them.
+    """Return the new offsets of all partitions of the moved topics, with the metadata of a commit.
 
-    Those that are moved are as if nothing had been read of them: neither a watermark nor a highest time is known. Those beside
-    them stay where they are.
+    Moved partitions count as unread: they have neither a watermark nor a highest event time. The others keep their offsets.
     """
     targets = {(move.topic, move.partition): move.to for move in moves}
     written = []
@@ -113,7 +112,7 @@ def new_offsets(
                 continue
             kept = CommitMetadata.decode(offsets[place][1]) if place in offsets else None
             if kept is None or kept.topic_id not in {None, topic.topic_id}:
-                raise ConfigError(f"say where partition {number} of {name!r} goes on, too: it has no offset of that topic")
+                raise ConfigError(f"Partition {number} of topic {name!r} has no committed offset. Set its offset as well.")
             kept = replace(fresh, high_time=kept.high_time, watermark=kept.watermark)
             written.append(SourceOffset(*place, offsets[place][0], kept.encode()))
     return written
@@ -122,11 +121,10 @@ def new_offsets(
 def base_of_kept_state(
     application_id: str, offsets: Mapping[Partition, tuple[int, str]], config: Config, topics: Topics
 ) -> CommitMetadata:
-    """What offsets have to say that go with the committed state: what the last commit said.
+    """Return the metadata for offsets that keep the committed state: that of the last commit.
 
-    Where all offsets are gone, the lanes' topic tells the last epoch in which a shard's clocks moved; of an application without
-    any, epochs are counted anew. Stores on a machine are then not known to be as of the last commit: they catch up from the
-    changelogs.
+    If all offsets are gone, take the epoch from the lanes' topic: the last one in which a shard's registers changed, or 0 without
+    any. Local stores may then not match the last commit, so that they catch up from the changelogs.
     """
     known = [CommitMetadata.decode(text) for _, text in offsets.values() if text]
     if known:
@@ -137,12 +135,12 @@ def base_of_kept_state(
     begins, ends = topics.begin_offsets(partitions), topics.end_offsets(partitions)
     rows = list(read(consumer_settings(config, application_id), begins, ends, config.broker_timeout_ms))
     if facts_in(rows) is None:
-        raise ConfigError(f"there is no state of {application_id!r} to keep; leave --keep-state out")
+        raise ConfigError(f"{application_id!r} has no state to keep. Omit --keep-state.")
     return replace(base_of_no_state(config), epoch=last_epoch(rows) or 0, fingerprint=KEPT, shards=len(partitions))
 
 
 def base_of_no_state(config: Config) -> CommitMetadata:
-    """What offsets have to say that stand alone."""
+    """Return the metadata for offsets without state."""
     return CommitMetadata(
         epoch=0,
         incarnation=uuid.uuid4().hex,
@@ -155,7 +153,7 @@ def base_of_no_state(config: Config) -> CommitMetadata:
 
 
 def write_offsets(application_id: str, config: Config, offsets: list[SourceOffset]) -> None:
-    """Commit them, all or none. An instance that has started meanwhile is fenced, or fences this."""
+    """Commit the offsets, all or none. An instance that has started in the meantime is fenced, or fences this one."""
     publisher: TransactionalPublisher | AtLeastOncePublisher
     if config.guarantee is Guarantee.EXACTLY_ONCE:
         publisher = TransactionalPublisher(config, application_id, application_id, (), ())

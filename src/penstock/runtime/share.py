@@ -1,6 +1,6 @@
-"""What an epoch takes of what Spark has read: a part of it, if that is much, and nothing of partitions that have to wait.
+"""The share of the input that an epoch takes: all that fits, except from partitions that have to wait.
 
-Spark goes on reading every partition, and whatever an epoch leaves is read once more, by offsets, when its turn has come.
+Spark keeps reading every partition; what an epoch leaves is read again later, by offsets.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from penstock.records import Partition
 
 
 class Room(NamedTuple):
-    """What fits into an epoch: so many records, and of those that weigh something so many bytes.
+    """What fits into an epoch: at most `records`, and at most `size` bytes by each of the weights.
 
-    `weights` are what a record of a partition is expected to weigh, one list for each thing that is weighed.
+    A weight returns the expected bytes of a record of a partition, such as bytes read or bytes sent.
     """
 
     records: int
@@ -25,9 +25,9 @@ class Room(NamedTuple):
 def take(
     offsets: Mapping[Partition, int], read_to: Mapping[Partition, int], waiting: Collection[Partition], room: Room
 ) -> dict[Partition, int]:
-    """How far each partition has come after an epoch that goes on from `offsets` and may go to `read_to`.
+    """Return the new offset of each partition after an epoch that starts at `offsets` and may go to `read_to`.
 
-    All partitions give the same part of what they have, so that they come to their ends together. There is always room for one
+    All partitions give the same fraction of their records, so that they reach their ends together. There is always room for one
     record.
 
     Example:
@@ -46,13 +46,13 @@ def take(
     shares = {place: number * part for place, number in there.items()}
     taken |= {place: offsets[place] + int(share) for place, share in shares.items()}
     left = max(1, int(count * part)) - sum(int(share) for share in shares.values())
-    for place in sorted(shares, key=lambda place: int(shares[place]) - shares[place])[:left]:  # what rounding has cost most first
+    for place in sorted(shares, key=lambda place: int(shares[place]) - shares[place])[:left]:  # the most rounded down first
         taken[place] += 1
     return taken
 
 
 def _parts(there: Mapping[Partition, int], count: int, room: Room) -> list[float]:
-    """Which part of what is there each bound allows."""
+    """Return the fraction of the available records that each limit allows."""
     parts = [room.records / count] if count else []
     for weight in room.weights:
         total = sum(number * weight(place) for place, number in there.items() if number)

@@ -1,7 +1,7 @@
-"""How an application starts: topics, the fence, the truth in Kafka, the lanes; then the stream from exactly there.
+"""The start of an application: topics, the fence, what Kafka has committed, the lanes; then the stream from exactly there.
 
-The order matters. `init_transactions` comes first: it fences an older instance and settles its transaction, so that what is
-read afterwards is what is committed.
+The order matters. `init_transactions` fences an older instance and completes or aborts its transaction, so that everything read
+afterwards is committed.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ _log = logging.getLogger(__name__)
 
 _ENDS_EVERY_S = 2.0
 _LOOK_MS = 10_000
-"""So long brokers may take to tell about the topics of a running application."""
+"""How long a request for the topics of a running application may take."""
 
 Publisher = TransactionalPublisher | AtLeastOncePublisher
 Until = str | Mapping[Partition, int] | None
-"""Where a bounded run ends: `"latest"` (what is there at the start), or offsets; None for never."""
+"""Where a bounded run ends: `"latest"` (the end of the topics at the start), or at offsets; None for an unbounded run."""
 
 
 @dataclass(frozen=True)
 class Started:
-    """What a start leaves running."""
+    """The parts of a started application."""
 
     epochs: Epochs
     input_stream: InputStream
@@ -100,11 +100,11 @@ class Start:
 
     @property
     def labels(self) -> dict[str, str]:
-        """What is logged along with everything about this start."""
+        """The labels of every log line of this start."""
         return {"application": self._id, "topology": self._program.plan.fingerprint, "incarnation": self._program.incarnation}
 
     def run(self, until: Until) -> Started:
-        """Start; what is open when something fails is in `closers`."""
+        """Start. If that fails, `closers` close what was opened."""
         config = self._config
         opening = self._opening_session()
         admin = reach_brokers(config)
@@ -128,13 +128,13 @@ class Start:
         position = truth.position(partitions, {name: topic.topic_id for name, topic in sources.items()})
         self._log_changes(position)
         refuse_members(admin, self._id, config.broker_timeout_ms)
-        told, known_facts = truth.committed(position.before)
+        committed, known_facts = truth.committed(position.before)
         session = opening.result()
         prepare = logs.worker_set_up(config, self.labels)
         by_client = self._reader_of(read_records)
         options = self._source_options()
         jobs = EpochJobs(session, program, truth.source_of(sources), options, prepare, by_client, self._patience_s)
-        self._restore(session, jobs, program, told)
+        self._restore(session, jobs, program, committed)
         home.forget_others(self._lanes)
         tables = self._global_tables(program, topics, sources)
         tables.refresh(at_once=True)
@@ -173,12 +173,12 @@ class Start:
         return Started(epochs, input_stream, publisher, state, store_tables, GuardedSql(session, store_tables))
 
     def _log_changes(self, position: Position) -> None:
-        """Log what is not as it was at the last commit."""
+        """Log what has changed since the last commit."""
         before = position.before
         for topic, epoch in before.resumed.items() if before is not None else ():
-            _log.info("topic %s was not read since epoch %d: it goes on where it was left", topic, epoch)
+            _log.info("topic %s was last read in epoch %d: resuming where it stopped", topic, epoch)
         for topic, partition in sorted(before.added) if before is not None else ():
-            _log.info("%s-%d came after the last commit: it is read from its beginning", topic, partition)
+            _log.info("%s-%d was created after the last commit: reading it from its beginning", topic, partition)
         for lost in position.lost:
             report_lost(lost, self._recorder)
 
@@ -216,7 +216,7 @@ class Start:
         return input_stream
 
     def _labelled(self, on_batch: OnBatch) -> OnBatch:
-        """The same with what is logged about this start: Spark calls it in a thread of its own."""
+        """Return `on_batch` with the labels of this start in the log: Spark calls it in a thread of its own."""
 
         def labelled(frame: Any, ends: Offsets) -> None:
             with bound_contextvars(**self.labels):
@@ -225,7 +225,7 @@ class Start:
         return labelled
 
     def _opening_session(self) -> Future[SparkSession]:
-        """Spark takes seconds to start, and needs nothing of what is asked of Kafka meanwhile."""
+        """Open the session in the background: that takes seconds, and depends on nothing that is read from Kafka meanwhile."""
         is_shared = has_session()
         executor = ThreadPoolExecutor(1, "penstock-spark")
         config = self._config
@@ -236,7 +236,7 @@ class Start:
         return opening
 
     def _check_limits(self, broker: Mapping[str, str], written: list[Topic]) -> None:
-        """Refuse what could not work; the first reason is raised, and all are logged."""
+        """Refuse settings that cannot work: raise the first reason, and log the others."""
         reasons = list(refusals(self._config, broker, written))
         for reason in reasons[1:]:
             _log.error("%s", reason)
@@ -253,7 +253,7 @@ class Start:
         return Barrier(publisher, self._config.broker_timeout_ms, on_phase=on_phase, on_retry=recorder.commit_retried)
 
     def _check(self, program: Program, limits: SizeLimits) -> Check:
-        """What looks at rows before they are published: at their sizes, and where traces go on."""
+        """Return the check of rows before they are published: of their sizes; it also continues traces."""
         preflight = Preflight(program.topics, limits, self._handlers.production)
         tracing = Tracing(self.labels, program.topics)
         self._recorder.listen(tracing.on_epoch)
@@ -261,7 +261,7 @@ class Start:
 
     @property
     def _patience_s(self) -> float:
-        """How long a job may take: so much less than an epoch, that there is time left to begin it again with fewer records."""
+        """How long a job may take: less than an epoch, so that there is time left to retry it with fewer records."""
         return 0.8 * self._config.epoch_timeout_ms / 1_000
 
     def _epoch_size(self) -> EpochSize:
@@ -277,17 +277,17 @@ class Start:
         return AtLeastOncePublisher(config, self._id, program.topics, sizes)
 
     def _size_limits(self, topics: Topics, written: Mapping[str, Topic], sizes: Sequence[int]) -> SizeLimits:
-        """How large records may be; the first of `sizes` is the brokers' default."""
+        """Return the size limits of records; the first of `sizes` is the brokers' default."""
         known = {name: topic.max_message_bytes for name, topic in written.items()}
         return SizeLimits(known, sizes[0], largest_record(self._config, sizes), lambda topic: size_of(topics, topic))
 
-    def _restore(self, session: SparkSession, jobs: EpochJobs, program: Program, told: Committed) -> None:
+    def _restore(self, session: SparkSession, jobs: EpochJobs, program: Program, committed: Committed) -> None:
         if not program.logged_stores and not any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
             self._recorder.restored()
             return
         progress = RestoreProgress()
 
-        def heard(left: Mapping[int, int]) -> None:
+        def on_progress(left: Mapping[int, int]) -> None:
             progress(self._recorder.restoring(left, self._lanes))
 
         began = time.monotonic()
@@ -295,9 +295,9 @@ class Start:
             session,
             jobs.broadcast,
             self._lanes,
-            told,
+            committed,
             self._reader_of(read),
-            heard,
+            on_progress,
         )
         progress.close()
         self._recorder.restored()
@@ -306,21 +306,21 @@ class Start:
         _log.info("restored %d lanes (%s): %d records in %.1f s", self._lanes, kinds, rows, time.monotonic() - began)
 
     def _reader_of(self, read: Callable[..., Any]) -> Callable[..., Any]:
-        """What tasks read from positions to ends with: `read` with all else that it needs."""
-        settings = revealed(consumer_settings(self._config, self._id))  # goes to the tasks, and a pickled secret is hidden
+        """Return the function by which tasks read from positions to ends: `read`, with its settings."""
+        settings = revealed(consumer_settings(self._config, self._id))  # tasks need them, but pickling would hide secrets
         timeout = self._config.broker_timeout_ms
         return lambda positions, ends: read(settings, positions, ends, timeout)
 
     def _follow_ends(self, ends: Callable[[], Mapping[Partition, int]]) -> None:
-        """Ask now and then where the topics end, in a thread of its own: brokers may take their time."""
+        """Request the end offsets of the topics periodically, in a thread of its own, because brokers may be slow."""
         ended = threading.Event()
 
         def follow() -> None:
             while not ended.wait(_ENDS_EVERY_S):
                 try:
                     self._recorder.saw_ends(ends())
-                except PenstockError as error:  # a topic that is gone is somebody else's to tell
-                    _log.debug("how far behind the application is cannot be told: %s", error)
+                except PenstockError as error:  # `TopicWatch` reports a topic that is gone
+                    _log.debug("cannot determine the lag: %s", error)
 
         self.closers.append(ended.set)
         threading.Thread(target=follow, name=f"penstock-{self._id}-ends", daemon=True).start()
@@ -350,13 +350,13 @@ class Start:
         if until == "latest":
             return topics.end_offsets(partitions)
         if isinstance(until, str):
-            raise ConfigError(f"until is None, 'latest' or offsets by (topic, partition), not {until!r}")
+            raise ConfigError(f"Invalid until={until!r}: use None, 'latest' or offsets by (topic, partition).")
         return dict(until)
 
     def _source_options(self) -> Mapping[str, str]:
         timeout = str(self._config.broker_timeout_ms)
         options = {
-            "kafka.fetch.max.wait.ms": "10",  # with the default an epoch stalls for a second now and then
+            "kafka.fetch.max.wait.ms": "10",  # with the default, an epoch occasionally stalls for a second
             # A task reads tens of thousands of records at once: with the defaults (1 MiB, 500 records) that took twice as long.
             "kafka.max.partition.fetch.bytes": str(8 << 20),
             GROUP: f"spark-kafka-source-{self._program.incarnation}",
@@ -367,6 +367,6 @@ class Start:
 
 
 def _facts_row(program: Program, known: TopologyFacts) -> pa.Table:
-    """The topology's facts, committed with the first epoch of every start."""
+    """Return the row of the topology's facts, which is committed with the first epoch of every start."""
     code = program.topic_codes[lanes_topic(program.application_id)]
     return out_rows(Kind.CHANGELOG, code, FACTS_PARTITION, int(time.time() * 1000), TOPOLOGY, encode_facts(known))

@@ -1,4 +1,4 @@
-"""The states of an application, as Kafka Streams has them, and who listens to their changes."""
+"""The states of an application, as in Kafka Streams, and the listeners to their changes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class State(Enum):
 
     CREATED = "created"
     REBALANCING = "rebalancing"
-    """Taking over and restoring."""
+    """Taking over from an earlier instance, and restoring."""
     RUNNING = "running"
     PENDING_SHUTDOWN = "pending_shutdown"
-    """Finishing the epoch in hand."""
+    """Finishing the current epoch."""
     PENDING_ERROR = "pending_error"
-    """Something failed; letting go of everything."""
+    """Closing everything after a failure."""
     NOT_RUNNING = "not_running"
     ERROR = "error"
 
@@ -49,24 +49,24 @@ class StateMachine:
 
     @property
     def state(self) -> State:
-        """The state now."""
+        """The current state."""
         return self._state
 
     def enter(self, state: State) -> None:
-        """Change the state and tell the listeners; a listener that fails is logged and changes nothing."""
+        """Change the state and notify the listeners; the failure of a listener is only logged."""
         with self._changed:
             before = self._state
             if state not in _FOLLOWING[before]:
-                raise RuntimeError(f"an application that is {before.value} cannot become {state.value}")
+                raise RuntimeError(f"An application cannot change from {before.value} to {state.value}.")
             self._state = state
             self._changed.notify_all()
         for listener in self._listeners:
             try:
                 listener(state, before)
-            except Exception:  # noqa: BLE001 - it is the listener's own business
+            except Exception:  # noqa: BLE001 - a listener's failure must not end the application
                 _log.exception("a state listener failed on %s", state.value)
 
     def wait_for(self, *states: State, timeout_s: float | None = None) -> bool:
-        """Wait until one of these states is reached; whether it was in time."""
+        """Wait until one of these states is reached; return whether it was in time."""
         with self._changed:
             return self._changed.wait_for(lambda: self._state in states, timeout_s)

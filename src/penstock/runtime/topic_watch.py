@@ -1,6 +1,6 @@
-"""The source topics while an application runs: partitions and topics that come, and topics that are gone or are others now.
+"""Watches the source topics of a running application: new partitions and topics, and topics that were deleted or recreated.
 
-It asks in a thread of its own, because brokers may take their time; what it finds is heeded between epochs.
+It sends its requests in a thread of its own, because brokers may be slow; the application acts on its findings between epochs.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from penstock.runtime.past import rewind
 _log = logging.getLogger(__name__)
 
 TOPICS_EVERY_S = 5.0
-"""How often brokers are asked about topics: what comes is to be read within half a minute."""
+"""How often topics are looked up; new partitions should be read within half a minute."""
 
 MISSED_LOOKS = 2
-"""So often in a row a topic has to be missing before it is taken for deleted: a broker that just came up may not know it yet."""
+"""A topic counts as deleted when this many lookups in a row miss it: a broker that just started may not know it yet."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """Topics that have more partitions than before, or none before, and where the new ones begin."""
+    """New topics and topics with new partitions, and where the new partitions begin."""
 
     topics: Mapping[str, Topic]
     begins: Mapping[Partition, int]
 
 
 def new_partitions(known: Mapping[str, Topic], found: Mapping[str, Topic]) -> list[Partition]:
-    """The partitions that have come. A topic that was created again is not the one that was read."""
+    """Return the new partitions; raises if a topic was recreated."""
     for name in known.keys() & found.keys():
         if known[name].topic_id != found[name].topic_id:
             raise TopicError(
-                f"topic {name!r} was deleted and created again while the application ran: its offsets are of another topic now. "
-                f"{rewind(name)}, or reset the application"
+                f"Topic {name!r} was deleted and created again while the application was running, so that its offsets are no "
+                f"longer valid. {rewind(name)}, or reset the application."
             )
     counts = {name: known[name].partitions if name in known else 0 for name in found}
     return [(name, number) for name in sorted(found) for number in range(counts[name], found[name].partitions)]
 
 
 class TopicWatch:
-    """Follows topics. `look` asks for those that there are and that are read, `begins` for where partitions begin."""
+    """Watches topics. `look` returns the existing topics that are read, `begins` where partitions begin."""
 
     def __init__(
         self,
@@ -66,15 +66,15 @@ class TopicWatch:
         self._asking = threading.Lock()
 
     def start(self, name: str) -> None:
-        """Look now and then, in a thread of this name."""
+        """Look periodically, in a thread of this name."""
         threading.Thread(target=self._follow, name=name, daemon=True).start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._ended.set()
 
     def growth(self) -> Growth | None:
-        """What has come since it was asked last; raises if a topic is gone, or is another one now."""
+        """Return what is new since the last call; raises if a topic was deleted or recreated."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -83,28 +83,28 @@ class TopicWatch:
             return None
 
     def look(self, patience: int = MISSED_LOOKS) -> None:
-        """Look once; a topic is gone that was missing so many times in a row."""
+        """Look once; a topic counts as deleted if it was missing `patience` times in a row."""
         with self._asking:
             found = self._look()
             self._missed = {name: self._missed.get(name, 0) + 1 for name in self._known.keys() - found.keys()}
             gone = sorted(name for name, times in self._missed.items() if times >= patience)
             if gone:
                 raise TopicError(
-                    f"topic {gone[0]!r} was deleted while the application ran. Take it out of the topology (a pattern does "
-                    f"without it at the next start); or create it again, and {rewind(gone[0])}"
+                    f"Topic {gone[0]!r} was deleted while the application was running. Remove it from the topology (a pattern no "
+                    f"longer matches it at the next start), or create it again. In that case: {rewind(gone[0])}."
                 )
             new = new_partitions(self._known, found)
             if not new or not self._may_grow:
                 return
             try:
                 begins = dict(self._begins(new))
-            except PenstockError as error:  # they are so new that not every broker knows them
-                _log.debug("new partitions cannot be read yet: %s", error)
+            except PenstockError as error:  # some brokers do not know new partitions yet
+                _log.debug("cannot read new partitions yet: %s", error)
                 return
             grown = {name: found[name] for name, _ in new}
             self._known |= grown
             self._grown.put(Growth(grown, begins))
-            _log.info("new partitions are read from their beginning: %s", ", ".join(f"{name}-{number}" for name, number in new))
+            _log.info("reading new partitions from their beginning: %s", ", ".join(f"{name}-{number}" for name, number in new))
 
     def _follow(self) -> None:
         while not self._ended.wait(TOPICS_EVERY_S):
@@ -114,4 +114,4 @@ class TopicWatch:
                 self._failure = error
                 return
             except PenstockError as error:
-                _log.debug("topics cannot be looked at: %s", error)
+                _log.debug("cannot look up topics: %s", error)

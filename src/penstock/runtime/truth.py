@@ -1,6 +1,6 @@
-"""What Kafka knows about an application, as a start asks for it: its topics, where it stands, what its lanes are brought to.
+"""What a start reads from Kafka about an application: its topics, its position, and the state to restore lanes to.
 
-Nothing is changed here: who only wants to know what a start would do asks the same.
+Nothing is changed here, so that a dry run can read the same.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 def program_of(application_id: str, topology: Topology, handlers: ErrorHandlers, config: Config, incarnation: str) -> Program:
-    """The program that a start with these settings runs."""
+    """Return the program that a start with these settings runs."""
     return Program.of(
         application_id,
         topology,
@@ -62,7 +62,7 @@ def program_of(application_id: str, topology: Topology, handlers: ErrorHandlers,
 
 @dataclass(frozen=True)
 class Position:
-    """Where the application stands, and where it goes on: `lost` is the input that is gone for good in between."""
+    """The position of an application: as committed (`before`), where it continues (`start`), and the input `lost` in between."""
 
     before: Past | None
     start: Progress
@@ -70,7 +70,7 @@ class Position:
 
 
 class Truth:
-    """The questions of one start."""
+    """The requests of one start."""
 
     def __init__(self, topology: Topology, program: Program, config: Config, topics: Topics) -> None:
         self._topology = topology
@@ -83,11 +83,11 @@ class Truth:
 
     @cached_property
     def read_topics(self) -> Mapping[str, SourceNode]:
-        """The topics that are read, global ones too, each with its source; a pattern stands for what it matched at first."""
+        """The topics that are read, including global ones, each with its source; patterns as they matched at first."""
         return self.matched_topics()
 
     def matched_topics(self) -> dict[str, SourceNode]:
-        """As `read_topics`, now. Changelogs of the application's own match no pattern."""
+        """Return `read_topics` with patterns as they match now. The application's own changelogs match no pattern."""
         sources = [node for node in self._program.nodes.values() if isinstance(node, SourceNode) and not node.internal]
         found = {topic: node for node in sources for topic in node.topics}
         patterns = [node for node in sources if node.pattern is not None]
@@ -101,23 +101,23 @@ class Truth:
 
     @cached_property
     def written_topics(self) -> frozenset[str]:
-        """The topics that are known to be written to, those of dead letters too."""
+        """The topics with fixed names that are written, including dead-letter topics."""
         sinks = {node.topic for node in self._program.nodes.values() if isinstance(node, SinkNode) and not node.internal}
         fixed = {topic for topic in sinks if isinstance(topic, str)}
         return frozenset(fixed | self._program.handlers.dead_letter_topics() | self._topology.dead_letter_topics())
 
     def existing_topics(self) -> tuple[dict[str, Topic], dict[str, Topic]]:
-        """Topics that are read, and topics that are written to; all have to be there."""
+        """Return the topics that are read, and those that are written; raises if one does not exist."""
         names, written = self.read_topics.keys(), self.written_topics
         found = self._topics.describe(names | written)
         missing = sorted((names | written) - found.keys())
         if missing:
-            raise TopicError(f"topics are missing: {', '.join(missing)}. Create them, then start again")
+            raise TopicError(f"Topics do not exist: {', '.join(missing)}. Create them, then start again.")
         return {name: found[name] for name in names}, {name: found[name] for name in written}
 
     @property
     def internal_topics(self) -> list[InternalTopic]:
-        """The application's own topics, as they have to be."""
+        """The application's own topics, with the settings they need."""
         program, shards = self._program, self._config.shards
         changelogs = [
             InternalTopic(changelog_topic(self._id, store), shards, changelog_config(program.specs[store]))
@@ -126,42 +126,42 @@ class Truth:
         for topic in changelogs:
             if not is_name(topic.name):
                 raise TopologyError(
-                    f"{topic.name!r} is too long for a topic's name; shorten the application's id, or the store's"
+                    f"Topic name {topic.name!r} is too long. Shorten the application id or the name of the store."
                 )
             if topic.name == lanes_topic(self._id):
                 raise TopologyError(
-                    f"a store cannot be called 'lanes': its changelog {topic.name!r} is where the application keeps its own "
-                    f"notes. Give it another name, or no changelog"
+                    f"A store cannot be named 'lanes': its changelog {topic.name!r} is the topic of the application's own "
+                    f"registers. Give the store another name, or no changelog."
                 )
         return [InternalTopic(lanes_topic(self._id), shards, {"cleanup.policy": "compact"}), *changelogs]
 
     @cached_property
     def changelogs(self) -> list[Partition]:
-        """The partitions of all that shards are restored from: the stores' changelogs, and the lanes' topic."""
+        """The partitions from which shards are restored: those of the stores' changelogs, and of the lanes' topic."""
         topics = [lanes_topic(self._id), *(changelog_topic(self._id, store) for store in self._program.logged_stores)]
         return [(topic, shard) for topic in topics for shard in range(self._config.shards)]
 
     def source_of(self, topics: Iterable[str]) -> dict[str, int]:
-        """Which source reads a topic, by its index; global ones are not read in epochs."""
+        """Return the index of the source that reads each topic in epochs; global topics are not read in epochs."""
         return self.codes({topic: node for topic, node in self.read_topics.items() if topic in topics})
 
     def codes(self, read: Mapping[str, SourceNode]) -> dict[str, int]:
-        """The index of the source that reads each topic in epochs."""
+        """As `source_of`, for topics with their sources."""
         program = self._program
         own = {name: code for code, name in enumerate(program.sources) if name not in program.global_stores.values()}
         return {topic: own[node.name] for topic, node in read.items() if node.name in own}
 
     def partitions(self, sources: Mapping[str, Topic]) -> list[Partition]:
-        """The partitions that epochs read."""
+        """Return the partitions that epochs read."""
         own = self.source_of(sources)
         if not own:
-            raise TopologyError("the topology reads no topic: epochs are committed with the offsets of what is read. Read one")
+            raise TopologyError("The topology reads no topic, but epochs are committed with offsets of their input. Read one.")
         return [(name, number) for name in sorted(own) for number in range(sources[name].partitions)]
 
-    # ---- where the application stands ---------------------------------------------------------------------------------
+    # ---- the position of the application ------------------------------------------------------------------------------
 
     def offsets(self, partitions: Iterable[Partition]) -> FoundOffsets:
-        """What the group has committed of each partition."""
+        """Return the committed offset and metadata of each partition."""
         consumer = open_consumer(consumer_settings(self._config, self._id))
         try:
             return committed(consumer, partitions, self._config.broker_timeout_ms)
@@ -170,20 +170,20 @@ class Truth:
 
     @cached_property
     def last_facts(self) -> TopologyFacts | None:
-        """What is known about the topology that was committed last; None if there was none."""
+        """The facts of the committed topology; None if there is none."""
         rows = _facts_rows(self._id, self._config, self._topics)
         refuse_state_of_lanes(rows)
         return facts_in(rows)
 
     def last_topics(self) -> set[str]:
-        """The topics that the last commit covered, as far as they are there; a pattern stands for what it matches now."""
+        """Return the existing topics that the last commit covered; patterns as they match now."""
         sources = [] if self.last_facts is None else self.last_facts.sources
         patterns = [re.compile(source) for source in sources if not is_name(source)]
         names = self._topics.names() if sources else set()
         return {name for name in names if name in sources or any(pattern.fullmatch(name) for pattern in patterns)}
 
     def position(self, partitions: list[Partition], topic_ids: Mapping[str, str]) -> Position:
-        """Where the application stands, and where it goes on: topics that are new begin where their source says."""
+        """Return the position of the application: new topics begin at the reset position of their source."""
         left = self._topics.seen(self.last_topics() - topic_ids.keys()).values()
         of_left = [(topic.name, number) for topic in left for number in range(topic.partitions)]
         patterns = {topic: node.pattern.pattern for topic, node in self.read_topics.items() if node.pattern is not None}
@@ -203,7 +203,7 @@ class Truth:
         return Position(before, replace(known, offsets=offsets), lost)
 
     def _reset(self, partition: Partition, begin: int, end: int) -> int:
-        """Where a partition without a committed offset begins."""
+        """Return where a partition without a committed offset begins."""
         node = self.read_topics[partition[0]]
         if node.reset in (None, "earliest"):
             return begin
@@ -211,19 +211,20 @@ class Truth:
             return end
         if node.reset == "none":
             raise TopicError(
-                f"{partition[0]}-{partition[1]} has no committed offset, and its source says reset='none' ({node.line})"
+                f"{partition[0]}-{partition[1]} has no committed offset, but its source has reset='none' ({node.line}). Use "
+                f"'earliest' or 'latest', or set the offset with `penstock reset`."
             )
         return self._topics.offset_at(partition, int(time.time() * 1000) - int(node.reset or 0), end)
 
-    # ---- what lanes are brought to ------------------------------------------------------------------------------------
+    # ---- the state to restore lanes to --------------------------------------------------------------------------------
 
     @property
     def facts(self) -> TopologyFacts:
-        """What committed state would depend on."""
+        """The facts of the topology on which its committed state will depend."""
         return facts(self._topology, self._program.plan.fingerprint, self._program.incarnation)
 
     def committed(self, before: Past | None) -> tuple[Committed, TopologyFacts]:
-        """What lanes are brought to, and what is known about all stores there ever were."""
+        """Return the state to restore lanes to, and the facts of all stores, past ones included."""
         begins, ends = self._topics.begin_offsets(self.changelogs), self._topics.end_offsets(self.changelogs)
         if before is None:
             refuse_state_without_offsets(self._id, begins, ends)
@@ -232,12 +233,12 @@ class Truth:
         if before is not None and before.has_state:
             refuse_lost_changelogs(self._id, known, topic_ids, self.internal_topics, begins)
         refuse_incompatible(known, self.facts)
-        told = committed_state(before, begins, ends, int(time.time() * 1000), topic_ids)
-        return told, remembered(known, msgspec.structs.replace(self.facts, topic_ids=topic_ids))
+        target = committed_state(before, begins, ends, int(time.time() * 1000), topic_ids)
+        return target, remembered(known, msgspec.structs.replace(self.facts, topic_ids=topic_ids))
 
 
 def committed_facts(application_id: str, config: Config, topics: Topics) -> TopologyFacts | None:
-    """What is known about the topology that was committed last, whatever the settings are now; None if there was none."""
+    """Return the facts of the committed topology, whatever the current settings; None if there is none."""
     return facts_in(_facts_rows(application_id, config, topics))
 
 

@@ -1,4 +1,4 @@
-"""Applications of a test's own, small enough to start and stop in seconds."""
+"""Applications of a single test, small enough to start and stop in seconds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def settings_of_a_case(servers: str, directory: Path) -> dict[str, Any]:
-    """Two lanes over four shards, with files below `directory`, and nothing to be asked over HTTP."""
+    """Two lanes over four shards, with files below `directory`, and no admin server."""
     return {
         "bootstrap_servers": servers,
         "lanes": 2,

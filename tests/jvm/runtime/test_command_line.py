@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.usefixtures("spark")]
 
 
 class Case:
-    """An application of its own, that counts."""
+    """A separate application that counts."""
 
     def __init__(self, broker: Broker, directory: Path) -> None:
         self.servers = broker.bootstrap_servers
@@ -118,7 +118,7 @@ def test_it_runs_and_is_watched(case: Case) -> None:
     assert "counts" in found.output
 
 
-def test_all_is_shown_first_and_deleted_only_when_meant(case: Case) -> None:
+def test_everything_is_shown_first_and_deleted_only_if_confirmed(case: Case) -> None:
     case.send(3)
     case.run()
     shown = case.call("reset", "--application-id", case.id)
@@ -143,14 +143,14 @@ def test_a_running_application_is_left_alone(case: Case) -> None:
         assert running.wait_until_running(120)
         refused = case.call("reset", str(case.source), "--yes")
         assert refused.exit_code == 13, refused.output
-        assert "runs on this machine" in refused.output
+        assert "is running on this machine" in refused.output
         case.send(1)
         running.stop()
         running.wait(60)
     assert case.offsets
 
 
-def test_one_that_runs_elsewhere_is_noticed_by_its_commits(case: Case) -> None:
+def test_an_application_that_runs_elsewhere_is_detected_by_its_commits(case: Case) -> None:
     case.send(1)
     with case.app().start(**{**case.settings, "state_dir": case.directory / "elsewhere"}) as running:
         assert running.wait_until_running(120)
@@ -171,7 +171,7 @@ def test_one_that_runs_elsewhere_is_noticed_by_its_commits(case: Case) -> None:
 
 
 @pytest.mark.parametrize("point", ["reset.offsets", "reset.changelogs"])
-def test_one_that_was_cut_short_lets_nobody_start_and_is_finished_by_another(case: Case, point: str) -> None:
+def test_an_interrupted_reset_prevents_a_start_until_another_completes_it(case: Case, point: str) -> None:
     case.send(2)
     case.run()
     environment = {**os.environ, "PENSTOCK_FAULT": f"{point}:1:kill", "PENSTOCK_FAULT_DIR": str(case.directory / "faults")}
@@ -187,7 +187,7 @@ def test_one_that_was_cut_short_lets_nobody_start_and_is_finished_by_another(cas
     assert case.count == 2
 
 
-def test_a_start_in_between_is_noticed(case: Case) -> None:
+def test_a_start_during_a_reset_is_detected(case: Case) -> None:
     case.send(1)
     case.run()
     lanes = f"{case.id}-lanes-changelog"
@@ -199,7 +199,7 @@ def test_a_start_in_between_is_noticed(case: Case) -> None:
             fence.prove()
 
 
-def test_somebody_elses_group_is_not_touched(case: Case) -> None:
+def test_a_foreign_group_is_not_touched(case: Case) -> None:
     group = f"stranger-{uuid4().hex[:8]}"
     consumer = Consumer({"bootstrap.servers": case.servers, "group.id": group})
     consumer.commit(offsets=[TopicPartition(f"{case.id}-in", 0, 0)], asynchronous=False)
@@ -228,7 +228,7 @@ class TestDoctor:
         }
         assert found["replicas"]["level"] == "warn"  # there is one broker
 
-    def test_each_trouble_has_its_cure(self, case: Case) -> None:
+    def test_each_problem_has_its_cure(self, case: Case) -> None:
         case.source.write_text(case.source.read_text().replace("-in'", "-missing'"))
         code, found = self.findings(case, str(case.source), "--set", "transaction_timeout=10h")
         assert code == 1
@@ -236,7 +236,7 @@ class TestDoctor:
         assert (found["topics"]["level"], found["transaction timeout"]["level"]) == ("fail", "fail")
         assert "transaction.max.timeout.ms" in found["transaction timeout"]["cure"]
 
-    def test_brokers_out_of_reach(self, case: Case) -> None:
+    def test_unreachable_brokers(self, case: Case) -> None:
         code, found = self.findings(case, "--set", "bootstrap_servers=127.0.0.1:1", "--set", "broker_timeout=2s")
         assert code == 1
         assert found["brokers"]["level"] == "fail"

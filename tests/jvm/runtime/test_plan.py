@@ -1,4 +1,4 @@
-"""What `penstock plan` says of an edited topology is what then happens, on a real broker and real Spark."""
+"""A start of an edited topology does what `penstock plan` says, on a real broker and real Spark."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ SAID = {
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_what_is_said_is_what_happens(case: Case, broker: Broker, tmp_path: Path) -> None:
+def test_a_start_does_what_the_plan_says(case: Case, broker: Broker, tmp_path: Path) -> None:
     result = run_case(case, broker.bootstrap_servers, tmp_path)
     assert result.happened == result.said, result.plan
     stores = {change.name: change.verdict for change in result.plan.stores}
     assert SAID[case.name].items() <= stores.items(), stores
 
 
-def test_the_command_says_it_in_a_table_and_by_its_exit_code(broker: Broker, tmp_path: Path) -> None:
+def test_the_command_prints_a_table_and_has_an_exit_code(broker: Broker, tmp_path: Path) -> None:
     topics.create(broker.bootstrap_servers, "planned-in")
     source = tmp_path / "planned.py"
     source.write_text(

@@ -48,14 +48,14 @@ def exposed(port: int) -> str:
 
 
 def value(port: int, name: str) -> float:
-    """Of a metric over all labels; 0 while it is not there."""
+    """The sum of a metric over all labels; 0 while it does not exist."""
     lines = [line for line in exposed(port).splitlines() if re.match(rf"{name}[ {{]", line)]
     return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 
 @pytest.fixture(scope="module")
 def metered(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port at which an application serves its metrics, which has counted, been late and failed."""
+    """The metrics port of an application that has counted, dropped late records and failed."""
     servers, port = broker.bootstrap_servers, free_port()
     for topic in ("metered-in", "metered-out", "metered-dead"):
         topics.create(servers, topic)
@@ -92,7 +92,7 @@ def prometheus(metered: int, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def expressions() -> dict[str, str]:
-    """The dashboard's questions by where they stand in it."""
+    """The dashboard's queries by their position in it."""
     board = json.loads((MONITORING / "grafana.json").read_text(encoding="utf-8"))
     targets = [(panel["title"], target) for panel in board["panels"] for target in panel.get("targets", [])]
     found = {f"{title} {target['refId']}": target["expr"] for title, target in targets}
@@ -100,11 +100,11 @@ def expressions() -> dict[str, str]:
     return {where: text.replace("$__rate_interval", "1m").replace("$instance", ".+") for where, text in found.items()}
 
 
-def test_promtool_has_nothing_to_say_against_the_metrics(metered: int) -> None:
+def test_promtool_accepts_the_metrics(metered: int) -> None:
     assert promtool("check", "metrics", given=exposed(metered).encode()) == ""
 
 
-def test_what_the_application_did_is_what_its_metrics_say(metered: int) -> None:
+def test_the_metrics_match_the_work_of_the_application(metered: int) -> None:
     assert value(metered, "penstock_records_total") == 102
     assert value(metered, "penstock_dead_letters_total") == 1
     assert value(metered, "penstock_dropped_records_total") == 2
@@ -114,7 +114,7 @@ def test_what_the_application_did_is_what_its_metrics_say(metered: int) -> None:
     assert phases == {"before", "job", "check", "produce", "offsets", "commit", "after"}
 
 
-def test_memory_of_all_processes_is_told(metered: int) -> None:
+def test_the_memory_of_all_processes_is_reported(metered: int) -> None:
     megabyte = 1 << 20
     wait_until("the JVM's answer", lambda: value(metered, "jvm_memory_used_bytes") > 50 * megabyte, 30)  # a scrape may do without
     assert value(metered, "penstock_workers_resident_memory_bytes") > 20 * megabyte
@@ -128,7 +128,7 @@ def test_the_target_is_up(prometheus: Prometheus, metered: int) -> None:
     assert (info["metric"]["application"], info["value"][1]) == ("metered", "1")
 
 
-def test_the_dashboard_asks_for_metrics_that_there_are_and_gets_answers(prometheus: Prometheus) -> None:
+def test_the_dashboard_queries_existing_metrics(prometheus: Prometheus) -> None:
     known = set(prometheus.ask("label/__name__/values"))
     for where, expression in expressions().items():
         assert set(OURS.findall(expression)) <= known, where
@@ -136,7 +136,7 @@ def test_the_dashboard_asks_for_metrics_that_there_are_and_gets_answers(promethe
     assert silent == {"Starts"}, "nobody has started the application again"
 
 
-def test_alerts_ask_for_metrics_that_there_are_and_are_silent(prometheus: Prometheus) -> None:
+def test_alerts_use_existing_metrics_and_are_silent(prometheus: Prometheus) -> None:
     known = set(prometheus.ask("label/__name__/values"))
     rules: list[Any] = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
     assert len(rules) == 8
@@ -147,7 +147,7 @@ def test_alerts_ask_for_metrics_that_there_are_and_are_silent(prometheus: Promet
     assert firing <= {"PenstockDeadLetters"}, "there was one"
 
 
-def test_promtool_has_nothing_to_say_against_the_rules() -> None:
+def test_promtool_accepts_the_rules() -> None:
     assert "8 rules found" in promtool("check", "rules", "--lint=all", "--lint-fatal", str(ALERTS))
 
 

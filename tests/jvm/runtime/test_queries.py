@@ -1,4 +1,4 @@
-"""Questions to a real application: answers are of committed epochs only, over views, HTTP routes and SQL."""
+"""Queries of a real application by views, HTTP and SQL: results are of committed epochs only."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def running(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     directory = tmp_path_factory.mktemp("state")
     settings: dict[str, Any] = {"bootstrap_servers": servers, "lanes": 2, "state_dir": directory, "admin_address": "off"}
     started = App("queried", topology()).start(**settings)
-    with pytest.raises(NotReadyError, match="'queried' cannot be asked now"):
+    with pytest.raises(NotReadyError, match="Cannot query 'queried' now"):
         started.store("counts")
     with started:
         assert started.wait_until_running(START_S)
@@ -76,7 +76,7 @@ def running(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         started.store("counts")
 
 
-def test_views_and_questions(running: RunningApplication) -> None:
+def test_views_and_queries(running: RunningApplication) -> None:
     counts = running.store("counts")
     rounds = counts["k03"]  # other tests may have had their rounds before
     assert rounds >= 3
@@ -93,8 +93,8 @@ def test_views_and_questions(running: RunningApplication) -> None:
         running.store("nope")
 
 
-def test_no_answer_is_ahead_of_what_is_committed_or_behind_it(running: RunningApplication, broker: Broker) -> None:
-    """A count that grows by one per round, asked all the time: never less than before, and never of an epoch to come."""
+def test_results_are_always_of_the_committed_epoch(running: RunningApplication, broker: Broker) -> None:
+    """A count that grows by one per round, queried all the time: never less than before, and never of a later epoch."""
     ended = threading.Event()
     wrong: list[object] = []
     asked = 0
@@ -205,7 +205,7 @@ def test_a_query_that_takes_too_long_is_ended_and_others_are_answered(running: R
     with pytest.raises(QueryTimeoutError, match="took longer than 2 s"):
         running.guarded_sql(endless, 1, 1_000, 2.0)
     assert running.guarded_sql("select count(*) from counts", 1, 1_000, 10.0).to_pylist() == [{"count(1)": KEYS}]
-    with pytest.raises(QueryError, match="bytes, and may have 100"):
+    with pytest.raises(QueryError, match="bytes, more than the allowed 100"):
         running.guarded_sql("select * from counts", 100, 100, 10.0)
 
 

@@ -29,7 +29,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_record_is_held_against_its_own_topic_only(broker: Broker, tmp_path: Path) -> None:
+def test_only_the_limit_of_its_own_topic_applies_to_a_record(broker: Broker, tmp_path: Path) -> None:
     servers = broker.bootstrap_servers
     topics.create(servers, "sizes-in", config={"max.message.bytes": "500"})
     topics.create(servers, "sizes-large", config={"max.message.bytes": "5000000"})

@@ -1,4 +1,4 @@
-"""What a real application tells: log lines of one form from the driver, Spark's workers and its JVM alike, and traces."""
+"""Telemetry of a real application: log lines in one format from the driver, Spark's workers and its JVM, and traces."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def only(lines: list[str], logger: str) -> dict[str, Any]:
     return found[0]
 
 
-def test_every_line_is_json_with_the_same_first_words(lines: list[str]) -> None:
+def test_every_line_is_json_with_the_same_first_fields(lines: list[str]) -> None:
     for line in lines:
         found = json.loads(line)
         assert list(found)[:5] == ["timestamp", "level", "logger", "event", "application"], line
@@ -105,24 +105,24 @@ def test_workers_lines_come_once_with_lane_and_epoch(lines: list[str]) -> None:
         assert found["topology"]
 
 
-def test_the_thread_of_epochs_says_which_and_in_what_phase(lines: list[str]) -> None:
+def test_lines_of_the_epoch_thread_have_the_epoch_and_its_phase(lines: list[str]) -> None:
     dropped = only(lines, "penstock.runtime.epochs")
     assert "dropped 1 records" in dropped["event"]
     assert (dropped["epoch"], dropped["phase"]) == (0, "check")
 
 
-def test_the_jvms_lines_and_what_functions_print_are_joined(lines: list[str]) -> None:
+def test_lines_of_the_jvm_and_printed_lines_are_included(lines: list[str]) -> None:
     found = [json.loads(line) for line in lines]
     assert any(line["logger"].startswith("org.apache.") for line in found)
     assert any((line["logger"], line["event"]) == ("penstock.output", "printed by a function") for line in found)
 
 
-def test_no_secret_is_in_it(lines: list[str]) -> None:
+def test_no_line_contains_a_secret(lines: list[str]) -> None:
     assert "c4n4ry" not in "".join(lines)
     assert any("sasl.password=[hidden]" in line for line in lines)
 
 
-def test_what_is_sent_continues_the_trace_of_its_record(broker: Broker, told: Told) -> None:
+def test_sent_records_continue_the_trace_of_their_cause(broker: Broker, told: Told) -> None:
     [span] = [span for span in told.spans if span["name"] == "send logs-out"]
     epoch = next(span for span in told.spans if span["name"] == "epoch")
     assert span["context"]["trace_id"] == f"0x{2:032x}"

@@ -1,4 +1,4 @@
-"""Records whose timestamps are none, on a real broker and real Spark: their handler decides, and the others are processed."""
+"""Records with invalid timestamps, on a real broker and real Spark: the handler decides, and the others are processed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def sent(number: int, timestamp: int | None = None, partition: int = 0) -> topic
     return topics.Sent(key=b"k%d" % (number % 3), value=b"v%d" % number, timestamp=now, partition=partition)
 
 
-def test_a_time_in_nanoseconds_and_no_time_at_all_are_dead_letters(broker: Broker, tmp_path: Path) -> None:
+def test_a_timestamp_in_nanoseconds_and_a_missing_one_become_dead_letters(broker: Broker, tmp_path: Path) -> None:
     servers, name = broker.bootstrap_servers, "poison"
     prepare(broker, name)
     poison = [sent(3, time.time_ns()), sent(4, time.time_ns(), 1), sent(5, -1)]

@@ -32,11 +32,11 @@ pytestmark = [pytest.mark.jvm, pytest.mark.usefixtures("spark")]
 
 START_S = 120
 PICKED_UP_S = 30
-"""So soon what comes has to be read."""
+"""New records must be read within this time."""
 
 
 class Case:
-    """An application of its own, that counts by key, with the topics it reads."""
+    """A separate application that counts by key, with the topics it reads."""
 
     def __init__(self, broker: Broker, directory: Path) -> None:
         self.servers = broker.bootstrap_servers
@@ -168,7 +168,7 @@ class TestWhileItRuns:
         case.catch_up(topology)
         assert case.counts() == {"a": 2, "b": 1, "c": 1}
 
-    def test_a_topic_that_is_created_again_ends_it_and_a_reset_of_its_offsets_is_the_cure(self, case: Case) -> None:
+    def test_a_recreated_topic_ends_the_application_and_a_reset_of_its_offsets_is_the_cure(self, case: Case) -> None:
         case.create("in")
         topology = case.counting("in")
         running = case.start(topology)
@@ -176,11 +176,11 @@ class TestWhileItRuns:
         case.wait_for({"a": 2})
         case.delete("in")
         case.create("in")
-        with pytest.raises(TopicError, match=f"topic '{case.topic('in')}' was deleted and created again while .* ran"):
+        with pytest.raises(TopicError, match=f"Topic '{case.topic('in')}' was deleted and created again while .* running"):
             running.wait(PICKED_UP_S)
         running.close()
         case.send("in", "b", "a")
-        with pytest.raises(StateError, match=r"went with the topics that were read.*--keep-state"):
+        with pytest.raises(StateError, match=r"perhaps with their topics.*--keep-state"):
             case.catch_up(topology)
         assert case.plan(topology).is_refused
         case.reset("--keep-state", "--to-earliest", case.topic("in"), "--yes")
@@ -194,13 +194,13 @@ class TestWhileItRuns:
         case.send("in", "a")
         case.wait_for({"a": 1})
         case.delete("other")
-        with pytest.raises(TopicError, match=f"topic '{case.topic('other')}' was deleted while the application ran"):
+        with pytest.raises(TopicError, match=f"Topic '{case.topic('other')}' was deleted while the application was running"):
             running.wait(START_S)
         running.close()
 
 
 class TestGoingBack:
-    def test_a_source_that_a_version_did_without_goes_on_where_it_was_left(self, case: Case) -> None:
+    def test_a_source_that_was_removed_for_a_while_resumes_where_it_stopped(self, case: Case) -> None:
         case.create("orders")
         case.create("refunds")
         both, one = case.counting("orders", "refunds"), case.counting("orders")
@@ -239,7 +239,7 @@ class TestGoingBack:
 
 
 class TestLostChangelogs:
-    def test_one_that_was_deleted_is_refused_by_a_plan_as_by_a_start(self, case: Case) -> None:
+    def test_a_deleted_changelog_is_refused_by_a_plan_and_by_a_start(self, case: Case) -> None:
         case.create("in")
         case.send("in", "a")
         topology = case.counting("in")
@@ -248,7 +248,7 @@ class TestLostChangelogs:
         changelog = f"{case.id}-counts-of-in-changelog"
         case.admin.delete_topics([changelog])[changelog].result(START_S)
         wait_until("the topic is gone", lambda: changelog not in topics.names(case.servers), START_S)
-        refused = f"topic '{changelog}' was deleted and created again since offsets were committed"
+        refused = f"Topic '{changelog}' was deleted and created again since offsets were committed"
         assert [reason for reason in case.plan(topology).refusals if refused in reason]
         with pytest.raises(TopicError, match=refused):
             case.catch_up(topology)
@@ -259,7 +259,7 @@ class TestLostInput:
         place = TopicPartition(case.topic("in"), 0, before)
         case.admin.delete_records([place])[place].result(START_S)
 
-    def test_a_start_without_what_comes_next_is_refused_or_skips_it(self, case: Case) -> None:
+    def test_a_start_with_lost_input_is_refused_or_skips_it(self, case: Case) -> None:
         case.create("in")
         case.send("in", "a")
         topology = case.counting("in")
@@ -272,7 +272,7 @@ class TestLostInput:
         assert case.counts() == {"a": 1, "c": 1}
         assert running.recorder.lost == {(case.topic("in"), 0): 2}
 
-    def test_an_epoch_whose_records_are_gone_is_taken_without_them(self, case: Case) -> None:
+    def test_an_epoch_whose_records_are_lost_continues_without_them(self, case: Case) -> None:
         case.create("in")
         case.send("in", *["a"] * 50)
         hold = case.directory / "hold"
@@ -299,7 +299,7 @@ class TestLostInput:
 
 
 class TestReset:
-    def test_offsets_move_and_the_state_stays(self, case: Case) -> None:
+    def test_offsets_move_and_the_state_is_kept(self, case: Case) -> None:
         case.create("in", 2)
         case.send("in", "a", "a")
         case.send("in", "b", partition=1)
@@ -315,7 +315,7 @@ class TestReset:
         case.catch_up(topology)
         assert case.counts() == {"a": 3, "b": 1}
 
-    def test_offsets_move_and_the_state_goes(self, case: Case) -> None:
+    def test_offsets_move_and_the_state_is_deleted(self, case: Case) -> None:
         case.create("in")
         case.send("in", "a", "a", "a")
         topology = case.counting("in")
@@ -326,7 +326,7 @@ class TestReset:
         counted = [int.from_bytes(record.value or b"", "big") for record in topics.read(case.servers, case.topic("out"))]
         assert counted == [1, 2, 3, 1, 2]
 
-    def test_state_outlives_offsets_that_are_gone(self, case: Case) -> None:
+    def test_state_survives_the_loss_of_offsets(self, case: Case) -> None:
         case.create("in")
         case.send("in", "a", "a")
         topology = case.counting("in")

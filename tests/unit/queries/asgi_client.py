@@ -50,7 +50,7 @@ class AsgiClient:
 class _Restoring:
     @property
     def committed_state(self) -> CommittedState:
-        raise NotReadyError("'app' cannot be asked now: lanes are being restored (40 %)")
+        raise NotReadyError("Cannot query 'app' now: lanes are being restored (40 %)")
 
 
 def _running(state: CommittedState | None) -> Any:

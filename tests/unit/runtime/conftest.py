@@ -1,4 +1,4 @@
-"""What tests of epochs are given: a clock moved by hand, and jobs that only note what is asked of them."""
+"""Fixtures of the tests of epochs: a clock moved by hand, and jobs that only record their calls."""
 
 from __future__ import annotations
 

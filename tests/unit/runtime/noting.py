@@ -1,4 +1,4 @@
-"""Jobs and a publisher that only note what is asked of them, and the epochs of an application over these."""
+"""Jobs and a publisher that only record their calls, and the epochs of an application that uses them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ START = Progress(4, {A0: 10, A1: 20, B0: 30}, {A0: 500})
 
 
 class Clock:
-    """The wall clock and the monotonic one, moved by hand; stands for the module `time`."""
+    """The wall clock and the monotonic clock, moved by hand; replaces the module `time`."""
 
     @classmethod
     def standing_still(cls, monkeypatch: pytest.MonkeyPatch) -> Clock:
@@ -58,7 +58,7 @@ class Noted:
         self.frames: list[Any] = []
         self.ranges: list[Mapping[Partition, tuple[int, int]]] = []
         self.batch_records: list[int | None] = []
-        self.taken_back: list[Epoch] = []
+        self.rolled_back: list[Epoch] = []
         self.read_by_client: list[Mapping[Partition, tuple[int, int]]] = []
         self.calls: list[str] = []
         self.offsets: list[list[SourceOffset]] = []
@@ -84,7 +84,7 @@ class Noted:
         self.batch_records.append(batch_records)
         if self.fits is not None and sum(end - begin for begin, end in ranges.values()) > self.fits:
             self.epochs.append(epoch)
-            raise EpochTooLargeError("the job of the epoch failed: OutOfMemoryError")
+            raise EpochTooLargeError("The epoch's Spark job failed, probably because of its size: OutOfMemoryError")
         return self._job(epoch, is_small)
 
     def run_by_client(self, epoch: Epoch, is_small: bool, ranges: Mapping[Partition, tuple[int, int]]) -> pa.Table:
@@ -93,7 +93,7 @@ class Noted:
         return self._job(epoch, is_small)
 
     def roll_back(self, epoch: Epoch) -> None:
-        self.taken_back.append(epoch)
+        self.rolled_back.append(epoch)
 
     def read(self, partition: Partition, offset: int) -> pa.Table:
         return pa.table({"key": [b"key"], "value": [b"value"], "timestamp": [7], "headers": [None]})
@@ -161,7 +161,7 @@ def with_watermarks(**options: Any) -> Topology:
 
 
 def epochs_of(noted: Noted, **options: Any) -> Epochs:
-    """Epochs over `noted`; options are a topology, a recorder, and whatever else differs from what is usual here."""
+    """Epochs over `noted`; options are a topology, a recorder, and whatever differs from the defaults here."""
     program = program_of(options.pop("topology", None) or counting())
     barrier = options.pop("barrier", None) or Barrier(noted)
     recorder = options.pop("recorder", None) or Recorder()

@@ -1,4 +1,4 @@
-"""An application from its start to its end: its states, what ends it, and that everything is let go of."""
+"""An application from start to shutdown: its states, what ends it, and that everything is closed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE_S = 20
 
 
 class Stage:
-    """What a start would leave running, as a test plays it."""
+    """The parts of a started application, controlled by a test."""
 
     def __init__(self) -> None:
         self.did: list[str] = []
@@ -99,7 +99,7 @@ def until_running(running: RunningApplication) -> None:
     assert running.state is State.RUNNING
 
 
-def test_it_runs_until_it_is_asked_to_stop(stage: Stage) -> None:
+def test_it_runs_until_a_stop_is_requested(stage: Stage) -> None:
     states: list[State] = []
     running = started(stage, states, until="latest")
     until_running(running)
@@ -117,7 +117,7 @@ def test_it_ends_when_its_bound_is_reached(stage: Stage) -> None:
     assert running.state is State.NOT_RUNNING
 
 
-def test_the_epoch_is_what_is_committed(stage: Stage) -> None:
+def test_the_epoch_is_the_committed_one(stage: Stage) -> None:
     stage.may_start.clear()
     with started(stage) as running:
         assert running.epoch == -1
@@ -142,19 +142,19 @@ def test_it_can_be_stopped_before_it_runs(stage: Stage) -> None:
     assert "tick" not in stage.did
 
 
-def test_a_start_that_fails_is_told_to_whoever_waits(stage: Stage) -> None:
+def test_wait_raises_the_error_of_a_failed_start(stage: Stage) -> None:
     states: list[State] = []
-    stage.start_failure = TopicError("topics are missing: in")
+    stage.start_failure = TopicError("Topics do not exist: in.")
     running = started(stage, states)
-    with pytest.raises(TopicError, match="topics are missing"):
+    with pytest.raises(TopicError, match="Topics do not exist"):
         running.wait_until_running(PATIENCE_S)
-    with pytest.raises(TopicError, match="topics are missing"):
+    with pytest.raises(TopicError, match="Topics do not exist"):
         running.wait(PATIENCE_S)
     assert states == [State.REBALANCING, State.PENDING_ERROR, State.ERROR]
     assert stage.did[-2:] == ["close second", "close first"]
 
 
-def test_what_ends_the_stream_ends_the_application(stage: Stage) -> None:
+def test_an_error_of_the_stream_ends_the_application(stage: Stage) -> None:
     running = started(stage)
     until_running(running)
     stage.end = BrokerError("no broker")
@@ -163,7 +163,7 @@ def test_what_ends_the_stream_ends_the_application(stage: Stage) -> None:
     assert running.state is State.ERROR
 
 
-def test_what_can_be_got_over_ends_nothing(stage: Stage) -> None:
+def test_a_recoverable_error_does_not_end_the_application(stage: Stage) -> None:
     stage.recovers, stage.end = True, RuntimeError("records are gone")
     running = started(stage)
     until_running(running)
@@ -173,9 +173,9 @@ def test_what_can_be_got_over_ends_nothing(stage: Stage) -> None:
 
 
 def test_a_topic_that_is_gone_ends_the_application(stage: Stage) -> None:
-    stage.found = TopicError("topic 'in' was deleted while the application ran")
+    stage.found = TopicError("Topic 'in' was deleted while the application was running.")
     running = started(stage)
-    with pytest.raises(TopicError, match="was deleted while the application ran"):
+    with pytest.raises(TopicError, match="was deleted while the application was running"):
         running.wait(PATIENCE_S)
 
 
@@ -183,12 +183,12 @@ def test_a_stream_that_ends_by_itself_is_a_failure(stage: Stage) -> None:
     running = started(stage)
     until_running(running)
     stage.end = True
-    with pytest.raises(PenstockError, match="without being asked"):
+    with pytest.raises(PenstockError, match="Spark's query has ended unexpectedly"):
         running.wait(PATIENCE_S)
     assert running.state is State.ERROR
 
 
-def test_an_error_of_somebody_elses_becomes_one_of_penstocks(stage: Stage) -> None:
+def test_a_foreign_error_becomes_a_penstock_error(stage: Stage) -> None:
     stage.start_failure = RuntimeError("from the depths")
     running = started(stage)
     with pytest.raises(PenstockError, match="from the depths") as failed:
@@ -196,7 +196,7 @@ def test_an_error_of_somebody_elses_becomes_one_of_penstocks(stage: Stage) -> No
     assert failed.value.__cause__ is stage.start_failure
 
 
-def test_everything_is_closed_whatever_fails_on_the_way(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+def test_everything_is_closed_even_if_a_closer_fails(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     running = started(stage)
     until_running(running)
 
@@ -207,11 +207,11 @@ def test_everything_is_closed_whatever_fails_on_the_way(stage: Stage, caplog: py
     with caplog.at_level(logging.ERROR):
         running.close()
     assert stage.did[-2:] == ["close second", "close first"]
-    assert "something could not be closed" in caplog.text
+    assert "closing failed during the shutdown" in caplog.text
     assert running.state is State.NOT_RUNNING
 
 
-def test_the_publisher_is_looked_after_while_nothing_comes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_publisher_is_checked_while_there_is_no_input(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(10**6))
     monkeypatch.setattr(application_module, "time", SimpleNamespace(monotonic=lambda: float(next(now))))
     running = started(stage)
@@ -239,7 +239,7 @@ class TestStalling:
         running.at_end(lambda: ended.append("end"))
         running.recorder.epoch_begins(8, "job")
         assert not running.health.live()
-        with pytest.raises(StalledError, match=r"epoch 8 has been in phase 'job' for more than 1 s .*max_epoch_records"):
+        with pytest.raises(StalledError, match=r"Epoch 8 has been in phase 'job' for more than 1 s .*max_epoch_records"):
             running.wait(PATIENCE_S)
         assert [problem.what for problem in running.health.live()] == ["failed", "stalled"]
         assert (running.state, ended) == (State.ERROR, ["end"])
@@ -250,7 +250,7 @@ class TestStalling:
         with pytest.raises(StalledError):
             running.wait()
 
-    def test_one_that_comes_to_its_end_does_not(self, stage: Stage) -> None:
+    def test_an_epoch_that_ends_in_time_does_not(self, stage: Stage) -> None:
         with self.impatiently_started() as running:
             until_running(running)
             for number in range(4):
@@ -260,7 +260,7 @@ class TestStalling:
             assert running.state is State.RUNNING
 
 
-def test_what_fails_at_the_end_keeps_nobody_else_from_ending(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_closer_does_not_prevent_the_others(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     running = started(stage)
     ended: list[str] = []
 
@@ -271,17 +271,17 @@ def test_what_fails_at_the_end_keeps_nobody_else_from_ending(stage: Stage, caplo
     running.at_end(lambda: ended.append("end"))
     running.close()
     assert (ended, running.state) == (["end"], State.NOT_RUNNING)
-    assert "something could not be closed" in caplog.text
+    assert "closing failed during the shutdown" in caplog.text
 
 
-def test_it_can_be_asked_only_while_it_runs(stage: Stage) -> None:
+def test_it_can_be_queried_only_while_it_runs(stage: Stage) -> None:
     stage.may_start.clear()
     running = started(stage)
     for ask in (running.store, running.table, running.sql, lambda name: running.query(name, None)):
-        with pytest.raises(NotReadyError, match="'app' cannot be asked now"):
+        with pytest.raises(NotReadyError, match="Cannot query 'app' now"):
             ask("words")
     stage.may_start.set()
     until_running(running)
     running.close()
-    with pytest.raises(NotReadyError, match=r"'app' cannot be asked now: .*not_running"):
+    with pytest.raises(NotReadyError, match=r"Cannot query 'app' now: .*not_running"):
         running.store("words")

@@ -1,4 +1,4 @@
-"""Epochs that are too large, over jobs that fail for reasons of size: run again with fewer records, until they fit."""
+"""Epochs that are too large: their jobs fail because of the size, and are retried with fewer records until they fit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MB = 1 << 20
 MOST = 100 * MB
 
 Answer = Callable[[int, Epoch], pa.Table]
-"""What a job of so many records comes to."""
+"""The rows of a job of so many records."""
 
 
 def rows(*measured: Measured) -> pa.Table:
@@ -32,18 +32,18 @@ def rows(*measured: Measured) -> pa.Table:
 
 
 def fits_up_to(most: int) -> Answer:
-    """A job that dies of more records."""
+    """A job that fails with more records."""
 
     def answer(count: int, epoch: Epoch) -> pa.Table:
         if count > most:
-            raise EpochTooLargeError("the job of the epoch failed: OutOfMemoryError")
+            raise EpochTooLargeError("The epoch's Spark job failed, probably because of its size: OutOfMemoryError")
         return rows()
 
     return answer
 
 
 class Jobs:
-    """Notes what is asked of it."""
+    """Records its calls."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -54,7 +54,7 @@ class Jobs:
         self.epochs: list[Epoch] = []
         self.batches: list[int | None] = []
         self.calls: list[str] = []
-        self.taken_back: list[Epoch] = []
+        self.rolled_back: list[Epoch] = []
 
     def run(self, frame: Any, epoch: Epoch, is_small: bool, ranges: Ranges, batch_records: int | None) -> pa.Table:
         count = sum(end - begin for begin, end in ranges.values())
@@ -75,24 +75,24 @@ class Jobs:
         return self.answer(0, epoch)
 
     def roll_back(self, epoch: Epoch) -> None:
-        self.calls.append("take back")
-        self.taken_back.append(epoch)
+        self.calls.append("roll back")
+        self.rolled_back.append(epoch)
 
     def read(self, partition: Partition, offset: int) -> pa.Table:
         raise NotImplementedError
 
 
 class Given:
-    """A fitting over such jobs; `given_up` are the records that could not be done."""
+    """Attempts with such jobs; `given_up` are the records that were too large."""
 
     def __init__(self, answer: Answer, records: int = 64, **options: Any) -> None:
         self.jobs = Jobs(answer)
-        self.sizing = EpochSize(10_000, MOST, first_records=records)
+        self.size = EpochSize(10_000, MOST, first_records=records)
         self.given_up: list[tuple[Partition, int]] = []
         self.begun_again: list[int] = []
         self.instead: pa.Table | Exception | None = None
-        fitting: dict[str, Any] = {"small": 10, "lanes": 4, **options}
-        self.fitting = Attempts(self.jobs, self.sizing, self.give_up, on_retry=self._retried, **fitting)
+        bounds: dict[str, Any] = {"small": 10, "lanes": 4, **options}
+        self.attempts = Attempts(self.jobs, self.size, self.give_up, on_retry=self._retried, **bounds)
 
     def _retried(self, epoch: Epoch) -> None:
         self.begun_again.append(epoch.number)
@@ -104,11 +104,11 @@ class Given:
         return self.instead
 
     def run(self, there: int = 64, other: int = 0, frame: Any = FRAME) -> Fitted:
-        return self.fitting.run(EPOCH, Input(frame, {A0: 100, A1: 7}, {A0: 100 + there, A1: 7 + other}))
+        return self.attempts.run(EPOCH, Input(frame, {A0: 100, A1: 7}, {A0: 100 + there, A1: 7 + other}))
 
 
 class TestInput:
-    def test_all_that_spark_has_read_is_taken_from_spark(self) -> None:
+    def test_a_whole_micro_batch_is_taken_from_spark(self) -> None:
         given = Given(fits_up_to(1_000))
         done = given.run(40, 20)
         assert (given.jobs.frames, done.ends) == ([FRAME], {A0: 140, A1: 27})
@@ -120,14 +120,14 @@ class TestInput:
         assert given.jobs.ranges == [{A0: (100, 140), A1: (7, 31)}]
         assert done.ends == {A0: 140, A1: 31}
 
-    def test_what_was_read_is_what_the_next_epoch_is_sized_by(self) -> None:
+    def test_the_bytes_read_determine_the_size_of_the_next_epoch(self) -> None:
         given = Given(lambda count, epoch: rows(Measured({0: (32, 32 * 5 * MB)}), Measured({1: (32, 32 * 5 * MB)})))
         given.run(64, 64)
         given.run(64, 64)
         assert given.jobs.counts == [64, 20]
         assert given.jobs.batches == [None, 3]
 
-    def test_what_follows_from_records_is_too(self) -> None:
+    def test_the_bytes_sent_determine_it_too(self) -> None:
         large = pa.concat_tables([out_rows(Kind.SINK, 0, 0, 0, b"k", bytes(20 * MB))] * 8)
         given = Given(lambda count, epoch: large)
         given.run(64)
@@ -141,56 +141,56 @@ class TestInput:
 
 
 class TestBounds:
-    def test_one_task_may_have_more_than_each_of_many(self) -> None:
+    def test_a_single_task_may_hold_more_than_one_of_many(self) -> None:
         given = Given(fits_up_to(1_000))
         given.run(10)
         given.run(64)
         assert [epoch.most_bytes for epoch in given.jobs.epochs] == [MOST * 3 // 2, MOST // 2]
         assert given.jobs.small == [True, False]
 
-    def test_with_many_lanes_one_may_still_have_a_good_part_of_all(self) -> None:
+    def test_with_many_lanes_one_task_may_still_hold_a_quarter(self) -> None:
         given = Given(fits_up_to(1_000), lanes=100)
         given.run(64)
         assert given.jobs.epochs[0].most_bytes == MOST // 4
 
 
 class TestSmaller:
-    def test_an_epoch_that_fails_for_its_size_is_halved_until_it_fits(self) -> None:
+    def test_an_epoch_that_is_too_large_is_halved_until_it_fits(self) -> None:
         given = Given(fits_up_to(10))
         done = given.run(64)
         assert given.jobs.counts == [64, 32, 16, 8]
         assert (done.ends, done.epoch.number) == ({A0: 108, A1: 7}, 5)
 
-    def test_lanes_are_taken_back_before_every_further_attempt(self) -> None:
+    def test_lanes_are_rolled_back_before_every_retry(self) -> None:
         given = Given(fits_up_to(20))
         given.run(64)
-        assert given.jobs.calls == ["run", "take back", "run", "take back", "run"]
+        assert given.jobs.calls == ["run", "roll back", "run", "roll back", "run"]
 
-    def test_tasks_of_a_job_that_failed_are_kept_from_the_stores(self) -> None:
+    def test_tasks_of_a_failed_job_are_fenced(self) -> None:
         given = Given(fits_up_to(20))
         done = given.run(64)
         assert [epoch.attempt for epoch in given.jobs.epochs] == [0, 1, 2]
-        assert [epoch.attempt for epoch in given.jobs.taken_back] == [1, 2]
+        assert [epoch.attempt for epoch in given.jobs.rolled_back] == [1, 2]
         assert done.epoch.attempt == 2
         given.run(10)
         assert given.jobs.epochs[-1].attempt == 2  # also in later epochs
 
-    def test_each_attempt_has_its_time(self) -> None:
+    def test_each_attempt_has_its_full_time(self) -> None:
         given = Given(fits_up_to(20))
         given.run(64)
         assert given.begun_again == [5, 5]
 
-    def test_a_task_that_says_so_does_not_fail_the_job_and_needs_no_fence(self) -> None:
+    def test_a_task_above_its_limit_does_not_fail_the_job_and_needs_no_fence(self) -> None:
         def answer(count: int, epoch: Epoch) -> pa.Table:
             return rows(Measured({0: (count, count)}, "a task has read too much" if count > 20 else ""))
 
         given = Given(answer)
         done = given.run(64)
         assert given.jobs.counts == [64, 32, 16]
-        assert [epoch.attempt for epoch in given.jobs.taken_back] == [0, 0]
+        assert [epoch.attempt for epoch in given.jobs.rolled_back] == [0, 0]
         assert done.rows.num_rows == 2
 
-    def test_what_it_has_read_tells_how_many_fit(self) -> None:
+    def test_the_bytes_read_show_how_many_records_fit(self) -> None:
         def answer(count: int, epoch: Epoch) -> pa.Table:
             return rows(Measured({0: (3, 60 * MB)}, "too much" if count * 20 * MB > epoch.most_bytes else ""))
 
@@ -198,7 +198,7 @@ class TestSmaller:
         given.run(1_000)
         assert given.jobs.counts == [1_000, 5]
 
-    def test_so_does_what_it_would_have_given_back(self) -> None:
+    def test_the_size_of_the_output_does_too(self) -> None:
         def answer(count: int, epoch: Epoch) -> pa.Table:
             size = count * 10 * MB
             return rows(Measured({0: (count, count)}, "too much", size) if 0 < epoch.most_bytes < size else Measured({}))
@@ -207,8 +207,8 @@ class TestSmaller:
         given.run(1_000)
         assert given.jobs.counts == [1_000, 10]
 
-    def test_where_fewer_records_do_not_help_the_bound_does_not_hold(self) -> None:
-        """What windows that close send, say, is the same for any number of records."""
+    def test_the_limit_is_lifted_if_fewer_records_do_not_help(self) -> None:
+        """For example, closing windows send the same rows for any number of records."""
 
         def answer(count: int, epoch: Epoch) -> pa.Table:
             return rows(Measured({0: (count, count)}, "too much", 400 * MB) if epoch.most_bytes else Measured({}))
@@ -221,7 +221,7 @@ class TestSmaller:
 
 
 class TestOneRecord:
-    def test_one_that_is_only_over_the_bound_is_done_without_it(self) -> None:
+    def test_a_record_above_the_limit_is_retried_without_a_limit(self) -> None:
         def answer(count: int, epoch: Epoch) -> pa.Table:
             return rows(Measured({0: (1, 10)}, "too much" if epoch.most_bytes else ""))
 
@@ -233,7 +233,7 @@ class TestOneRecord:
         given.run(1)
         assert given.jobs.epochs[-2].most_bytes > 0  # the next one is bounded again
 
-    def test_one_that_cannot_be_done_is_given_up(self) -> None:
+    def test_a_record_that_is_still_too_large_is_given_up(self) -> None:
         given = Given(fits_up_to(0))
         given.instead = out_rows(Kind.DEAD_LETTER, 0, 0, 0, b"letter", b"v")
         done = given.run(4)
@@ -241,21 +241,21 @@ class TestOneRecord:
         assert given.given_up == [(A0, 100)]
         assert done.rows.column("key").to_pylist() == [b"letter", b"k"]
         assert done.ends == {A0: 101, A1: 7}
-        assert given.jobs.calls[-2:] == ["take back", "tick"]
-        given.sizing.went_well(1, 0.1)
-        assert given.sizing.room.records > 1  # what is behind it need not be done one by one
+        assert given.jobs.calls[-2:] == ["roll back", "tick"]
+        given.size.went_well(1, 0.1)
+        assert given.size.room.records > 1  # what is behind it need not be done one by one
 
-    def test_what_is_left_out_need_not_leave_a_row(self) -> None:
+    def test_a_skipped_record_need_not_leave_a_row(self) -> None:
         given = Given(fits_up_to(0))
         assert given.run(1).rows.column("key").to_pylist() == [b"k"]
 
-    def test_the_handler_may_end_it(self) -> None:
+    def test_the_handler_may_end_the_application(self) -> None:
         given = Given(fits_up_to(0))
-        given.instead = ProcessingError("the record from a-0 at offset 100 cannot be done")
+        given.instead = ProcessingError("The record from a-0 at offset 100 is too large")
         with pytest.raises(ProcessingError, match="at offset 100"):
             given.run(4)
 
-    def test_only_the_record_is_given_up_that_cannot_be_done(self) -> None:
+    def test_only_the_record_that_is_too_large_is_given_up(self) -> None:
         poison = 100 + 37
 
         def answer(count: int, epoch: Epoch) -> pa.Table:
@@ -267,7 +267,7 @@ class TestOneRecord:
         given = Given(answer)
         offset, done = 100, []
         while offset < 164:
-            found = given.fitting.run(EPOCH, Input(None, {A0: offset}, {A0: 164}))
+            found = given.attempts.run(EPOCH, Input(None, {A0: offset}, {A0: 164}))
             done.append((offset, found.ends[A0]))
             offset = found.ends[A0]
         assert given.given_up == [(A0, poison)]
@@ -275,19 +275,21 @@ class TestOneRecord:
 
 
 class TestTicks:
-    def test_an_epoch_without_records_has_no_bound(self) -> None:
+    def test_an_epoch_without_records_has_no_limit(self) -> None:
         seen: list[Epoch] = []
 
         def answer(count: int, epoch: Epoch) -> pa.Table:
             seen.append(epoch)
             return rows()
 
-        Given(answer).fitting.tick(EPOCH)
+        Given(answer).attempts.tick(EPOCH)
         assert [epoch.most_bytes for epoch in seen] == [0]
 
     @pytest.mark.parametrize(
         "answer", [fits_up_to(-1), lambda count, epoch: rows(Measured({}, "a task ran out of memory (MemoryError: )"))]
     )
-    def test_one_that_cannot_be_done_ends_the_application_with_the_cure(self, answer: Answer) -> None:
-        with pytest.raises(EpochTooLargeError, match=r"epoch 5 has no records that it could leave out: .*spark\.driver\.memory"):
-            Given(answer).fitting.tick(EPOCH)
+    def test_an_epoch_without_records_that_is_too_large_names_the_cure(self, answer: Answer) -> None:
+        with pytest.raises(
+            EpochTooLargeError, match=r"(?s)Epoch 5 is too large, although it has no records: .*spark\.driver\.memory"
+        ):
+            Given(answer).attempts.tick(EPOCH)

@@ -1,4 +1,4 @@
-"""What Spark has read and no epoch has taken: what is offered, what is left, and where a bounded run ends."""
+"""The backlog: what is offered to an epoch, what is left, and where a bounded run ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ A, B = ("a", 0), ("b", 0)
 NONE = frozenset[tuple[str, int]]()
 
 
-def test_a_micro_batch_is_all_there_is_unless_something_was_left() -> None:
+def test_a_micro_batch_is_the_whole_backlog_unless_records_were_left() -> None:
     backlog = Backlog({A: 10, B: 20}, {})
     assert backlog.add({A: 10, B: 20}, {A: 15, B: 20})
     assert backlog.left == {A}
@@ -26,7 +26,7 @@ def test_a_micro_batch_is_all_there_is_unless_something_was_left() -> None:
     assert backlog.left == NONE
 
 
-def test_a_limit_bounds_what_is_offered() -> None:
+def test_no_records_beyond_a_limit_are_offered() -> None:
     backlog = Backlog({A: 10}, {A: 12})
     assert not backlog.is_at_its_end({A: 11})
     assert not backlog.add({A: 10}, {A: 15})
@@ -34,9 +34,9 @@ def test_a_limit_bounds_what_is_offered() -> None:
     assert backlog.is_at_its_end({A: 12})
 
 
-def test_offsets_that_nobody_has_left_are_refused() -> None:
+def test_a_gap_before_a_micro_batch_is_refused() -> None:
     backlog = Backlog({A: 10}, {})
-    with pytest.raises(StateError, match="Spark goes on from other offsets"):
+    with pytest.raises(StateError, match="Spark's stream does not continue from the committed offsets"):
         backlog.add({A: 11}, {A: 15})
     backlog.begin_anew({A: 11})
     assert backlog.add({A: 11}, {A: 15})

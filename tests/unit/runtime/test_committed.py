@@ -1,4 +1,4 @@
-"""What a start reads from Kafka, and everything it refuses to go on from, by name."""
+"""What a start reads from Kafka, and every state that it refuses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TestStateWithoutOffsets:
         with pytest.raises(StateError, match="has no committed offsets, but its changelogs are not empty"):
             refuse_state_without_offsets("app", {(LOG, 0): 0, (LOG, 1): 5}, {(LOG, 0): 0, (LOG, 1): 6})
 
-    def test_topics_that_hold_nothing_are_no_state(self) -> None:
+    def test_empty_topics_are_not_state(self) -> None:
         refuse_state_without_offsets("app", {(LOG, 0): 0, (LOG, 1): 5}, {(LOG, 0): 0, (LOG, 1): 5})
 
 
@@ -47,16 +47,16 @@ class TestLanesTopic:
         assert facts_in(rows) == newer
         assert facts_in([]) is None
 
-    def test_what_lanes_remembered_in_earlier_versions_cannot_be_gone_on_from(self) -> None:
+    def test_state_of_earlier_versions_is_refused(self) -> None:
         rows = [
             ChangelogRows(LOG, 0, [b"registers"], [b"anything"]),
             ChangelogRows(LOG, 0, [TOPOLOGY, b"lane"], [encode_facts(TopologyFacts("1", {}, [])), b"notes"]),
         ]
-        with pytest.raises(StateError, match=r"by an earlier version of Penstock, by lanes and not by shards\. Reset the"):
+        with pytest.raises(StateError, match=r"by an earlier version of Penstock, by lane instead of by shard\. Reset the"):
             refuse_state_of_lanes(rows)
         assert facts_in(rows) is not None  # a reset has to know the stores
 
-    def test_what_is_deleted_and_what_shards_remember_is_no_hindrance(self) -> None:
+    def test_deleted_state_and_registers_of_shards_are_accepted(self) -> None:
         refuse_state_of_lanes(
             [ChangelogRows(LOG, 0, [b"lane", b"registers"], [None, b"anything"]), ChangelogRows(LOG, 0, [], [])]
         )
@@ -81,7 +81,7 @@ class TestTopology:
             grouped.count(store=more)
         return facts(builder.build(), "fingerprint")
 
-    def test_the_first_start_can_be_any(self) -> None:
+    def test_the_first_start_accepts_any_topology(self) -> None:
         refuse_incompatible(None, self.facts_of())
 
     def test_it_may_grow_and_shrink(self) -> None:
@@ -96,12 +96,12 @@ class TestTopology:
 
 
 class TestCommittedState:
-    def test_shards_are_brought_to_the_last_commit(self) -> None:
+    def test_shards_are_restored_to_the_last_commit(self) -> None:
         state = committed_state(BEFORE, {("c", 0): 3}, {("c", 0): 9}, 77, {"c": "id"})
         assert (state.epoch, state.incarnation, state.now_ms) == (7, "a1", 77)
         assert (state.begins, state.ends, state.topic_ids) == ({"c/0": 3}, {"c/0": 9}, {"c": "id"})
 
-    def test_before_the_first_commit_there_is_nothing_to_come_to(self) -> None:
+    def test_before_the_first_commit_there_is_nothing_to_restore(self) -> None:
         state = committed_state(None, {}, {}, 77, {})
         assert (state.epoch, state.incarnation) == (-1, "")
 

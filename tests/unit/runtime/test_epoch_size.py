@@ -1,4 +1,4 @@
-"""How large epochs become: from a small first one, as far as bytes, time and failures allow."""
+"""The size of epochs: it grows from a small first one, as far as bytes, time and failures allow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
 MB = 1 << 20
 
 
-def sizing(records: int = 500_000, size: int = 100 * MB) -> EpochSize:
+def sized(records: int = 500_000, size: int = 100 * MB) -> EpochSize:
     return EpochSize(records, size, target_s=4.0)
 
 
@@ -21,7 +21,7 @@ def taken(of: EpochSize, there: int = 10**7) -> int:
 
 
 def grown(of: EpochSize, seconds_per_record: float, epochs: int = 30) -> int:
-    """What epochs come to that take so long."""
+    """The size that epochs reach if a record takes so long."""
     for _ in range(epochs):
         records = taken(of)
         of.went_well(records, 0.1 + records * seconds_per_record)
@@ -30,11 +30,11 @@ def grown(of: EpochSize, seconds_per_record: float, epochs: int = 30) -> int:
 
 class TestGrowth:
     def test_the_first_epoch_of_a_start_is_small(self) -> None:
-        assert taken(sizing()) == FIRST_RECORDS
-        assert taken(sizing(records=10)) == 10
+        assert taken(sized()) == FIRST_RECORDS
+        assert taken(sized(records=10)) == 10
 
     def test_epochs_grow_by_a_factor_while_they_are_quick(self) -> None:
-        found = sizing()
+        found = sized()
         sizes = []
         for _ in range(6):
             sizes.append(taken(found))
@@ -42,34 +42,34 @@ class TestGrowth:
         assert sizes == [FIRST_RECORDS * GROWTH**n for n in range(5)] + [500_000]
 
     @pytest.mark.parametrize("ms", [0.05, 1, 5, 200])
-    def test_epochs_come_to_take_about_the_time_they_should(self, ms: float) -> None:
-        seconds = grown(sizing(), ms / 1_000) * ms / 1_000
+    def test_epochs_approach_the_target_time(self, ms: float) -> None:
+        seconds = grown(sized(), ms / 1_000) * ms / 1_000
         assert 3 <= seconds <= 5
 
-    def test_what_an_epoch_takes_in_any_case_is_no_reason_to_stay_small(self) -> None:
-        """A busy machine takes two of the four seconds for an epoch of nothing."""
-        found = sizing()
+    def test_the_fixed_cost_of_an_epoch_does_not_keep_epochs_small(self) -> None:
+        """A busy machine takes two of the four seconds for an empty epoch."""
+        found = sized()
         sizes = []
         for _ in range(7):
             sizes.append(taken(found))
             found.went_well(sizes[-1], 2.0 + sizes[-1] * 4e-6)
         assert sizes[-1] > 400_000
 
-    def test_the_first_epoch_is_slow_because_spark_is_and_does_not_count_as_such(self) -> None:
-        found = sizing()
+    def test_the_slow_first_epoch_does_not_count(self) -> None:
+        found = sized()
         found.went_well(FIRST_RECORDS, 25.0)
         assert taken(found) == FIRST_RECORDS
         found.went_well(FIRST_RECORDS, 25.0)
         assert taken(found) == FIRST_RECORDS // 2
 
-    def test_a_few_records_in_no_time_do_not_make_the_next_epoch_large(self) -> None:
-        found = sizing()
+    def test_a_few_fast_records_do_not_make_the_next_epoch_large(self) -> None:
+        found = sized()
         for _ in range(50):
             found.went_well(3, 0.05)
         assert taken(found) == FIRST_RECORDS
 
     def test_a_few_slow_records_make_it_small(self) -> None:
-        found = sizing()
+        found = sized()
         grown(found, 0.00001)
         for _ in range(12):
             records = min(100, taken(found))
@@ -79,15 +79,15 @@ class TestGrowth:
     @pytest.mark.parametrize("fixed_s", [3, 5, 8, 50])
     @pytest.mark.parametrize("ms", [0.01, 0.5])
     def test_a_slow_machine_does_not_make_epochs_small(self, fixed_s: float, ms: float) -> None:
-        """Fewer records would not make such an epoch shorter, and input would only wait longer."""
-        found = sizing()
+        """Fewer records would not make such an epoch faster, and input would only wait longer."""
+        found = sized()
         for _ in range(30):
             records = taken(found)
             found.went_well(records, fixed_s + records * ms / 1_000)
         assert taken(found) >= min(500_000, 3 / ms * 1_000)
 
     def test_a_machine_that_becomes_slow_does_not_either(self) -> None:
-        found = sizing()
+        found = sized()
         for _ in range(30):
             found.went_well(taken(found), 0.2 + taken(found) * 1e-4)
         for _ in range(30):
@@ -96,19 +96,19 @@ class TestGrowth:
 
 
 class TestBytes:
-    def test_the_bytes_of_records_bound_an_epoch(self) -> None:
-        found = sizing(size=100 * MB)
+    def test_the_bytes_of_records_limit_an_epoch(self) -> None:
+        found = sized(size=100 * MB)
         found.read({A0: (1_000, 1_000 * 4_096)})
         assert grown(found, 1e-6) == 100 * MB // 4_096
 
-    def test_each_partition_has_its_own_and_one_that_is_new_that_of_its_topic(self) -> None:
-        found = sizing()
+    def test_record_sizes_are_per_partition_and_a_new_one_has_that_of_its_topic(self) -> None:
+        found = sized()
         found.read({A0: (10, 1_000), B0: (10, 50_000)})
         assert (found.bytes_of(A0), found.bytes_of(A1), found.bytes_of(B0)) == (100, 100, 5_000)
         assert found.bytes_of(("c", 0)) == 5_000
 
-    def test_larger_records_count_at_once_smaller_ones_by_and_by(self) -> None:
-        found = sizing()
+    def test_larger_records_count_at_once_and_smaller_ones_gradually(self) -> None:
+        found = sized()
         found.read({A0: (100, 10_000)})
         found.read({A0: (2, 20_000)})
         assert found.bytes_of(A0) == 10_000
@@ -118,16 +118,16 @@ class TestBytes:
             found.read({A0: (100, 10_000)})
         assert found.bytes_of(A0) == pytest.approx(100, abs=1)
 
-    def test_what_follows_from_records_bounds_an_epoch_too(self) -> None:
-        found = sizing(size=100 * MB)
+    def test_the_output_of_records_limits_an_epoch_too(self) -> None:
+        found = sized(size=100 * MB)
         found.read({A0: (1_000, 100_000)})
         found.sent(1_000, 1_000_000, 100 * MB)
         assert taken(found) == 1_000
         found.sent(1_000, 2_000_000, 200 * MB)
         assert 500 < taken(found) < 700
 
-    def test_batches_are_of_fewer_records_where_those_are_large(self) -> None:
-        found = sizing()
+    def test_batches_have_fewer_records_if_those_are_large(self) -> None:
+        found = sized()
         assert found.batch_records is None
         found.read({A0: (1_000, 100_000)})
         assert found.batch_records == MOST_BATCH_RECORDS
@@ -136,8 +136,8 @@ class TestBytes:
         found.sent(10, 10, 160 * MB)
         assert found.batch_records == 1
 
-    def test_after_an_epoch_that_was_too_large_nobody_knows(self) -> None:
-        found = sizing()
+    def test_after_an_epoch_that_was_too_large_record_sizes_are_unknown(self) -> None:
+        found = sized()
         found.read({A0: (1_000, 100_000)})
         found.was_too_large(1_000)
         assert found.batch_records is None
@@ -147,7 +147,7 @@ class TestBytes:
 
 class TestFailures:
     def test_an_epoch_that_was_too_large_is_halved_down_to_one_record(self) -> None:
-        found = sizing()
+        found = sized()
         sizes: list[int] = []
         while not sizes or sizes[-1] > 1:
             sizes.append(taken(found))
@@ -155,8 +155,8 @@ class TestFailures:
         assert sizes == [1_000, 500, 250, 125, 62, 31, 15, 7, 3, 1]
         assert taken(found) == 1
 
-    def test_for_a_while_none_is_as_large_again(self) -> None:
-        found = sizing()
+    def test_for_a_while_no_epoch_is_as_large_again(self) -> None:
+        found = sized()
         grown(found, 1e-7, epochs=3)
         failed = taken(found)
         found.was_too_large(failed)
@@ -168,14 +168,14 @@ class TestFailures:
         assert sizes[CALM_EPOCHS] > failed // 2
 
     def test_after_the_record_is_given_up_epochs_grow_at_once(self) -> None:
-        found = sizing()
+        found = sized()
         while taken(found) > 1:
             found.was_too_large(taken(found))
         found.was_given_up()
         assert grown(found, 1e-7, epochs=10) == 500_000
 
-    def test_after_a_record_that_could_not_be_done_epochs_grow_again(self) -> None:
-        found = sizing()
+    def test_after_a_single_record_that_was_too_large_epochs_grow_again(self) -> None:
+        found = sized()
         while taken(found) > 1:
             found.was_too_large(taken(found))
         assert grown(found, 1e-7, epochs=CALM_EPOCHS + 12) == 500_000

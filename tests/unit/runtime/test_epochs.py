@@ -1,4 +1,4 @@
-"""The epochs of a running application, over jobs and a publisher that only note what is asked of them."""
+"""The epochs of a running application, with jobs and a publisher that only record their calls."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TestOffsets:
         ]
         assert epochs.progress == Progress(6, ends(a0=13, b0=31), {A0: 500})
 
-    def test_their_metadata_says_all_that_a_start_has_to_know(self, noted: Noted) -> None:
+    def test_their_metadata_has_all_that_a_start_needs(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
         noted.controls = [Control({0: 700}), Control({2: 9})]
         epochs.on_batch(FRAME, ends(a0=11))
@@ -66,7 +66,7 @@ class TestOffsets:
             B0: CommitMetadata(**common, high_time=9, topic_id=None, partitions=1),  # type: ignore[arg-type]
         }
 
-    def test_a_tick_commits_them_where_they_are(self, noted: Noted, clock: Clock) -> None:
+    def test_a_tick_commits_unchanged_offsets(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted)
         clock.now += KEEP_ALIVE_S + 1
         epochs.tick()
@@ -76,17 +76,17 @@ class TestOffsets:
             ("b", 0, 30),
         ]
 
-    def test_spark_may_not_go_on_from_somewhere_else(self, noted: Noted) -> None:
+    def test_spark_must_continue_from_the_committed_offsets(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
         epochs.on_batch(FRAME, ends(a0=11))
         epochs.progress = Progress(9, ends(a0=12), {})
-        with pytest.raises(StateError, match="Spark goes on from other offsets than those that are committed"):
+        with pytest.raises(StateError, match="Spark's stream does not continue from the committed offsets"):
             epochs.on_batch(FRAME, ends(a0=13))
         assert len(noted.epochs) == 1
 
 
 class TestEpochs:
-    def test_an_epoch_is_told_where_the_application_stands(self, noted: Noted, clock: Clock) -> None:
+    def test_an_epoch_receives_the_progress_of_the_application(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted)
         noted.controls = [Control({1: 60}), Control({1: 50, 0: 400})]
         epochs.on_batch(FRAME, ends(a0=11))
@@ -100,11 +100,11 @@ class TestEpochs:
         assert first.partitions == {"out": 3}
 
     @pytest.mark.parametrize(("moved", "is_small"), [(5, True), (6, False)])
-    def test_a_small_epoch_is_told_by_what_has_moved_over_all_partitions(self, noted: Noted, moved: int, is_small: bool) -> None:
+    def test_records_of_all_partitions_decide_whether_an_epoch_is_small(self, noted: Noted, moved: int, is_small: bool) -> None:
         epochs_of(noted).on_batch(FRAME, ends(a0=12, b0=30 + moved - 2))
         assert noted.small == [is_small]
 
-    def test_rows_go_out_without_what_is_for_the_driver(self, noted: Noted) -> None:
+    def test_rows_for_the_driver_are_not_published(self, noted: Noted) -> None:
         noted.controls = [Control(), Control({0: 1})]
         epochs_of(noted).on_batch(FRAME, ends(a0=11))
         assert [(row["kind"], row["value"]) for row in noted.published[0]] == [(Kind.SINK, b"5")]
@@ -134,7 +134,7 @@ class TestEpochs:
         epochs.tick()
         assert before == [0, 1]
 
-    def test_what_came_of_records_outside_of_epochs_goes_along(self, noted: Noted, clock: Clock) -> None:
+    def test_rows_about_records_outside_of_epochs_are_published_too(self, noted: Noted, clock: Clock) -> None:
         letter = out_rows(Kind.DEAD_LETTER, 1, 0, 5, b"k", b"letter")
         dropped = control_row(Control(dropped=[("names", "dead letter", 1)]), 0).select(OUT.names)
         other_rows = [[letter, dropped], []]
@@ -161,9 +161,9 @@ class TestEpochs:
 
 
 class TestReports:
-    """What the recorder is told."""
+    """What the recorder receives."""
 
-    def test_where_the_application_stands_is_known_before_the_first_epoch(self, noted: Noted) -> None:
+    def test_positions_are_reported_before_the_first_epoch(self, noted: Noted) -> None:
         recorder = Recorder()
         start = replace(START, watermarks={A0: 40, A1: 50, B0: 60}, watermark=40)
         epochs_of(noted, topology=with_watermarks(), start=start, recorder=recorder)
@@ -203,19 +203,19 @@ class TestReports:
             epochs.on_batch(FRAME, ends())
         assert [epoch.is_sampled for epoch in noted.epochs] == [True, False, True, False]
 
-    def test_whoever_waits_for_commits_is_called_before_the_next_epoch(self, noted: Noted) -> None:
+    def test_after_commit_is_called_before_the_next_epoch(self, noted: Noted) -> None:
         heard: list[tuple[int, int]] = []
         epochs = epochs_of(noted, after_commit=lambda epoch: heard.append((epoch, len(noted.epochs))))
         for a0 in (11, 12):
             epochs.on_batch(FRAME, ends(a0=a0))
         assert heard == [(5, 1), (6, 2)]
 
-    def test_rows_that_are_left_out_for_their_size_are_dropped_records(self, noted: Noted) -> None:
+    def test_rows_that_are_too_large_count_as_dropped_records(self, noted: Noted) -> None:
         recorder = Recorder()
         epochs_of(noted, recorder=recorder, check=lambda rows: rows.slice(0, 0)).on_batch(FRAME, ends(a0=11))
         assert recorder.recent[0].dropped == (("(sinks)", "production error", 1),)
 
-    def test_topics_that_records_name_and_dead_letters_are_each_counted_as_one(self) -> None:
+    def test_chosen_topics_and_dead_letters_are_each_counted_as_one(self) -> None:
         rows = pa.concat_tables(
             [
                 *(out_rows(Kind.CHANGELOG, 0, 0, 0, b"k", b"v") for _ in range(3)),
@@ -234,7 +234,7 @@ class TestReports:
 
 
 class TestFailures:
-    def test_a_job_that_fails_leaves_everything_as_it_was(self, noted: Noted) -> None:
+    def test_a_failed_job_changes_nothing(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
         noted.failure = ProcessingError("bad record")
         with pytest.raises(ProcessingError):
@@ -246,7 +246,7 @@ class TestFailures:
         assert epochs.progress.epoch == 5
 
     @pytest.mark.parametrize("failure", [CommitError("aborted"), BrokerError("out of reach")])
-    def test_a_commit_that_fails_is_no_progress(self, noted: Noted, failure: Exception) -> None:
+    def test_a_failed_commit_is_not_progress(self, noted: Noted, failure: Exception) -> None:
         epochs = epochs_of(noted, first_rows=out_rows(Kind.CHANGELOG, 0, 0, 0, b"topology", b"facts"))
         noted.commit_failure = failure
         with pytest.raises(type(failure)):
@@ -266,7 +266,7 @@ class TestFailures:
             epochs.on_batch(FRAME, ends(a0=11))
         assert (epochs.progress, noted.calls) == (START, [])
 
-    def test_a_failure_lets_go_of_the_lock(self, noted: Noted) -> None:
+    def test_a_failure_releases_the_lock(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
         noted.failure = ProcessingError("bad record")
         with pytest.raises(ProcessingError):
@@ -293,7 +293,7 @@ class TestTicks:
         assert noted.small == [True, None]
         assert epochs.progress == Progress(6, ends(a0=11), {A0: 500})
 
-    def test_what_is_due_is_what_the_last_epoch_said(self, noted: Noted, clock: Clock) -> None:
+    def test_the_last_epoch_determines_what_is_due(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted)
         noted.controls = [Control(due=int(clock.now * 1000) + 1_000)]
         epochs.on_batch(FRAME, ends(a0=11))
@@ -303,7 +303,7 @@ class TestTicks:
         epochs.tick()
         assert len(noted.epochs) == 2
 
-    def test_what_waits_for_the_watermark_is_due_when_that_comes(self, noted: Noted, clock: Clock) -> None:
+    def test_what_waits_for_the_watermark_is_due_when_it_is_reached(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted, topology=with_watermarks(), start=replace(START, watermarks={A0: 99, A1: 120, B0: 120}))
         noted.controls = [Control(event_due=200), Control(event_due=100), Control()]
         epochs.on_batch(FRAME, ends(a0=11))
@@ -316,7 +316,7 @@ class TestTicks:
         epochs.tick()
         assert [epoch.watermark for epoch in noted.epochs] == [99, 99, 100]
 
-    def test_the_watermark_is_committed_with_what_it_led_to(self, noted: Noted, clock: Clock) -> None:
+    def test_the_watermark_is_committed_with_its_results(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted, topology=with_watermarks(), start=replace(START, watermarks={A0: 40, A1: 50, B0: 60}))
         noted.controls = [Control(watermarks={0: 70, 1: 80})]
         epochs.on_batch(FRAME, ends(a0=11, a1=21))
@@ -328,7 +328,7 @@ class TestTicks:
         epochs.on_batch(FRAME, ends(a0=12, a1=21))
         assert noted.epochs[-1].watermark == 60
 
-    def test_a_silent_partition_is_left_out_only_if_it_is_read_to_its_end(self, noted: Noted, clock: Clock) -> None:
+    def test_a_silent_partition_is_ignored_only_if_it_is_read_to_its_end(self, noted: Noted, clock: Clock) -> None:
         start = replace(START, watermarks={A0: 500, A1: -1, B0: 600})
         input_ends = ends(a1=25)
         epochs = epochs_of(noted, topology=with_watermarks(idle="10s"), start=start, input_ends=lambda: dict(input_ends))
@@ -345,7 +345,7 @@ class TestTicks:
         epochs.tick()
         assert [epoch.watermark for epoch in noted.epochs] == [-1, -1, 500]
 
-    def test_when_all_is_silent_the_wall_clock_goes_on_if_asked_for(self, noted: Noted, clock: Clock) -> None:
+    def test_when_all_partitions_are_silent_the_watermark_may_follow_the_wall_clock(self, noted: Noted, clock: Clock) -> None:
         topology = with_watermarks(idle="10s", follow_wall_clock=True)
         epochs = epochs_of(noted, topology=topology, input_ends=ends)
         due = int(clock.now * 1000) + 30_000
@@ -376,7 +376,7 @@ class TestTicks:
         epochs.on_batch(FRAME, ends(a0=61, a1=40))
         assert (epochs.progress.offsets, noted.frames[-1], noted.ranges[-1]) == (ends(a0=61, a1=40), FRAME, {A0: (60, 61)})
 
-    def test_what_was_left_comes_with_the_next_batch_when_its_turn_has_come(self, noted: Noted, clock: Clock) -> None:
+    def test_records_that_waited_come_with_a_later_batch(self, noted: Noted, clock: Clock) -> None:
         start = replace(START, watermarks={A0: 5_000, A1: 1_000, B0: 1_500})
         known_ends = ends(a0=70, a1=26)
         options: dict[str, Any] = {"size": EpochSize(31, 1 << 20), "input_ends": lambda: known_ends}
@@ -391,7 +391,7 @@ class TestTicks:
         epochs.on_batch(FRAME, ends(a0=70, a1=27))
         assert (epochs.progress.offsets, noted.frames[-1], noted.ranges[-1]) == (ends(a0=70, a1=27), FRAME, {A1: (26, 27)})
 
-    def test_one_that_nobody_has_told_of_does_not_wait(self, noted: Noted) -> None:
+    def test_a_partition_without_a_watermark_does_not_wait(self, noted: Noted) -> None:
         epochs = epochs_of(noted, topology=with_watermarks(align="1s"))
         epochs.on_batch(FRAME, ends(a0=50, a1=25))
         assert epochs.progress.offsets == ends(a0=50, a1=25)
@@ -405,13 +405,13 @@ class TestTicks:
         assert [epoch.watermark for epoch in noted.epochs] == [None]
 
     @pytest.mark.parametrize("make", [with_a_schedule, with_a_processor])
-    def test_a_start_asks_the_lanes_what_is_due(self, noted: Noted, make: Callable[[], Topology]) -> None:
+    def test_the_first_epoch_of_a_start_asks_the_lanes_what_is_due(self, noted: Noted, make: Callable[[], Topology]) -> None:
         epochs = epochs_of(noted, topology=make())
         epochs.tick()
         epochs.tick()
         assert [epoch.number for epoch in noted.epochs] == [5]
 
-    def test_a_job_that_fails_leaves_them_to_be_asked(self, noted: Noted) -> None:
+    def test_after_a_failed_job_the_lanes_are_asked_again(self, noted: Noted) -> None:
         epochs = epochs_of(noted, topology=with_a_schedule())
         noted.failure = ProcessingError("not now")
         with pytest.raises(ProcessingError):
@@ -420,7 +420,7 @@ class TestTicks:
         epochs.tick()
         assert [epoch.number for epoch in noted.epochs] == [5, 5]
 
-    def test_an_application_without_input_commits_now_and_then(self, noted: Noted, clock: Clock) -> None:
+    def test_an_application_without_input_commits_periodically(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted)
         clock.now += KEEP_ALIVE_S
         epochs.tick()
@@ -433,8 +433,8 @@ class TestTicks:
 
 
 class TestFailure:
-    def test_an_epoch_that_failed_is_what_everybody_hears_of(self, noted: Noted) -> None:
-        """What is left behind, such as a producer that was given up, would only say what follows from it."""
+    def test_later_calls_raise_the_error_of_the_failed_epoch(self, noted: Noted) -> None:
+        """Later failures, such as of a producer that was closed, would only be consequences."""
         epochs, cause, asked = epochs_of(noted), CommitError("it was open for too long"), list[str]()
 
         def fail() -> None:
@@ -451,7 +451,7 @@ class TestFailure:
 
 
 class TestMarks:
-    def test_a_mark_is_handed_to_exactly_one_epoch(self, noted: Noted, clock: Clock) -> None:
+    def test_exactly_one_epoch_receives_a_mark(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted, changelog_ends=lambda: {"c/0": 100 * len(noted.epochs)})
         for number in range(11, 14):
             epochs.on_batch(FRAME, ends(a0=number))
@@ -461,7 +461,7 @@ class TestMarks:
         early, late = Mark(5, 1_000_000, {"c/0": 100}), Mark(8, 1_010_100, {"c/0": 400})
         assert [epoch.mark for epoch in noted.epochs] == [None, early, None, None, late, None]
 
-    def test_how_far_changelogs_reach_is_asked_after_the_commit(self, noted: Noted) -> None:
+    def test_changelog_ends_are_requested_after_the_commit(self, noted: Noted) -> None:
         asked: list[list[str]] = []
 
         def changelog_ends() -> Mapping[str, int]:
@@ -483,7 +483,7 @@ class TestMarks:
 
 
 class TestStop:
-    def test_the_epoch_in_hand_comes_to_its_end_and_no_other_is_taken(self, noted: Noted) -> None:
+    def test_the_current_epoch_is_finished_and_no_other_begins(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
         began, may_end = threading.Event(), threading.Event()
 
@@ -513,7 +513,7 @@ class TestStop:
         epochs.tick()
         assert not noted.epochs
 
-    def test_what_must_not_come_between_is_left_out_while_an_epoch_is_under_way(self, noted: Noted) -> None:
+    def test_while_idle_does_nothing_while_an_epoch_runs(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
         called: list[str] = []
         noted.during = lambda: epochs.while_idle(lambda: called.append("during"))

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("clock")
 class TestPause:
     """A stream is replaced by another, with more partitions or other offsets."""
 
-    def test_what_spark_reads_meanwhile_is_left(self, noted: Noted) -> None:
+    def test_what_spark_reads_during_a_pause_is_ignored(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
         epochs.pause()
         epochs.on_batch(None, ends(a0=13))
@@ -46,7 +46,7 @@ class TestPause:
         epochs.on_batch(None, ends(a0=13))
         assert epochs.progress.offsets[A0] == 13
 
-    def test_the_epoch_in_hand_comes_to_its_end_first(self, noted: Noted) -> None:
+    def test_the_current_epoch_is_finished_first(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
         pausing = threading.Thread(target=epochs.pause)
 
@@ -60,7 +60,7 @@ class TestPause:
         pausing.join(5)
         assert (epochs.progress.offsets[A0], pausing.is_alive()) == (13, False)
 
-    def test_partitions_that_came_are_read_and_committed_from_their_beginning(self, noted: Noted) -> None:
+    def test_new_partitions_are_read_and_committed_from_their_beginning(self, noted: Noted) -> None:
         a2, c0 = ("a", 2), ("c", 0)
         recorder = Recorder()
         epochs = epochs_of(noted, recorder=recorder)
@@ -79,7 +79,7 @@ class TestPause:
         assert (told[a2][1].high_time, told[a2][1].partitions, told[A0][1].partitions) == (900, 3, 3)
         assert (told[c0][1].topic_id, told[c0][1].partitions) == ("id-c", 1)
 
-    def test_what_earlier_batches_had_and_no_epoch_took_is_read_by_the_next_stream(self, noted: Noted) -> None:
+    def test_the_next_stream_reads_what_no_epoch_has_taken(self, noted: Noted) -> None:
         epochs = epochs_of(noted, topology=with_watermarks(align=10), input_ends=lambda: ends(a0=15, b0=99))
         tracker = WatermarkTracker({A0: monotonous(align=10), B0: monotonous(align=10)}, started_at=0)
         epochs._event_time._tracker = tracker
@@ -94,7 +94,7 @@ class TestPause:
         assert noted.ranges == [{B0: (30, 31)}, {A0: (10, 15)}]
         assert epochs.progress.offsets == ends(a0=15, b0=31)
 
-    def test_their_watermarks_are_waited_for(self, noted: Noted) -> None:
+    def test_the_watermark_waits_for_new_partitions(self, noted: Noted) -> None:
         epochs = epochs_of(noted, topology=with_watermarks())
         noted.controls = [Control({}, watermarks={0: 500, 1: 500, 2: 500})]
         epochs.on_batch(None, ends(a0=11))
@@ -117,7 +117,7 @@ class TestPause:
         assert epochs._event_time._tracker is not None
         assert set(epochs._event_time._tracker.watermarks) == {A0}
 
-    def test_an_epoch_that_failed_is_tried_again_from_where_it_is_told(self, noted: Noted) -> None:
+    def test_a_failed_epoch_is_retried_from_the_given_offsets(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
         noted.failure = RuntimeError("records are gone")
         with pytest.raises(RuntimeError):
@@ -134,9 +134,9 @@ class TestPause:
 
 
 class TestSizes:
-    """One micro-batch of Spark's may become several epochs."""
+    """One micro-batch of Spark may become several epochs."""
 
-    def test_what_is_too_much_for_one_epoch_becomes_several(self, noted: Noted) -> None:
+    def test_input_that_is_too_large_for_one_epoch_becomes_several(self, noted: Noted) -> None:
         epochs = epochs_of(noted, size=EpochSize(100, 1 << 20))
         epochs.on_batch(FRAME, ends(a0=170, b0=110))
         assert noted.frames == [None] * 3
@@ -158,7 +158,7 @@ class TestSizes:
         assert offsets == [10, 20, 30]
         assert noted.calls == ["begin", "commit"] * 3
 
-    def test_they_grow_while_they_are_quick(self, noted: Noted, clock: Clock) -> None:
+    def test_epochs_grow_while_they_are_fast(self, noted: Noted, clock: Clock) -> None:
         def a_second_passes() -> None:
             clock.now += 1
 
@@ -174,13 +174,13 @@ class TestSizes:
         assert [ranges[A0] for ranges in noted.ranges] == [(10, 30), (30, 40), (40, 45)]
         assert all(row["kind"] == Kind.SINK for rows in noted.published for row in rows)
 
-    def test_the_end_comes_between_two_of_them(self, noted: Noted) -> None:
+    def test_a_stop_takes_effect_between_two_epochs(self, noted: Noted) -> None:
         noted.during = lambda: setattr(epochs, "_stopping", True)
         epochs = epochs_of(noted, size=EpochSize(10, 1 << 20))
         epochs.on_batch(FRAME, ends(a0=40))
         assert epochs.progress.offsets == ends(a0=20)
 
-    def test_one_that_is_too_large_is_the_same_epoch_with_fewer_records(self, noted: Noted) -> None:
+    def test_an_epoch_that_is_too_large_is_retried_with_fewer_records(self, noted: Noted) -> None:
         recorder = Recorder()
         noted.fits = 100
         epochs = epochs_of(noted, recorder=recorder)
@@ -188,7 +188,7 @@ class TestSizes:
         assert noted.frames[0] is FRAME
         assert [ranges[A0] for ranges in noted.ranges][:4] == [(10, 310), (10, 160), (10, 85), (85, 160)]
         assert [epoch.number for epoch in noted.epochs][:4] == [5, 5, 5, 6]
-        assert [epoch.attempt for epoch in noted.taken_back] == [1, 2]
+        assert [epoch.attempt for epoch in noted.rolled_back] == [1, 2]
         assert epochs.progress.offsets == ends(a0=310)
         assert sum(report.records for report in recorder.recent) == 300
 
@@ -200,9 +200,9 @@ class TestSizes:
         epochs.on_batch(FRAME, ends(a0=161))
         assert [epoch.mark is not None for epoch in noted.epochs] == [False, True, True, False]
 
-    def test_a_record_that_cannot_be_done_ends_it_with_its_name(self, noted: Noted) -> None:
+    def test_a_record_that_is_too_large_ends_the_application_with_its_offset(self, noted: Noted) -> None:
         noted.fits = 0
-        with pytest.raises(ProcessingError, match="the record from a-0 at offset 10 cannot be done, even by itself"):
+        with pytest.raises(ProcessingError, match="The record from a-0 at offset 10 is too large, even for an epoch of its own"):
             epochs_of(noted).on_batch(FRAME, ends(a0=14))
 
     def test_rows_for_kafka_are_pieces_of_the_table(self) -> None:
@@ -216,7 +216,7 @@ class TestSizes:
 
 
 class TestLimits:
-    def test_a_bounded_run_goes_exactly_that_far(self, noted: Noted) -> None:
+    def test_a_bounded_run_ends_exactly_at_its_limits(self, noted: Noted) -> None:
         limits = {A0: 15, A1: 20, B0: 32}
         epochs = epochs_of(noted, limits=limits)
         assert not epochs.is_done
@@ -232,7 +232,7 @@ class TestLimits:
         epochs.on_batch(FRAME, ends(a0=12))
         assert len(noted.epochs) == 1
 
-    def test_a_limit_that_lies_behind_takes_nothing_back(self, noted: Noted) -> None:
+    def test_a_limit_before_the_committed_offset_changes_nothing(self, noted: Noted) -> None:
         epochs = epochs_of(noted, limits={A0: 3, B0: 31})
         epochs.on_batch(FRAME, ends(a0=12, b0=31))
         assert (epochs.progress.offsets, epochs.is_done) == (ends(b0=31), True)
@@ -242,7 +242,7 @@ class TestLimits:
         epochs.on_batch(FRAME, ends(a0=11, b0=50))
         assert (epochs.progress.offsets, epochs.is_done) == (ends(a0=11, b0=50), False)
 
-    def test_what_is_beyond_a_limit_does_not_count_as_much_to_do(self, noted: Noted) -> None:
+    def test_records_beyond_a_limit_do_not_make_an_epoch_large(self, noted: Noted) -> None:
         epochs_of(noted, limits={A0: 12, B0: 31}).on_batch(FRAME, ends(a0=5_000))
         assert noted.small == [True]
 
@@ -269,7 +269,7 @@ class TestTimestampsThatSparkCannotRead:
 
 
 class TestCommitsThatProcessorsAskFor:
-    def test_the_epochs_that_follow_are_small_and_wait_for_nothing(self, noted: Noted) -> None:
+    def test_the_next_epochs_are_small_and_follow_at_once(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
         noted.controls = [Control(), Control(wants_commit=True)]
         epochs.on_batch(None, ends(a0=100))
@@ -283,7 +283,7 @@ class TestCommitsThatProcessorsAskFor:
         epochs.on_batch(None, ends(a0=999, a1=22))
         assert (epochs.progress.offsets, noted.ranges[-1]) == (ends(a0=999, a1=22), {A0: (110, 999)})
 
-    def test_what_is_left_is_taken_when_nobody_asks_any_more(self, noted: Noted) -> None:
+    def test_the_rest_is_taken_when_no_commit_is_requested_any_more(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
         noted.controls = [Control(wants_commit=True)]
         epochs.on_batch(None, ends(a0=11))

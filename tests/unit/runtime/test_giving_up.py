@@ -1,4 +1,4 @@
-"""A record that no epoch can hold: what its handler says is done, and what is said names the record and the cure."""
+"""A record that is too large for any epoch: its handler decides, and the error names the record and the cure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.runtime.giving_up import GivingUp
 from tests.unit.epochs.application import program_of
 
 EPOCH = Epoch(5, 4, 1_000, (("in", 0), ("in", 1)))
-ERROR = EpochTooLargeError("the job of the epoch failed: OutOfMemoryError")
+ERROR = EpochTooLargeError("The epoch's Spark job failed, probably because of its size: OutOfMemoryError")
 
 
 class Topic:
@@ -52,14 +52,14 @@ def test_by_default_the_application_ends_with_the_record_and_the_cure() -> None:
     with pytest.raises(ProcessingError) as raised:
         given_up(None)
     said = str(raised.value)
-    assert "the record from in-1 at offset 42 cannot be done, even by itself" in said
+    assert "The record from in-1 at offset 42 is too large, even for an epoch of its own" in said
     assert "OutOfMemoryError" in said
     assert "large-things, declared at" in said
     assert "spark.driver.memory" in said
     assert raised.value.__cause__ is ERROR
 
 
-def test_one_that_is_left_out_is_counted() -> None:
+def test_a_skipped_record_is_counted() -> None:
     [row] = given_up(log_and_continue())
     assert row["kind"] == Kind.CONTROL
     assert decode_control(row["value"]).dropped == [("large-things", "processing error", 1)]
@@ -78,13 +78,13 @@ def test_a_dead_letter_holds_the_record_and_says_why(handler: ErrorHandler) -> N
     assert decode_control(told["value"]).dropped == [("large-things", "dead letter", 1)]
 
 
-def test_a_record_that_cannot_be_read_either_is_a_letter_without_content() -> None:
+def test_a_record_that_cannot_be_read_becomes_a_letter_without_content() -> None:
     letter, _ = given_up(dead_letter("dead"), Topic(ERROR))
     assert (letter["key"], letter["value"]) == (None, None)
 
 
-def test_a_dead_letter_is_no_dead_letter_again() -> None:
-    with pytest.raises(ProcessingError, match="it comes from that very topic"):
+def test_a_dead_letter_cannot_become_one_again() -> None:
+    with pytest.raises(ProcessingError, match="it comes from that topic"):
         given_up(dead_letter("in"))
 
 

@@ -1,4 +1,4 @@
-"""Global tables follow their topics, from where they have read to, however often the application starts."""
+"""Global tables follow their topics and continue where they stopped, however often the application starts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def tables_of(program: Program, kafka: Kafka, **options: Any) -> GlobalTables:
 
 
 def content(program: Program, tables: GlobalTables) -> dict[str, int]:
-    """As lanes see them, which are other processes: the files can be open once in this one."""
+    """The tables as lanes see them, in another process: this one can open the files only once."""
     tables.close()
     with open_globals(program) as state:
         assert state is not None
@@ -96,7 +96,7 @@ def test_they_have_what_their_topics_have(program: Program) -> None:
     assert content(program, tables) == {"b": 3}
 
 
-def test_they_go_on_from_where_they_have_read_to_also_after_a_restart(program: Program) -> None:
+def test_they_continue_where_they_stopped_even_after_a_restart(program: Program) -> None:
     kafka = Kafka()
     kafka.put("a", 1)
     tables = tables_of(program, kafka)
@@ -134,7 +134,7 @@ def test_a_topic_is_read_from_where_it_begins(program: Program) -> None:
     assert content(program, tables) == {"a": 1}
 
 
-def test_nothing_is_written_while_nothing_comes(program: Program) -> None:
+def test_nothing_is_written_without_new_records(program: Program) -> None:
     kafka = Kafka()
     kafka.put("a", 1)
     tables = tables_of(program, kafka, every_s=0)
@@ -143,7 +143,7 @@ def test_nothing_is_written_while_nothing_comes(program: Program) -> None:
     assert len(kafka.read_from) == 1
 
 
-def test_topics_are_not_asked_more_often_than_a_lane_could_notice(program: Program) -> None:
+def test_topics_are_not_read_too_often(program: Program) -> None:
     kafka = Kafka()
     tables = tables_of(program, kafka, every_s=60)
     tables.refresh(at_once=True)
@@ -154,7 +154,7 @@ def test_topics_are_not_asked_more_often_than_a_lane_could_notice(program: Progr
     assert len(kafka.asked) == 2
 
 
-def test_without_global_tables_nobody_is_asked(tmp_path: Path) -> None:
+def test_without_global_tables_no_request_is_sent(tmp_path: Path) -> None:
     builder = StreamsBuilder()
     builder.stream("in").to("out")
     kafka = Kafka()
@@ -164,7 +164,7 @@ def test_without_global_tables_nobody_is_asked(tmp_path: Path) -> None:
     assert not Home(str(tmp_path), "app").global_directory.exists()
 
 
-def test_a_record_that_cannot_be_read_is_the_handlers_business(tmp_path: Path) -> None:
+def test_the_handler_decides_about_a_record_that_cannot_be_read(tmp_path: Path) -> None:
     kafka = Kafka()
     kafka.put("a", 1)
     kafka.logs["names", 0].append((b"b", b"bad", 5))
@@ -181,7 +181,7 @@ def test_a_record_that_cannot_be_read_is_the_handlers_business(tmp_path: Path) -
     assert content(lenient, tables) == {"a": 1, "c": 3}
 
 
-def test_a_refresh_that_fails_changes_nothing_and_is_read_again(program: Program) -> None:
+def test_a_failed_refresh_changes_nothing_and_is_repeated(program: Program) -> None:
     kafka = Kafka()
     kafka.put("a", 1)
     tables = tables_of(program, kafka, every_s=0)
@@ -196,7 +196,7 @@ def test_a_refresh_that_fails_changes_nothing_and_is_read_again(program: Program
     assert content(program, tables) == {"a": 2, "b": 3}
 
 
-def test_a_snapshot_stays_as_it_was_while_its_tables_go_on(program: Program) -> None:
+def test_a_snapshot_does_not_change_with_its_tables(program: Program) -> None:
     kafka = Kafka()
     tables = tables_of(program, kafka, every_s=0)
     assert LaneState(tables.snapshot()).epoch == -1
@@ -215,7 +215,7 @@ def test_a_snapshot_stays_as_it_was_while_its_tables_go_on(program: Program) -> 
 
 
 class Clock:
-    """The wall clock and the monotonic one, moved by hand; stands for the module `time`."""
+    """The wall clock and the monotonic clock, moved by hand; replaces the module `time`."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -238,7 +238,7 @@ HOUR_MS = 3_600_000
 
 
 class TestRebuilding:
-    """What may have missed something of its topic is read from the topic's beginning."""
+    """A table that may have missed records of its topic is read from the topic's beginning."""
 
     @pytest.fixture
     def loaded(self, program: Program, clock: Clock) -> Kafka:
@@ -257,39 +257,37 @@ class TestRebuilding:
         return content(program, tables)
 
     @pytest.mark.parametrize("count", [2, 5, 7])
-    def test_a_topic_that_was_made_anew_under_its_name(self, program: Program, loaded: Kafka, count: int) -> None:
+    def test_a_topic_that_was_recreated(self, program: Program, loaded: Kafka, count: int) -> None:
         anew = Kafka()
         for number in range(count):
             anew.put(f"new{number}", number)
         assert self.read_again(program, anew, identity="two") == {f"new{number}": number for number in range(count)}
 
     def test_a_topic_that_ends_before_what_was_read_of_it(self, program: Program, loaded: Kafka) -> None:
-        """An older broker may have no ids to tell by."""
+        """An older broker may have no topic ids."""
         del loaded.logs["names", 0][2:]
         assert self.read_again(program, loaded) == {"old0": 0, "old1": 1}
 
-    def test_a_topic_that_begins_behind_what_was_read_of_it(self, program: Program, loaded: Kafka) -> None:
+    def test_a_topic_that_begins_after_what_was_read_of_it(self, program: Program, loaded: Kafka) -> None:
         for number in range(3):
             loaded.put(f"unseen{number}", number)
         loaded.begins["names", 0] = 6
         assert self.read_again(program, loaded) == {"unseen1": 1, "unseen2": 2}
 
-    def test_a_deletion_that_was_forgotten_while_the_application_was_down(
-        self, program: Program, loaded: Kafka, clock: Clock
-    ) -> None:
+    def test_a_tombstone_that_expired_while_the_application_was_down(self, program: Program, loaded: Kafka, clock: Clock) -> None:
         loaded.put("old1", None)
         loaded.put("x", 9)
         loaded.compacted = {1, 5}
         clock.now += 25 * 3_600
         assert self.read_again(program, loaded) == {"old0": 0, "old2": 2, "old3": 3, "old4": 4, "x": 9}
 
-    def test_a_short_time_down_is_caught_up_with(self, program: Program, loaded: Kafka, clock: Clock) -> None:
+    def test_a_short_downtime_needs_no_rebuild(self, program: Program, loaded: Kafka, clock: Clock) -> None:
         loaded.put("old1", None)
         clock.now += 3_600
         assert self.read_again(program, loaded) == {"old0": 0, "old2": 2, "old3": 3, "old4": 4}
         assert loaded.read_from[-1] == {("names", 0): 5, ("names", 1): 0}
 
-    def test_a_table_that_is_up_to_date_is_noted_to_be_while_nothing_comes(
+    def test_the_time_up_to_which_a_table_is_current_advances_without_records(
         self, program: Program, loaded: Kafka, clock: Clock
     ) -> None:
         tables = tables_of(program, loaded, identity="one", tombstones_ms=24 * HOUR_MS)
@@ -301,7 +299,7 @@ class TestRebuilding:
         self.read_again(program, loaded)
         assert loaded.read_from[-1] == {("names", 0): 5, ("names", 1): 0}
 
-    def test_topics_that_forget_nothing_are_caught_up_with_after_any_time(
+    def test_topics_that_keep_tombstones_need_no_rebuild_after_any_downtime(
         self, program: Program, loaded: Kafka, clock: Clock
     ) -> None:
         clock.now += 1_000 * 3_600
@@ -309,7 +307,7 @@ class TestRebuilding:
         tables_of(program, loaded, identity="one").refresh(at_once=True)
         assert loaded.read_from[-1] == {("names", 0): 5, ("names", 1): 0}
 
-    def test_a_load_that_was_cut_short_is_gone_on_with_only_while_no_deletion_can_be_forgotten(
+    def test_an_interrupted_load_continues_only_while_no_tombstone_can_have_expired(
         self, program: Program, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(global_tables, "CHUNK_RECORDS", 2)
@@ -335,13 +333,13 @@ class TestRebuilding:
             load()
         assert kafka.read_from[-1]["names", 0] == 0
 
-    def test_a_topic_that_becomes_another_one_meanwhile_ends_the_application(self, program: Program) -> None:
+    def test_a_topic_that_is_recreated_while_running_ends_the_application(self, program: Program) -> None:
         kafka = Kafka()
         kafka.put("a", 1)
         tables = tables_of(program, kafka, every_s=0)
         tables.refresh()
         kafka.logs["names", 0].clear()
-        with pytest.raises(StateError, match=r"names-0 ends at offset 0, and was read up to 1: .* Start again"):
+        with pytest.raises(StateError, match=r"names-0 ends at offset 0, but was read up to 1: .* Start again"):
             tables.refresh()
 
 
@@ -404,7 +402,7 @@ class TestRecordsThatCannotBeRead:
         Home(made.directory, "app").take_over("one")
         return tables_of(made, kafka, every_s=0)
 
-    def test_dead_letters_are_handed_over_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_dead_letters_are_returned_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(global_tables, "CHUNK_RECORDS", 1)
         kafka = Kafka()
         kafka.logs["names", 0] += [(b"a", b"bad", 5), (b"b", b"worse", 5)]
@@ -418,7 +416,7 @@ class TestRecordsThatCannotBeRead:
         tables.refresh()
         assert tables.take_rows() == []
 
-    def test_those_that_are_left_out_are_counted(self, tmp_path: Path) -> None:
+    def test_skipped_records_are_counted(self, tmp_path: Path) -> None:
         kafka = Kafka()
         kafka.logs["names", 0] += [(b"a", b"bad", 5), (b"b", b"worse", 5)]
         tables = self.tables(tmp_path, kafka, ErrorHandlers(deserialization=log_and_continue()))

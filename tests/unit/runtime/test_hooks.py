@@ -1,4 +1,4 @@
-"""Plug-ins go along with an application: when each is called, what their failures do, and how they are found."""
+"""Plug-ins of an application: when each is called, the effect of their failures, and how they are found."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.runtime.test_application import PATIENCE_S, Stage
 
 
 class Diary(Plugin):
-    """Writes down what it is told; fails where it is asked to."""
+    """Records its calls; fails in the given hook."""
 
     def __init__(self, pages: list[str], name: str = "diary", fails: str = "") -> None:
         self._pages = pages
@@ -129,7 +129,7 @@ def test_plug_ins_stop_in_the_opposite_order(stage: Stage) -> None:
     ]
 
 
-def test_reports_are_told_before_the_last_hook(stage: Stage) -> None:
+def test_reports_are_delivered_before_the_last_hook(stage: Stage) -> None:
     pages: list[str] = []
     running = made(Diary(pages)).start()
     until_running(running)
@@ -144,17 +144,17 @@ def test_reports_are_told_before_the_last_hook(stage: Stage) -> None:
 
 
 class TestFailing:
-    def test_before_the_start_it_ends_the_start(self, stage: Stage) -> None:
+    def test_a_failure_in_pre_start_aborts_the_start(self, stage: Stage) -> None:
         pages: list[str] = []
         running = made(Diary(pages, "a"), Diary(pages, "b", fails="pre_start"), Diary(pages, "c")).start()
-        with pytest.raises(PenstockError, match=r"^plug-in 'b' failed in pre_start: ValueError: no more ink$"):
+        with pytest.raises(PenstockError, match=r"^Plug-in 'b' failed in pre_start: ValueError: no more ink$"):
             running.wait(PATIENCE_S)
         assert running.state is State.ERROR
         assert "start until None" not in stage.did
         assert [page for page in pages if "_st" in page] == ["a pre_start", "b pre_start", "a pre_stop", "a post_stop"]
 
     @pytest.mark.parametrize("hook", ["post_start", "pre_stop", "post_stop", "running", "epoch 8", "restored 100%"])
-    def test_later_it_is_logged_and_changes_nothing(self, stage: Stage, hook: str, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_later_failure_is_only_logged(self, stage: Stage, hook: str, caplog: pytest.LogCaptureFixture) -> None:
         pages: list[str] = []
         with caplog.at_level(logging.ERROR):
             running = made(Diary(pages, "bad", fails=hook), Diary(pages, "good")).start()
@@ -179,7 +179,7 @@ class TestFailing:
 
 
 class TestSlowness:
-    def test_who_is_slow_to_hear_of_epochs_does_not_hold_them_up(
+    def test_a_slow_plug_in_does_not_delay_epochs(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         monkeypatch.setattr(hooks, "WAITING", 3)
@@ -202,9 +202,9 @@ class TestSlowness:
         may_go_on.set()
         running.close()
         assert heard == [0, 1, 2, 3]
-        assert caplog.text.count("plug-ins are too slow: 3 reports wait for them") == 1
+        assert caplog.text.count("plug-ins are too slow: 3 reports are waiting") == 1
 
-    def test_who_hangs_does_not_keep_the_application_from_ending(
+    def test_a_plug_in_that_hangs_does_not_prevent_the_shutdown(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         monkeypatch.setattr(hooks, "_PATIENCE_S", 0.05)
@@ -222,12 +222,12 @@ class TestSlowness:
                 commit(running, number)
             running.close()
             assert running.wait(PATIENCE_S)
-            assert "plug-ins have not heard of the last reports" in caplog.text
+            assert "plug-ins have not handled the last reports" in caplog.text
             caplog.clear()
         may_go_on.set()
 
 
-def test_a_plug_in_can_say_that_something_is_not_well(stage: Stage) -> None:
+def test_a_plug_in_can_report_a_problem(stage: Stage) -> None:
     diary = Diary([])
     with made(diary).start() as running:
         until_running(running)
@@ -238,14 +238,14 @@ def test_a_plug_in_can_say_that_something_is_not_well(stage: Stage) -> None:
 
 
 def test_two_plug_ins_of_one_name_are_refused(stage: Stage) -> None:
-    with pytest.raises(ConfigError, match="plugins: 'diary' is there more than once"):
+    with pytest.raises(ConfigError, match="plugins: duplicate name 'diary'"):
         made(Diary([]), Diary([]))
 
 
 class TestEntryPoints:
     @pytest.fixture
     def offer(self, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-        """Let objects be installed as entry points."""
+        """Install objects as entry points."""
 
         def offer(**offered: Any) -> None:
             module = ModuleType("some_plugins")
@@ -256,7 +256,7 @@ class TestEntryPoints:
 
         return offer
 
-    def test_those_that_are_named_are_loaded_and_no_others(self, stage: Stage, offer: Callable[..., None]) -> None:
+    def test_only_the_listed_plug_ins_are_loaded(self, stage: Stage, offer: Callable[..., None]) -> None:
         pages: list[str] = []
 
         class Noted(Plugin):
@@ -273,15 +273,17 @@ class TestEntryPoints:
 
     def test_the_error_says_what_is_installed(self, stage: Stage, offer: Callable[..., None]) -> None:
         offer(zebra=Plugin, audit=Plugin)
-        with pytest.raises(ConfigError, match="plugins: there is no plug-in 'audti'; installed are: audit, zebra"):
+        with pytest.raises(ConfigError, match=r"plugins: unknown plug-in 'audti'\. Installed: audit, zebra"):
             made(plugins=("audti",))
         offer()
-        with pytest.raises(ConfigError, match="installed are: none"):
+        with pytest.raises(ConfigError, match="Installed: none"):
             made(plugins=("audti",))
 
-    def test_what_cannot_be_made_or_is_no_plug_in_is_refused_by_name(self, stage: Stage, offer: Callable[..., None]) -> None:
+    def test_an_entry_point_that_fails_or_is_not_a_plug_in_is_refused_by_name(
+        self, stage: Stage, offer: Callable[..., None]
+    ) -> None:
         offer(broken=lambda: 1 / 0, other=dict)
-        with pytest.raises(ConfigError, match="plugins: 'broken' cannot be loaded: ZeroDivisionError"):
+        with pytest.raises(ConfigError, match="plugins: cannot load 'broken': ZeroDivisionError"):
             made(plugins=("broken",))
-        with pytest.raises(ConfigError, match=r"plugins: 'other' gives a dict, which is no penstock\.Plugin"):
+        with pytest.raises(ConfigError, match=r"plugins: 'other' is a dict\. Derive its class from penstock\.Plugin"):
             made(plugins=("other",))

@@ -1,4 +1,4 @@
-"""The stream of an application's input, begun anew where partitions come or records are gone."""
+"""The input stream of an application, restarted when partitions are added or records are lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ A0, A1 = ("a", 0), ("a", 1)
 
 
 class Stage:
-    """Epochs, a watch and streams in one: what is asked of them, in order."""
+    """Epochs, a watch and streams in one; records their calls in order."""
 
     def __init__(self) -> None:
         self.did: list[Any] = []
@@ -81,7 +81,7 @@ def test_it_begins_at_the_progress(stage: Stage) -> None:
     assert stage.did == [("open", {A0: 10}), "start 0", "stop 0"]
 
 
-def test_a_stream_is_replaced_between_epochs_when_partitions_come(stage: Stage) -> None:
+def test_a_stream_is_replaced_between_epochs_when_partitions_are_added(stage: Stage) -> None:
     reading = stage.reading()
     stage.grown = [Growth({"a": Topic("a", "id", 2, {})}, {A1: 3})]
     reading.follow()
@@ -100,26 +100,26 @@ def test_a_stream_is_replaced_between_epochs_when_partitions_come(stage: Stage) 
 class TestRecovery:
     LOST = Lost("a", 0, 10, 25)
 
-    def test_an_error_of_our_own_is_what_it_is(self, stage: Stage) -> None:
+    def test_a_penstock_error_is_raised_unchanged(self, stage: Stage) -> None:
         stage.lost, stage.look_failure = (self.LOST,), TopicError("gone")
         with pytest.raises(ProcessingError, match="bad record"):
             stage.reading(may_skip=True).recover(ProcessingError("bad record"))
 
-    def test_one_that_has_nothing_to_do_with_the_input_is_what_it_is(self, stage: Stage) -> None:
+    def test_an_error_unrelated_to_the_input_is_raised_unchanged(self, stage: Stage) -> None:
         with pytest.raises(RuntimeError, match="out of memory"):
             stage.reading(may_skip=True).recover(RuntimeError("out of memory"))
 
-    def test_a_topic_that_is_gone_says_more_than_sparks_error(self, stage: Stage) -> None:
-        stage.look_failure = TopicError("topic 'a' was deleted")
-        with pytest.raises(TopicError, match="topic 'a' was deleted"):
+    def test_a_deleted_topic_replaces_sparks_error(self, stage: Stage) -> None:
+        stage.look_failure = TopicError("Topic 'a' was deleted")
+        with pytest.raises(TopicError, match="Topic 'a' was deleted"):
             stage.reading().recover(RuntimeError("UnknownTopicOrPartition"))
 
-    def test_and_more_than_the_error_of_whoever_asked_for_its_end(self, stage: Stage) -> None:
-        stage.look_failure = TopicError("topic 'a' was deleted")
-        with pytest.raises(TopicError, match="topic 'a' was deleted"):
+    def test_a_deleted_topic_replaces_an_error_about_its_offsets(self, stage: Stage) -> None:
+        stage.look_failure = TopicError("Topic 'a' was deleted")
+        with pytest.raises(TopicError, match="Topic 'a' was deleted"):
             stage.reading().recover(TopicError("Cannot read the offsets of a-0"))
 
-    def test_brokers_that_cannot_be_asked_do_not_hide_the_error(self, stage: Stage) -> None:
+    def test_unreachable_brokers_do_not_hide_the_error(self, stage: Stage) -> None:
         stage.look_failure = BrokerError("out of reach")
         with pytest.raises(RuntimeError, match="out of memory"):
             stage.reading().recover(RuntimeError("out of memory"))
@@ -129,10 +129,10 @@ class TestRecovery:
         with pytest.raises(TopicError, match=r"a-0: records from offset 10 to 25 were deleted .*on_lost_input"):
             stage.reading().recover(RuntimeError("KAFKA_DATA_LOSS"))
 
-    def test_it_is_skipped_counted_and_logged_where_that_is_allowed(self, stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    def test_lost_input_is_skipped_counted_and_logged_if_allowed(self, stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
         stage.lost = (self.LOST,)
         with caplog.at_level(logging.WARNING):
             stage.reading(may_skip=True).recover(RuntimeError("KAFKA_DATA_LOSS"))
         assert stage.did[1:] == ["pause", "stop 0", ("resume", {A0: 25}), ("open", {A0: 25}), "start 1"]
         assert stage.recorder.lost == {A0: 15}
-        assert "a-0: records from offset 10 to 25 were deleted before they were read; going on at offset 25" in caplog.text
+        assert "a-0: records from offset 10 to 25 were deleted before they were read; continuing at offset 25" in caplog.text

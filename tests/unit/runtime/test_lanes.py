@@ -32,6 +32,6 @@ def test_by_default_there_is_a_lane_per_core_but_none_without_a_shard(
     assert all(shards_of(lane, made.shards, made.lanes) for lane in range(made.lanes))
 
 
-def test_lanes_that_are_given_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configured_number_of_lanes_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     assert program(tmp_path, lanes=8, shards=8).lanes == 8

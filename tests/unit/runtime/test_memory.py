@@ -1,4 +1,4 @@
-"""How large an epoch may be where nobody says it."""
+"""The default size limit of an epoch."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def test_a_small_machine_has_smaller_epochs() -> None:
 
 
 @pytest.mark.parametrize(("memory", "machine", "expected"), [("1m", 1 << 40, LEAST), ("900g", 1 << 50, MOST)])
-def test_there_is_a_least_and_a_most(memory: str, machine: int, expected: int) -> None:
+def test_it_has_a_minimum_and_a_maximum(memory: str, machine: int, expected: int) -> None:
     assert default_epoch_bytes({"spark.driver.memory": memory}, machine_bytes=machine) == expected
 
 
-def test_what_spark_will_refuse_is_not_refused_here() -> None:
+def test_a_size_that_spark_will_refuse_is_not_refused_here() -> None:
     assert default_epoch_bytes({"spark.driver.memory": "plenty"}, machine_bytes=1 << 40) == GB // 8
 
 
-def test_a_container_has_what_it_may_have(tmp_path: Path) -> None:
+def test_the_limit_of_a_container_counts(tmp_path: Path) -> None:
     limit = tmp_path / "memory.max"
     whole = machine_memory((limit,))
     limit.write_text("max\n")

@@ -1,4 +1,4 @@
-"""Where an application goes on, from what its group has committed: through any change of its topology and of its topics."""
+"""Where an application continues, from the committed offsets: after any change of its topology and its topics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ IDS = {"in": "id-in", "other": "id-other"}
 
 
 def facts_of(*sources: str, incarnation: str = "a1") -> TopologyFacts:
-    """What the start that committed last has written down."""
+    """The facts of the start that committed last."""
     return TopologyFacts("f", {}, list(sources), incarnation=incarnation)
 
 
@@ -61,16 +61,16 @@ class TestPast:
 
     @pytest.mark.parametrize("other", [replace(SEVEN, epoch=6), replace(SEVEN, epoch=8), replace(SEVEN, incarnation="b2")])
     def test_partitions_of_different_epochs_are_refused(self, other: CommitMetadata) -> None:
-        with pytest.raises(StateError, match=r"somebody else has committed for this group\. Reset the application"):
+        with pytest.raises(StateError, match=r"another program has committed offsets for this group\. Reset the application"):
             past(found(in_1=other), IDS, 8)
 
     def test_the_older_of_two_epochs_is_the_one_that_is_named(self) -> None:
         with pytest.raises(StateError, match="of in-1 is of epoch 6, others are of epoch 7"):
             past(found(in_1=replace(SEVEN, epoch=6)), IDS, 8)
 
-    def test_an_offset_that_somebody_else_wrote_is_refused(self) -> None:
+    def test_an_offset_that_another_program_wrote_is_refused(self) -> None:
         with pytest.raises(
-            StateError, match=r"the committed offset of in-1 was not written by Penstock \(a tool has reset it\?\)"
+            StateError, match=r"The committed offset of in-1 was not written by Penstock \(perhaps another tool reset it\)"
         ):
             past({**found(), ("in", 1): (5, "")}, IDS, 8)
 
@@ -80,19 +80,19 @@ class TestPast:
             past({**found(), ("in", 1): (5, text)}, IDS, 8)
 
     def test_a_topic_that_was_created_again_is_refused(self) -> None:
-        with pytest.raises(TopicError, match="topic 'in' was deleted and created again since offsets were committed"):
+        with pytest.raises(TopicError, match="Topic 'in' was deleted and created again since offsets were committed"):
             past(found(), {**IDS, "in": "another"}, 8)
 
-    def test_a_topic_whose_id_was_not_known_then_is_taken(self) -> None:
+    def test_a_topic_whose_id_was_not_committed_is_accepted(self) -> None:
         unknown = replace(SEVEN, topic_id=None)
         assert past(found(in_0=unknown, in_1=unknown), {**IDS, "in": "another"}, 8) is not None
 
     def test_a_partition_without_an_offset_beside_others_is_refused(self) -> None:
-        with pytest.raises(TopicError, match="partition 2 of 'in' has no committed offset, others have one"):
+        with pytest.raises(TopicError, match="Partition 2 of topic 'in' was read before, but has no committed offset"):
             past(found(in_2=None), IDS, 8)
 
-    def test_other_shards_are_refused(self) -> None:
-        with pytest.raises(StateError, match="was started with shards=8 and cannot go on with shards=16"):
+    def test_another_number_of_shards_is_refused(self) -> None:
+        with pytest.raises(StateError, match="committed state has shards=8, but the application was started with shards=16"):
             past(found(), IDS, 16)
 
 
@@ -101,7 +101,7 @@ class TestGoingBack:
 
     OLD = replace(SEVEN, epoch=5, incarnation="zz", topic_id="id-other")
 
-    def test_a_source_that_a_version_did_without_goes_on_where_it_was_left(self) -> None:
+    def test_a_source_that_was_removed_for_a_while_resumes_where_it_stopped(self) -> None:
         before = past(found(other_0=self.OLD), IDS, 8, facts_of("in"))
         assert before is not None
         assert before.progress.epoch == 7
@@ -114,27 +114,27 @@ class TestGoingBack:
             past(found(other_0=self.OLD, other_1=replace(self.OLD, epoch=4)), IDS, 8, facts_of("in"))
 
     def test_one_that_the_last_commit_covered_cannot_be_older(self) -> None:
-        with pytest.raises(StateError, match="of other-0 is of epoch 5, others are of epoch 7: somebody else has committed"):
+        with pytest.raises(StateError, match="of other-0 is of epoch 5, others are of epoch 7: another program has committed"):
             past(found(other_0=self.OLD), IDS, 8, facts_of("in", "other"))
 
-    def test_facts_of_a_start_that_committed_nothing_say_nothing(self) -> None:
+    def test_facts_of_a_start_without_a_commit_are_ignored(self) -> None:
         before = past(found(other_0=self.OLD), IDS, 8, facts_of("in", "other", incarnation="died"))
         assert before is not None
         assert before.resumed == {"other": 5}
 
     def test_two_starts_never_commit_the_same_epoch(self) -> None:
-        with pytest.raises(StateError, match="somebody else has committed"):
+        with pytest.raises(StateError, match="another program has committed"):
             past(found(other_0=replace(self.OLD, epoch=7)), IDS, 8)
 
-    def test_the_last_commit_counts_where_none_of_its_topics_is_read_any_more(self) -> None:
-        """All sources were renamed, or it goes back to a version that read another topic."""
+    def test_the_last_commit_counts_even_if_none_of_its_topics_is_read_any_more(self) -> None:
+        """All sources were renamed, or the application returns to a version that read another topic."""
         before = past(found(new_0=None), {"new": "id-new"}, 8, facts_of("in", "other"))
         assert before == Past(Progress(7, {}, {}, {}), "a1", 2)
         before = past(found(other_0=self.OLD), {"other": "id-other"}, 8, facts_of("in"))
         assert before is not None
         assert (before.progress.epoch, before.progress.offsets) == (7, {("other", 0): 100})
 
-    def test_a_topic_that_is_no_longer_read_may_be_another_one_by_now(self) -> None:
+    def test_a_topic_that_is_no_longer_read_may_be_recreated(self) -> None:
         assert past(found(), {"in": "id-in"}, 8, facts_of("in", "other")) is not None
 
 
@@ -147,7 +147,9 @@ class TestPartitionsThatCame:
         assert before.added == {("in", 2), ("in", 3)}
 
     def test_one_of_those_that_were_committed_has_lost_its_offset(self) -> None:
-        with pytest.raises(TopicError, match=r"partition 1 of 'in' has no .* expired .*reset --keep-state --to-earliest in"):
+        with pytest.raises(
+            TopicError, match=r"Partition 1 of topic 'in' was read before, .* expired .*reset --keep-state --to-earliest in"
+        ):
             past(found(in_0=self.TWO, in_1=None), IDS, 8)
 
     def test_a_topic_that_matches_a_pattern_which_was_read_before_is_new(self) -> None:
@@ -156,11 +158,11 @@ class TestPartitionsThatCame:
         assert before is not None
         assert before.added == {("eu", 0)}
 
-    def test_a_topic_that_was_read_and_has_no_offset_at_all_is_another_one(self) -> None:
-        with pytest.raises(TopicError, match="topic 'gone' was read up to the last commit and has no committed offset"):
+    def test_a_committed_topic_without_any_offset_is_refused(self) -> None:
+        with pytest.raises(TopicError, match="Topic 'gone' was part of the last commit, but has no committed offset"):
             past(found(gone_0=None), {**IDS, "gone": "1"}, 8, facts_of("in", "other", "gone"))
 
-    def test_a_topic_that_nobody_read_begins_where_its_source_says(self) -> None:
+    def test_a_new_topic_begins_at_the_reset_position_of_its_source(self) -> None:
         before = past(found(new_0=None), {**IDS, "new": "1"}, 8, facts_of("in", "other"))
         assert before is not None
         assert before.added == frozenset()
@@ -171,10 +173,10 @@ OFFSETS = {("in", 0): 100, ("in", 1): 50}
 
 class TestLostInput:
     @pytest.mark.parametrize("begin", [0, 100])
-    def test_what_comes_next_may_be_the_first_there_is(self, begin: int) -> None:
+    def test_the_next_offset_may_be_the_first_of_its_topic(self, begin: int) -> None:
         assert lost_input(OFFSETS, {("in", 0): begin, ("in", 1): 0}, {("in", 0): 100, ("in", 1): 900}) == ()
 
-    def test_records_that_were_deleted_before_they_were_read_are_missed(self) -> None:
+    def test_records_that_were_deleted_before_they_were_read_are_reported(self) -> None:
         lost = lost_input(OFFSETS, {("in", 0): 103, ("in", 1): 0}, {("in", 0): 200, ("in", 1): 50})
         assert lost == (Lost("in", 0, 100, 103),)
         assert lost[0].count == 3
@@ -184,9 +186,9 @@ class TestLostInput:
     def test_a_topic_that_is_shorter_than_what_was_read_has_lost_records(self) -> None:
         lost = lost_input(OFFSETS, {("in", 0): 0, ("in", 1): 0}, {("in", 0): 100, ("in", 1): 49})
         assert (lost[0].goes_on_at, lost[0].count) == (49, 0)
-        with pytest.raises(TopicError, match="in-1 ends at offset 49, before the committed 50"):
+        with pytest.raises(TopicError, match="in-1 ends at offset 49, before the committed offset 50"):
             refuse_lost_input(lost)
 
-    def test_a_partition_that_nobody_asked_about_is_no_loss(self) -> None:
+    def test_a_partition_with_unknown_bounds_is_not_lost(self) -> None:
         assert lost_input(OFFSETS, {}, {}) == ()
         refuse_lost_input(())

@@ -1,4 +1,4 @@
-"""How far a restore has come, as people see it."""
+"""The progress of a restore, as users see it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_terminal_has_a_bar(clock: Clock) -> None:
     assert terminal.getvalue().endswith("\n")
 
 
-def test_a_log_gets_a_line_now_and_then(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_gets_a_line_periodically(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     stream = io.StringIO()
     progress = RestoreProgress(stream)
     with caplog.at_level(logging.INFO):

@@ -1,4 +1,4 @@
-"""Offsets that are set by hand: where they lead to, and that a start accepts them as it would those of a commit."""
+"""Offsets that are set by hand: where they point, and that a start accepts them like those of a commit."""
 
 from __future__ import annotations
 
@@ -60,38 +60,38 @@ class TestMoves:
             (Goal(To.OFFSET, 500), [500, 500]),
         ],
     )
-    def test_all_partitions_of_a_topic_go(self, goal: Goal, to: list[int]) -> None:
+    def test_all_partitions_of_a_topic_move(self, goal: Goal, to: list[int]) -> None:
         assert moves_of({"in": {None: goal}}) == [Move("in", 0, 100, to[0]), Move("in", 1, 101, to[1])]
 
-    def test_one_that_was_never_read_begins(self) -> None:
+    def test_a_partition_without_an_offset_gets_one(self) -> None:
         assert moves_of({"new": {None: Goal(To.EARLIEST)}}) == [Move("new", 0, None, 5)]
 
-    def test_one_partition_may_go_alone(self) -> None:
+    def test_one_partition_may_move_alone(self) -> None:
         assert moves_of({"in": {1: Goal(To.OFFSET, 6)}}) == [Move("in", 1, 101, 6)]
 
     @pytest.mark.parametrize("offset", [4, 501])
-    def test_an_offset_has_to_be_there(self, offset: int) -> None:
-        with pytest.raises(ConfigError, match=f"in-0 has offsets from 5 to 500, and {offset} is not among them"):
+    def test_the_offset_must_exist(self, offset: int) -> None:
+        with pytest.raises(ConfigError, match=f"in-0 has no offset {offset}. Use one from 5 to 500"):
             moves_of({"in": {None: Goal(To.OFFSET, offset)}})
 
-    def test_so_has_a_partition(self) -> None:
-        with pytest.raises(ConfigError, match="in has 2 partitions, from 0 on, and none is 2"):
+    def test_the_partition_must_exist(self) -> None:
+        with pytest.raises(ConfigError, match="Topic 'in' has no partition 2: it has 2 partitions"):
             moves_of({"in": {2: Goal(To.LATEST)}})
 
-    def test_so_has_a_topic(self) -> None:
-        with pytest.raises(TopicError, match="topics are missing: other"):
+    def test_the_topic_must_exist(self) -> None:
+        with pytest.raises(TopicError, match="Topics do not exist: other"):
             moves_of({"other": {None: Goal(To.LATEST)}})
 
 
 def accepted(written: list[SourceOffset], **ids: str) -> Any:
-    """What a start makes of the offsets there are then."""
+    """The progress that a start finds afterwards."""
     found: dict[Partition, tuple[int, str] | None] = dict(OFFSETS)
     found |= {(sent.topic, sent.partition): (sent.offset, sent.metadata) for sent in written}
     return past(found, {"in": "id-in", **ids}, 8, TopologyFacts("f", {}, ["in"], incarnation="a1"))
 
 
 class TestKeptState:
-    def test_a_start_goes_on_there_from_the_same_epoch(self) -> None:
+    def test_a_start_continues_there_from_the_same_epoch(self) -> None:
         base = base_of_kept_state("app", OFFSETS, CONFIG, Topics())  # type: ignore[arg-type]
         written = new_offsets([Move("in", 0, 100, 5), Move("in", 1, 101, 500)], OFFSETS, {"in": IN}, base)
         before = accepted(written)
@@ -100,7 +100,7 @@ class TestKeptState:
         assert set(before.progress.high_times.values()) == {-1}
         assert set(before.progress.watermarks.values()) == {-1}
 
-    def test_partitions_beside_it_stay_as_they_are(self) -> None:
+    def test_other_partitions_keep_their_offsets(self) -> None:
         before = accepted(new_offsets([Move("in", 0, 100, 5)], OFFSETS, {"in": IN}, SEVEN))
         assert before.progress.offsets == {("in", 0): 5, ("in", 1): 101}
         assert before.progress.high_times == {("in", 0): -1, ("in", 1): 99}
@@ -117,7 +117,7 @@ class TestKeptState:
         )
         assert before.progress.offsets == {("in", 0): 5, ("in", 1): 5}
 
-    def test_a_partition_that_came_meanwhile_is_written_as_well(self) -> None:
+    def test_a_new_partition_is_written_as_well(self) -> None:
         more = replace(IN, partitions=3)
         moves = [Move("in", number, None, 5) for number in range(3)]
         before = accepted(new_offsets(moves, OFFSETS, {"in": more}, SEVEN))
@@ -125,13 +125,13 @@ class TestKeptState:
         assert before.added == frozenset()
 
     @pytest.mark.parametrize("topic", [replace(IN, partitions=3), replace(IN, topic_id="another")])
-    def test_one_alone_may_not_leave_others_behind_without_an_offset(self, topic: Topic) -> None:
-        with pytest.raises(ConfigError, match=r"say where partition [12] of 'in' goes on, too"):
+    def test_all_partitions_without_an_offset_must_be_moved(self, topic: Topic) -> None:
+        with pytest.raises(ConfigError, match=r"Partition [12] of topic 'in' has no committed offset"):
             new_offsets([Move("in", 0, 100, 5)], OFFSETS, {"in": topic}, SEVEN)
 
 
 class TestNoState:
-    def test_a_start_begins_there_with_nothing(self) -> None:
+    def test_a_start_begins_there_without_state(self) -> None:
         base = base_of_no_state(CONFIG)
         written = new_offsets([Move("in", 0, 100, 5), Move("in", 1, 101, 6)], {}, {"in": IN}, base)
         found = {(sent.topic, sent.partition): (sent.offset, sent.metadata) for sent in written}

@@ -1,4 +1,4 @@
-"""What an epoch takes of what was read: the right amount of every partition, and all of it in the end."""
+"""The share of the input that an epoch takes: the right amount of every partition, and everything in the end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_same_part_of_every_partition() -> None:
     assert take({A0: 0, A1: 0, B0: 7}, {A0: 600, A1: 300, B0: 107}, (), Room(100, 0)) == {A0: 60, A1: 30, B0: 17}
 
 
-def test_bytes_bound_it_too() -> None:
+def test_bytes_limit_it_too() -> None:
     assert take({A0: 0, A1: 0}, {A0: 100, A1: 100}, (), weighing({A0: 15.0, A1: 5.0})) == {A0: 50, A1: 50}
 
 
@@ -53,7 +53,7 @@ def test_no_record_is_taken_where_there_is_none() -> None:
     assert take({A0: 4, A1: 2}, {A0: 4, A1: 2}, (), Room(1, 1)) == {A0: 4, A1: 2}
 
 
-def test_of_rounded_shares_the_most_cut_gets_the_rest() -> None:
+def test_the_remainder_goes_to_the_shares_that_were_rounded_down_most() -> None:
     assert take({A0: 0, A1: 0}, {A0: 10, A1: 9}, (), Room(2, 0)) == {A0: 1, A1: 1}
 
 

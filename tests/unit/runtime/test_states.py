@@ -1,4 +1,4 @@
-"""The states of an application: which may follow which, and who is told."""
+"""The states of an application: which may follow which, and the calls of listeners."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def test_only_some_states_may_follow(before: State) -> None:
             machine.enter(after)
             assert machine.state is after
         else:
-            with pytest.raises(RuntimeError, match=f"that is {before.value} cannot become {after.value}"):
+            with pytest.raises(RuntimeError, match=f"cannot change from {before.value} to {after.value}"):
                 machine.enter(after)
             assert machine.state is before
 
 
-def test_listeners_are_told_the_new_state_and_the_old_one() -> None:
+def test_listeners_receive_the_new_state_and_the_old_one() -> None:
     told: list[tuple[State, State]] = []
     machine = StateMachine((lambda new, old: told.append((new, old)),))
     machine.enter(State.REBALANCING)
@@ -62,7 +62,7 @@ def test_listeners_are_told_the_new_state_and_the_old_one() -> None:
     assert told == [(State.REBALANCING, State.CREATED), (State.RUNNING, State.REBALANCING)]
 
 
-def test_a_listener_that_fails_is_logged_and_the_others_are_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_listener_that_fails_is_logged_and_the_others_are_called(caplog: pytest.LogCaptureFixture) -> None:
     def fails(new: State, old: State) -> None:
         raise ValueError("the listener's own")
 
@@ -74,14 +74,14 @@ def test_a_listener_that_fails_is_logged_and_the_others_are_told(caplog: pytest.
     assert "a state listener failed on rebalancing" in caplog.text
 
 
-def test_a_listener_may_ask_for_the_state() -> None:
+def test_a_listener_may_read_the_state() -> None:
     seen: list[bool] = []
     machine = StateMachine((lambda new, old: seen.append(machine.state is new),))
     machine.enter(State.REBALANCING)
     assert seen == [True]
 
 
-def test_who_waits_is_woken_by_the_state_it_waits_for() -> None:
+def test_wait_for_returns_when_the_state_is_reached() -> None:
     machine = StateMachine()
     machine.enter(State.REBALANCING)
     thread = threading.Timer(0.02, machine.enter, [State.RUNNING])
@@ -91,7 +91,7 @@ def test_who_waits_is_woken_by_the_state_it_waits_for() -> None:
     thread.join()
 
 
-def test_who_waits_in_vain_is_told_so() -> None:
+def test_wait_for_reports_a_timeout() -> None:
     machine = StateMachine()
     assert machine.wait_for(State.CREATED, timeout_s=0)
     assert not machine.wait_for(State.RUNNING, timeout_s=0.01)

@@ -1,4 +1,4 @@
-"""What becomes of source topics while an application runs, as brokers tell it."""
+"""Changes of source topics while an application runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def of(*topics: Topic) -> dict[str, Topic]:
 
 
 class Brokers:
-    """What there is, as a test says."""
+    """The topics that exist, set by a test."""
 
     def __init__(self, *topics: Topic) -> None:
         self.topics = of(*topics)
@@ -50,7 +50,7 @@ class Brokers:
 
 
 class TestNewPartitions:
-    def test_partitions_of_a_known_topic_and_topics_that_came(self) -> None:
+    def test_new_partitions_of_a_known_topic_and_of_new_topics(self) -> None:
         known = of(topic("in", 2), topic("other", 1))
         assert new_partitions(known, of(topic("in", 4), topic("other", 1), topic("new", 1))) == [("in", 2), ("in", 3), ("new", 0)]
 
@@ -63,7 +63,7 @@ class TestNewPartitions:
 
 
 class TestWatch:
-    def test_what_comes_is_told_once_with_where_it_begins(self) -> None:
+    def test_growth_is_reported_once_with_its_begin_offsets(self) -> None:
         brokers = Brokers(topic("in", 2))
         watch = brokers.watch()
         watch.look()
@@ -74,7 +74,7 @@ class TestWatch:
         assert watch.growth() == Growth(of(topic("in", 3), topic("new", 1)), {("in", 2): 20, ("new", 0): 0})
         assert watch.growth() is None
 
-    def test_partitions_that_are_too_new_are_told_at_a_later_look(self) -> None:
+    def test_partitions_that_cannot_be_read_yet_are_reported_later(self) -> None:
         brokers = Brokers(topic("in", 1))
         watch = brokers.watch()
         brokers.topics, brokers.begin_failure = of(topic("in", 2)), TopicError("unknown partition")
@@ -84,7 +84,7 @@ class TestWatch:
         watch.look()
         assert watch.growth() == Growth(of(topic("in", 2)), {("in", 1): 10})
 
-    def test_a_bounded_run_reads_no_more_than_it_set_out_to(self) -> None:
+    def test_a_bounded_run_reads_no_new_partitions(self) -> None:
         brokers = Brokers(topic("in", 1))
         watch = brokers.watch(may_grow=False)
         brokers.topics = of(topic("in", 2))
@@ -94,7 +94,7 @@ class TestWatch:
         with pytest.raises(TopicError, match="created again"):
             watch.look()
 
-    def test_a_topic_is_gone_when_it_was_missing_twice(self) -> None:
+    def test_a_topic_counts_as_deleted_when_it_was_missing_twice(self) -> None:
         brokers = Brokers(topic("in", 1), topic("other", 1))
         watch = brokers.watch()
         everything, brokers.topics = brokers.topics, of(topic("other", 1))
@@ -103,14 +103,14 @@ class TestWatch:
         watch.look()
         brokers.topics = of(topic("other", 1))
         watch.look()
-        with pytest.raises(TopicError, match="topic 'in' was deleted while the application ran"):
+        with pytest.raises(TopicError, match="Topic 'in' was deleted while the application was running"):
             watch.look()
 
-    def test_it_is_gone_at_once_where_something_else_says_so_too(self) -> None:
+    def test_it_counts_as_deleted_at_once_with_a_patience_of_one(self) -> None:
         brokers = Brokers(topic("in", 1))
         watch = brokers.watch()
         brokers.topics = {}
-        with pytest.raises(TopicError, match="topic 'in' was deleted"):
+        with pytest.raises(TopicError, match="Topic 'in' was deleted"):
             watch.look(patience=1)
 
 
@@ -119,7 +119,7 @@ class TestThread:
     def often(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(topic_watch, "TOPICS_EVERY_S", 0.001)
 
-    def test_brokers_that_do_not_answer_change_nothing_and_a_topic_that_is_another_ends_it(self) -> None:
+    def test_unreachable_brokers_change_nothing_and_a_recreated_topic_ends_the_watch(self) -> None:
         brokers = Brokers(topic("in", 1))
         brokers.failure = BrokerError("out of reach")
         watch = brokers.watch()
@@ -136,7 +136,7 @@ class TestThread:
                 failure = error
         assert "created again" in str(failure)
 
-    def test_it_looks_no_more_when_it_is_stopped(self) -> None:
+    def test_it_stops_looking_when_it_is_stopped(self) -> None:
         brokers = Brokers(topic("in", 1))
         watch = brokers.watch()
         watch.stop()

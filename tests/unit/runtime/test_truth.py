@@ -1,4 +1,4 @@
-"""What a start asks Kafka, over topics and offsets that a test makes up."""
+"""What a start reads from Kafka, with topics and offsets from a test."""
 
 from __future__ import annotations
 
@@ -75,19 +75,19 @@ class TestTopics:
     def test_a_store_cannot_have_the_lanes_own_topic(self) -> None:
         builder = StreamsBuilder()
         builder.stream("in", value=str).group_by_key().count(store="lanes")
-        with pytest.raises(TopologyError, match=r"cannot be called 'lanes': its changelog 'app-lanes-changelog' .*another name"):
+        with pytest.raises(TopologyError, match=r"cannot be named 'lanes': its changelog 'app-lanes-changelog' .*another name"):
             _ = Asked(builder.build(), Topics("in")).internal_topics
 
-    def test_it_can_be_called_so_without_a_changelog(self) -> None:
+    def test_a_store_without_a_changelog_may_be_named_lanes(self) -> None:
         builder = StreamsBuilder()
         builder.stream("in", value=str).group_by_key().count(store=Store("lanes", logging=False))
         assert [topic.name for topic in Asked(builder.build(), Topics("in")).internal_topics] == ["app-lanes-changelog"]
 
-    def test_changelogs_of_its_own_match_no_pattern(self) -> None:
+    def test_its_own_changelogs_match_no_pattern(self) -> None:
         topics = Topics("in", "app-counts-changelog", "other-counts-changelog")
         assert set(Asked(reading(re.compile(".*")), topics).read_topics) == {"in", "other-counts-changelog"}
 
-    def test_topics_that_come_are_matched_later(self) -> None:
+    def test_new_topics_are_matched_later(self) -> None:
         topics = Topics("in-1")
         truth = Asked(reading(re.compile("in-.*"), "fixed"), topics)
         assert set(truth.read_topics) == {"in-1", "fixed"}
@@ -97,7 +97,7 @@ class TestTopics:
 
 
 class TestPosition:
-    def test_the_topics_that_the_last_commit_covered_are_asked_about_although_they_are_read_no_more(self) -> None:
+    def test_offsets_of_topics_that_are_no_longer_read_are_requested_too(self) -> None:
         truth = Asked(reading("renamed", reset="latest"), Topics("renamed", "old-1", "other"))
         truth.last_facts = facts("old-.*")
         truth.found = {("old-1", number): (100, SEVEN.encode()) for number in range(2)}
@@ -106,20 +106,20 @@ class TestPosition:
         assert position.start.epoch == 7
         assert position.start.offsets == {("renamed", 0): 200, ("renamed", 1): 200}
 
-    def test_partitions_that_came_begin_at_their_beginning_whatever_the_source_says(self) -> None:
+    def test_new_partitions_start_at_their_beginning_whatever_the_reset_position(self) -> None:
         truth = Asked(reading("in", reset="latest"), Topics("in"))
         truth.last_facts = facts("in")
         truth.found = {("in", 0): (100, replace(SEVEN, partitions=1).encode())}
         assert truth.at("in").start.offsets == {("in", 0): 100, ("in", 1): 20}
 
-    def test_input_that_is_gone_ends_the_start(self) -> None:
+    def test_lost_input_aborts_the_start(self) -> None:
         truth = Asked(reading("in"), Topics("in"))
         truth.last_facts = None
         truth.found = {("in", 0): (5, SEVEN.encode()), ("in", 1): (100, SEVEN.encode())}
         with pytest.raises(TopicError, match="in-0: records from offset 5 to 20 were deleted before they were read"):
             truth.at("in")
 
-    def test_or_it_is_skipped_if_the_setting_says_so(self) -> None:
+    def test_lost_input_is_skipped_if_the_setting_says_so(self) -> None:
         truth = Asked(reading("in"), Topics("in"), on_lost_input="continue")
         truth.last_facts = None
         truth.found = {("in", 0): (5, SEVEN.encode()), ("in", 1): (300, SEVEN.encode())}

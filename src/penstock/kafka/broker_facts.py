@@ -43,20 +43,20 @@ def describe_topics(admin: AdminClient, names: Collection[str], timeout_s: float
     """Describe those of the topics that exist."""
     if not names:
         return {}
-    asked = TopicCollection(sorted(names))
-    futures = admin.describe_topics(asked, include_authorized_operations=True, request_timeout=timeout_s)
-    told: dict[str, TopicFacts] = {}
+    wanted = TopicCollection(sorted(names))
+    futures = admin.describe_topics(wanted, include_authorized_operations=True, request_timeout=timeout_s)
+    facts: dict[str, TopicFacts] = {}
     for name, future in futures.items():
         try:
             found = future.result()
         except KafkaException:
             continue  # another check reports missing and hidden topics
-        told[name] = TopicFacts(
+        facts[name] = TopicFacts(
             min((len(partition.replicas) for partition in found.partitions), default=0),
             min((len(partition.isr) for partition in found.partitions), default=0),
             _names(found.authorized_operations),
         )
-    return told
+    return facts
 
 
 def group_rights(admin: AdminClient, group_id: str, timeout_s: float) -> frozenset[str] | None:

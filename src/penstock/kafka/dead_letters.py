@@ -326,7 +326,7 @@ def _is_fenced(publisher: TransactionalPublisher) -> bool:
 def _row(
     name: int, topic: str | None, partition: int, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
 ) -> dict[str, Any]:
-    told = [{"name": header, "value": data} for header, data in headers] or None
+    pairs = [{"name": header, "value": data} for header, data in headers] or None
     return {
         "name": name,
         "topic": topic,
@@ -334,7 +334,7 @@ def _row(
         "timestamp": timestamp,
         "key": key,
         "value": value,
-        "headers": told,
+        "headers": pairs,
     }
 
 

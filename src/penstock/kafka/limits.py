@@ -80,8 +80,8 @@ class SizeLimits:
         """The size limit of a record for this topic."""
         limit = self._known.get(topic)
         if limit is None:
-            told = self._ask(topic)
-            if told is None:  # the first record may create it: ask again next time
+            found = self._ask(topic)
+            if found is None:  # the first record may create it: ask again next time
                 return self._default
-            limit = self._known[topic] = min(told, self._largest)
+            limit = self._known[topic] = min(found, self._largest)
         return limit

@@ -46,7 +46,7 @@ def committed(consumer: Consumer, partitions: Iterable[Partition], timeout_ms: i
     wanted = [TopicPartition(topic, partition) for topic, partition in partitions]
     if not wanted:
         return {}
-    answer = asked(lambda: consumer.committed(wanted, timeout=_SLICE_S), timeout_ms, _UNREADABLE)
+    answer = retried(lambda: consumer.committed(wanted, timeout=_SLICE_S), timeout_ms, _UNREADABLE)
     found: dict[Partition, Committed | None] = {}
     for entry in answer:
         if entry.error is not None:
@@ -71,12 +71,12 @@ def read_committed(
             consumer.close()
 
 
-def asked(ask: Callable[[], T], timeout_ms: int, what: str) -> T:
+def retried(request: Callable[[], T], timeout_ms: int, what: str) -> T:
     """Query the group's coordinator; retry while it is being found or is loading the group."""
     deadline = time.monotonic() + timeout_ms / 1_000
     while True:
         try:
-            return ask()
+            return request()
         except KafkaException as error:
             said = kafka_error(error)
             if said is None or said.code() not in _LATER or time.monotonic() > deadline:
@@ -90,7 +90,7 @@ def refuse_members(admin: AdminClient, group_id: str, timeout_ms: int) -> None:
     def ask() -> Any:
         return admin.describe_consumer_groups([group_id], request_timeout=_SLICE_S)[group_id].result()
 
-    described = asked(ask, timeout_ms, f"Cannot describe group {group_id!r}")
+    described = retried(ask, timeout_ms, f"Cannot describe group {group_id!r}")
     if described.members:
         names = ", ".join(sorted(f"{member.client_id} at {member.host}" for member in described.members))
         raise ConfigError(

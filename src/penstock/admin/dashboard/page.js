@@ -148,55 +148,55 @@ function throughput(epochs, now) { // records per second in steps of two seconds
 
 // ---- parts of the page ----------------------------------------------------------------------------------------------
 
-function showHead(told) {
-  say("application", plain(told.application));
-  say("state", told.state.replace("_", " "));
-  byId("state").className = `state ${told.ready.length && told.state === "running" ? "wait" : STATES[told.state] || ""}`;
-  say("epoch", told.epoch < 0 ? "none yet" : exact(told.epoch));
-  say("committed", known(told.committed_s) ? `${lasting(told.committed_s)} ago` : "–");
-  say("current", told.current ? `${PHASES[told.current.phase] || told.current.phase}, ${lasting(told.current.seconds)}` : "idle");
-  say("up", lasting(told.up_s));
-  const dying = new Set(told.live.map((problem) => problem.what));
-  const problems = [...told.live, ...told.ready.filter((problem) => !dying.has(problem.what))];
+function showHead(snapshot) {
+  say("application", plain(snapshot.application));
+  say("state", snapshot.state.replace("_", " "));
+  byId("state").className = `state ${snapshot.ready.length && snapshot.state === "running" ? "wait" : STATES[snapshot.state] || ""}`;
+  say("epoch", snapshot.epoch < 0 ? "none yet" : exact(snapshot.epoch));
+  say("committed", known(snapshot.committed_s) ? `${lasting(snapshot.committed_s)} ago` : "–");
+  say("current", snapshot.current ? `${PHASES[snapshot.current.phase] || snapshot.current.phase}, ${lasting(snapshot.current.seconds)}` : "idle");
+  say("up", lasting(snapshot.up_s));
+  const dying = new Set(snapshot.live.map((problem) => problem.what));
+  const problems = [...snapshot.live, ...snapshot.ready.filter((problem) => !dying.has(problem.what))];
   byId("problems").replaceChildren(...problems.map((problem) =>
     element("li", { class: dying.has(problem.what) ? "bad" : "" }, element("b", { text: plain(problem.what) }), plain(problem.why))));
-  document.title = `${problems.length ? `(${problems.length}) ` : ""}${plain(told.application)} · ${told.state.replace("_", " ")}`;
-  byId("restore").hidden = !told.restore;
-  if (told.restore) {
-    byId("restored").value = told.restore.fraction;
-    const { read, total, seconds, fraction } = told.restore;
+  document.title = `${problems.length ? `(${problems.length}) ` : ""}${plain(snapshot.application)} · ${snapshot.state.replace("_", " ")}`;
+  byId("restore").hidden = !snapshot.restore;
+  if (snapshot.restore) {
+    byId("restored").value = snapshot.restore.fraction;
+    const { read, total, seconds, fraction } = snapshot.restore;
     const left = fraction > 0.02 ? `, about ${lasting((seconds / fraction) * (1 - fraction))} to go` : "";
     say("restored-words", `${percent(fraction)} · ${exact(read)} of ${exact(total)} records in ${lasting(seconds)}${left}`);
   }
 }
 
-function showTiles(told) {
-  const lags = told.partitions.map((partition) => partition.lag).filter(known);
+function showTiles(snapshot) {
+  const lags = snapshot.partitions.map((partition) => partition.lag).filter(known);
   const lag = lags.length ? lags.reduce((sum, one) => sum + one, 0) : null;
-  const delay = known(told.watermark) ? (told.at_ms - told.watermark) / 1000 : null;
-  if (known(lag)) remember(memory.lag, [told.at_ms, lag]);
-  if (known(delay)) remember(memory.delay, [told.at_ms, Math.max(0, delay)]);
-  figure("throughput", short(told.records_per_s), "records/s");
+  const delay = known(snapshot.watermark) ? (snapshot.at_ms - snapshot.watermark) / 1000 : null;
+  if (known(lag)) remember(memory.lag, [snapshot.at_ms, lag]);
+  if (known(delay)) remember(memory.delay, [snapshot.at_ms, Math.max(0, delay)]);
+  figure("throughput", short(snapshot.records_per_s), "records/s");
   figure("lag", short(lag), "records");
-  const worst = told.partitions.filter((one) => known(one.lag)).sort((one, two) => two.lag - one.lag)[0];
+  const worst = snapshot.partitions.filter((one) => known(one.lag)).sort((one, two) => two.lag - one.lag)[0];
   say("lag-about", worst && worst.lag ? `most in ${plain(worst.topic)}-${worst.partition}: ${short(worst.lag)}` : "records not read yet");
   figure("delay", lasting(delay));
   say("delay-about", known(delay) ? "behind the clock" : "no source has a watermark");
   const seconds = memory.epochs.slice(-BARS).map((epoch) => epoch.seconds).sort((one, two) => one - two);
   figure("duration", seconds.length ? lasting(seconds[Math.floor(seconds.length / 2)]) : "–");
   say("duration-about", seconds.length ? `median; longest ${lasting(seconds[seconds.length - 1])}` : "none yet");
-  const out = told.dropped.reduce((sum, one) => sum + one.count, 0);
-  const letters = told.dropped.filter((one) => one.reason === "dead letter").reduce((sum, one) => sum + one.count, 0);
+  const out = snapshot.dropped.reduce((sum, one) => sum + one.count, 0);
+  const letters = snapshot.dropped.filter((one) => one.reason === "dead letter").reduce((sum, one) => sum + one.count, 0);
   figure("left-out", short(out), "records", letters > 0);
   say("left-out-about", letters ? `${exact(letters)} of them dead letters` : "none of them dead letters");
-  const bytes = told.memory.reduce((sum, one) => sum + one.bytes, 0);
-  figure("memory", told.memory.length ? short(bytes, "B") : "–");
-  say("memory-about", told.memory.length ? `${told.memory.length} workers, most ${short(Math.max(...told.memory.map((one) => one.bytes)), "B")}` : "Python workers");
-  remember(memory.leftOut, [told.at_ms, out]);
-  if (told.memory.length) remember(memory.bytes, [told.at_ms, bytes]);
+  const bytes = snapshot.memory.reduce((sum, one) => sum + one.bytes, 0);
+  figure("memory", snapshot.memory.length ? short(bytes, "B") : "–");
+  say("memory-about", snapshot.memory.length ? `${snapshot.memory.length} workers, most ${short(Math.max(...snapshot.memory.map((one) => one.bytes)), "B")}` : "Python workers");
+  remember(memory.leftOut, [snapshot.at_ms, out]);
+  if (snapshot.memory.length) remember(memory.bytes, [snapshot.at_ms, bytes]);
   spark("left-out-spark", memory.leftOut);
   spark("memory-spark", memory.bytes);
-  spark("throughput-spark", throughput(memory.epochs, told.at_ms));
+  spark("throughput-spark", throughput(memory.epochs, snapshot.at_ms));
   spark("lag-spark", memory.lag);
   spark("delay-spark", memory.delay);
   spark("duration-spark", memory.epochs.slice(-BARS).map((epoch) => [epoch.number, epoch.seconds]));
@@ -244,9 +244,9 @@ function showChosen() {
   byId("chosen").replaceChildren(element("b", { text: head }), ...parts);
 }
 
-function showLanes(told) {
+function showLanes(snapshot) {
   const lanes = new Map();
-  for (const one of told.lanes) lanes.set(one.lane, [...(lanes.get(one.lane) || []), one]);
+  for (const one of snapshot.lanes) lanes.set(one.lane, [...(lanes.get(one.lane) || []), one]);
   const sums = [...lanes].map(([lane, stages]) => ({
     lane, stages, perS: stages.reduce((sum, one) => sum + one.per_s, 0), busy: stages.reduce((sum, one) => sum + one.busy, 0),
   }));
@@ -257,16 +257,16 @@ function showLanes(told) {
   say("lanes-about", mean ? `The busiest lane has ${(most / mean).toFixed(2)} times the mean${most / mean > 2 ? ": keys are unevenly distributed" : ""}. Shades: stages in order.` : "");
 }
 
-function showSources(told) {
-  const most = Math.max(...told.partitions.map((one) => one.lag || 0), 1);
-  const behind = (time) => (known(time) ? lasting((told.at_ms - time) / 1000) : "–");
-  fill("sources", told.partitions.map((one) => element("tr", {}, named(`${one.topic}-${one.partition}`), cell(exact(one.lag), "number"),
+function showSources(snapshot) {
+  const most = Math.max(...snapshot.partitions.map((one) => one.lag || 0), 1);
+  const behind = (time) => (known(time) ? lasting((snapshot.at_ms - time) / 1000) : "–");
+  fill("sources", snapshot.partitions.map((one) => element("tr", {}, named(`${one.topic}-${one.partition}`), cell(exact(one.lag), "number"),
     bar([{ share: (one.lag || 0) / most }], "waiting"), cell(behind(one.event_time), "number"),
-    cell(one.idle ? "idle" : behind(one.watermark), one.watermark === told.watermark && known(told.watermark) ? "number lowest" : "number"))), "no partition yet");
+    cell(one.idle ? "idle" : behind(one.watermark), one.watermark === snapshot.watermark && known(snapshot.watermark) ? "number lowest" : "number"))), "no partition yet");
 }
 
-function showStores(told) {
-  fill("stores", told.stores.map((store) => {
+function showStores(snapshot) {
+  fill("stores", snapshot.stores.map((store) => {
     const button = element("button", { type: "button", "aria-label": `Browse ${plain(store.name)}`, text: "Browse" });
     Object.assign(button.dataset, { browse: store.name, kind: store.kind });
     button.hidden = CLOSED.has(store.kind);
@@ -274,9 +274,9 @@ function showStores(told) {
   }), "this topology has no stores");
 }
 
-function showDropped(told) {
-  fill("dropped", told.dropped.map((one) => element("tr", {}, named(one.node), cell(plain(one.reason), one.reason === "dead letter" ? "warned" : ""), cell(exact(one.count), "number"))), "no dropped records");
-  const letters = element("div", { id: "letters", class: "about" }, ...told.dead_letter_topics.map((topic) =>
+function showDropped(snapshot) {
+  fill("dropped", snapshot.dropped.map((one) => element("tr", {}, named(one.node), cell(plain(one.reason), one.reason === "dead letter" ? "warned" : ""), cell(exact(one.count), "number"))), "no dropped records");
+  const letters = element("div", { id: "letters", class: "about" }, ...snapshot.dead_letter_topics.map((topic) =>
     element("p", {}, "Inspect: ", element("code", { text: `penstock dlq ls ${plain(topic)}` }))));
   if (!byId("letters").isEqualNode(letters)) byId("letters").replaceWith(letters);
 }
@@ -284,7 +284,7 @@ function showDropped(told) {
 // ---- the drawing ----------------------------------------------------------------------------------------------------
 
 async function loadDrawing() {
-  const text = await (await asked("dashboard/topology.svg")).text();
+  const text = await (await requested("dashboard/topology.svg")).text();
   const root = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
   const svg = document.importNode(root, true);
   svg.style.minWidth = `${Math.round(Number(svg.getAttribute("width")) * 0.66)}px`; // better to scroll than too small to read
@@ -293,28 +293,28 @@ async function loadDrawing() {
   place.scrollLeft = (place.scrollWidth - place.clientWidth) / 2;
 }
 
-function showDrawing(told) {
+function showDrawing(snapshot) {
   const lags = new Map();
-  for (const one of told.partitions) {
+  for (const one of snapshot.partitions) {
     const sum = lags.get(one.drawn_as) || { lag: 0, partitions: 0 };
     lags.set(one.drawn_as, { lag: known(one.lag) && known(sum.lag) ? sum.lag + one.lag : null, partitions: sum.partitions + 1 });
   }
-  const stores = new Map(told.stores.map((store) => [store.name, store]));
-  const hurt = new Set(told.dropped.filter((one) => one.reason === "dead letter").map((one) => one.node));
+  const stores = new Map(snapshot.stores.map((store) => [store.name, store]));
+  const hurt = new Set(snapshot.dropped.filter((one) => one.reason === "dead letter").map((one) => one.node));
   for (const part of document.querySelectorAll("#topology .part")) {
     const detail = part.querySelector(".detail");
     if (!detail) continue;
     const { node, topic, store } = part.dataset;
-    if (node !== undefined && Object.hasOwn(told.nodes, node)) {
-      const { per_s, share } = told.nodes[node];
+    if (node !== undefined && Object.hasOwn(snapshot.nodes, node)) {
+      const { per_s, share } = snapshot.nodes[node];
       detail.textContent = `${short(per_s)}/s · ${percent(share)}`;
       showLoad(part, share || 0);
     } else if (lags.has(topic)) {
       const { lag } = lags.get(topic);
       detail.textContent = `lag ${short(lag)}`;
-      part.classList.toggle("lagging", known(lag) && told.records_per_s > 0 && lag > 10 * told.records_per_s);
-    } else if (topic !== undefined && Object.hasOwn(told.sent, topic)) {
-      detail.textContent = `${short(told.sent[topic].per_s)}/s`;
+      part.classList.toggle("lagging", known(lag) && snapshot.records_per_s > 0 && lag > 10 * snapshot.records_per_s);
+    } else if (topic !== undefined && Object.hasOwn(snapshot.sent, topic)) {
+      detail.textContent = `${short(snapshot.sent[topic].per_s)}/s`;
     } else if (stores.has(store) && known(stores.get(store).entries)) {
       detail.textContent = `${short(stores.get(store).entries)} · ${short(stores.get(store).bytes, "B")}`;
     }
@@ -342,7 +342,7 @@ class Refused extends Error {
   }
 }
 
-async function asked(path) {
+async function requested(path) {
   const token = sessionStorage.getItem(TOKEN);
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   const answer = await fetch(path, { headers, cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
@@ -355,25 +355,25 @@ function remember(list, one) {
   if (list.length > REMEMBERED) list.splice(0, list.length - REMEMBERED);
 }
 
-function takeIn(told) {
-  const started = told.at_ms - told.up_s * 1000;
+function takeIn(snapshot) {
+  const started = snapshot.at_ms - snapshot.up_s * 1000;
   if (Math.abs(started - memory.started) > 5000) Object.assign(memory, nothing(), { started });
   const newest = memory.epochs.length ? memory.epochs[memory.epochs.length - 1].number : -1;
-  for (const epoch of told.epochs) if (epoch.number > newest) remember(memory.epochs, epoch);
+  for (const epoch of snapshot.epochs) if (epoch.number > newest) remember(memory.epochs, epoch);
 }
 
-function show(told) {
-  takeIn(told);
-  for (const part of [showHead, showTiles, showEpochs, showLanes, showSources, showStores, showDropped, showDrawing]) part(told);
+function show(snapshot) {
+  takeIn(snapshot);
+  for (const part of [showHead, showTiles, showEpochs, showLanes, showSources, showStores, showDropped, showDrawing]) part(snapshot);
 }
 
 async function poll() {
   try {
     if (!document.querySelector("#topology svg")) await loadDrawing();
     const newest = memory.epochs.length ? memory.epochs[memory.epochs.length - 1].number : "";
-    const told = await (await asked(`dashboard/snapshot?after=${newest}`)).json();
+    const snapshot = await (await requested(`dashboard/snapshot?after=${newest}`)).json();
     answeredAt = Date.now();
-    show(told);
+    show(snapshot);
     byId("stale").hidden = true;
     byId("shown").classList.remove("old");
   } catch (error) {
@@ -444,7 +444,7 @@ async function browse(path, isMore = false) {
   const { store, cursor } = browsing;
   const from = isMore ? `&cursor=${encodeURIComponent(cursor)}` : "";
   try {
-    const { epoch, rows: found, ...one } = await (await asked(`stores/${encodeURIComponent(store)}/${path}${from}`)).json();
+    const { epoch, rows: found, ...one } = await (await requested(`stores/${encodeURIComponent(store)}/${path}${from}`)).json();
     if (store !== browsing.store || path !== browsing.path) return;
     const rows = (found || [one]).map(({ key, value, ...besides }) =>
       element("tr", {}, cell(asText(key)), cell(asText(value)), cell(Object.keys(besides).length ? asText(besides) : "")));

@@ -39,7 +39,7 @@ def routes(running: RunningApplication) -> list[Route]:
     def drawing() -> str:
         return svg(layout(running.topology), style="")
 
-    def told(request: Request) -> Response:
+    def state(request: Request) -> Response:
         after = request.query_params.get("after", "")
         if after and not (after.isascii() and after.isdigit() and len(after) < 20):
             return Json({"error": f"Invalid after {after[:50]!r}: expected an epoch's number."}, HTTPStatus.BAD_REQUEST)
@@ -50,7 +50,7 @@ def routes(running: RunningApplication) -> list[Route]:
 
     files = [_served(path, (_HERE / name).read_bytes(), kind) for path, (name, kind) in _FILES.items()]
     return [
-        Route("/dashboard/snapshot", told),
+        Route("/dashboard/snapshot", state),
         Route("/dashboard/topology.svg", drawn),
         *files,
         _served(_DRAWING, STYLE.encode(), "text/css"),

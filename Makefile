@@ -61,8 +61,8 @@ $(TOXIPROXY_READY): tools/toxiproxy/go.mod tools/toxiproxy/go.sum
 $(ARCHIVE): $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) verification/harness/archive.py
 	@$(BIN)/python -m verification.harness.archive $@
 
-test-jvm integration chaos: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(ARCHIVE)
-test-jvm integration chaos: $(ARCHIVE)
+test-jvm coverage integration chaos: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(ARCHIVE)
+test-jvm coverage integration chaos: $(ARCHIVE)
 
 $(PROMETHEUS_READY): tools/prometheus/bring
 	@tools/prometheus/bring $(PROMETHEUS)
@@ -97,8 +97,14 @@ test-jvm: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(P
 test: $(VENV_READY) ## Unit tests; no Java
 	PYTHONHASHSEED=0 $(BIN)/pytest --no-cov $(UNIT_TESTS)
 
-coverage: $(VENV_READY) ## The same tests, with the lines and branches that they reach
-	PYTHONHASHSEED=0 $(BIN)/pytest $(UNIT_TESTS) --cov --cov-report=term --cov-report=json:reports/coverage.json --cov-fail-under=95
+coverage: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(PROMETHEUS_READY) ## Both, with the lines and branches that they reach together
+	@mkdir -p reports
+	PYTHONHASHSEED=0 COVERAGE_FILE=reports/unit.coverage $(BIN)/pytest $(UNIT_TESTS) --cov --cov-report=
+	COVERAGE_FILE=reports/jvm.coverage $(BIN)/pytest -m jvm $(JVM_TESTS) --cov --cov-report=
+	COVERAGE_FILE=reports/all.coverage $(BIN)/coverage combine --quiet --keep reports/unit.coverage reports/jvm.coverage
+	COVERAGE_FILE=reports/all.coverage $(BIN)/coverage json --quiet -o reports/coverage.json
+	@$(BIN)/python -m tests.tidy.house
+	COVERAGE_FILE=reports/all.coverage $(BIN)/coverage report --fail-under=97
 
 conformance: $(VENV_READY) $(PARTS_READY) ## Generated topologies against Kafka Streams itself (SEED, CASES)
 	$(BIN)/python -m verification.conformance run --seed $(SEED) --cases $(CASES)

@@ -36,7 +36,7 @@ class ConnectorJars(BuildHookInterface[Any]):
             jar = root / JARS / name
             if not jar.is_file() or hashlib.sha256(jar.read_bytes()).hexdigest() != pinned:
                 raise FileNotFoundError(
-                    f"{JARS}/{name} is missing or not the jar pinned in {SUMS}; run `make setup`, then build again"
+                    f"{JARS}/{name} is missing or not the jar pinned in {SUMS}. Run `make setup`, then build again."
                 )
             files.append(f"{JARS}/{name}")
         into_wheel = self.target_name == "wheel"

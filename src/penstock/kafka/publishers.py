@@ -207,7 +207,7 @@ class TransactionalPublisher:
     def _cause(self, what: str) -> PenstockError | None:
         """Return why the client has failed for good: every call about the transaction says so, `produce` does not."""
         try:
-            self._producer.client.abort_transaction(0)
+            self._producer.client.abort_transaction(SLICE_S)
         except (KafkaException, SystemError) as error:
             return self._failed(error, what)
         return None

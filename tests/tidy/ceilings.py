@@ -9,7 +9,7 @@ from __future__ import annotations
 LINES_GOAL = 400
 LINES: dict[str, int] = {
     "penstock.config": 487,
-    "penstock.dsl.handles": 1271,  # the handles name each other in their types, so they share a module
+    "penstock.dsl.handles": 1266,  # the handles name each other in their types, so they share a module
 }
 
 PARAMETERS_GOAL = 8

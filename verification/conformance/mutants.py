@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verification.conformance import generator
-from verification.conformance.oracle_process import ROOT, Oracle
+from verification.conformance.oracle_process import Oracle
 from verification.conformance.planted import MUTANTS, Mutant
 from verification.conformance.regressions import regressions
 from verification.conformance.spec import to_json
+from verification.harness.processes import ROOT
 
 REPORT = ROOT / "reports" / "mutants.json"
 GENERATED = 3 * len(generator.FOCI)

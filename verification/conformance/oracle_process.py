@@ -14,14 +14,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from verification.conformance.spec import Case, to_json
+from verification.harness.processes import KAFKA_JARS, PARTS, ROOT
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "verification" / "conformance" / "oracle"
-JARS = ROOT / ".parts" / "kafka"
-CLASSES = ROOT / ".parts" / "oracle"
+CLASSES = PARTS / "oracle"
 ANSWER_TIMEOUT_S = 60
 
 
@@ -40,10 +39,10 @@ def compile_oracle() -> None:
     stamp = CLASSES / "sources.sha256"
     if stamp.exists() and stamp.read_text() == digest:
         return
-    if not any(JARS.glob("kafka-streams-test-utils-*.jar")):
-        raise OracleError(f"no Kafka Streams in {JARS.relative_to(ROOT)}; run `make setup`")
+    if not any(KAFKA_JARS.glob("kafka-streams-test-utils-*.jar")):
+        raise OracleError(f"no Kafka Streams in {KAFKA_JARS.relative_to(ROOT)}; run `make setup`")
     CLASSES.mkdir(parents=True, exist_ok=True)
-    command = ["javac", "-nowarn", "-cp", f"{JARS}/*", "-d", str(CLASSES), *map(str, sources)]
+    command = ["javac", "-nowarn", "-cp", f"{KAFKA_JARS}/*", "-d", str(CLASSES), *map(str, sources)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise OracleError(f"javac failed:\n{done.stderr}")
@@ -95,7 +94,7 @@ class Oracle:
             owed += 1
 
     def _start(self) -> None:
-        command = ["java", "-Xmx1g", "-XX:+UseSerialGC", *_memory_disk(), "-cp", f"{CLASSES}:{JARS}/*", "Oracle"]
+        command = ["java", "-Xmx1g", "-XX:+UseSerialGC", *_memory_disk(), "-cp", f"{CLASSES}:{KAFKA_JARS}/*", "Oracle"]
         self._java = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
         self._answers: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=_read, args=(self._java, self._answers), daemon=True).start()

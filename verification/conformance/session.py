@@ -11,11 +11,12 @@ from verification.conformance import generator
 from verification.conformance.compare import Difference, differences, record_text
 from verification.conformance.coverage import exercised, features
 from verification.conformance.left_out import LEFT_OUT
-from verification.conformance.oracle_process import ROOT, Oracle
+from verification.conformance.oracle_process import Oracle
 from verification.conformance.regressions import regressions
 from verification.conformance.run import run
 from verification.conformance.shrink import shrink
 from verification.conformance.spec import Case, to_json
+from verification.harness.processes import ROOT
 
 REPORT = ROOT / "reports" / "conformance.json"
 LEAST_EXERCISED = 30

@@ -16,10 +16,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from verification.harness.processes import PARTS
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_PARTS = Path(__file__).parents[2] / ".parts" / "chromium" / "chromium"
+_PROGRAM = PARTS / "chromium" / "chromium"
 _PATIENCE_S = 30.0
 _OPTIONS = (
     "--headless=new",
@@ -34,7 +36,7 @@ _OPTIONS = (
 
 def chromium() -> str | None:
     """The program that `tools/chromium/bring` installed, or the one on the path; None if there is none."""
-    return str(_PARTS) if _PARTS.exists() else shutil.which("chromium")
+    return str(_PROGRAM) if _PROGRAM.exists() else shutil.which("chromium")
 
 
 class Chromium:

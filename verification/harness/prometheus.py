@@ -12,12 +12,12 @@ from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from verification.harness.processes import free_port, wait_until
+from verification.harness.processes import PARTS, free_port, wait_until
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-PARTS = Path(__file__).parents[2] / ".parts" / "prometheus"
+PROGRAMS = PARTS / "prometheus"
 
 _CONFIG = """
 global:
@@ -33,7 +33,7 @@ scrape_configs:
 
 def promtool(*arguments: str, given: bytes = b"") -> str:
     """The output of promtool; raises if it reports an error."""
-    done = subprocess.run([PARTS / "promtool", *arguments], input=given, capture_output=True, timeout=60, check=False)
+    done = subprocess.run([PROGRAMS / "promtool", *arguments], input=given, capture_output=True, timeout=60, check=False)
     said = (done.stdout + done.stderr).decode()
     if done.returncode:
         raise AssertionError(f"promtool {' '.join(arguments)} ended with {done.returncode}:\n{said}")
@@ -56,7 +56,7 @@ class Prometheus:
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [
-                    PARTS / "prometheus",
+                    PROGRAMS / "prometheus",
                     f"--config.file={self._directory / 'prometheus.yml'}",
                     f"--storage.tsdb.path={self._directory / 'data'}",
                     f"--web.listen-address=127.0.0.1:{self._port}",

@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from verification.harness.processes import ROOT
+
 ITEMS = 34
 MARKER = "security"
 NOT_HERE = "not here"
 """The first words of the reason of an item without a test."""
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "security.md"
+DOCUMENT = ROOT / "docs" / "security.md"
 
 
 class Checklist:

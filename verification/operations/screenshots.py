@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 
 from verification.harness.chromium import Chromium
+from verification.harness.processes import ROOT
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
+IMAGES = ROOT / "docs" / "images"
 LARGEST_BYTES = 400_000
 _WATCHED_S = 30.0
 """How long the page is open before, so that its charts show something."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.dsl.draft import Draft, DraftNode
+from penstock.dsl.draft import Draft, DraftNode, Write
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import repartition
 from penstock.dsl.stores import Materialized, Store, materialized
@@ -102,14 +102,21 @@ def aggregated(
     parent, sources = group.exchanged(kept, line)
     table = AggregateDraft(spec.name)
 
+    versioned = kept.is_versioned if grace_ms is None else False
+    write = aggregate_write(name, spec, table, operate, line)
+    node = draft.add(DraftNode(name, line, write, output_versioned=versioned, grace_ms=grace_ms), parent)
+    place = group.place.moved(name, node, rekeyed=False, key=key, value=spec.value, sources=sources)
+    return TablePlace(place, table, kept.queryable_name)
+
+
+def aggregate_write(name: str, spec: StoreSpec, table: AggregateDraft, operate: Operate, line: Line) -> Write:
+    """Return what writes the node of an aggregate, with its store."""
+
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
         topology.add_node(ProcessorNode(name, parents, operate(spec.name, table.sends_old_values), (), line))
         topology.add_state_store(spec, name)
 
-    versioned = kept.is_versioned if grace_ms is None else False
-    node = draft.add(DraftNode(name, line, write, output_versioned=versioned, grace_ms=grace_ms), parent)
-    place = group.place.moved(name, node, rekeyed=False, key=key, value=spec.value, sources=sources)
-    return TablePlace(place, table, kept.queryable_name)
+    return write
 
 
 def kept_as(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.dsl.aggregations import Group, Operate, kept_as
+from penstock.dsl.aggregations import Group, Operate, aggregate_write, kept_as
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.place import Place
 from penstock.dsl.stores import Materialized, Store
@@ -14,7 +14,6 @@ from penstock.dsl.table_drafts import AggregateDraft, MergeDraft, TablePlace
 from penstock.dsl.windowed_aggregations import AnyWindows, WindowPlan, check_aggregate, check_windows, window_plan
 from penstock.operators.aggregates import StreamAggregate
 from penstock.operators.table_aggregates import TablePassThrough
-from penstock.state import StoreSpec
 from penstock.topology import Line, ProcessorNode, Topology
 from penstock.topology.functions import checked
 
@@ -69,7 +68,8 @@ def aggregate(
     for number, (_, aggregator) in enumerate(cogroup.parts):
         part_name = draft.name("COGROUPKSTREAM-AGGREGATE-", name, f"-cogroup-agg-{number}")
         table = AggregateDraft(spec.name)
-        node = _cogroup_part(part_name, spec, table, _part_operator(plan, initializer, aggregator), line)
+        operate = _part_operator(plan, initializer, aggregator)
+        node = DraftNode(part_name, line, aggregate_write(part_name, spec, table, operate, line))
         node.output_versioned = kept.is_versioned if plan is None else None
         node.grace_ms = None if plan is None else plan.grace_ms
         nodes.append(draft.add(node, parents[number]))
@@ -108,11 +108,3 @@ def _part_operator(plan: WindowPlan | None, initializer: Callable[[], Any], aggr
     if plan is None:
         return lambda store, old: StreamAggregate(store, initializer, aggregator, old)
     return lambda store, old: plan.operator(store, aggregator, old)
-
-
-def _cogroup_part(name: str, spec: StoreSpec, table: AggregateDraft, operate: Operate, line: Line) -> DraftNode:
-    def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        topology.add_node(ProcessorNode(name, parents, operate(spec.name, table.sends_old_values), (), line))
-        topology.add_state_store(spec, name)
-
-    return DraftNode(name, line, write)

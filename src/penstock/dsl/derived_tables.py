@@ -82,7 +82,7 @@ def map_values(
     kept = _kept(here.place, store, "KTABLE-MAPVALUES-", value)
     name = here.place.draft.name("KTABLE-MAPVALUES-", name)
     parent = here.place.name
-    by_key = mapper if with_key else _ignoring_key(mapper)
+    by_key = mapper if with_key else ignoring_key(mapper)
 
     def finish(store_name: str | None, send_old_values: bool) -> TableOperator:
         return TableMapValues(parent, by_key, store_name, send_old_values)
@@ -212,8 +212,10 @@ def _queryable(kept: Materialized | None) -> Materialized | None:
     return kept if kept is not None and kept.is_queryable else None
 
 
-def _ignoring_key(mapper: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+def ignoring_key(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a function of the value as one of the key and the value."""
+
     def by_key(key: Any, value: Any) -> Any:
-        return mapper(value)
+        return function(value)
 
     return by_key

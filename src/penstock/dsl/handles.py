@@ -1084,11 +1084,6 @@ class KGroupedStream(Generic[K, V]):
     def __init__(self, group: Group) -> None:
         self._group = group
 
-    @property
-    def group(self) -> Group:
-        """The group in the draft."""
-        return self._group
-
     def count(self, *, store: str | Store | None = None, name: str | None = None) -> KTable[K, int]:
         """Count the records of each key; null values do not count."""
         return KTable(aggregations.count(self._group, store, name, user_line()))
@@ -1176,7 +1171,7 @@ class CogroupedKStream(Generic[K, A]):
 
     def cogroup(self, grouped: KGroupedStream[K, V], aggregator: Callable[[K, V, A], A]) -> CogroupedKStream[K, A]:
         """Add a grouped stream with its own `aggregator(key, value, aggregate)`."""
-        return CogroupedKStream(self._cogroup.with_part(grouped.group, aggregator, user_line()))
+        return CogroupedKStream(self._cogroup.with_part(grouped._group, aggregator, user_line()))
 
     def windowed_by(self, windows: AnyWindows) -> WindowedCogroupedKStream[K, A]:
         """Aggregate per window."""
@@ -1199,7 +1194,7 @@ class WindowedCogroupedKStream(Generic[K, A]):
 
     def cogroup(self, grouped: KGroupedStream[K, V], aggregator: Callable[[K, V, A], A]) -> WindowedCogroupedKStream[K, A]:
         """Add a grouped stream with its own `aggregator(key, value, aggregate)`."""
-        return WindowedCogroupedKStream(self._cogroup.with_part(grouped.group, aggregator, user_line()))
+        return WindowedCogroupedKStream(self._cogroup.with_part(grouped._group, aggregator, user_line()))
 
     def aggregate(
         self,

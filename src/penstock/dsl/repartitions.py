@@ -71,8 +71,7 @@ class Repartition:
 
     def below(self, here: Place, key: Serde[Any] | None, value: Serde[Any] | None) -> Place:
         """Put it below a place; return the place behind it, with these serdes."""
-        node = here.draft.add(self.node(), here.node)
-        return here.moved(self.source, node, rekeyed=False, key=key, value=value, sources=frozenset({self.source}))
+        return _behind(here, self.node(), key, value)
 
 
 def repartition(
@@ -116,8 +115,13 @@ def exchanged(here: Place, topic: str, key: Serde[Any] | None, value: Serde[Any]
     key = key if key is not None else here.draft.default_key
     value = value if value is not None else here.draft.default_value
     ends = ExchangeEnds(topic, f"{topic}-sink", f"{topic}-source", key, value, line)
-    node = here.draft.add(ends.node(), here.node)
-    return here.moved(ends.source, node, rekeyed=False, key=key, value=value, sources=frozenset({ends.source}))
+    return _behind(here, ends.node(), key, value)
+
+
+def _behind(here: Place, exchange: DraftNode, key: Serde[Any] | None, value: Serde[Any] | None) -> Place:
+    """Put an exchange below a place; return the place behind it. The node has the name of the exchange's source."""
+    node = here.draft.add(exchange, here.node)
+    return here.moved(node.name, node, rekeyed=False, key=key, value=value, sources=frozenset({node.name}))
 
 
 def _has_key(key: Any, value: Any) -> bool:

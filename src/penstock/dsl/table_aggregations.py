@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.dsl.aggregations import Operate, kept_as, one_less, one_more, zero
+from penstock.dsl.aggregations import Operate, aggregate_write, kept_as, one_less, one_more, zero
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.place import Place
 from penstock.dsl.repartitions import SUFFIX, ExchangeEnds
@@ -14,7 +14,7 @@ from penstock.dsl.stores import Materialized, Store
 from penstock.dsl.table_drafts import AggregateDraft, TablePlace
 from penstock.operators.table_aggregates import TableAggregate, TableReduce
 from penstock.serdes import ChangeSerde, Int64
-from penstock.topology import Line, ProcessorNode, Topology
+from penstock.topology import Line
 from penstock.topology.functions import checked
 
 
@@ -89,10 +89,7 @@ def _build(group: TableGroup, prefix: str, given: str | None, kept: Materialized
     table = AggregateDraft(kept.store_name)
     spec = kept.table_spec(draft)
 
-    def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        topology.add_node(ProcessorNode(name, parents, operate(spec.name, table.sends_old_values), (), line))
-        topology.add_state_store(spec, name)
-
+    write = aggregate_write(name, spec, table, operate, line)
     aggregated = draft.add(DraftNode(name, line, write, output_versioned=kept.is_versioned), node)
     place = here.moved(name, aggregated, rekeyed=False, key=kept.key, value=kept.value, sources=frozenset({source}))
     return TablePlace(place, table, kept.queryable_name)

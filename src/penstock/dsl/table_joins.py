@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from penstock.dsl.derived_tables import ignoring_key
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import ExchangeEnds
@@ -76,14 +77,7 @@ def join(left: TablePlace, right: object, declared: TableJoin, line: Line) -> Ta
             raise TopologyError(f"{verb} takes with_key= only together with on=, to which it passes the key ({line}).")
         return _by_key(left, right, declared, line)
     checked(on, "key, value" if declared.with_key else "value", f"{verb}'s on=", line)
-    return _by_foreign_key(left, right, on if declared.with_key else _of_value(on), declared, line)
-
-
-def _of_value(on: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-    def extractor(key: Any, value: Any) -> Any:
-        return on(value)
-
-    return extractor
+    return _by_foreign_key(left, right, on if declared.with_key else ignoring_key(on), declared, line)
 
 
 def _by_key(left: TablePlace, right: TablePlace, declared: TableJoin, line: Line) -> TablePlace:

@@ -201,16 +201,15 @@ class TransactionalPublisher:
             self._producer.produce(rows)
         except PenstockError as error:
             if is_unexplained(error.__cause__):
-                raise self._cause("Cannot send records") or error from error
+                self._raise_cause("Cannot send records")
             raise
 
-    def _cause(self, what: str) -> PenstockError | None:
-        """Return why the client has failed for good: every call about the transaction says so, `produce` does not."""
+    def _raise_cause(self, what: str) -> None:
+        """Raise why the client has failed for good: every call about the transaction says so, `produce` does not."""
         try:
             self._producer.client.abort_transaction(SLICE_S)
         except (KafkaException, SystemError) as error:
-            return self._failed(error, what)
-        return None
+            raise self._failed(error, what) from error
 
     def _settle(self) -> None:
         """Note that no transaction is open."""

@@ -19,8 +19,8 @@ from verification.conformance.epochs.planted import MUTANTS
 from verification.conformance.epochs.report import add
 from verification.conformance.epochs.session import verdicts
 from verification.conformance.mutants import MutantError, Verdict, plant
-from verification.conformance.oracle_process import ROOT
 from verification.conformance.planted import Mutant
+from verification.harness.processes import ROOT
 
 GENERATED = 600
 AT_ONCE = 2

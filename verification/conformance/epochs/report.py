@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from verification.conformance.oracle_process import ROOT
+from verification.harness.processes import ROOT
 
 REPORT = ROOT / "reports" / "conformance-epochs.json"
 

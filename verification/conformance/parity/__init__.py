@@ -10,8 +10,9 @@ from pathlib import Path
 from verification.conformance.parity.method_map import MAPPING
 from verification.conformance.parity.page import Row, counts, markdown, rows, verbs
 from verification.conformance.parity.penstock_names import StaleNameError
-from verification.conformance.parity.reflection import METHODS, ROOT, ReflectionError, load, reflect, save
+from verification.conformance.parity.reflection import METHODS, ReflectionError, load, reflect, save
 from verification.conformance.parity.rules import Missing
+from verification.harness.processes import ROOT
 
 PAGE = ROOT / "docs" / "parity.md"
 REPORT = ROOT / "reports" / "parity.json"

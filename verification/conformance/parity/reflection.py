@@ -9,10 +9,9 @@ import zipfile
 from pathlib import Path
 
 from verification.conformance.parity.rules import Method
+from verification.harness.processes import KAFKA_JARS, ROOT
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
-JARS = ROOT / ".parts" / "kafka"
 METHODS = HERE / "methods.json"
 VERSION = "4.3.1"
 
@@ -58,12 +57,12 @@ class ReflectionError(Exception):
 
 def reflect() -> list[Method]:
     """All public methods of the classes in scope, read from the jars."""
-    jar = JARS / f"kafka-streams-{VERSION}.jar"
+    jar = KAFKA_JARS / f"kafka-streams-{VERSION}.jar"
     if not jar.exists():
         raise ReflectionError(f"there is no {jar.relative_to(ROOT)}; run `make setup`")
     with tempfile.TemporaryDirectory() as classes:
         _run("javac", "-d", classes, str(HERE / "Reflection.java"))
-        lines = _run("java", "-cp", f"{classes}:{JARS}/*", "Reflection", *_CLASSES, *_packaged(jar))
+        lines = _run("java", "-cp", f"{classes}:{KAFKA_JARS}/*", "Reflection", *_CLASSES, *_packaged(jar))
     return [_method(json.loads(line)) for line in lines.splitlines()]
 
 

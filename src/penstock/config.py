@@ -71,6 +71,7 @@ _RANGES = {
     "epoch_interval": (0, _MAX_INT32),
     "max_epoch_records": (1, _MAX_INT32),
     "max_epoch_bytes": (1, 1 << 40),
+    "worker_epoch_records": (0, _MAX_INT32),
     "small_epoch_records": (0, _MAX_INT32),
     "transaction_timeout": (1_000, _MAX_INT32),
     "broker_timeout": (1_000, _MAX_INT32),
@@ -79,6 +80,7 @@ _RANGES = {
 }
 _DURATIONS = ("epoch_interval", "transaction_timeout", "broker_timeout", "epoch_timeout")
 _CHOICES = {
+    "engine": ("spark", "local"),
     "store_engine": ("lmdb", "rocksdb"),
     "on_lost_input": ("fail", "continue"),
     "log_format": ("auto", "json", "text"),
@@ -189,6 +191,10 @@ class Config:
         max_epoch_records: The most records of an epoch.
         max_epoch_bytes: About how many bytes of records an epoch may read, and how many bytes of results it may have; by default,
             an eighth of Spark's memory (`spark.driver.memory`), or less on a small machine.
+        engine: `spark`, or `local` to run without Java: all epochs run in worker processes of the application.
+        worker_epoch_records: An epoch of at most this many records runs in worker processes, a larger one as a Spark job; with
+            0, all epochs are Spark jobs. By default, worker processes run all epochs with up to 4 lanes, and those of up to
+            50,000 records with more.
         small_epoch_records: An epoch of at most this many records runs in one task.
         state_dir: The directory of the stores.
         store_engine: `lmdb`, or `rocksdb` for state larger than memory.
@@ -226,6 +232,8 @@ class Config:
     epoch_interval_ms: int = 100
     max_epoch_records: int = 500_000
     max_epoch_bytes: int | None = None
+    engine: str = "spark"
+    worker_epoch_records: int | None = None
     small_epoch_records: int = 2_000
     state_dir: Path = Path("state")
     store_engine: str = "lmdb"
@@ -432,7 +440,7 @@ def _resolve(name: str, value: str, environment: Mapping[str, str]) -> str:
 
 
 def _check_range(name: str, value: object, low: int, high: int) -> None:
-    if value is None and name in ("lanes", "max_epoch_bytes"):
+    if value is None and name in ("lanes", "max_epoch_bytes", "worker_epoch_records"):
         return
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(f"{name}: expected a whole number.")

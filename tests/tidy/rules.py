@@ -116,7 +116,10 @@ UNSAFE = {
 }
 
 
-ITS_OWN = {("src/penstock/spark/tasks.py", "cloudpickle.loads")}
+ITS_OWN = {
+    ("src/penstock/spark/tasks.py", "cloudpickle.loads"),
+    ("src/penstock/workers/process.py", "cloudpickle.loads"),
+}
 """Bytes that the application's own driver has pickled, and that reach a worker as all of Spark's tasks do."""
 
 

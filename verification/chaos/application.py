@@ -19,12 +19,17 @@ from verification.harness.processes import ROOT, HarnessError, wait_until
 COMMAND = (sys.executable, "-m", "verification.chaos.app")
 
 
+FORKING = ("pyspark.daemon", "penstock.workers.process")
+"""The modules of the processes that fork workers."""
+
+
 class Part(Enum):
     """The processes of an application that a signal is for."""
 
     DRIVER = "driver"
     """The Python process that was started; the others outlive it briefly."""
     JVM = "jvm"
+    """Spark's process; all processes of an application that runs without Spark."""
     WORKER = "worker"
     """One of the Python processes that run lanes."""
     ALL = "all"
@@ -162,7 +167,7 @@ class Application:
         session = self._sessions[-1] if self._sessions else -1
         found = [process for process in psutil.process_iter() if _session(process) == session]
         if part is Part.JVM:
-            return [process for process in found if _name(process) == "java"]
+            return [process for process in found if _name(process) == "java"] or found
         if part is Part.WORKER:
             return [process for process in found if _is_worker(process)][-1:]
         return found
@@ -191,9 +196,9 @@ def _name(process: psutil.Process) -> str:
 
 
 def _is_worker(process: psutil.Process) -> bool:
-    """Whether it is a child of Spark's daemon: it is forked and has the same command line."""
+    """Whether it is a child of Spark's daemon or of ours: it is forked and has the same command line."""
     try:
         parent = process.parent()
-        return parent is not None and "pyspark.daemon" in parent.cmdline() and "pyspark.daemon" in process.cmdline()
+        return parent is not None and any(name in parent.cmdline() and name in process.cmdline() for name in FORKING)
     except psutil.Error:
         return False

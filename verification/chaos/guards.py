@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 VARIABLE = "CHAOS_GUARD_OFF"
 
@@ -58,14 +58,17 @@ def epoch_check() -> None:
 
 def read_committed() -> None:
     """The source reads uncommitted records, which may still be aborted."""
-    from penstock.runtime.start import Start  # noqa: PLC0415
+    from penstock.kafka.clients import input_settings  # noqa: PLC0415
+    from penstock.runtime import engine  # noqa: PLC0415
+    from penstock.runtime.spark_engine import SparkEngine  # noqa: PLC0415
 
-    options = Start._source_options
+    options, module = SparkEngine._source_options, cast("Any", engine)
 
     def source_options(self: Any) -> dict[str, str]:
         return {**options(self), "kafka.isolation.level": "read_uncommitted"}
 
-    Start._source_options = source_options  # type: ignore[method-assign]
+    SparkEngine._source_options = source_options  # type: ignore[method-assign]
+    module.input_settings = lambda *given: {**input_settings(*given), "isolation.level": "read_uncommitted"}
 
 
 def metadata_check() -> None:

@@ -25,6 +25,8 @@ _SHOWN = frozenset(
         "epoch_interval_ms",
         "max_epoch_records",
         "max_epoch_bytes",
+        "engine",
+        "worker_epoch_records",
         "small_epoch_records",
         "state_dir",
         "store_engine",

@@ -12,9 +12,9 @@ import pyarrow as pa
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.program import Program, changelog_topic, lanes_topic
 from penstock.epochs.shards import shard_of
-from penstock.epochs.wire import Kind, headers_array, wire
+from penstock.epochs.wire import Kind, wire
 from penstock.lanes.cursor import BEFORE_RECORDS
-from penstock.lanes.epoch import FIRST, LAST, RECORDS, in_turn
+from penstock.lanes.epoch import FIRST, LAST, RECORDS, headers_array, in_turn
 from penstock.lanes.outbox import Row, RowKind
 from penstock.records import NO_TIMESTAMP
 from penstock.state import REGISTERS, StoreChanges

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.lanes.epoch import HEADERS, RECORDS, processing_order
-from penstock.records import Headers
 
 
 class Kind(IntEnum):
@@ -151,13 +150,6 @@ def _array(column: Any, kind: pa.DataType, rows: int) -> Any:
     if column is None:
         return pa.nulls(rows, kind)
     return column if isinstance(column, (pa.Array, pa.ChunkedArray)) else pa.array(column, kind)
-
-
-def headers_array(headers: Sequence[Headers]) -> Any:
-    """Return headers as a column; null for records without headers."""
-    if not any(headers):
-        return pa.nulls(len(headers), HEADERS)
-    return pa.array([[{"name": name, "value": value} for name, value in row] if row else None for row in headers], HEADERS)
 
 
 def arrived(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:

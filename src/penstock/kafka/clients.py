@@ -93,6 +93,12 @@ def consumer_settings(config: Config, group_id: str) -> dict[str, str]:
     return {**_CONSUMER, **_shared(config), **_only_for("restore.consumer.", config), "group.id": group_id}
 
 
+def input_settings(config: Config, group_id: str) -> dict[str, str]:
+    """Settings of the consumer that reads the source topics for worker processes."""
+    isolation = {} if config.guarantee is Guarantee.EXACTLY_ONCE else {"isolation.level": "read_uncommitted"}
+    return {**_CONSUMER, **isolation, **_shared(config), "group.id": group_id}
+
+
 def spark_options(config: Config) -> Settings:
     """Options of Spark's Kafka source: the Java client's connection, login and isolation level."""
     java = {_JAVA_NAMES[name]: value for name, value in config.kafka.items() if name in _JAVA_NAMES}

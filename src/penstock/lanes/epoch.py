@@ -321,3 +321,10 @@ def _column(deserialize: Any, column: pa.ChunkedArray) -> list[Any]:
     if column.null_count:
         return [None if data is None else deserialize(data) for data in raw]
     return list(map(deserialize, raw))
+
+
+def headers_array(headers: Sequence[Headers]) -> Any:
+    """Return headers as a column; null for records without headers."""
+    if not any(headers):
+        return pa.nulls(len(headers), HEADERS)
+    return pa.array([[{"name": name, "value": value} for name, value in row] if row else None for row in headers], HEADERS)

@@ -64,7 +64,7 @@ class Companions(Protocol):
 class RunningApplication:
     """A started application; as a context manager, it is closed at the end of the block.
 
-    Epochs run in threads of Spark. `wait` waits until the application has ended, and raises the error that ended it.
+    Epochs run in a thread of their own. `wait` waits until the application has ended, and raises the error that ended it.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class RunningApplication:
 
     def table(self, store: str) -> DataFrame:
         """Return a store as a Spark DataFrame; each use reads it as of the last barrier."""
-        return self._require_started().tables.table(store)
+        return self._require_started().engine.require_spark().tables.table(store)
 
     def sql(self, text: str) -> DataFrame:
         """Return the result of a SQL query, in which stores are tables; quote names with `-` or `.` in backticks.
@@ -147,11 +147,11 @@ class RunningApplication:
         Example:
             >>> running.sql("select key, value from words order by value desc limit 10").show()  # doctest: +SKIP
         """
-        return self._require_started().tables.sql(text)
+        return self._require_started().engine.require_spark().tables.sql(text)
 
     def guarded_sql(self, text: str, limit: int, most_bytes: int, timeout_s: float) -> pa.Table:
         """As `sql`, for external clients: accept only queries of stores, and limit rows, bytes and time."""
-        return self._require_started().sql.run(text, limit, most_bytes, timeout_s)
+        return self._require_started().engine.require_spark().sql.run(text, limit, most_bytes, timeout_s)
 
     def _require_started(self) -> Started:
         if self._started is None or self._ended.is_set():
@@ -257,7 +257,7 @@ class RunningApplication:
         while not self._stop.is_set() and not started.epochs.is_done:
             try:
                 if started.input_stream.wait(_TICK_S):
-                    raise PenstockError("Spark's query has ended unexpectedly. Start again.")
+                    raise PenstockError("The input has ended unexpectedly. Start again.")
                 started.epochs.tick()
                 started.input_stream.follow()
             except Exception as error:  # noqa: BLE001 - raised again unless it can be recovered from

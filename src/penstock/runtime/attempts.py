@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -18,7 +18,6 @@ from penstock.errors import EpochTooLargeError
 from penstock.records import Partition
 from penstock.runtime.epoch_size import EpochSize
 from penstock.runtime.share import take
-from penstock.spark.failures import UnreadableTimestampError
 
 _log = logging.getLogger(__name__)
 
@@ -32,11 +31,11 @@ Ranges = Mapping[Partition, tuple[int, int]]
 class Jobs(Protocol):
     """Runs the jobs of epochs. A job that is too large raises `EpochTooLargeError`, or returns a row that says so."""
 
-    def run(self, frame: Any | None, epoch: Epoch, is_small: bool, ranges: Ranges, batch_records: int | None) -> pa.Table:
-        """Process the records in these ranges of offsets, from the micro-batch `frame` if given; return the epoch's rows."""
+    def run(self, epoch: Epoch, is_small: bool, ranges: Ranges, batch_records: int | None) -> pa.Table:
+        """Process the records in these ranges of offsets, in one task if `is_small`; return the epoch's rows.
 
-    def run_by_client(self, epoch: Epoch, is_small: bool, ranges: Ranges) -> pa.Table:
-        """As `run`, for records that Spark's reader cannot read."""
+        `batch_records` is how many of them fit into memory easily, None if unknown.
+        """
 
     def tick(self, epoch: Epoch) -> pa.Table:
         """As `run`, without records."""
@@ -48,13 +47,12 @@ class Jobs(Protocol):
         """Read one record from its topic: key, value, timestamp, headers; no row if it cannot be read."""
 
 
-class Input(NamedTuple):
-    """What an epoch may take: from the committed `offsets` to `read_to`, except from partitions that are `waiting`.
+class Offer(NamedTuple):
+    """What an epoch may take: from `offsets` to `read_to`, except from partitions that are `waiting`.
 
-    `frame`, if given, has exactly these records. `most`, if given, is the maximum number of records.
+    `most`, if given, is the maximum number of records.
     """
 
-    frame: Any | None
     offsets: Mapping[Partition, int]
     read_to: Mapping[Partition, int]
     waiting: Collection[Partition] = ()
@@ -113,7 +111,7 @@ class Attempts:
             ) from error
         return rows
 
-    def run(self, epoch: Epoch, given: Input) -> Fitted:
+    def run(self, epoch: Epoch, given: Offer) -> Fitted:
         """Run the epoch with as much of its input as fits."""
         self._bytes_out, self._is_unbounded = 0, False
         while True:
@@ -133,28 +131,19 @@ class Attempts:
                 self._size.sent(given.count(ends), rows.num_rows, rows.nbytes)
                 return Fitted(epoch, rows, ends)
 
-    def _tried(self, epoch: Epoch, given: Input, ends: Mapping[Partition, int]) -> pa.Table:
-        frame = given.frame if ends == given.read_to else None
+    def _tried(self, epoch: Epoch, given: Offer, ends: Mapping[Partition, int]) -> pa.Table:
         is_small = given.count(ends) <= self._small
         ranges = given.ranges(ends)
-        if frame is None and not ranges:
+        if not ranges:
             return self.tick(epoch)
         try:
-            rows = self._read_and_run(frame, epoch, is_small, ranges)
+            rows = self._jobs.run(epoch, is_small, ranges, self._size.batch_records)
         except EpochTooLargeError:
             self._is_over_bound = False
             self._attempt += 1  # fences tasks of the failed job that still run
             raise
         self._learn(epoch, given.count(ends), measured_in(rows))
         return rows
-
-    def _read_and_run(self, frame: Any | None, epoch: Epoch, is_small: bool, ranges: Ranges) -> pa.Table:
-        """Return the rows of the epoch. Our own client reads the records that Spark's reader cannot."""
-        try:
-            return self._jobs.run(frame, epoch, is_small, ranges, self._size.batch_records)
-        except UnreadableTimestampError as error:
-            _log.info("retrying epoch %d without Spark's reader: %s", epoch.number, error)
-            return self._jobs.run_by_client(epoch, is_small, ranges)
 
     def _learn(self, epoch: Epoch, records: int, measurements: list[Measured]) -> None:
         for measured in measurements:
@@ -170,7 +159,7 @@ class Attempts:
             self._bytes_out = bytes_out
         raise EpochTooLargeError(reasons[0])
 
-    def _smaller(self, epoch: Epoch, given: Input, ends: Mapping[Partition, int], error: EpochTooLargeError) -> Fitted | None:
+    def _smaller(self, epoch: Epoch, given: Offer, ends: Mapping[Partition, int], error: EpochTooLargeError) -> Fitted | None:
         """Prepare another attempt and return None; or, if none is possible, return the epoch without its only record."""
         count = given.count(ends)
         epoch = replace(epoch, attempt=self._attempt)

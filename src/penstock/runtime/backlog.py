@@ -1,13 +1,12 @@
-"""The records that Spark has read and no epoch has taken yet, by offsets: what the next epoch may take."""
+"""The records that were read and no epoch has taken yet, by offsets: what the next epoch may take."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from penstock.errors import StateError
 from penstock.records import Partition
-from penstock.runtime.attempts import Input
+from penstock.runtime.attempts import Offer
 
 
 class Backlog:
@@ -17,31 +16,27 @@ class Backlog:
         self._limits = limits
         self._read_to = dict(offsets)
         self.left: frozenset[Partition] = frozenset()
-        """The partitions from which Spark has read more than epochs have taken."""
+        """The partitions that have been read further than epochs have taken."""
 
     def is_at_its_end(self, offsets: Mapping[Partition, int]) -> bool:
         """Whether a bounded run has reached all of its limits."""
         return bool(self._limits) and all(offsets[partition] >= limit for partition, limit in self._limits.items())
 
     def begin_anew(self, offsets: Mapping[Partition, int]) -> None:
-        """Start over with another stream, which begins at these offsets."""
+        """Start over with another input, which begins at these offsets."""
         self._read_to, self.left = dict(offsets), frozenset()
 
-    def add(self, offsets: Mapping[Partition, int], ends: Mapping[Partition, int]) -> bool:
-        """Add what Spark has read, up to `ends`; return whether its micro-batch is exactly the backlog after `offsets`."""
+    def add(self, offsets: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
+        """Add what was read, up to `ends`."""
         begins = self._read_to
         if any(begins[place] != offset and place not in self.left for place, offset in offsets.items()):
-            raise StateError("Spark's stream does not continue from the committed offsets. Start again.")
+            raise StateError("The input does not continue from the committed offsets. Start again.")
         self._read_to = {place: max(offsets[place], min(end, self._limits.get(place, end))) for place, end in ends.items()}
-        is_all = self._read_to == ends and not self.left
         self.left = frozenset(place for place, end in self._read_to.items() if end > offsets[place])
-        return is_all
 
-    def offer(
-        self, frame: Any | None, offsets: Mapping[Partition, int], waiting: frozenset[Partition], most: int | None
-    ) -> Input:
-        """Return what an epoch may take; `frame`, if given, has all of it."""
-        return Input(frame, offsets, self._read_to, waiting, most)
+    def offer(self, offsets: Mapping[Partition, int], waiting: frozenset[Partition], most: int | None) -> Offer:
+        """Return what an epoch may take."""
+        return Offer(offsets, self._read_to, waiting, most)
 
     def taken_to(self, offsets: Mapping[Partition, int]) -> None:
         """Remove what a committed epoch has taken, up to these offsets."""

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -77,7 +76,7 @@ class Contributions:
 
 
 class Epochs:
-    """Runs epochs strictly one after the other, whether Spark's stream or the clock requests them."""
+    """Runs epochs strictly one after the other, whether the input or the clock requests them."""
 
     def __init__(
         self,
@@ -121,7 +120,7 @@ class Epochs:
             pass
 
     def pause(self) -> None:
-        """Finish the current epoch, and run no other until `resume`; what Spark reads in the meantime is ignored."""
+        """Finish the current epoch, and run no other until `resume`; what is read in the meantime is ignored."""
         self._paused = True
         with self._lock:
             pass
@@ -148,29 +147,28 @@ class Epochs:
             self._failure, self._paused = None, False
             return self.progress.offsets
 
-    def on_batch(self, frame: Any, ends: Mapping[Partition, int]) -> None:
-        """Run as many epochs as needed for what Spark has read."""
+    def on_input(self, ends: Mapping[Partition, int]) -> None:
+        """Run as many epochs as needed for what was read, up to `ends`."""
         with self._lock:
             if self._stopping or self._paused or self.is_done:
                 return
             try:
-                self._run(frame, ends)
+                self._run(ends)
             except BaseException as error:
                 self._failure = error
                 raise
 
-    def _run(self, frame: Any, ends: Mapping[Partition, int]) -> None:
-        is_all = self._backlog.add(self.progress.offsets, ends)
-        waiting = self._event_time.ahead(self._backlog.left)
-        self._take(frame if is_all and not waiting & self._backlog.left else None, waiting)
+    def _run(self, ends: Mapping[Partition, int]) -> None:
+        self._backlog.add(self.progress.offsets, ends)
+        self._take(self._event_time.ahead(self._backlog.left))
         while not self._stopping and self._take_left():
             pass
 
-    def _take(self, frame: Any | None, waiting: frozenset[Partition]) -> None:
-        """Run an epoch of the backlog; `frame`, if given, has all of it."""
+    def _take(self, waiting: frozenset[Partition]) -> None:
+        """Run an epoch of the backlog, without the partitions that are `waiting`."""
         epoch = self._begin()
         faults.point("epoch.before_job")
-        given = self._backlog.offer(frame, self.progress.offsets, waiting, self._agenda.most_records)
+        given = self._backlog.offer(self.progress.offsets, waiting, self._agenda.most_records)
         done = self._attempts.run(epoch, given)
         self._commit(done.epoch, done.rows, done.ends)
         self._backlog.taken_to(self.progress.offsets)
@@ -183,7 +181,7 @@ class Epochs:
         waiting = self._event_time.ahead_of_inputs(left, self.progress.offsets)
         if waiting >= left:
             return False
-        self._take(None, waiting)
+        self._take(waiting)
         return True
 
     def tick(self) -> None:

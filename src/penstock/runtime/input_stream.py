@@ -1,7 +1,7 @@
-"""The input of an application: Spark's stream, restarted between epochs when partitions are added or records are lost.
+"""The input of an application, opened again between epochs when partitions are added or records are lost.
 
-Spark's stream reads only the partitions that it was started with. A restart loses nothing: the next stream reads from the
-committed offsets.
+An input reads only the partitions that it was opened with. Opening it again loses nothing: the next one reads from the committed
+offsets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Stream(Protocol):
-    """Micro-batches from the offsets it was opened with."""
+    """Runs epochs of the records after the offsets it was opened with."""
 
     def start(self) -> None:
         """Start reading."""

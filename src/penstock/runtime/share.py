@@ -1,6 +1,6 @@
 """The share of the input that an epoch takes: all that fits, except from partitions that have to wait.
 
-Spark keeps reading every partition; what an epoch leaves is read again later, by offsets.
+What an epoch leaves is for a later one.
 """
 
 from __future__ import annotations

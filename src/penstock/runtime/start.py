@@ -11,7 +11,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ import pyarrow as pa
 from structlog.contextvars import bound_contextvars
 
 from penstock.barrier import Barrier
-from penstock.config import Config, Guarantee, Settings, revealed
+from penstock.config import Config, Guarantee, revealed
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.restore import Committed
@@ -27,7 +26,7 @@ from penstock.epochs.wire import Kind, out_rows
 from penstock.errors import ConfigError, PenstockError
 from penstock.handlers import ErrorHandlers
 from penstock.kafka.changelog import read
-from penstock.kafka.clients import consumer_settings, largest_record, oauth_endpoints, reach_brokers, spark_options
+from penstock.kafka.clients import consumer_settings, largest_record, reach_brokers
 from penstock.kafka.limits import SizeLimits, default_size, refusals, size_of, warnings
 from penstock.kafka.offsets import refuse_members
 from penstock.kafka.preflight import Preflight
@@ -39,10 +38,12 @@ from penstock.plan import TopologyFacts, encode_facts
 from penstock.queries import CommittedState
 from penstock.records import Partition
 from penstock.runtime.committed import FACTS_PARTITION, TOPOLOGY, places
+from penstock.runtime.engine import Engine, TaskSetUp
 from penstock.runtime.epoch_size import TARGET_S, EpochSize
 from penstock.runtime.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
 from penstock.runtime.global_tables import GlobalTables
 from penstock.runtime.input_stream import InputStream, report_lost
+from penstock.runtime.inputs import InputLoop
 from penstock.runtime.journal import phase_reporter
 from penstock.runtime.memory import default_epoch_bytes
 from penstock.runtime.past import Lost, lost_input
@@ -50,12 +51,6 @@ from penstock.runtime.publication import Check
 from penstock.runtime.restore_progress import RestoreProgress
 from penstock.runtime.topic_watch import Growth, TopicWatch
 from penstock.runtime.truth import Position, Truth, program_of
-from penstock.spark.job import EpochJobs
-from penstock.spark.restore import restore
-from penstock.spark.session import SparkSession, has_session, open_session
-from penstock.spark.sql import GuardedSql
-from penstock.spark.stream import GROUP, EpochStream, Offsets, OnBatch
-from penstock.spark.tables import StoreTables
 from penstock.telemetry import logs
 from penstock.telemetry.spans import Tracing
 from penstock.topology import Topology
@@ -66,6 +61,7 @@ _ENDS_EVERY_S = 2.0
 _LOOK_MS = 10_000
 """How long a request for the topics of a running application may take."""
 
+OnInput = Callable[[Mapping[Partition, int]], None]
 Publisher = TransactionalPublisher | AtLeastOncePublisher
 Until = str | Mapping[Partition, int] | None
 """Where a bounded run ends: `"latest"` (the end of the topics at the start), or at offsets; None for an unbounded run."""
@@ -79,8 +75,7 @@ class Started:
     input_stream: InputStream
     publisher: Publisher
     state: CommittedState
-    tables: StoreTables
-    sql: GuardedSql
+    engine: Engine
 
 
 class Start:
@@ -106,10 +101,12 @@ class Start:
     def run(self, until: Until) -> Started:
         """Start. If that fails, `closers` close what was opened."""
         config = self._config
-        opening = self._opening_session()
+        program = self._program
+        engine = self._engine(lambda: topics.end_offsets(epochs.progress.offsets))
+        self.closers.append(engine.close)
+        engine.start()
         admin = reach_brokers(config)
         topics = Topics(admin, config.broker_timeout_ms)
-        program = self._program
         truth = Truth(self._topology, program, config, topics)
         sources, others = truth.existing_topics()
         internal = topics.ensure(truth.internal_topics, config.replication_factor)
@@ -129,28 +126,26 @@ class Start:
         self._log_changes(position)
         refuse_members(admin, self._id, config.broker_timeout_ms)
         committed, known_facts = truth.committed(position.before)
-        session = opening.result()
-        prepare = logs.worker_set_up(config, self.labels)
-        by_client = self._reader_of(read_records)
-        options = self._source_options()
-        jobs = EpochJobs(session, program, truth.source_of(sources), options, prepare, by_client, self._patience_s)
-        self._restore(session, jobs, program, committed)
+        engine.read_too(truth.source_of(sources))
+        self._restore(engine, committed)
         home.forget_others(self._lanes)
         tables = self._global_tables(program, topics, sources)
         tables.refresh(at_once=True)
         state = CommittedState(program, lambda: epochs.progress.epoch, tables.snapshot)
         self.closers.append(state.close)
-        store_tables = StoreTables(session, jobs.broadcast, program, state.specs, lambda: epochs.progress.epoch)
-        self.closers.append(store_tables.close)
+        spark = engine.spark
+        if spark is not None:
+            spark.query(state)
 
         def after_commit(epoch: int) -> None:
             state.after_commit(epoch)
-            store_tables.after_commit(epoch)
+            if spark is not None:
+                spark.after_commit(epoch)
 
         check = self._check(program, self._size_limits(topics, written, sizes))
         epochs = Epochs(
             program,
-            jobs,
+            engine,
             self._barrier(publisher),
             StartingPoint(
                 position.start,
@@ -169,8 +164,8 @@ class Start:
         self._follow_ends(lambda: topics.end_offsets(epochs.progress.offsets))
         watched = {name: sources[name] for name in truth.source_of(sources)}
         looking = Topics(admin, min(config.broker_timeout_ms, _LOOK_MS))
-        input_stream = self._input_stream(session, epochs, jobs, looking, watched, may_grow=until is None)
-        return Started(epochs, input_stream, publisher, state, store_tables, GuardedSql(session, store_tables))
+        input_stream = self._input_stream(engine, epochs, looking, watched, may_grow=until is None)
+        return Started(epochs, input_stream, publisher, state, engine)
 
     def _log_changes(self, position: Position) -> None:
         """Log what has changed since the last commit."""
@@ -183,20 +178,16 @@ class Start:
             report_lost(lost, self._recorder)
 
     def _input_stream(
-        self,
-        session: SparkSession,
-        epochs: Epochs,
-        jobs: EpochJobs,
-        topics: Topics,
-        watched: Mapping[str, Topic],
-        may_grow: bool,
+        self, engine: Engine, epochs: Epochs, topics: Topics, watched: Mapping[str, Topic], may_grow: bool
     ) -> InputStream:
-        config, options = self._config, self._source_options()
-        labelled = self._labelled(epochs.on_batch)
+        config = self._config
+        labelled = self._labelled(epochs.on_input)
         truth = Truth(self._topology, self._program, config, topics)
+        interval_s, name = config.epoch_interval_ms / 1_000, f"penstock-{self._id}-epochs"
 
-        def open_stream(offsets: Mapping[Partition, int]) -> EpochStream:
-            return EpochStream(session, options, offsets, labelled, config.epoch_interval_ms, config.max_epoch_records)
+        def open_stream(offsets: Mapping[Partition, int]) -> InputLoop:
+            source = engine.open_input(offsets, self._most_bytes)
+            return InputLoop(source, lambda: epochs.progress.offsets, labelled, interval_s, name)
 
         def look() -> Mapping[str, Topic]:
             return topics.seen(truth.codes(truth.matched_topics()))
@@ -205,7 +196,7 @@ class Start:
             return lost_input(offsets, topics.begin_offsets(offsets), topics.end_offsets(offsets))
 
         def on_growth(growth: Growth) -> None:
-            jobs.read_too(truth.codes({name: node for name, node in truth.matched_topics().items() if name in growth.topics}))
+            engine.read_too(truth.codes({name: node for name, node in truth.matched_topics().items() if name in growth.topics}))
 
         watch = TopicWatch(watched, look, topics.begin_offsets, may_grow)
         may_skip = config.on_lost_input == "continue"
@@ -215,25 +206,18 @@ class Start:
         watch.start(f"penstock-{self._id}-topics")
         return input_stream
 
-    def _labelled(self, on_batch: OnBatch) -> OnBatch:
-        """Return `on_batch` with the labels of this start in the log: Spark calls it in a thread of its own."""
+    def _labelled(self, on_input: OnInput) -> OnInput:
+        """Return `on_input` with the labels of this start in the log: it is called in a thread of its own."""
 
-        def labelled(frame: Any, ends: Offsets) -> None:
+        def labelled(ends: Mapping[Partition, int]) -> None:
             with bound_contextvars(**self.labels):
-                on_batch(frame, ends)
+                on_input(ends)
 
         return labelled
 
-    def _opening_session(self) -> Future[SparkSession]:
-        """Open the session in the background: that takes seconds, and depends on nothing that is read from Kafka meanwhile."""
-        is_shared = has_session()
-        executor = ThreadPoolExecutor(1, "penstock-spark")
-        config = self._config
-        opening = executor.submit(open_session, self._id, self._lanes, config.spark, oauth_endpoints(config), logs.pass_on)
-        executor.shutdown(wait=False)
-        if not is_shared:
-            self.closers.append(lambda: None if opening.exception() else opening.result().stop())
-        return opening
+    def _engine(self, ends: Callable[[], Mapping[Partition, int]]) -> Engine:
+        prepare = logs.worker_set_up(self._config, self.labels)
+        return Engine(self._config, self._program, TaskSetUp(prepare, self._reader_of(read_records), self._patience_s), ends)
 
     def _check_limits(self, broker: Mapping[str, str], written: list[Topic]) -> None:
         """Refuse settings that cannot work: raise the first reason, and log the others."""
@@ -266,9 +250,12 @@ class Start:
 
     def _epoch_size(self) -> EpochSize:
         config = self._config
-        most_bytes = config.max_epoch_bytes or default_epoch_bytes(config.spark)
         target_s = min(TARGET_S, config.epoch_timeout_ms / 4_000, config.transaction_timeout_ms / 4_000)
-        return EpochSize(config.max_epoch_records, most_bytes, target_s)
+        return EpochSize(config.max_epoch_records, self._most_bytes, target_s)
+
+    @property
+    def _most_bytes(self) -> int:
+        return self._config.max_epoch_bytes or default_epoch_bytes(self._config.spark)
 
     def _publisher(self, program: Program, sizes: Sequence[int]) -> Publisher:
         config = self._config
@@ -281,7 +268,8 @@ class Start:
         known = {name: topic.max_message_bytes for name, topic in written.items()}
         return SizeLimits(known, sizes[0], largest_record(self._config, sizes), lambda topic: size_of(topics, topic))
 
-    def _restore(self, session: SparkSession, jobs: EpochJobs, program: Program, committed: Committed) -> None:
+    def _restore(self, engine: Engine, committed: Committed) -> None:
+        program = self._program
         if not program.logged_stores and not any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
             self._recorder.restored()
             return
@@ -291,14 +279,7 @@ class Start:
             progress(self._recorder.restoring(left, self._lanes))
 
         began = time.monotonic()
-        restored = restore(
-            session,
-            jobs.broadcast,
-            self._lanes,
-            committed,
-            self._reader_of(read),
-            on_progress,
-        )
+        restored = engine.restore(committed, self._reader_of(read), on_progress)
         progress.close()
         self._recorder.restored()
         rows = sum(lane.rows for lane in restored)
@@ -352,18 +333,6 @@ class Start:
         if isinstance(until, str):
             raise ConfigError(f"Invalid until={until!r}: use None, 'latest' or offsets by (topic, partition).")
         return dict(until)
-
-    def _source_options(self) -> Mapping[str, str]:
-        timeout = str(self._config.broker_timeout_ms)
-        options = {
-            "kafka.fetch.max.wait.ms": "10",  # with the default, an epoch occasionally stalls for a second
-            # A task reads tens of thousands of records at once: with the defaults (1 MiB, 500 records) that took twice as long.
-            "kafka.max.partition.fetch.bytes": str(8 << 20),
-            GROUP: f"spark-kafka-source-{self._program.incarnation}",
-            "kafka.default.api.timeout.ms": timeout,
-            "kafkaConsumer.pollTimeoutMs": timeout,
-        }
-        return Settings({**options, **revealed(spark_options(self._config))})
 
 
 def _facts_row(program: Program, known: TopologyFacts) -> pa.Table:

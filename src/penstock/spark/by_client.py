@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.epochs.hops import INPUT
-from penstock.epochs.wire import headers_array
+from penstock.lanes.epoch import headers_array
 from penstock.records import Headers, Partition
 
 Record = tuple[str, int, int, bytes | None, bytes | None, int, Headers]

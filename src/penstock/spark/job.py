@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
@@ -23,10 +24,12 @@ from penstock.errors import EpochTooLargeError
 from penstock.records import Partition
 from penstock.serdes import String
 from penstock.spark.by_client import Part, ReadRecords, frame_of
-from penstock.spark.failures import translated, unreadable_timestamp
+from penstock.spark.failures import UnreadableTimestampError, translated, unreadable_timestamp
 from penstock.spark.session import ANY_BYTES
-from penstock.spark.stream import is_light, read_range
+from penstock.spark.source import read_range
 from penstock.spark.tasks import empty_epoch, from_sources, lane_rolled_back, on_lane, whole_epoch
+
+_log = logging.getLogger(__name__)
 
 _UNKNOWN_BATCH_RECORDS = 1_000
 _numbers = count()
@@ -64,26 +67,23 @@ class EpochJobs:
         self._source_of = {**self._source_of, **source_of}
 
     def run(
-        self,
-        frame: DataFrame | None,
-        epoch: Epoch,
-        is_small: bool,
-        ranges: Mapping[Partition, tuple[int, int]],
-        batch_records: int | None,
+        self, epoch: Epoch, is_small: bool, ranges: Mapping[Partition, tuple[int, int]], batch_records: int | None
     ) -> pa.Table:
-        """Process the records of a micro-batch, or without one, those of ranges of offsets; return the epoch's rows.
+        """Process the records in these ranges of offsets; return the epoch's rows.
 
-        Large records are always read by offsets, because the stream would read more of them at a time than fit into memory.
-        `batch_records` is how many records or rows go into one Arrow batch, None if their size is unknown.
+        `batch_records` is how many records or rows go into one Arrow batch, None if their size is unknown. Our own client reads
+        records that Spark's reader cannot.
         """
-        if ranges and (frame is None or not is_light(batch_records)):
-            frame = read_range(self._session, self._kafka, ranges, batch_records)
-        assert frame is not None
+        frame = read_range(self._session, self._kafka, ranges, batch_records)
         self._set_batches(frame.sparkSession, batch_records)
-        return self._run(self._records(frame, epoch.origins), epoch, is_small)
+        try:
+            return self._run(self._records(frame, epoch.origins), epoch, is_small)
+        except UnreadableTimestampError as error:
+            _log.info("retrying epoch %d without Spark's reader: %s", epoch.number, error)
+            return self._run_by_client(epoch, is_small, ranges)
 
-    def run_by_client(self, epoch: Epoch, is_small: bool, ranges: Mapping[Partition, tuple[int, int]]) -> pa.Table:
-        """Process records that Spark's reader cannot read, with `read` and by ranges of offsets; return the epoch's rows."""
+    def _run_by_client(self, epoch: Epoch, is_small: bool, ranges: Mapping[Partition, tuple[int, int]]) -> pa.Table:
+        """As `run`, with our own client."""
         codes = {origin: code for code, origin in enumerate(epoch.origins)}
         parts = [
             Part(self._source_of[topic], codes[topic, number], (topic, number), *bounds)

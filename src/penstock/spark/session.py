@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.config import is_secret, revealed
 from penstock.errors import ConfigError
 from penstock.spark.jars import connector_jars
-from penstock.spark.output import LineReader
+from penstock.workers import LineReader
 
 LOOPBACK = "127.0.0.1"
 REDACTED = (
@@ -54,7 +54,7 @@ def open_session(
     # Workers must find the user's modules as this process does, including those next to the script.
     os.environ["PYTHONPATH"] = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
     master = settings.get("master", f"local[{lanes}]")
-    if _is_local(master):
+    if is_local(settings):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # the address of the UI, if it is enabled
     combined = session_settings(lanes, settings, oauth_endpoints)
     logging.getLogger("py4j").setLevel(logging.INFO)  # at DEBUG it logs all calls to Java, with passwords
@@ -94,13 +94,14 @@ def session_settings(lanes: int, settings: Mapping[str, str], oauth_endpoints: S
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={','.join(oauth_endpoints)}"
     for name in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
         combined[name] = f"{combined.get(name, '')} {allowed}".strip()
-    if not _is_local(settings.get("master", "local")):
+    if not is_local(settings):
         return {"spark.authenticate": "true", "spark.network.crypto.enabled": "true", **combined}
     return combined
 
 
-def _is_local(master: str) -> bool:
-    return master.split("[", maxsplit=1)[0] == "local"
+def is_local(settings: Mapping[str, str]) -> bool:
+    """Whether Spark runs in a single process on this machine."""
+    return settings.get("master", "local").split("[", maxsplit=1)[0] == "local"
 
 
 def _with_retries(master: str) -> str:

@@ -37,7 +37,7 @@ lines.map_values(strict).group_by_key().count(store="counts").to_stream().to("me
 app = App("metered", builder.build(), processing_errors=dead_letter("metered-dead"))
 
 if __name__ == "__main__":
-    app.run()
+    app.run(worker_epoch_records=0)
 """
 
 

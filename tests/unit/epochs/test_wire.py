@@ -15,13 +15,12 @@ from penstock.epochs.wire import (
     arrived,
     control_row,
     decode_control,
-    headers_array,
     in_order_of_causes,
     in_order_of_stages,
     out_rows,
     wire,
 )
-from penstock.lanes.epoch import FIRST, HEADERS, LAST
+from penstock.lanes.epoch import FIRST, HEADERS, LAST, headers_array
 
 SPARKS_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

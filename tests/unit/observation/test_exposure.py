@@ -52,16 +52,14 @@ class InProcess:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.records: list[Raw] = []
 
-    def run(self, frame: Any, epoch: Epoch, is_small: bool, ranges: Any, batch_records: int | None) -> pa.Table:
-        rows = [{"name": 0, "origin": 0, "offset": number, **record._asdict()} for number, record in enumerate(frame)]
+    def run(self, epoch: Epoch, is_small: bool, ranges: Any, batch_records: int | None) -> pa.Table:
+        rows = [{"name": 0, "origin": 0, "offset": number, **record._asdict()} for number, record in enumerate(self.records)]
         return run_epoch(self.program, epoch, [pa.RecordBatch.from_pylist(rows, schema=INPUT)])
 
-    def run_by_client(self, epoch: Epoch, is_small: bool, ranges: Any) -> pa.Table:
-        raise AssertionError
-
     def tick(self, epoch: Epoch) -> pa.Table:
-        return self.run([], epoch, True, {}, None)
+        return run_epoch(self.program, epoch, [])
 
     def roll_back(self, epoch: Epoch) -> None: ...
 
@@ -122,9 +120,9 @@ def test_metrics_hold_nothing_from_data_and_do_not_grow_with_it(tmp_path: Path, 
     found = []
     end = 0
     for count in (20, 20, 400):
-        batch = records(count, end)
+        jobs.records = records(count, end)
         end += count
-        epochs.on_batch(batch, {("in", 0): end})
+        epochs.on_input({("in", 0): end})
         payload = metrics.exposition()[0].decode()
         assert CANARY not in payload
         found.append(series(payload))

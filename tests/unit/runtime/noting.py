@@ -24,7 +24,6 @@ from penstock.timing import monotonous
 from tests.unit.epochs.application import program_of
 
 A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
-FRAME = object()
 START = Progress(4, {A0: 10, A1: 20, B0: 30}, {A0: 500})
 
 
@@ -55,11 +54,9 @@ class Noted:
     def __init__(self) -> None:
         self.epochs: list[Epoch] = []
         self.small: list[bool | None] = []
-        self.frames: list[Any] = []
         self.ranges: list[Mapping[Partition, tuple[int, int]]] = []
         self.batch_records: list[int | None] = []
         self.rolled_back: list[Epoch] = []
-        self.read_by_client: list[Mapping[Partition, tuple[int, int]]] = []
         self.calls: list[str] = []
         self.offsets: list[list[SourceOffset]] = []
         self.published: list[list[dict[str, Any]]] = []
@@ -72,24 +69,13 @@ class Noted:
         self.during: Callable[[], None] = lambda: None
 
     def run(
-        self,
-        frame: Any,
-        epoch: Epoch,
-        is_small: bool,
-        ranges: Mapping[Partition, tuple[int, int]],
-        batch_records: int | None,
+        self, epoch: Epoch, is_small: bool, ranges: Mapping[Partition, tuple[int, int]], batch_records: int | None
     ) -> pa.Table:
-        self.frames.append(frame)
         self.ranges.append(ranges)
         self.batch_records.append(batch_records)
         if self.fits is not None and sum(end - begin for begin, end in ranges.values()) > self.fits:
             self.epochs.append(epoch)
             raise EpochTooLargeError("The epoch's Spark job failed, probably because of its size: OutOfMemoryError")
-        return self._job(epoch, is_small)
-
-    def run_by_client(self, epoch: Epoch, is_small: bool, ranges: Mapping[Partition, tuple[int, int]]) -> pa.Table:
-        self.read_by_client.append(ranges)
-        self.failure = None
         return self._job(epoch, is_small)
 
     def roll_back(self, epoch: Epoch) -> None:

@@ -183,7 +183,7 @@ def test_a_stream_that_ends_by_itself_is_a_failure(stage: Stage) -> None:
     running = started(stage)
     until_running(running)
     stage.end = True
-    with pytest.raises(PenstockError, match="Spark's query has ended unexpectedly"):
+    with pytest.raises(PenstockError, match="The input has ended unexpectedly"):
         running.wait(PATIENCE_S)
     assert running.state is State.ERROR
 

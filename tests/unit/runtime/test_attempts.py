@@ -13,12 +13,11 @@ from penstock.epochs.program import Epoch
 from penstock.epochs.wire import OUT, Kind, out_rows
 from penstock.errors import EpochTooLargeError, ProcessingError
 from penstock.records import Partition
-from penstock.runtime.attempts import Attempts, Fitted, Input, Ranges
+from penstock.runtime.attempts import Attempts, Fitted, Offer, Ranges
 from penstock.runtime.epoch_size import EpochSize
 
 A0, A1 = ("a", 0), ("a", 1)
 EPOCH = Epoch(5, 4, 1_000, (A0, A1))
-FRAME = object()
 MB = 1 << 20
 MOST = 100 * MB
 
@@ -48,7 +47,6 @@ class Jobs:
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.counts: list[int] = []
-        self.frames: list[Any] = []
         self.ranges: list[Ranges] = []
         self.small: list[bool] = []
         self.epochs: list[Epoch] = []
@@ -56,19 +54,15 @@ class Jobs:
         self.calls: list[str] = []
         self.rolled_back: list[Epoch] = []
 
-    def run(self, frame: Any, epoch: Epoch, is_small: bool, ranges: Ranges, batch_records: int | None) -> pa.Table:
+    def run(self, epoch: Epoch, is_small: bool, ranges: Ranges, batch_records: int | None) -> pa.Table:
         count = sum(end - begin for begin, end in ranges.values())
         self.calls.append("run")
         self.counts.append(count)
-        self.frames.append(frame)
         self.ranges.append(ranges)
         self.small.append(is_small)
         self.epochs.append(epoch)
         self.batches.append(batch_records)
         return self.answer(count, epoch)
-
-    def run_by_client(self, epoch: Epoch, is_small: bool, ranges: Ranges) -> pa.Table:
-        raise NotImplementedError
 
     def tick(self, epoch: Epoch) -> pa.Table:
         self.calls.append("tick")
@@ -103,20 +97,19 @@ class Given:
             raise self.instead
         return self.instead
 
-    def run(self, there: int = 64, other: int = 0, frame: Any = FRAME) -> Fitted:
-        return self.attempts.run(EPOCH, Input(frame, {A0: 100, A1: 7}, {A0: 100 + there, A1: 7 + other}))
+    def run(self, there: int = 64, other: int = 0) -> Fitted:
+        return self.attempts.run(EPOCH, Offer({A0: 100, A1: 7}, {A0: 100 + there, A1: 7 + other}))
 
 
 class TestInput:
     def test_a_whole_micro_batch_is_taken_from_spark(self) -> None:
         given = Given(fits_up_to(1_000))
         done = given.run(40, 20)
-        assert (given.jobs.frames, done.ends) == ([FRAME], {A0: 140, A1: 27})
+        assert done.ends == {A0: 140, A1: 27}
 
     def test_a_part_of_it_is_read_by_offsets(self) -> None:
         given = Given(fits_up_to(1_000))
         done = given.run(400, 240)
-        assert given.jobs.frames == [None]
         assert given.jobs.ranges == [{A0: (100, 140), A1: (7, 31)}]
         assert done.ends == {A0: 140, A1: 31}
 
@@ -136,7 +129,7 @@ class TestInput:
 
     def test_an_epoch_without_records_needs_no_input(self) -> None:
         given = Given(fits_up_to(1_000))
-        given.run(0, 0, frame=None)
+        given.run(0, 0)
         assert given.jobs.calls == ["tick"]
 
 
@@ -267,7 +260,7 @@ class TestOneRecord:
         given = Given(answer)
         offset, done = 100, []
         while offset < 164:
-            found = given.attempts.run(EPOCH, Input(None, {A0: offset}, {A0: 164}))
+            found = given.attempts.run(EPOCH, Offer({A0: offset}, {A0: 164}))
             done.append((offset, found.ends[A0]))
             offset = found.ends[A0]
         assert given.given_up == [(A0, poison)]

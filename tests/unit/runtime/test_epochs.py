@@ -26,7 +26,6 @@ from tests.unit.runtime.noting import (
     A0,
     A1,
     B0,
-    FRAME,
     START,
     Clock,
     Noted,
@@ -44,8 +43,8 @@ pytestmark = pytest.mark.usefixtures("clock")
 class TestOffsets:
     def test_every_partition_is_committed_every_time(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
-        epochs.on_batch(FRAME, ends(a0=13))
-        epochs.on_batch(FRAME, ends(a0=13, b0=31))
+        epochs.on_input(ends(a0=13))
+        epochs.on_input(ends(a0=13, b0=31))
         committed = [[(place.topic, place.partition, place.offset) for place in sent] for sent in noted.offsets]
         assert committed == [
             [("a", 0, 13), ("a", 1, 20), ("b", 0, 30)],
@@ -56,7 +55,7 @@ class TestOffsets:
     def test_their_metadata_has_all_that_a_start_needs(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
         noted.controls = [Control({0: 700}), Control({2: 9})]
-        epochs.on_batch(FRAME, ends(a0=11))
+        epochs.on_input(ends(a0=11))
         program = program_of(counting())
         told = {(sent.topic, sent.partition): CommitMetadata.decode(sent.metadata) for sent in noted.offsets[0]}
         common = {"epoch": 5, "incarnation": "one", "fingerprint": program.plan.fingerprint, "lanes": 2, "shards": 8}
@@ -76,12 +75,12 @@ class TestOffsets:
             ("b", 0, 30),
         ]
 
-    def test_spark_must_continue_from_the_committed_offsets(self, noted: Noted) -> None:
+    def test_the_input_must_continue_from_the_committed_offsets(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
-        epochs.on_batch(FRAME, ends(a0=11))
+        epochs.on_input(ends(a0=11))
         epochs.progress = Progress(9, ends(a0=12), {})
-        with pytest.raises(StateError, match="Spark's stream does not continue from the committed offsets"):
-            epochs.on_batch(FRAME, ends(a0=13))
+        with pytest.raises(StateError, match="The input does not continue from the committed offsets"):
+            epochs.on_input(ends(a0=13))
         assert len(noted.epochs) == 1
 
 
@@ -89,9 +88,9 @@ class TestEpochs:
     def test_an_epoch_receives_the_progress_of_the_application(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted)
         noted.controls = [Control({1: 60}), Control({1: 50, 0: 400})]
-        epochs.on_batch(FRAME, ends(a0=11))
+        epochs.on_input(ends(a0=11))
         clock.now = 2_000.5
-        epochs.on_batch(FRAME, ends(a0=12))
+        epochs.on_input(ends(a0=12))
         first, second = noted.epochs
         assert (first.number, first.committed, first.wall_clock) == (5, 4, 1_000_000)
         assert (second.number, second.committed, second.wall_clock) == (6, 5, 2_000_500)
@@ -101,12 +100,12 @@ class TestEpochs:
 
     @pytest.mark.parametrize(("moved", "is_small"), [(5, True), (6, False)])
     def test_records_of_all_partitions_decide_whether_an_epoch_is_small(self, noted: Noted, moved: int, is_small: bool) -> None:
-        epochs_of(noted).on_batch(FRAME, ends(a0=12, b0=30 + moved - 2))
+        epochs_of(noted).on_input(ends(a0=12, b0=30 + moved - 2))
         assert noted.small == [is_small]
 
     def test_rows_for_the_driver_are_not_published(self, noted: Noted) -> None:
         noted.controls = [Control(), Control({0: 1})]
-        epochs_of(noted).on_batch(FRAME, ends(a0=11))
+        epochs_of(noted).on_input(ends(a0=11))
         assert [(row["kind"], row["value"]) for row in noted.published[0]] == [(Kind.SINK, b"5")]
 
     def test_every_batch_is_checked_before_the_transaction_begins(self, noted: Noted) -> None:
@@ -116,20 +115,20 @@ class TestEpochs:
             checked.append(list(noted.calls))
             return rows.slice(0, 0)
 
-        epochs_of(noted, check=check).on_batch(FRAME, ends(a0=11))
+        epochs_of(noted, check=check).on_input(ends(a0=11))
         assert checked == [[]]
         assert noted.published == [[]]
 
     def test_first_rows_go_with_the_first_epoch_only(self, noted: Noted) -> None:
         epochs = epochs_of(noted, first_rows=out_rows(Kind.CHANGELOG, 0, 0, 0, b"topology", b"facts"))
-        epochs.on_batch(FRAME, ends(a0=11))
-        epochs.on_batch(FRAME, ends(a0=12))
+        epochs.on_input(ends(a0=11))
+        epochs.on_input(ends(a0=12))
         assert [[row["key"] for row in rows] for rows in noted.published] == [[b"topology", b"epoch"], [b"epoch"]]
 
     def test_global_tables_are_read_before_the_epoch_begins(self, noted: Noted, clock: Clock) -> None:
         before: list[int] = []
         epochs = epochs_of(noted, before_epoch=lambda: before.append(len(noted.epochs)))
-        epochs.on_batch(FRAME, ends(a0=11))
+        epochs.on_input(ends(a0=11))
         clock.now += KEEP_ALIVE_S + 1
         epochs.tick()
         assert before == [0, 1]
@@ -146,17 +145,17 @@ class TestEpochs:
             return rows
 
         epochs = epochs_of(noted, other_rows=lambda: other_rows.pop(0), recorder=recorder, check=check)
-        epochs.on_batch(None, ends(a0=11))
+        epochs.on_input(ends(a0=11))
         assert [row["value"] for row in noted.published[-1]] == [b"5", b"letter"]
         assert recorder.recent[-1].dropped == (("names", "dead letter", 1),)
         assert seen == [[b"5"], [b"letter"]]
-        epochs.on_batch(None, ends(a0=12))
+        epochs.on_input(ends(a0=12))
         assert [row["value"] for row in noted.published[-1]] == [b"6"]
 
     def test_drops_are_logged(self, noted: Noted, caplog: pytest.LogCaptureFixture) -> None:
         noted.controls = [Control(dropped=[("node", "late", 3)])]
         with caplog.at_level(logging.INFO):
-            epochs_of(noted).on_batch(FRAME, ends(a0=11))
+            epochs_of(noted).on_input(ends(a0=11))
         assert "node dropped 3 records: late" in caplog.text
 
 
@@ -182,7 +181,7 @@ class TestReports:
         noted.controls = [Control(dropped=[("COUNT", "late", 2)])]
         seen: list[int | None] = []
         noted.during = lambda: seen.append(recorder.current.number if recorder.current else None)
-        epochs.on_batch(FRAME, ends(a0=13))
+        epochs.on_input(ends(a0=13))
         assert seen == [5]
         [report] = recorder.recent
         assert (report.number, report.records, report.is_sampled) == (5, 3, True)
@@ -200,19 +199,19 @@ class TestReports:
         epochs = epochs_of(noted)
         for seconds in (0.0, 1.0, SAMPLE_EVERY_S, 1.0):
             clock.now += seconds
-            epochs.on_batch(FRAME, ends())
+            epochs.on_input(ends())
         assert [epoch.is_sampled for epoch in noted.epochs] == [True, False, True, False]
 
     def test_after_commit_is_called_before_the_next_epoch(self, noted: Noted) -> None:
         heard: list[tuple[int, int]] = []
         epochs = epochs_of(noted, after_commit=lambda epoch: heard.append((epoch, len(noted.epochs))))
         for a0 in (11, 12):
-            epochs.on_batch(FRAME, ends(a0=a0))
+            epochs.on_input(ends(a0=a0))
         assert heard == [(5, 1), (6, 2)]
 
     def test_rows_that_are_too_large_count_as_dropped_records(self, noted: Noted) -> None:
         recorder = Recorder()
-        epochs_of(noted, recorder=recorder, check=lambda rows: rows.slice(0, 0)).on_batch(FRAME, ends(a0=11))
+        epochs_of(noted, recorder=recorder, check=lambda rows: rows.slice(0, 0)).on_input(ends(a0=11))
         assert recorder.recent[0].dropped == (("(sinks)", "production error", 1),)
 
     def test_chosen_topics_and_dead_letters_are_each_counted_as_one(self) -> None:
@@ -238,10 +237,10 @@ class TestFailures:
         epochs = epochs_of(noted)
         noted.failure = ProcessingError("bad record")
         with pytest.raises(ProcessingError):
-            epochs.on_batch(FRAME, ends(a0=11))
+            epochs.on_input(ends(a0=11))
         assert (epochs.progress, noted.calls) == (START, [])
         noted.failure = None
-        epochs.on_batch(FRAME, ends(a0=11))
+        epochs.on_input(ends(a0=11))
         assert [epoch.number for epoch in noted.epochs] == [5, 5]
         assert epochs.progress.epoch == 5
 
@@ -250,11 +249,11 @@ class TestFailures:
         epochs = epochs_of(noted, first_rows=out_rows(Kind.CHANGELOG, 0, 0, 0, b"topology", b"facts"))
         noted.commit_failure = failure
         with pytest.raises(type(failure)):
-            epochs.on_batch(FRAME, ends(a0=11))
+            epochs.on_input(ends(a0=11))
         assert epochs.progress == START
         noted.commit_failure = None
         with pytest.raises(CommitError):  # the barrier takes no further epoch
-            epochs.on_batch(FRAME, ends(a0=11))
+            epochs.on_input(ends(a0=11))
         assert epochs.progress == START
 
     def test_a_row_that_does_not_fit_ends_the_epoch_before_anything_is_published(self, noted: Noted) -> None:
@@ -263,14 +262,14 @@ class TestFailures:
 
         epochs = epochs_of(noted, check=check)
         with pytest.raises(ProcessingError):
-            epochs.on_batch(FRAME, ends(a0=11))
+            epochs.on_input(ends(a0=11))
         assert (epochs.progress, noted.calls) == (START, [])
 
     def test_a_failure_releases_the_lock(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
         noted.failure = ProcessingError("bad record")
         with pytest.raises(ProcessingError):
-            epochs.on_batch(FRAME, ends(a0=11))
+            epochs.on_input(ends(a0=11))
         epochs.stop()
 
 
@@ -279,7 +278,7 @@ class TestTicks:
         epochs = epochs_of(noted)
         epochs.tick()
         noted.controls = [Control(due=int(clock.now * 1000) + 5_000)]
-        epochs.on_batch(FRAME, ends(a0=11))
+        epochs.on_input(ends(a0=11))
         clock.now += 4.9
         epochs.tick()
         assert len(noted.epochs) == 1
@@ -287,7 +286,7 @@ class TestTicks:
     def test_the_earliest_timer_of_all_lanes_counts(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted)
         noted.controls = [Control(due=int(clock.now * 1000) + 9_000), Control(due=int(clock.now * 1000) + 5_000), Control()]
-        epochs.on_batch(FRAME, ends(a0=11))
+        epochs.on_input(ends(a0=11))
         clock.now += 5
         epochs.tick()
         assert noted.small == [True, None]
@@ -296,9 +295,9 @@ class TestTicks:
     def test_the_last_epoch_determines_what_is_due(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted)
         noted.controls = [Control(due=int(clock.now * 1000) + 1_000)]
-        epochs.on_batch(FRAME, ends(a0=11))
+        epochs.on_input(ends(a0=11))
         noted.controls = []
-        epochs.on_batch(FRAME, ends(a0=12))
+        epochs.on_input(ends(a0=12))
         clock.now += 60
         epochs.tick()
         assert len(noted.epochs) == 2
@@ -306,11 +305,11 @@ class TestTicks:
     def test_what_waits_for_the_watermark_is_due_when_it_is_reached(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted, topology=with_watermarks(), start=replace(START, watermarks={A0: 99, A1: 120, B0: 120}))
         noted.controls = [Control(event_due=200), Control(event_due=100), Control()]
-        epochs.on_batch(FRAME, ends(a0=11))
+        epochs.on_input(ends(a0=11))
         epochs.tick()
         assert [epoch.watermark for epoch in noted.epochs] == [99]
         noted.controls = [Control(watermarks={0: 100}, event_due=100)]
-        epochs.on_batch(FRAME, ends(a0=12))
+        epochs.on_input(ends(a0=12))
         noted.controls = []
         epochs.tick()
         epochs.tick()
@@ -319,13 +318,13 @@ class TestTicks:
     def test_the_watermark_is_committed_with_its_results(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted, topology=with_watermarks(), start=replace(START, watermarks={A0: 40, A1: 50, B0: 60}))
         noted.controls = [Control(watermarks={0: 70, 1: 80})]
-        epochs.on_batch(FRAME, ends(a0=11, a1=21))
+        epochs.on_input(ends(a0=11, a1=21))
         assert (epochs.progress.watermark, epochs.progress.watermarks) == (40, {A0: 70, A1: 80, B0: 60})
         committed = [CommitMetadata.decode(offset.metadata) for offset in noted.offsets[-1]]
         assert [metadata.watermark for metadata in committed] == [70, 80, 60]
         assert {metadata.application_watermark for metadata in committed} == {40}
         epochs = epochs_of(noted, topology=with_watermarks(), start=epochs.progress)
-        epochs.on_batch(FRAME, ends(a0=12, a1=21))
+        epochs.on_input(ends(a0=12, a1=21))
         assert noted.epochs[-1].watermark == 60
 
     def test_a_silent_partition_is_ignored_only_if_it_is_read_to_its_end(self, noted: Noted, clock: Clock) -> None:
@@ -333,14 +332,14 @@ class TestTicks:
         input_ends = ends(a1=25)
         epochs = epochs_of(noted, topology=with_watermarks(idle="10s"), start=start, input_ends=lambda: dict(input_ends))
         noted.controls = [Control(event_due=400)]
-        epochs.on_batch(FRAME, ends(a0=11))
+        epochs.on_input(ends(a0=11))
         clock.now += 60
         epochs.tick()
         assert [epoch.watermark for epoch in noted.epochs] == [-1]
         input_ends[A1] = 20
         clock.now += 9
         noted.controls = [Control(watermarks={0: 500, 2: 600}, event_due=400)]
-        epochs.on_batch(FRAME, ends(a0=12))
+        epochs.on_input(ends(a0=12))
         clock.now += 2
         epochs.tick()
         assert [epoch.watermark for epoch in noted.epochs] == [-1, -1, 500]
@@ -350,7 +349,7 @@ class TestTicks:
         epochs = epochs_of(noted, topology=topology, input_ends=ends)
         due = int(clock.now * 1000) + 30_000
         noted.controls = [Control(event_due=due)]
-        epochs.on_batch(FRAME, ends(a0=11))
+        epochs.on_input(ends(a0=11))
         clock.now += 29
         epochs.tick()
         assert len(noted.epochs) == 1
@@ -362,19 +361,19 @@ class TestTicks:
         start = replace(START, watermarks={A0: 5_000, A1: 1_000, B0: 1_500})
         epochs = epochs_of(noted, topology=with_watermarks(align="1s"), start=start, input_ends=lambda: ends(a0=60, a1=40))
         noted.controls = [Control(watermarks={1: 3_000})]
-        epochs.on_batch(FRAME, ends(a0=50, a1=25))
-        assert (epochs.progress.offsets, noted.frames[-1], noted.ranges[-1]) == (ends(a1=25), None, {A1: (20, 25)})
+        epochs.on_input(ends(a0=50, a1=25))
+        assert (epochs.progress.offsets, noted.ranges[-1]) == (ends(a1=25), {A1: (20, 25)})
         epochs.tick()
         assert len(noted.epochs) == 1  # the slower one has more
         noted.controls = [Control(watermarks={1: 4_500})]
-        epochs.on_batch(FRAME, ends(a0=60, a1=40))
+        epochs.on_input(ends(a0=60, a1=40))
         assert noted.ranges[-2:] == [{A1: (25, 40)}, {A0: (10, 60)}]
-        assert (epochs.progress.offsets, noted.frames) == (ends(a0=60, a1=40), [None] * 3)
+        assert epochs.progress.offsets == ends(a0=60, a1=40)
         noted.controls = []
         epochs.tick()
         assert len(noted.epochs) == 3
-        epochs.on_batch(FRAME, ends(a0=61, a1=40))
-        assert (epochs.progress.offsets, noted.frames[-1], noted.ranges[-1]) == (ends(a0=61, a1=40), FRAME, {A0: (60, 61)})
+        epochs.on_input(ends(a0=61, a1=40))
+        assert (epochs.progress.offsets, noted.ranges[-1]) == (ends(a0=61, a1=40), {A0: (60, 61)})
 
     def test_records_that_waited_come_with_a_later_batch(self, noted: Noted, clock: Clock) -> None:
         start = replace(START, watermarks={A0: 5_000, A1: 1_000, B0: 1_500})
@@ -382,24 +381,24 @@ class TestTicks:
         options: dict[str, Any] = {"size": EpochSize(31, 1 << 20), "input_ends": lambda: known_ends}
         epochs = epochs_of(noted, topology=with_watermarks(align="1s"), start=start, **options)
         noted.controls = [Control(watermarks={1: 3_000})]
-        epochs.on_batch(FRAME, ends(a0=50, a1=25))
+        epochs.on_input(ends(a0=50, a1=25))
         assert epochs.progress.offsets == ends(a1=25)
         noted.controls = [Control(watermarks={1: 4_500})]
-        epochs.on_batch(FRAME, ends(a0=70, a1=26))
-        assert (epochs.progress.offsets, noted.frames) == (ends(a0=70, a1=26), [None] * 4)
+        epochs.on_input(ends(a0=70, a1=26))
+        assert epochs.progress.offsets == ends(a0=70, a1=26)
         assert noted.ranges[1:] == [{A1: (25, 26)}, {A0: (10, 41)}, {A0: (41, 70)}]
-        epochs.on_batch(FRAME, ends(a0=70, a1=27))
-        assert (epochs.progress.offsets, noted.frames[-1], noted.ranges[-1]) == (ends(a0=70, a1=27), FRAME, {A1: (26, 27)})
+        epochs.on_input(ends(a0=70, a1=27))
+        assert (epochs.progress.offsets, noted.ranges[-1]) == (ends(a0=70, a1=27), {A1: (26, 27)})
 
     def test_a_partition_without_a_watermark_does_not_wait(self, noted: Noted) -> None:
         epochs = epochs_of(noted, topology=with_watermarks(align="1s"))
-        epochs.on_batch(FRAME, ends(a0=50, a1=25))
+        epochs.on_input(ends(a0=50, a1=25))
         assert epochs.progress.offsets == ends(a0=50, a1=25)
 
     def test_without_a_watermark_it_waits_for_input(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted)
         noted.controls = [Control(event_due=0)]
-        epochs.on_batch(FRAME, ends(a0=11))
+        epochs.on_input(ends(a0=11))
         clock.now += 60
         epochs.tick()
         assert [epoch.watermark for epoch in noted.epochs] == [None]
@@ -442,7 +441,7 @@ class TestFailure:
 
         noted.during = fail
         with pytest.raises(CommitError, match="open for too long"):
-            epochs.on_batch(FRAME, ends(a0=11))
+            epochs.on_input(ends(a0=11))
         for ask in (epochs.tick, lambda: epochs.while_idle(lambda: asked.append("asked"))):
             with pytest.raises(CommitError) as found:
                 ask()
@@ -454,10 +453,10 @@ class TestMarks:
     def test_exactly_one_epoch_receives_a_mark(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted, changelog_ends=lambda: {"c/0": 100 * len(noted.epochs)})
         for number in range(11, 14):
-            epochs.on_batch(FRAME, ends(a0=number))
+            epochs.on_input(ends(a0=number))
         clock.now += MARK_EVERY_S + 0.1
         for number in range(14, 17):
-            epochs.on_batch(FRAME, ends(a0=number))
+            epochs.on_input(ends(a0=number))
         early, late = Mark(5, 1_000_000, {"c/0": 100}), Mark(8, 1_010_100, {"c/0": 400})
         assert [epoch.mark for epoch in noted.epochs] == [None, early, None, None, late, None]
 
@@ -468,7 +467,7 @@ class TestMarks:
             asked.append(list(noted.calls))
             return {}
 
-        epochs_of(noted, changelog_ends=changelog_ends).on_batch(FRAME, ends(a0=11))
+        epochs_of(noted, changelog_ends=changelog_ends).on_input(ends(a0=11))
         assert asked == [["begin", "commit"]]
 
     @pytest.mark.parametrize("failure", [CommitError("leaders move"), BrokerError("out of reach")])
@@ -477,8 +476,8 @@ class TestMarks:
             raise failure
 
         epochs = epochs_of(noted, changelog_ends=changelog_ends)
-        epochs.on_batch(FRAME, ends(a0=11))
-        epochs.on_batch(FRAME, ends(a0=12))
+        epochs.on_input(ends(a0=11))
+        epochs.on_input(ends(a0=12))
         assert [(epoch.number, epoch.mark) for epoch in noted.epochs] == [(5, None), (6, None)]
 
 
@@ -492,7 +491,7 @@ class TestStop:
             assert may_end.wait(10)
 
         noted.during = long_job
-        working = threading.Thread(target=epochs.on_batch, args=(None, ends(a0=11)))
+        working = threading.Thread(target=epochs.on_input, args=(ends(a0=11),))
         working.start()
         assert began.wait(10)
         stopping = threading.Thread(target=epochs.stop)
@@ -503,7 +502,7 @@ class TestStop:
         stopping.join(10)
         working.join(10)
         assert epochs.progress.epoch == 5
-        epochs.on_batch(FRAME, ends(a0=12))
+        epochs.on_input(ends(a0=12))
         assert epochs.progress.epoch == 5
 
     def test_no_timer_fires_afterwards(self, noted: Noted, clock: Clock) -> None:
@@ -517,7 +516,7 @@ class TestStop:
         epochs = epochs_of(noted)
         called: list[str] = []
         noted.during = lambda: epochs.while_idle(lambda: called.append("during"))
-        epochs.on_batch(FRAME, ends(a0=11))
+        epochs.on_input(ends(a0=11))
         epochs.while_idle(lambda: called.append("after"))
         epochs.while_idle(lambda: called.append("again"))
         assert called == ["after", "again"]

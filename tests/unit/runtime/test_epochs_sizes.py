@@ -16,13 +16,11 @@ from penstock.runtime.agenda import MARK_EVERY_S
 from penstock.runtime.epoch_size import EpochSize
 from penstock.runtime.progress import Progress
 from penstock.runtime.publication import rows_for_kafka
-from penstock.spark.failures import UnreadableTimestampError
 from penstock.timing import WatermarkTracker, monotonous
 from tests.unit.runtime.noting import (
     A0,
     A1,
     B0,
-    FRAME,
     START,
     Clock,
     Noted,
@@ -37,13 +35,13 @@ pytestmark = pytest.mark.usefixtures("clock")
 class TestPause:
     """A stream is replaced by another, with more partitions or other offsets."""
 
-    def test_what_spark_reads_during_a_pause_is_ignored(self, noted: Noted) -> None:
+    def test_what_is_read_during_a_pause_is_ignored(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
         epochs.pause()
-        epochs.on_batch(None, ends(a0=13))
+        epochs.on_input(ends(a0=13))
         assert noted.calls == []
         assert epochs.resume({}) == START.offsets
-        epochs.on_batch(None, ends(a0=13))
+        epochs.on_input(ends(a0=13))
         assert epochs.progress.offsets[A0] == 13
 
     def test_the_current_epoch_is_finished_first(self, noted: Noted) -> None:
@@ -56,7 +54,7 @@ class TestPause:
             assert pausing.is_alive()
 
         noted.during = during
-        epochs.on_batch(None, ends(a0=13))
+        epochs.on_input(ends(a0=13))
         pausing.join(5)
         assert (epochs.progress.offsets[A0], pausing.is_alive()) == (13, False)
 
@@ -69,7 +67,7 @@ class TestPause:
         assert offsets == {**START.offsets, a2: 0, c0: 7}
         assert set(recorder.partitions) == {A0, A1, a2, B0, c0}
         noted.controls = [Control({2: 900})]
-        epochs.on_batch(None, {**ends(), a2: 4, c0: 7})
+        epochs.on_input({**ends(), a2: 4, c0: 7})
         [epoch] = noted.epochs
         assert epoch.origins == (A0, A1, a2, B0, c0)
         assert epoch.high_times == (500, -1, -1, -1, -1)
@@ -85,29 +83,29 @@ class TestPause:
         epochs._event_time._tracker = tracker
         tracker.heard(A0, 500, at=0)
         tracker.heard(B0, 5, at=0)
-        epochs.on_batch(None, ends(a0=15, b0=31))
+        epochs.on_input(ends(a0=15, b0=31))
         assert epochs.progress.offsets[A0] == 10
         epochs.pause()
         assert epochs.resume({})[A0] == 10
         tracker.heard(B0, 600, at=0)
-        epochs.on_batch(None, ends(a0=15, b0=31))
+        epochs.on_input(ends(a0=15, b0=31))
         assert noted.ranges == [{B0: (30, 31)}, {A0: (10, 15)}]
         assert epochs.progress.offsets == ends(a0=15, b0=31)
 
     def test_the_watermark_waits_for_new_partitions(self, noted: Noted) -> None:
         epochs = epochs_of(noted, topology=with_watermarks())
         noted.controls = [Control({}, watermarks={0: 500, 1: 500, 2: 500})]
-        epochs.on_batch(None, ends(a0=11))
-        epochs.on_batch(None, ends(a0=12))
+        epochs.on_input(ends(a0=11))
+        epochs.on_input(ends(a0=12))
         epochs.pause()
         epochs.resume({("a", 2): 0})
         noted.controls = [Control({}, watermarks={0: 900, 1: 900, 3: 900})]
-        epochs.on_batch(None, {**ends(a0=13), ("a", 2): 0})
-        epochs.on_batch(None, {**ends(a0=14), ("a", 2): 0})
+        epochs.on_input({**ends(a0=13), ("a", 2): 0})
+        epochs.on_input({**ends(a0=14), ("a", 2): 0})
         assert noted.epochs[-1].watermark == 500
         noted.controls = [Control({}, watermarks={2: 800})]
-        epochs.on_batch(None, {**ends(a0=15), ("a", 2): 1})
-        epochs.on_batch(None, {**ends(a0=16), ("a", 2): 1})
+        epochs.on_input({**ends(a0=15), ("a", 2): 1})
+        epochs.on_input({**ends(a0=16), ("a", 2): 1})
         assert noted.epochs[-1].watermark == 800
 
     def test_the_first_source_with_a_watermark_may_come_late(self, noted: Noted) -> None:
@@ -121,14 +119,14 @@ class TestPause:
         epochs = epochs_of(noted)
         noted.failure = RuntimeError("records are gone")
         with pytest.raises(RuntimeError):
-            epochs.on_batch(None, ends(a0=13))
+            epochs.on_input(ends(a0=13))
         with pytest.raises(RuntimeError):
             epochs.tick()
         noted.failure = None
         epochs.pause()
         epochs.resume({A0: 12})
         epochs.tick()
-        epochs.on_batch(None, ends(a0=13))
+        epochs.on_input(ends(a0=13))
         assert [epoch.number for epoch in noted.epochs] == [5, 5]
         assert epochs.progress.offsets[A0] == 13
 
@@ -138,8 +136,7 @@ class TestSizes:
 
     def test_input_that_is_too_large_for_one_epoch_becomes_several(self, noted: Noted) -> None:
         epochs = epochs_of(noted, size=EpochSize(100, 1 << 20))
-        epochs.on_batch(FRAME, ends(a0=170, b0=110))
-        assert noted.frames == [None] * 3
+        epochs.on_input(ends(a0=170, b0=110))
         assert noted.ranges == [
             {A0: (10, 77), B0: (30, 63)},
             {A0: (77, 143), B0: (63, 97)},
@@ -147,14 +144,13 @@ class TestSizes:
         ]
         assert [epoch.number for epoch in noted.epochs] == [5, 6, 7]
         assert epochs.progress.offsets == ends(a0=170, b0=110)
-        epochs.on_batch(FRAME, ends(a0=171, b0=110))
-        assert noted.frames[-1] is FRAME
+        epochs.on_input(ends(a0=171, b0=110))
 
     def test_each_of_them_is_committed_before_the_next_begins(self, noted: Noted) -> None:
         offsets: list[int] = []
         noted.during = lambda: offsets.append(epochs.progress.offsets[A0])
         epochs = epochs_of(noted, size=EpochSize(10, 1 << 20))
-        epochs.on_batch(FRAME, ends(a0=40))
+        epochs.on_input(ends(a0=40))
         assert offsets == [10, 20, 30]
         assert noted.calls == ["begin", "commit"] * 3
 
@@ -163,29 +159,28 @@ class TestSizes:
             clock.now += 1
 
         noted.during = a_second_passes
-        epochs_of(noted, size=EpochSize(500, 1 << 20, first_records=10)).on_batch(FRAME, ends(a0=1_000))
+        epochs_of(noted, size=EpochSize(500, 1 << 20, first_records=10)).on_input(ends(a0=1_000))
         counts = [end - begin for [(begin, end)] in (ranges.values() for ranges in noted.ranges)]
         assert counts == [10, 40, 160, 500, 280]
 
     def test_bytes_are_learned_from_what_tasks_measure(self, noted: Noted) -> None:
         noted.measured = [Measured({0: (10, 10 * 100_000)})]
         epochs = epochs_of(noted, size=EpochSize(1_000, 1_000_000, first_records=20))
-        epochs.on_batch(FRAME, ends(a0=45))
+        epochs.on_input(ends(a0=45))
         assert [ranges[A0] for ranges in noted.ranges] == [(10, 30), (30, 40), (40, 45)]
         assert all(row["kind"] == Kind.SINK for rows in noted.published for row in rows)
 
     def test_a_stop_takes_effect_between_two_epochs(self, noted: Noted) -> None:
         noted.during = lambda: setattr(epochs, "_stopping", True)
         epochs = epochs_of(noted, size=EpochSize(10, 1 << 20))
-        epochs.on_batch(FRAME, ends(a0=40))
+        epochs.on_input(ends(a0=40))
         assert epochs.progress.offsets == ends(a0=20)
 
     def test_an_epoch_that_is_too_large_is_retried_with_fewer_records(self, noted: Noted) -> None:
         recorder = Recorder()
         noted.fits = 100
         epochs = epochs_of(noted, recorder=recorder)
-        epochs.on_batch(FRAME, ends(a0=310))
-        assert noted.frames[0] is FRAME
+        epochs.on_input(ends(a0=310))
         assert [ranges[A0] for ranges in noted.ranges][:4] == [(10, 310), (10, 160), (10, 85), (85, 160)]
         assert [epoch.number for epoch in noted.epochs][:4] == [5, 5, 5, 6]
         assert [epoch.attempt for epoch in noted.rolled_back] == [1, 2]
@@ -195,15 +190,15 @@ class TestSizes:
     def test_a_mark_is_not_lost_with_an_attempt(self, noted: Noted, clock: Clock) -> None:
         epochs = epochs_of(noted, changelog_ends=lambda: {"t/0": 5})
         clock.now += MARK_EVERY_S + 1
-        epochs.on_batch(FRAME, ends(a0=11))
+        epochs.on_input(ends(a0=11))
         noted.fits = 100
-        epochs.on_batch(FRAME, ends(a0=161))
+        epochs.on_input(ends(a0=161))
         assert [epoch.mark is not None for epoch in noted.epochs] == [False, True, True, False]
 
     def test_a_record_that_is_too_large_ends_the_application_with_its_offset(self, noted: Noted) -> None:
         noted.fits = 0
         with pytest.raises(ProcessingError, match="The record from a-0 at offset 10 is too large, even for an epoch of its own"):
-            epochs_of(noted).on_batch(FRAME, ends(a0=14))
+            epochs_of(noted).on_input(ends(a0=14))
 
     def test_rows_for_kafka_are_pieces_of_the_table(self) -> None:
         told = [control_row(Control(), 0).select(OUT.names), rows_about(0, LaneReport(0, 0, 1, 1.0), None).select(OUT.names)]
@@ -220,74 +215,31 @@ class TestLimits:
         limits = {A0: 15, A1: 20, B0: 32}
         epochs = epochs_of(noted, limits=limits)
         assert not epochs.is_done
-        epochs.on_batch(FRAME, ends(a0=18, b0=31))
+        epochs.on_input(ends(a0=18, b0=31))
         assert (epochs.progress.offsets, epochs.is_done) == (ends(a0=15, b0=31), False)
-        epochs.on_batch(FRAME, ends(a0=25, b0=99))
+        epochs.on_input(ends(a0=25, b0=99))
         assert (epochs.progress.offsets, epochs.is_done) == (ends(a0=15, b0=32), True)
-        assert (noted.frames, noted.ranges) == ([None, None], [{A0: (10, 15), B0: (30, 31)}, {B0: (31, 32)}])
+        assert noted.ranges == [{A0: (10, 15), B0: (30, 31)}, {B0: (31, 32)}]
 
     def test_nothing_is_taken_once_it_is_done(self, noted: Noted) -> None:
         epochs = epochs_of(noted, limits={A0: 11})
-        epochs.on_batch(FRAME, ends(a0=11))
-        epochs.on_batch(FRAME, ends(a0=12))
+        epochs.on_input(ends(a0=11))
+        epochs.on_input(ends(a0=12))
         assert len(noted.epochs) == 1
 
     def test_a_limit_before_the_committed_offset_changes_nothing(self, noted: Noted) -> None:
         epochs = epochs_of(noted, limits={A0: 3, B0: 31})
-        epochs.on_batch(FRAME, ends(a0=12, b0=31))
+        epochs.on_input(ends(a0=12, b0=31))
         assert (epochs.progress.offsets, epochs.is_done) == (ends(b0=31), True)
 
     def test_partitions_without_a_limit_go_on_meanwhile(self, noted: Noted) -> None:
         epochs = epochs_of(noted, limits={A0: 12})
-        epochs.on_batch(FRAME, ends(a0=11, b0=50))
+        epochs.on_input(ends(a0=11, b0=50))
         assert (epochs.progress.offsets, epochs.is_done) == (ends(a0=11, b0=50), False)
 
     def test_records_beyond_a_limit_do_not_make_an_epoch_large(self, noted: Noted) -> None:
-        epochs_of(noted, limits={A0: 12, B0: 31}).on_batch(FRAME, ends(a0=5_000))
+        epochs_of(noted, limits={A0: 12, B0: 31}).on_input(ends(a0=5_000))
         assert noted.small == [True]
 
     def test_a_run_without_limits_is_never_done(self, noted: Noted) -> None:
         assert not epochs_of(noted).is_done
-
-
-class TestTimestampsThatSparkCannotRead:
-    def test_the_whole_epoch_is_read_by_a_client_of_our_own(self, noted: Noted) -> None:
-        epochs = epochs_of(noted)
-        noted.failure = UnreadableTimestampError("a topic in partition 0 offset 12 has timestamp value 1794778322590913092")
-        epochs.on_batch(None, ends(a0=14, b0=31))
-        assert noted.read_by_client == [{A0: (10, 14), B0: (30, 31)}]
-        assert [epoch.number for epoch in noted.epochs] == [5, 5]
-        assert (epochs.progress.epoch, epochs.progress.offsets) == (5, ends(a0=14, b0=31))
-        epochs.on_batch(None, ends(a0=15, b0=31))
-        assert len(noted.read_by_client) == 1
-
-    def test_an_epoch_that_fails_for_another_reason_is_not_read_again(self, noted: Noted) -> None:
-        noted.failure = ProcessingError("no such luck")
-        with pytest.raises(ProcessingError, match="no such luck"):
-            epochs_of(noted).on_batch(None, ends(a0=14))
-        assert noted.read_by_client == []
-
-
-class TestCommitsThatProcessorsAskFor:
-    def test_the_next_epochs_are_small_and_follow_at_once(self, noted: Noted) -> None:
-        epochs = epochs_of(noted)
-        noted.controls = [Control(), Control(wants_commit=True)]
-        epochs.on_batch(None, ends(a0=100))
-        assert epochs.progress.offsets == ends(a0=100)
-        epochs.on_batch(None, ends(a0=108, a1=22))
-        following = [sum(end - begin for begin, end in ranges.values()) for ranges in noted.ranges[1:]]
-        assert (sum(following), max(following) <= 5, set(noted.small[1:])) == (10, True, {True})
-        assert epochs.progress.offsets == ends(a0=108, a1=22)
-        noted.controls = []
-        epochs.on_batch(None, ends(a0=110, a1=22))
-        epochs.on_batch(None, ends(a0=999, a1=22))
-        assert (epochs.progress.offsets, noted.ranges[-1]) == (ends(a0=999, a1=22), {A0: (110, 999)})
-
-    def test_the_rest_is_taken_when_no_commit_is_requested_any_more(self, noted: Noted) -> None:
-        epochs = epochs_of(noted)
-        noted.controls = [Control(wants_commit=True)]
-        epochs.on_batch(None, ends(a0=11))
-        noted.controls = []
-        epochs.on_batch(None, ends(a0=51))
-        assert noted.ranges == [{A0: (10, 11)}, {A0: (11, 16)}, {A0: (16, 51)}]
-        assert epochs.progress.offsets == ends(a0=51)

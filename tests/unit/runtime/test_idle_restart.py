@@ -35,20 +35,18 @@ def final_counts() -> Topology:
 
 
 class InProcess:
-    """Jobs in this process, whose frames are lists of records; a publisher that keeps what sinks send."""
+    """Jobs in this process; a publisher that keeps what sinks send."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.records: list[dict[str, Any]] = []
         self.sent: list[tuple[bytes, bytes]] = []
 
-    def run(self, frame: Any, epoch: Epoch, is_small: bool, ranges: Any, batch_records: int | None) -> pa.Table:
-        return run_epoch(self.program, epoch, [pa.RecordBatch.from_pylist(frame, schema=INPUT)])
-
-    def run_by_client(self, epoch: Epoch, is_small: bool, ranges: Any) -> pa.Table:
-        raise AssertionError
+    def run(self, epoch: Epoch, is_small: bool, ranges: Any, batch_records: int | None) -> pa.Table:
+        return run_epoch(self.program, epoch, [pa.RecordBatch.from_pylist(self.records, schema=INPUT)])
 
     def tick(self, epoch: Epoch) -> pa.Table:
-        return self.run([], epoch, True, {}, None)
+        return run_epoch(self.program, epoch, [])
 
     def roll_back(self, epoch: Epoch) -> None:
         raise AssertionError
@@ -88,9 +86,9 @@ def test_windows_close_after_a_start_without_input(down_s: int, tmp_path: Path, 
     jobs = InProcess(program_of(final_counts(), directory=str(tmp_path)))
     Home(str(tmp_path), ID).take_over(jobs.program.incarnation)
     now = int(clock.now * 1000)
-    records = [{"name": 0, "origin": 0, "offset": n, "timestamp": now, "key": b"k%d" % n, "value": b"v"} for n in range(3)]
+    jobs.records = [{"name": 0, "origin": 0, "offset": n, "timestamp": now, "key": b"k%d" % n, "value": b"v"} for n in range(3)]
     before = started(jobs, Progress(-1, {PLACE: 0}, {}), 3)
-    before.on_batch(records, {PLACE: 3})
+    before.on_input({PLACE: 3})
     assert jobs.sent == []
 
     clock.now += down_s

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from penstock.spark.session import _with_retries, session_settings
-from penstock.spark.stream import _by_topic
+from penstock.spark.source import _by_topic
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from penstock.epochs.program import lanes_topic
 from verification.chaos.application import Part
 from verification.chaos.load import huge, truncated
 from verification.chaos.rows.inputs import ADMIN_S, come_to_rest, refused_start
-from verification.chaos.rows.kills import SIZES
+from verification.chaos.rows.kills import WAYS
 from verification.chaos.rows.row import QUICK, Row
 from verification.chaos.trial import PARTITIONS, PROGRESS_S, Conditions, Trial
 from verification.chaos.waiting.trial import WaitingTrial
@@ -38,7 +38,7 @@ def lanes_at_every_start(restarts: int, trial: Trial) -> None:
         else:
             trial.kill(chooser.choice((Part.DRIVER, Part.ALL, Part.JVM)))
         lanes = chooser.choice([other for other in range(1, MOST_LANES + 1) if other != lanes])
-        trial.come_back(PENSTOCK_LANES=str(lanes), PENSTOCK_SMALL_EPOCH_RECORDS=chooser.choice(SIZES))
+        trial.come_back(PENSTOCK_LANES=str(lanes), **chooser.choice(WAYS))
         time.sleep(chooser.uniform(0, 1))
         if number % 5 == 0:
             trial.kill(Part.ALL)

@@ -13,8 +13,15 @@ from verification.chaos.rows.row import QUICK, Row
 from verification.chaos.trial import FIRE_S, Conditions, Trial
 
 TIMES = 3
-SIZES = ("2000", "0", "40")
-"""For `small_epoch_records`: every epoch in one task, every lane in its own task, and a mixture."""
+WAYS = (
+    {"PENSTOCK_SMALL_EPOCH_RECORDS": "2000"},
+    {"PENSTOCK_SMALL_EPOCH_RECORDS": "0"},
+    {"PENSTOCK_SMALL_EPOCH_RECORDS": "40", "PENSTOCK_WORKER_EPOCH_RECORDS": "0"},
+)
+"""Worker processes that run every epoch in one task, or every lane in its own; and Spark, which does both."""
+
+EVERY_WAY = (*WAYS, {"PENSTOCK_WORKER_EPOCH_RECORDS": "100"})
+"""Also worker processes and Spark in turns, by the size of the epoch."""
 
 PER_EPOCH = (
     "epoch.before_job",
@@ -35,15 +42,15 @@ RANDOM_KILLS = 60
 
 def in_every_epoch(point: str, trial: Trial) -> None:
     """Kill at a point that every epoch passes."""
-    for hit, size in zip(_hits(trial, 3, 16), SIZES, strict=True):
-        trial.kill_at(f"{point}:{hit}:kill", PENSTOCK_SMALL_EPOCH_RECORDS=size)
+    for hit, way in zip(_hits(trial, 3, 16), WAYS, strict=True):
+        trial.kill_at(f"{point}:{hit}:kill", **way)
     trial.finish()
 
 
 def in_every_lane(point: str, trial: Trial) -> None:
     """Kill at a point that every lane passes in every stage of an epoch."""
-    for hit, size in zip(_hits(trial, 9, 60), SIZES, strict=True):
-        trial.kill_at(f"{point}:{hit}:kill", PENSTOCK_SMALL_EPOCH_RECORDS=size)
+    for hit, way in zip(_hits(trial, 9, 60), WAYS, strict=True):
+        trial.kill_at(f"{point}:{hit}:kill", **way)
     trial.finish()
 
 
@@ -60,15 +67,15 @@ def at_the_start(point: str, trial: Trial) -> None:
 
 def in_a_retried_task(trial: Trial) -> None:
     """A task fails after its lane has written; the next attempt is killed before it rolls that back."""
-    for hit, size in zip(_hits(trial, 9, 60), SIZES, strict=True):
-        trial.kill_at(f"lane.after_write:{hit}:raise,lane.before_roll_back:1:kill", PENSTOCK_SMALL_EPOCH_RECORDS=size)
+    for hit, way in zip(_hits(trial, 9, 60), WAYS, strict=True):
+        trial.kill_at(f"lane.after_write:{hit}:raise,lane.before_roll_back:1:kill", **way)
     trial.finish()
 
 
 def while_rolling_back(trial: Trial) -> None:
     """A start finds lanes that are ahead of Kafka, and is killed before it rolls them back."""
-    for hit, size in zip(_hits(trial, 3, 16), SIZES, strict=True):
-        trial.kill_at(f"barrier.before_commit:{hit}:kill", PENSTOCK_SMALL_EPOCH_RECORDS=size)
+    for hit, way in zip(_hits(trial, 3, 16), WAYS, strict=True):
+        trial.kill_at(f"barrier.before_commit:{hit}:kill", **way)
         trial.kill_at("restore.before_roll_back:1:kill")
     trial.finish()
 
@@ -91,7 +98,7 @@ def one_after_the_other(trial: Trial) -> None:
     third = slice(trial.world.seed % 3, None, 3)
     for point in (*PER_EPOCH, *PER_LANE, *PER_SECTION)[third]:
         hit = chooser.randrange(5, 24) if point in PER_LANE else chooser.randrange(3, 9)
-        trial.kill_at(f"{point}:{hit}:kill", PENSTOCK_SMALL_EPOCH_RECORDS=chooser.choice(SIZES))
+        trial.kill_at(f"{point}:{hit}:kill", **chooser.choice(EVERY_WAY))
     trial.kill_at("restore.before_roll_back:1:kill")
     for point in AT_THE_START[third]:
         trial.kill_at(f"{point}:1:kill")
@@ -105,13 +112,13 @@ def at_random_moments(kills: int, trial: Trial) -> None:
     """Kill the driver, the JVM, or everything: half the time at any moment of a start, half the time soon after progress."""
     chooser = random.Random(trial.world.seed)
     for number in range(kills):
-        size = chooser.choice(SIZES)
+        way = chooser.choice(EVERY_WAY)
         if number % 2:
-            trial.come_back(PENSTOCK_SMALL_EPOCH_RECORDS=size)
+            trial.come_back(**way)
             time.sleep(chooser.uniform(0, 2))
         else:
-            trial.start(PENSTOCK_SMALL_EPOCH_RECORDS=size)
-            time.sleep(chooser.uniform(0.2, 14))
+            trial.start("", Part.DRIVER, **way)
+            time.sleep(chooser.uniform(0.2, 14 if "PENSTOCK_WORKER_EPOCH_RECORDS" in way else 4))
         trial.kill(chooser.choice((Part.DRIVER, Part.DRIVER, Part.ALL, Part.JVM)))
         if number % 10 == 0:
             trial.check_cut()
@@ -119,9 +126,9 @@ def at_random_moments(kills: int, trial: Trial) -> None:
 
 
 def worker_in_mid_lane(trial: Trial) -> None:
-    """A Python worker dies in the middle of a lane's epoch; Spark retries the task, and the application continues."""
-    for point, size in (("lane.before_write", "2000"), ("lane.after_write", "2000"), ("lane.after_write", "0")):
-        trial.start(f"{point}:13:kill", Part.WORKER, PENSTOCK_SMALL_EPOCH_RECORDS=size)
+    """A worker dies in the middle of a lane's epoch; its task is retried, and the application continues."""
+    for point, way in (("lane.before_write", WAYS[0]), ("lane.after_write", WAYS[1]), ("lane.after_write", WAYS[2])):
+        trial.start(f"{point}:13:kill", Part.WORKER, **way)
         with trial.hurting():
             trial.tend(f"{point} fires", lambda: trial.application.fired > 0, FIRE_S)
             trial.kills += 1
@@ -134,9 +141,9 @@ def worker_in_mid_lane(trial: Trial) -> None:
 
 
 def task_retried(trial: Trial) -> None:
-    """Tasks fail before and after their lane has written; Spark retries them."""
-    for size in SIZES[:2]:
-        trial.start("lane.before_write:11:raise,lane.after_write:17:raise", PENSTOCK_SMALL_EPOCH_RECORDS=size)
+    """Tasks fail before and after their lane has written, and are retried."""
+    for way in WAYS:
+        trial.start("lane.before_write:11:raise,lane.after_write:17:raise", Part.DRIVER, **way)
         with trial.hurting():
             trial.tend("both points fire", lambda: trial.application.fired == 2, FIRE_S)
         trial.application.stop()

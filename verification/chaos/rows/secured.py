@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from verification.chaos.application import Application, Part
 from verification.chaos.rows.instances import second_instance
-from verification.chaos.rows.kills import SIZES
+from verification.chaos.rows.kills import WAYS
 from verification.chaos.rows.outside import GETS_OVER_OR_SAYS_SO, connection_cut
 from verification.chaos.rows.row import Row
 from verification.chaos.trial import Conditions, Trial, World
@@ -63,7 +63,7 @@ def some_of_each(trial: SecuredTrial) -> None:
     chooser = random.Random(trial.world.seed)
     trial.kill_at(f"epoch.before_job:{chooser.randrange(3, 16)}:kill")
     for number in range(KILLS):
-        trial.come_back(PENSTOCK_SMALL_EPOCH_RECORDS=SIZES[number % len(SIZES)])
+        trial.come_back(**WAYS[number % len(WAYS)])
         time.sleep(chooser.uniform(0, 2))
         trial.kill((Part.DRIVER, Part.ALL, Part.JVM)[number % 3])
         trial.check_cut()

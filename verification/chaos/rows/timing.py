@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from verification.chaos.application import Part
-from verification.chaos.rows.kills import SIZES
+from verification.chaos.rows.kills import WAYS
 from verification.chaos.rows.row import FULL, QUICK, Row
 from verification.chaos.trial import FIRE_S, REST_S, Conditions
 from verification.chaos.waiting.forms import CALL, DELAY_VARIABLE
@@ -26,8 +26,8 @@ MANY_AT_ONCE = Conditions(settings={DELAY_VARIABLE: "30000", **FEW_RECORDS})
 def around_timers(point: str, trial: WaitingTrial) -> None:
     """Kill just before, or just after, the timers of a lane have fired."""
     chooser = random.Random(f"{trial.world.seed} {trial.name}")
-    for size in SIZES:
-        trial.kill_at(f"{point}:{chooser.randrange(20, 120)}:kill", PENSTOCK_SMALL_EPOCH_RECORDS=size)
+    for way in WAYS:
+        trial.kill_at(f"{point}:{chooser.randrange(20, 120)}:kill", **way)
     trial.finish()
 
 
@@ -48,9 +48,9 @@ def many_timers(trial: WaitingTrial) -> None:
     chooser = random.Random(trial.world.seed)
     for number, point in enumerate((*AT_TIMERS, "", "barrier.after_commit", "", "lane.after_write")):
         if point:
-            trial.kill_at(f"{point}:{chooser.randrange(8, 40)}:kill", PENSTOCK_SMALL_EPOCH_RECORDS=chooser.choice(SIZES))
+            trial.kill_at(f"{point}:{chooser.randrange(8, 40)}:kill", **chooser.choice(WAYS))
             continue
-        trial.come_back(PENSTOCK_SMALL_EPOCH_RECORDS=chooser.choice(SIZES))
+        trial.come_back(**chooser.choice(WAYS))
         time.sleep(chooser.uniform(0, 3))
         trial.kill((Part.DRIVER, Part.ALL, Part.JVM)[number % 3])
         trial.check_cut()
@@ -75,16 +75,16 @@ def down_for_a_while(trial: WaitingTrial) -> None:
 def calls_under_way(trial: WaitingTrial) -> None:
     """Calls are in flight: kill the driver, then a worker, whose task Spark retries, then any part at random moments."""
     chooser = random.Random(trial.world.seed)
-    for size in SIZES:
-        trial.kill_at(f"{CALL}:{chooser.randrange(300, 2000)}:kill", PENSTOCK_SMALL_EPOCH_RECORDS=size)
-    for size in SIZES[:2]:
-        trial.start(f"{CALL}:{chooser.randrange(300, 1500)}:kill", Part.WORKER, PENSTOCK_SMALL_EPOCH_RECORDS=size)
+    for way in WAYS:
+        trial.kill_at(f"{CALL}:{chooser.randrange(300, 2000)}:kill", **way)
+    for way in WAYS[1:]:
+        trial.start(f"{CALL}:{chooser.randrange(300, 1500)}:kill", Part.WORKER, **way)
         with trial.hurting():
             trial.tend("a worker dies in a call", lambda: trial.application.fired > 0, FIRE_S)
             trial.kills += 1
         trial.application.stop()
     for number in range(KILLS):
-        trial.come_back(PENSTOCK_SMALL_EPOCH_RECORDS=SIZES[number % len(SIZES)])
+        trial.come_back(**WAYS[number % len(WAYS)])
         time.sleep(chooser.uniform(0, 2))
         trial.kill(chooser.choice((Part.DRIVER, Part.ALL, Part.JVM)))
         trial.check_cut()

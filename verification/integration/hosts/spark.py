@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
+from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ TIMEOUT_S = 120
 LANES_MAX = 8
 CHUNK = 10_000
 EVERY_S = 0.05
+WORKER_EPOCHS = (2**31 - 1, 0, 60)
+"""For `worker_epoch_records`, of every start: worker processes run all epochs, Spark does, or both in turns."""
 
 
 class _Run:
@@ -103,7 +106,7 @@ class SparkHost:
         epochs = 0
         with tempfile.TemporaryDirectory(prefix="penstock-integration-") as directory:
             for number, (lanes, share) in enumerate(zip((cut.lanes, *then), shares, strict=True)):
-                running = self._start(run, directory, lanes, cut)
+                running = self._start(run, directory, lanes, cut, number)
                 with running:
                     self._feed(run, running, share, cut, is_first_there=number == 0)
                     epochs = running.epoch + 1
@@ -113,7 +116,8 @@ class SparkHost:
         self._admin.delete_topics(list(run.partitions))  # a broker with thousands of partitions is slow
         return result
 
-    def _start(self, run: _Run, directory: str, lanes: int, cut: Cut) -> RunningApplication:
+    def _start(self, run: _Run, directory: str, lanes: int, cut: Cut, number: int) -> RunningApplication:
+        chosen = Random(f"{run.application_id} {number}").choice(WORKER_EPOCHS)
         return App(run.application_id, run.topology).start(
             bootstrap_servers=self._broker.bootstrap_servers,
             state_dir=directory,
@@ -122,6 +126,7 @@ class SparkHost:
             max_epoch_records=cut.epoch_records,
             # Both ways to run an epoch: in one task if it is small, otherwise in one task per lane.
             small_epoch_records=50,
+            worker_epoch_records=chosen,
             epoch_interval="10ms",
             admin_address="127.0.0.1:0",
         )

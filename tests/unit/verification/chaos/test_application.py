@@ -96,12 +96,11 @@ def test_all_are_killed_at_once(make: Make) -> None:
     wait_until("no process is left", lambda: not application.processes(), 10)
 
 
-def test_killing_a_missing_part_does_nothing(make: Make) -> None:
+def test_killing_a_missing_worker_does_nothing(make: Make) -> None:
     application = make()
     assert not application.kill(Part.DRIVER)
     application.start()
     ready(application)
-    assert not application.kill(Part.JVM)
     assert not application.kill(Part.WORKER)
     time.sleep(0.1)
     assert application.is_running
@@ -124,3 +123,11 @@ def test_waiting_times_out(make: Make) -> None:
     application.start()
     with pytest.raises(HarnessError, match="the application ends"):
         application.wait(0.05)
+
+
+def test_without_a_jvm_all_processes_are_killed_instead(make: Make) -> None:
+    application = make()
+    application.start()
+    ready(application)
+    assert application.kill(Part.JVM)
+    assert application.wait(10) < 0

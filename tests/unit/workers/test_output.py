@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from penstock.spark.output import LONGEST_LINE, LineReader
+from penstock.workers.output import LONGEST_LINE, LineReader
 
 PATIENCE_S = 20
 

@@ -1,0 +1,53 @@
+"""What a task of an epoch does, on any host: it takes Arrow batches, runs its part of the epoch, and yields Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from structlog.contextvars import bind_contextvars
+
+from penstock.epochs.assignment import Assignment
+from penstock.epochs.bounds import bounded
+from penstock.epochs.entry import prepare_input
+from penstock.epochs.hops import ROUTED_INPUT, out, run_stage
+from penstock.epochs.in_process import run_epoch
+from penstock.epochs.program import Epoch, Program
+from penstock.epochs.routes import on_shards
+from penstock.epochs.wire import OUT, WIRE, arrived
+
+Batches = Iterable[pa.RecordBatch]
+
+
+def run_whole(program: Program, epoch: Epoch, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Run all stages and lanes, which is cheaper for a small epoch."""
+    bind_contextvars(epoch=epoch.number)
+    return bounded(epoch, batches, lambda records: run_epoch(program, epoch, records), OUT, is_input=True)
+
+
+def run_sources(program: Program, epoch: Epoch, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Process records where they were read: event and stream times, and the first stage if it has no state."""
+    bind_contextvars(epoch=epoch.number)
+    assigned = Assignment(program, epoch)
+    is_last = len(program.plan.stages) == 1 and not assigned.needs_lanes
+
+    def work(records: list[pa.RecordBatch]) -> pa.Table:
+        table = on_shards(assigned, prepare_input(assigned, records))
+        if not assigned.needs_lanes:
+            table = run_stage(assigned, table)
+        return out(table) if is_last else table
+
+    return bounded(epoch, batches, work, OUT if is_last else WIRE, is_input=True)
+
+
+def run_lane(assigned: Assignment, batches: Batches, is_first: bool) -> Iterator[pa.RecordBatch]:
+    """Run a stage on one lane; `is_first` says that the records come from topics, with their shards."""
+    bind_contextvars(epoch=assigned.epoch.number)
+    is_last = assigned.stage == len(assigned.program.plan.stages) - 1
+
+    def work(rows: list[pa.RecordBatch]) -> pa.Table:
+        table = prepare_input(assigned, rows, ROUTED_INPUT) if is_first else arrived(rows, WIRE)
+        table = run_stage(assigned, table)
+        return out(table) if is_last else table
+
+    return bounded(assigned.epoch, batches, work, OUT if is_last else WIRE, is_input=is_first)

@@ -1,0 +1,167 @@
+"""`InputReader`: reads the source topics with one consumer, and keeps records as Arrow batches until epochs have taken them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from penstock.errors import TopicError
+from penstock.kafka.clients import open_consumer
+from penstock.kafka.failures import failure
+from penstock.lanes.epoch import headers_array
+from penstock.records import Partition
+
+_PIECE = 2_000
+"""How many records are converted at a time: with more, they no longer fit into the processor's caches, and take twice as long."""
+
+_LOST = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
+_TEMPORARY = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._MAX_POLL_EXCEEDED}
+
+SETTINGS = {
+    "fetch.queue.backoff.ms": "10",  # with the default of a second, a full queue stays empty for that long
+    "queued.min.messages": "1000000",  # only the bytes limit the queue
+    "queued.max.messages.kbytes": "32768",
+    "max.partition.fetch.bytes": str(8 << 20),
+}
+"""Settings of the consumer that keep its queue filled."""
+
+
+class _Chunk(NamedTuple):
+    """Consecutive records of a partition, in the order of their offsets."""
+
+    offsets: Any
+    batch: pa.RecordBatch
+
+
+class InputReader:
+    """Reads from given offsets on; keeps at most about `most_records` or `most_bytes`.
+
+    `fill` and `wait` may be called by any thread, one at a time.
+    """
+
+    def __init__(self, settings: Mapping[str, str], offsets: Mapping[Partition, int], most_records: int, most_bytes: int) -> None:
+        self._most_records = most_records
+        self._most_bytes = most_bytes
+        self._chunks: dict[Partition, deque[_Chunk]] = {place: deque() for place in offsets}
+        self._read_to = dict(offsets)
+        self._records = 0
+        self._bytes = 0
+        self._reading = threading.Lock()
+        self._changing = threading.Lock()
+        self._consumer = open_consumer({**settings, **SETTINGS})
+        self._consumer.assign([TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()])
+
+    @property
+    def read_to(self) -> dict[Partition, int]:
+        """The offset up to which each partition is read; control records have offsets too."""
+        with self._changing:
+            return dict(self._read_to)
+
+    def wait(self, offsets: Mapping[Partition, int], timeout_s: float) -> dict[Partition, int]:
+        """Wait until there are records after `offsets`, at most for `timeout_s`; return the offsets up to which there are."""
+        deadline = time.monotonic() + timeout_s
+        with self._reading:
+            while True:
+                self._fill()
+                found = self.read_to
+                left = deadline - time.monotonic()
+                if left <= 0 or any(end > offsets[place] for place, end in found.items()):
+                    return found
+                message = self._consumer.poll(left)
+                if message is not None:
+                    self._add([message])
+
+    def fill(self) -> None:
+        """Take over what the consumer has prefetched, as far as there is room."""
+        with self._reading:
+            self._fill()
+
+    def between(self, ranges: Mapping[Partition, tuple[int, int]]) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+        """Return the records in these ranges of offsets: offset, timestamp, key, value, headers."""
+        for place, (begin, end) in ranges.items():
+            with self._changing:
+                chunks = list(self._chunks[place])
+            for chunk in chunks:
+                first, last = np.searchsorted(chunk.offsets, (begin, end)).tolist()
+                if first < last:
+                    yield place, chunk.batch.slice(first, last - first)
+
+    def release(self, offsets: Mapping[Partition, int]) -> None:
+        """Forget the records before these offsets; if that is more than was read, read on from there."""
+        skipped = [place for place, offset in offsets.items() if offset > self._read_to[place]]
+        with self._changing:
+            for place, offset in offsets.items():
+                chunks = self._chunks[place]
+                while chunks and chunks[0].offsets[-1] < offset:
+                    self._count(chunks.popleft(), -1)
+                self._read_to[place] = max(offset, self._read_to[place])
+        for place in skipped:
+            self._consumer.seek(TopicPartition(*place, offsets[place]))
+
+    def close(self) -> None:
+        """Close the consumer."""
+        with self._reading:
+            self._consumer.close()
+
+    def _fill(self) -> None:
+        while self._records < self._most_records and self._bytes < self._most_bytes:
+            messages = self._consumer.consume(_PIECE, 0.0)
+            self._add(messages)
+            if len(messages) < _PIECE:
+                return
+
+    def _add(self, messages: list[Message]) -> None:
+        """Add records, and note where partitions end."""
+        if any(error is not None for error in map(Message.error, messages)):
+            self._handle([message for message in messages if message.error() is not None])
+            messages = [message for message in messages if message.error() is None]
+        if not messages:
+            return
+        by_place: dict[Partition, list[Message]] = {}
+        for message in messages:
+            by_place.setdefault((message.topic(), message.partition()), []).append(message)  # type: ignore[arg-type]
+        for place, mine in by_place.items():
+            chunk = _chunk(mine)
+            with self._changing:
+                self._chunks[place].append(chunk)
+                self._read_to[place] = int(chunk.offsets[-1]) + 1
+                self._count(chunk, 1)
+
+    def _count(self, chunk: _Chunk, sign: int) -> None:
+        self._records += sign * chunk.batch.num_rows
+        self._bytes += sign * chunk.batch.nbytes
+
+    def _handle(self, messages: list[Message]) -> None:
+        """Note the ends of partitions; raise other errors unless the client recovers from them."""
+        for message in messages:
+            error, topic, number = message.error(), message.topic(), message.partition()
+            assert error is not None
+            if error.code() == KafkaError._PARTITION_EOF:
+                place = (str(topic), int(number or 0))
+                with self._changing:
+                    self._read_to[place] = max(self._read_to[place], int(message.offset() or 0))
+            elif error.code() in _LOST:
+                raise TopicError(f"Cannot read {topic}-{number}: the next record is gone ({error.str()}).")
+            elif not (error.retriable() or error.code() in _TEMPORARY):
+                raise failure(error, f"Cannot read {topic}-{number}" if topic else "Cannot read the source topics")
+
+
+def _chunk(messages: list[Message]) -> _Chunk:
+    """Return records of one partition by column."""
+    offsets = np.fromiter(map(Message.offset, messages), np.int64, len(messages))
+    headers: list[Any] = list(map(Message.headers, messages))
+    columns = [
+        pa.array(offsets),
+        pa.array([timestamp for _, timestamp in map(Message.timestamp, messages)], pa.int64()),
+        pa.array(list(map(Message.key, messages)), pa.binary()),
+        pa.array(list(map(Message.value, messages)), pa.binary()),
+        headers_array(headers),
+    ]
+    return _Chunk(offsets, pa.RecordBatch.from_arrays(columns, ["offset", "timestamp", "key", "value", "headers"]))

@@ -1,0 +1,161 @@
+"""The input of an application: how far its source topics are read, and the thread that runs epochs of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from penstock.errors import PenstockError
+from penstock.records import Partition
+
+_LIST_EVERY_S = 0.05
+_FILL_EVERY_S = 0.02
+_LOOK_S = 0.25
+"""How long the loop waits for records before it looks whether it should stop."""
+
+Offsets = Mapping[Partition, int]
+
+
+class Input(Protocol):
+    """How far the source topics are read."""
+
+    def wait(self, offsets: Offsets, timeout_s: float) -> Offsets:
+        """Wait until there are records after `offsets`, at most for `timeout_s`; return the offsets up to which there are."""
+
+    def release(self, offsets: Offsets) -> None:
+        """Forget what is before these offsets; later ones are read next."""
+
+    def fill(self) -> None:
+        """Prepare what was received in the meantime."""
+
+    def close(self) -> None:
+        """Stop reading."""
+
+
+class ListedInput:
+    """The ends of the source topics, for an engine that reads them itself. `ends` requests them from the brokers."""
+
+    def __init__(self, ends: Callable[[], Offsets]) -> None:
+        self._ends = ends
+
+    def wait(self, offsets: Offsets, timeout_s: float) -> Offsets:
+        """Wait until a topic has grown."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = self._ends()
+            if any(found[place] > offset for place, offset in offsets.items()) or time.monotonic() >= deadline:
+                return {place: max(offset, found[place]) for place, offset in offsets.items()}
+            time.sleep(_LIST_EVERY_S)
+
+    def release(self, offsets: Offsets) -> None:
+        """Do nothing: no records are kept."""
+
+    def fill(self) -> None:
+        """Do nothing: no records are received."""
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+
+class MixedInput:
+    """Records that a reader has read while they are few; the ends of the topics when there are more than `most`."""
+
+    def __init__(self, reader: Input, listed: Input, most: int) -> None:
+        self._reader = reader
+        self._listed = listed
+        self._most = most
+
+    def wait(self, offsets: Offsets, timeout_s: float) -> Offsets:
+        """Wait until there are records."""
+        found = self._reader.wait(offsets, timeout_s)
+        if _count(offsets, found) < self._most:
+            return found
+        ends = self._listed.wait(offsets, 0)
+        return ends if _count(offsets, ends) > self._most else found
+
+    def release(self, offsets: Offsets) -> None:
+        """Forget what is before these offsets."""
+        self._reader.release(offsets)
+
+    def fill(self) -> None:
+        """Prepare what was received in the meantime."""
+        self._reader.fill()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._reader.close()
+
+
+def _count(offsets: Offsets, ends: Offsets) -> int:
+    return sum(ends[place] - offset for place, offset in offsets.items())
+
+
+class InputLoop:
+    """Calls `on_input` in a thread of its own whenever there are records, at most once per `interval_s`.
+
+    `progress` returns the offsets up to which epochs have taken records.
+    """
+
+    def __init__(
+        self, source: Input, progress: Callable[[], Offsets], on_input: Callable[[Offsets], None], interval_s: float, name: str
+    ) -> None:
+        self._source = source
+        self._progress = progress
+        self._on_input = on_input
+        self._interval_s = interval_s
+        self._failure: BaseException | None = None
+        self._stopping = threading.Event()
+        self._running = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._filling = threading.Thread(target=self._fill, name=f"{name}-fill", daemon=True)
+
+    def start(self) -> None:
+        """Start reading."""
+        self._thread.start()
+        self._filling.start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the end; return whether it has come. Raises the error that ended the loop."""
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            return False
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def stop(self) -> None:
+        """Stop reading; a running epoch is completed first."""
+        self._stopping.set()
+        self._running.set()
+        for thread in (self._thread, self._filling):
+            if thread.is_alive():
+                thread.join()
+        self._source.close()
+
+    def _run(self) -> None:
+        is_first = True
+        try:
+            while not self._stopping.is_set():
+                began = time.monotonic()
+                offsets = self._progress()
+                self._source.release(offsets)
+                ends = self._source.wait(offsets, _LOOK_S)
+                if ends != offsets or is_first:  # the first epoch commits where the application begins, even without records
+                    is_first = False
+                    self._running.set()
+                    self._on_input(ends)
+                    self._running.clear()
+                self._stopping.wait(self._interval_s - (time.monotonic() - began))
+        except BaseException as error:  # noqa: BLE001 - raised by `wait`
+            self._failure = error
+
+    def _fill(self) -> None:
+        """Prepare the next epoch's records while one is running, so that it finds them ready."""
+        while not self._stopping.wait(_FILL_EVERY_S):
+            self._running.wait()
+            try:
+                self._source.fill()
+            except PenstockError:  # the loop meets the same error, and raises it
+                return

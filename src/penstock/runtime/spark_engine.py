@@ -1,0 +1,124 @@
+"""Spark as an engine: a session that is opened when it is first needed, the jobs of epochs on it, and stores as tables."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
+
+from penstock.config import Config, Settings, revealed
+from penstock.epochs.program import Program
+from penstock.epochs.restore import Committed, ReadChangelog, Restored
+from penstock.kafka.clients import oauth_endpoints, spark_options
+from penstock.queries import CommittedState
+from penstock.spark.by_client import ReadRecords
+from penstock.spark.job import EpochJobs
+from penstock.spark.restore import OnProgress, restore
+from penstock.spark.session import SparkSession, has_session, open_session
+from penstock.spark.source import GROUP
+from penstock.spark.sql import GuardedSql
+from penstock.spark.tables import StoreTables
+from penstock.telemetry import logs
+
+
+class SparkEngine:
+    """The parts of an application that run on Spark. `prepare` is called once in every Python worker, `read` in tasks."""
+
+    def __init__(
+        self, config: Config, program: Program, prepare: Callable[[], None], read: ReadRecords, patience_s: float
+    ) -> None:
+        self._config = config
+        self._program = program
+        self._prepare = prepare
+        self._read = read
+        self._patience_s = patience_s
+        self._source_of: dict[str, int] = {}
+        self._state: CommittedState | None = None
+        self._lock = threading.RLock()
+        self._opening: Future[SparkSession] | None = None
+        self._is_shared = False
+
+    def open(self) -> Future[SparkSession]:
+        """Open the session in the background: that takes seconds."""
+        with self._lock:
+            if self._opening is None:
+                self._is_shared = has_session()
+                executor = ThreadPoolExecutor(1, "penstock-spark")
+                config, program = self._config, self._program
+                self._opening = executor.submit(
+                    open_session, program.application_id, program.lanes, config.spark, oauth_endpoints(config), logs.pass_on
+                )
+                executor.shutdown(wait=False)
+            return self._opening
+
+    def close(self) -> None:
+        """Close the tables, and the session unless someone else has opened it."""
+        with self._lock:
+            if self._opening is None or self._opening.exception() is not None:
+                return
+            if "tables" in self.__dict__:
+                self.tables.close()
+            if not self._is_shared:
+                self._opening.result().stop()
+
+    def read_too(self, source_of: Mapping[str, int]) -> None:
+        """Add topics that are read from now on, each with its source."""
+        self._source_of |= source_of
+        if "jobs" in self.__dict__:
+            self.jobs.read_too(source_of)
+
+    def query(self, state: CommittedState) -> None:
+        """Show the stores of `state` as tables."""
+        self._state = state
+
+    def after_commit(self, epoch: int) -> None:
+        """Publish the committed epoch to the tables, if there are any."""
+        if "tables" in self.__dict__:
+            self.tables.after_commit(epoch)
+
+    @property
+    def session(self) -> SparkSession:
+        """The session; waits until it is open."""
+        return self.open().result()
+
+    @cached_property
+    def jobs(self) -> EpochJobs:
+        """The jobs of epochs."""
+        return EpochJobs(
+            self.session,
+            self._program,
+            self._source_of,
+            self._source_options(),
+            self._prepare,
+            self._read,
+            self._patience_s,
+        )
+
+    @cached_property
+    def tables(self) -> StoreTables:
+        """The stores as tables."""
+        state = self._state
+        assert state is not None
+        return StoreTables(self.session, self.jobs.broadcast, self._program, state.specs, lambda: state.epoch)
+
+    @cached_property
+    def sql(self) -> GuardedSql:
+        """SQL for external clients."""
+        return GuardedSql(self.session, self.tables)
+
+    def restore(self, committed: Committed, read: ReadChangelog, on_progress: OnProgress) -> list[Restored]:
+        """Restore all lanes in a job."""
+        return restore(self.session, self.jobs.broadcast, self._program.lanes, committed, read, on_progress)
+
+    def _source_options(self) -> Mapping[str, str]:
+        timeout = str(self._config.broker_timeout_ms)
+        options = {
+            "kafka.fetch.max.wait.ms": "10",  # with the default, an epoch occasionally stalls for a second
+            # A task reads tens of thousands of records at once: with the defaults (1 MiB, 500 records) that took twice as long.
+            "kafka.max.partition.fetch.bytes": str(8 << 20),
+            GROUP: f"spark-kafka-source-{self._program.incarnation}",
+            "kafka.default.api.timeout.ms": timeout,
+            "kafkaConsumer.pollTimeoutMs": timeout,
+        }
+        return Settings({**options, **revealed(spark_options(self._config))})

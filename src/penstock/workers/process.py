@@ -1,0 +1,103 @@
+"""The processes behind a pool: `python -m penstock.workers.process FD` forks workers, and each worker serves requests.
+
+The forking process imports what workers need and nothing of the user's, so that a new worker is ready in milliseconds and shares
+its memory with the others. A worker ends when the driver closes its socket or dies. Signals that end an application are for the
+driver: workers ignore them, because the driver still needs them for the current epoch.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import sys
+import traceback
+from typing import Any, NoReturn
+
+import cloudpickle
+import msgspec
+import pyarrow as pa
+
+from penstock.epochs.program import Program
+from penstock.errors import PenstockError
+from penstock.workers.messages import Kind, packed, receive, send, socket_pair, unpacked
+from penstock.workers.requests import RestoreLane
+
+COLLECT_EVERY = 100_000
+"""New objects between two garbage collections. A lane creates and drops hundreds of thousands per epoch, and none in cycles:
+with Python's default of 700, a quarter of its time was spent on collections."""
+
+
+def main(descriptor: int) -> None:
+    """Fork a worker whenever the driver requests one, until the driver closes its socket."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps workers that have ended
+    control = socket.socket(fileno=descriptor)
+    gc.set_threshold(COLLECT_EVERY)
+    gc.freeze()  # what was imported is never collected, nor copied to workers by a collection
+    try:
+        _, packed_program = receive(control)
+        while True:
+            receive(control)
+            _fork(control, packed_program)
+    except EOFError:
+        return
+
+
+def _fork(control: socket.socket, packed_program: pa.Buffer) -> None:
+    driver, own = socket_pair()
+    child = os.fork()
+    if not child:
+        control.close()
+        driver.close()
+        _serve(own, packed_program)
+    own.close()
+    socket.send_fds(control, [child.to_bytes(8, "big")], [driver.fileno()])
+    driver.close()
+
+
+def _serve(driver: socket.socket, packed_program: pa.Buffer) -> NoReturn:
+    """Serve requests until the driver closes the socket; then end without the cleanup of the forking process."""
+    status = 0
+    try:
+        program, prepare = cloudpickle.loads(packed_program)  # of our own driver, over an inherited socket
+        prepare()
+        while True:
+            _answer(driver, program)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass
+    except BaseException:  # noqa: BLE001 - the driver sees only that the worker has ended
+        traceback.print_exc()
+        status = 1
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _answer(driver: socket.socket, program: Program) -> None:
+    """Answer one request: an optional table, then what to do with it."""
+    _, table = receive(driver)
+    _, content = receive(driver)
+    try:
+        request: Any = cloudpickle.loads(content)  # the driver's, as above
+        if isinstance(request, RestoreLane):
+            answer = request.restore(program, lambda left: send(driver, Kind.PROGRESS, msgspec.msgpack.encode(left)))
+            send(driver, Kind.VALUE, answer)
+        else:
+            rows = packed(request.run(program, unpacked(table)))
+            send(driver, Kind.ROWS, rows)
+    except (BrokenPipeError, ConnectionResetError):
+        raise
+    except Exception as error:  # noqa: BLE001 - raised in the driver
+        send(driver, Kind.ERROR, msgspec.msgpack.encode(_described(error)))
+
+
+def _described(error: Exception) -> tuple[str, str, str]:
+    """Return the error's type, if it is one of ours, its text, and where it was raised."""
+    kind = type(error).__name__ if isinstance(error, PenstockError) else ""
+    return kind, str(error), "".join(traceback.format_exception(error))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -125,7 +125,8 @@ class Engine:
     def run(self, epoch: Epoch, is_small: bool, ranges: Ranges, batch_records: int | None) -> pa.Table:
         """Process the records in these ranges of offsets; return the epoch's rows."""
         count = sum(end - begin for begin, end in ranges.values())
-        return self._jobs(count).run(epoch, is_small, ranges, batch_records)
+        jobs = self._jobs(count) if self._has_read(ranges) else self.require_spark().jobs
+        return jobs.run(epoch, is_small, ranges, batch_records)
 
     def tick(self, epoch: Epoch) -> pa.Table:
         """Run an epoch without records; return its rows."""
@@ -147,6 +148,11 @@ class Engine:
         if self._workers is not None and count <= self._most:
             return self._workers
         return self.require_spark().jobs
+
+    def _has_read(self, ranges: Ranges) -> bool:
+        """Whether the driver has read these records: of a large backlog, only the beginning."""
+        read_to = {} if self._reader is None else self._reader.read_to
+        return all(end <= read_to.get(place, 0) for place, (_, end) in ranges.items())
 
     def _between(self, ranges: Ranges) -> Iterable[tuple[Partition, pa.RecordBatch]]:
         assert self._reader is not None

@@ -95,20 +95,26 @@ class InputReader:
 
     def release(self, offsets: Mapping[Partition, int]) -> None:
         """Forget the records before these offsets; if that is more than was read, read on from there."""
-        skipped = [place for place, offset in offsets.items() if offset > self._read_to[place]]
         with self._changing:
             for place, offset in offsets.items():
                 chunks = self._chunks[place]
                 while chunks and chunks[0].offsets[-1] < offset:
                     self._count(chunks.popleft(), -1)
-                self._read_to[place] = max(offset, self._read_to[place])
-        for place in skipped:
-            self._consumer.seek(TopicPartition(*place, offsets[place]))
+        if any(offset > self._read_to[place] for place, offset in offsets.items()):
+            with self._reading:  # or records that `fill` is adding would be read twice
+                self._skip_to(offsets)
 
     def close(self) -> None:
         """Close the consumer."""
         with self._reading:
             self._consumer.close()
+
+    def _skip_to(self, offsets: Mapping[Partition, int]) -> None:
+        for place, offset in offsets.items():
+            if offset > self._read_to[place]:
+                self._consumer.seek(TopicPartition(*place, offset))
+                with self._changing:
+                    self._read_to[place] = offset
 
     def _fill(self) -> None:
         while self._records < self._most_records and self._bytes < self._most_bytes:
@@ -131,7 +137,8 @@ class InputReader:
             chunk = _chunk(mine)
             with self._changing:
                 self._chunks[place].append(chunk)
-                self._read_to[place] = int(chunk.offsets[-1]) + 1
+                # The end of the partition may be noted already, behind control records that follow these.
+                self._read_to[place] = max(self._read_to[place], int(chunk.offsets[-1]) + 1)
                 self._count(chunk, 1)
 
     def _count(self, chunk: _Chunk, sign: int) -> None:

@@ -138,15 +138,16 @@ class InputLoop:
         is_first = True
         try:
             while not self._stopping.is_set():
-                began = time.monotonic()
                 offsets = self._progress()
                 self._source.release(offsets)
                 ends = self._source.wait(offsets, _LOOK_S)
-                if ends != offsets or is_first:  # the first epoch commits where the application begins, even without records
-                    is_first = False
-                    self._running.set()
-                    self._on_input(ends)
-                    self._running.clear()
+                if ends == offsets and not is_first:
+                    continue
+                is_first = False  # the first epoch commits where the application begins, even without records
+                began = time.monotonic()
+                self._running.set()
+                self._on_input(ends)
+                self._running.clear()
                 self._stopping.wait(self._interval_s - (time.monotonic() - began))
         except BaseException as error:  # noqa: BLE001 - raised by `wait`
             self._failure = error

@@ -1,0 +1,272 @@
+"""The input of an application: how far topics are read, and the thread that runs epochs of what was read."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from penstock.errors import BrokerError, TopicError
+from penstock.records import Partition
+from penstock.runtime.inputs import InputLoop, ListedInput, MixedInput, Offsets
+from verification.harness.processes import wait_until
+
+A0, A1 = ("a", 0), ("a", 1)
+TAKEN = {A0: 10, A1: 20}
+PATIENCE_S = 20.0
+
+
+class Reader:
+    """An input whose records come when a test says so; records its calls."""
+
+    def __init__(self, ends: Mapping[Partition, int]) -> None:
+        self.ends = dict(ends)
+        self.released: list[Offsets] = []
+        self.filled = 0
+        self.is_closed = False
+        self.failure: Exception | None = None
+        self.fill_failure: Exception | None = None
+
+    def wait(self, offsets: Offsets, timeout_s: float) -> Offsets:
+        if self.failure is not None:
+            raise self.failure
+        deadline = time.monotonic() + timeout_s
+        while self.ends == offsets and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return dict(self.ends)
+
+    def release(self, offsets: Offsets) -> None:
+        self.released.append(dict(offsets))
+
+    def fill(self) -> None:
+        self.filled += 1
+        if self.fill_failure is not None:
+            raise self.fill_failure
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Epochs:
+    """Takes everything that it is given, and notes when."""
+
+    def __init__(self, reader: Reader, interval_s: float = 0.0) -> None:
+        self.offsets: dict[Partition, int] = dict(reader.ends)
+        self.calls: list[tuple[float, Offsets]] = []
+        self.during: Callable[[], None] = lambda: None
+        self.loop = InputLoop(reader, lambda: self.offsets, self._on_input, interval_s, "loop")
+
+    def _on_input(self, ends: Offsets) -> None:
+        self.calls.append((time.monotonic(), ends))
+        self.during()
+        self.offsets = dict(ends)
+
+
+@pytest.fixture
+def reader() -> Reader:
+    return Reader({A0: 10, A1: 20})
+
+
+@pytest.fixture
+def epochs(reader: Reader) -> Iterator[Epochs]:
+    made = Epochs(reader)
+    yield made
+    made.loop.stop()
+
+
+class TestInputLoop:
+    def test_it_hands_over_what_was_read_and_releases_what_was_taken(self, reader: Reader, epochs: Epochs) -> None:
+        epochs.loop.start()
+        reader.ends[A0] = 15
+        wait_until("the records are taken", lambda: len(epochs.calls) == 1, PATIENCE_S, every_s=0.005)
+        wait_until("they are released", lambda: {A0: 15, A1: 20} in reader.released, PATIENCE_S, every_s=0.005)
+        assert epochs.calls[0][1] == {A0: 15, A1: 20}
+        assert reader.released[0] == {A0: 10, A1: 20}
+
+    def test_nothing_is_called_without_records(self, reader: Reader, epochs: Epochs) -> None:
+        epochs.loop.start()
+        wait_until("it has looked several times", lambda: len(reader.released) > 2, PATIENCE_S, every_s=0.005)
+        assert epochs.calls == []
+        assert not epochs.loop.wait(0)
+
+    def test_calls_begin_at_least_an_interval_apart(self, reader: Reader) -> None:
+        """After a pause, too: the records that end it do not allow two epochs at once."""
+        epochs = Epochs(reader, interval_s=0.1)
+        epochs.during = lambda: reader.ends.update({A0: reader.ends[A0] + 1})
+        epochs.loop.start()
+        time.sleep(0.15)
+        reader.ends[A1] += 1
+        wait_until("there are some calls", lambda: len(epochs.calls) > 3, PATIENCE_S)
+        epochs.loop.stop()
+        times = [at for at, _ in epochs.calls]
+        assert min(later - sooner for sooner, later in pairwise(times)) >= 0.099
+
+    def test_an_epoch_that_takes_longer_than_the_interval_is_followed_at_once(self, reader: Reader) -> None:
+        epochs = Epochs(reader, interval_s=30)
+        began: list[float] = []
+
+        def take_a_minute() -> None:
+            began.append(time.monotonic())
+            reader.ends[A0] += 1
+
+        epochs.during = take_a_minute
+        clock = _Moving(began)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("penstock.runtime.inputs.time", clock)
+            epochs.loop.start()
+            reader.ends[A0] += 1
+            wait_until("the second call", lambda: len(epochs.calls) > 1, PATIENCE_S)
+            epochs.loop.stop()
+
+    def test_stopping_completes_the_current_call(self, reader: Reader, epochs: Epochs) -> None:
+        entered, may_leave, left = threading.Event(), threading.Event(), threading.Event()
+
+        def dwell() -> None:
+            entered.set()
+            may_leave.wait(PATIENCE_S)
+            left.set()
+
+        epochs.during = dwell
+        epochs.loop.start()
+        reader.ends[A0] = 11
+        assert entered.wait(PATIENCE_S)
+        stopping = threading.Thread(target=epochs.loop.stop)
+        stopping.start()
+        time.sleep(0.05)
+        assert stopping.is_alive()
+        assert not reader.is_closed
+        may_leave.set()
+        stopping.join(PATIENCE_S)
+        assert left.is_set()
+        assert reader.is_closed
+        reader.ends[A0] = 12
+        assert len(epochs.calls) == 1
+        assert epochs.loop.wait(0)
+
+    def test_stopping_does_not_wait_for_the_interval(self, reader: Reader) -> None:
+        epochs = Epochs(reader, interval_s=600)
+        epochs.loop.start()
+        reader.ends[A0] = 11
+        wait_until("the records are taken", lambda: len(epochs.calls) == 1, PATIENCE_S, every_s=0.005)
+        began = time.monotonic()
+        epochs.loop.stop()
+        assert time.monotonic() - began < PATIENCE_S
+
+    def test_a_loop_that_was_never_started_can_be_stopped(self, reader: Reader, epochs: Epochs) -> None:
+        epochs.loop.stop()
+        assert reader.is_closed
+
+    @pytest.mark.parametrize("place", ["on_input", "wait"])
+    def test_a_failure_ends_it_and_is_raised_by_wait(self, reader: Reader, epochs: Epochs, place: str) -> None:
+        failure = BrokerError("out of reach")
+
+        def fail() -> None:
+            raise failure
+
+        epochs.during = fail
+        if place == "wait":
+            reader.failure = failure
+        epochs.loop.start()
+        reader.ends[A0] = 11
+        with pytest.raises(BrokerError, match="out of reach"):
+            _ = [epochs.loop.wait(0.05) for _ in range(400)]
+        with pytest.raises(BrokerError):
+            epochs.loop.wait(0)
+
+    def test_records_are_prepared_only_while_an_epoch_runs(self, reader: Reader, epochs: Epochs) -> None:
+        epochs.loop.start()
+        time.sleep(0.1)
+        assert reader.filled == 0
+        epochs.during = lambda: wait_until("records are prepared", lambda: reader.filled > 1, PATIENCE_S, every_s=0.005)
+        reader.ends[A0] = 11
+        wait_until("the epoch is done", lambda: epochs.offsets[A0] == 11, PATIENCE_S)
+        assert epochs.loop.wait(0) is False
+
+    def test_what_cannot_be_prepared_fails_in_the_loop_itself(self, reader: Reader, epochs: Epochs) -> None:
+        reader.fill_failure = TopicError("gone")
+        epochs.during = lambda: wait_until("records are prepared", lambda: reader.filled > 0, PATIENCE_S, every_s=0.005)
+        epochs.loop.start()
+        reader.ends[A0] = 11
+        wait_until("the epoch is done", lambda: epochs.offsets[A0] == 11, PATIENCE_S)
+        assert epochs.loop.wait(0.1) is False
+        assert reader.filled == 1
+
+
+class _Moving:
+    """A clock that moves by a minute with every entry of a list."""
+
+    def __init__(self, minutes: list[float]) -> None:
+        self._minutes = minutes
+
+    def monotonic(self) -> float:
+        return time.monotonic() + 60 * len(self._minutes)
+
+
+class TestListedInput:
+    def test_it_waits_until_a_topic_has_grown(self) -> None:
+        answers = iter([{A0: 10, A1: 20}, {A0: 10, A1: 20}, {A0: 10, A1: 21}])
+        assert ListedInput(lambda: next(answers)).wait({A0: 10, A1: 20}, PATIENCE_S) == {A0: 10, A1: 21}
+
+    def test_it_waits_no_longer_than_it_may(self) -> None:
+        asked: list[int] = []
+
+        def ends() -> Offsets:
+            asked.append(1)
+            return {A0: 10}
+
+        assert ListedInput(ends).wait({A0: 10}, 0) == {A0: 10}
+        assert len(asked) == 1
+        assert ListedInput(ends).wait({A0: 10}, 0.12) == {A0: 10}
+        assert 2 <= len(asked) - 1 <= 4
+
+    def test_a_topic_never_ends_before_what_was_taken(self) -> None:
+        """A broker that was just elected may not know all records yet."""
+        assert ListedInput(lambda: {A0: 7, A1: 30}).wait({A0: 10, A1: 20}, 0) == {A0: 10, A1: 30}
+
+    def test_partitions_that_are_not_read_do_not_matter(self) -> None:
+        assert ListedInput(lambda: {A0: 10, A1: 30}).wait({A0: 10}, 0) == {A0: 10}
+
+    def test_it_keeps_nothing(self) -> None:
+        listed = ListedInput(dict)
+        listed.fill()
+        listed.release({A0: 1})
+        listed.close()
+
+
+class TestMixedInput:
+    def waited(self, read: Offsets, ends: Offsets, most: int = 5) -> Offsets:
+        return MixedInput(Reader(read), ListedInput(lambda: ends), most).wait(TAKEN, 0)
+
+    def test_few_records_are_those_that_were_read(self) -> None:
+        def ends() -> Offsets:
+            raise AssertionError("the brokers need not be asked")
+
+        mixed = MixedInput(Reader({A0: 13, A1: 21}), ListedInput(ends), 5)
+        assert mixed.wait(TAKEN, 0) == {A0: 13, A1: 21}
+
+    def test_many_records_are_all_that_there_are(self) -> None:
+        assert self.waited({A0: 14, A1: 21}, {A0: 900, A1: 700}) == {A0: 900, A1: 700}
+
+    def test_as_many_as_may_be_are_still_those_that_were_read(self) -> None:
+        assert self.waited({A0: 14, A1: 21}, {A0: 13, A1: 22}) == {A0: 14, A1: 21}
+
+    def test_it_goes_back_to_few_records_after_many(self) -> None:
+        reader, ends = Reader({A0: 15, A1: 20}), {A0: 900, A1: 20}
+        mixed = MixedInput(reader, ListedInput(lambda: ends), 5)
+        assert mixed.wait(TAKEN, 0) == ends
+        mixed.release(ends)
+        reader.ends = {A0: 902, A1: 20}
+        assert mixed.wait(ends, 0) == {A0: 902, A1: 20}
+        assert reader.released == [ends]
+
+    def test_only_the_reader_is_filled_and_closed(self) -> None:
+        reader = Reader(TAKEN)
+        listed: Any = None
+        mixed = MixedInput(reader, listed, 5)
+        mixed.fill()
+        mixed.close()
+        assert (reader.filled, reader.is_closed) == (1, True)

@@ -104,7 +104,7 @@ class WorkerPool:
         return [future.result() for future in futures]
 
     def close(self) -> None:
-        """End all workers and the forking process; a request that is running is given some time."""
+        """End all workers, even those with a running request, and the forking process."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for worker in self._workers:
             if worker is not None:
@@ -199,7 +199,7 @@ class _Worker:
             on_progress(msgspec.msgpack.decode(content))
 
     def close(self) -> None:
-        """Close the socket, which ends the process after its current request."""
+        """Close the socket, which ends the process, if it is not busy."""
         self._socket.close()
 
     def kill(self) -> None:

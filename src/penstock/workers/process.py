@@ -1,8 +1,9 @@
 """The processes behind a pool: `python -m penstock.workers.process FD` forks workers, and each worker serves requests.
 
 The forking process imports what workers need and nothing of the user's, so that a new worker is ready in milliseconds and shares
-its memory with the others. A worker ends when the driver closes its socket or dies. Signals that end an application are for the
-driver: workers ignore them, because the driver still needs them for the current epoch.
+its memory with the others. A worker ends when the driver closes its socket; if the driver dies, the forking process kills all
+workers, so that none of them holds a lane's store. Signals that end an application are for the driver: workers ignore them,
+because the driver still needs them for the current epoch.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Callable
+from functools import cache
 from typing import Any, NoReturn
 
 import cloudpickle
@@ -30,23 +33,30 @@ with Python's default of 700, a quarter of its time was spent on collections."""
 
 
 def main(descriptor: int) -> None:
-    """Fork a worker whenever the driver requests one, until the driver closes its socket."""
+    """Fork a worker whenever the driver requests one; when the driver closes its socket or dies, kill those that are left."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps workers that have ended
     control = socket.socket(fileno=descriptor)
     gc.set_threshold(COLLECT_EVERY)
     gc.freeze()  # what was imported is never collected, nor copied to workers by a collection
+    workers: list[int] = []
     try:
         _, packed_program = receive(control)
         while True:
             receive(control)
-            _fork(control, packed_program)
-    except EOFError:
-        return
+            workers = [worker for worker in workers if not _has_ended(worker)]
+            workers.append(_fork(control, packed_program))
+    except (EOFError, ConnectionError):
+        for worker in workers:
+            os.kill(worker, signal.SIGKILL)
 
 
-def _fork(control: socket.socket, packed_program: pa.Buffer) -> None:
+def _has_ended(worker: int) -> bool:
+    """Whether a worker has ended. Only this call frees its number, so that no other process can have it before."""
+    return os.waitpid(worker, os.WNOHANG)[0] == worker
+
+
+def _fork(control: socket.socket, packed_program: pa.Buffer) -> int:
     driver, own = socket_pair()
     child = os.fork()
     if not child:
@@ -54,18 +64,24 @@ def _fork(control: socket.socket, packed_program: pa.Buffer) -> None:
         driver.close()
         _serve(own, packed_program)
     own.close()
-    socket.send_fds(control, [child.to_bytes(8, "big")], [driver.fileno()])
-    driver.close()
+    with driver:
+        socket.send_fds(control, [child.to_bytes(8, "big")], [driver.fileno()])
+    return child
 
 
 def _serve(driver: socket.socket, packed_program: pa.Buffer) -> NoReturn:
     """Serve requests until the driver closes the socket; then end without the cleanup of the forking process."""
     status = 0
-    try:
+
+    @cache
+    def prepared() -> Program:
         program, prepare = cloudpickle.loads(packed_program)  # of our own driver, over an inherited socket
         prepare()
+        return program  # type: ignore[no-any-return]
+
+    try:
         while True:
-            _answer(driver, program)
+            _answer(driver, prepared)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
     except BaseException:  # noqa: BLE001 - the driver sees only that the worker has ended
@@ -75,11 +91,12 @@ def _serve(driver: socket.socket, packed_program: pa.Buffer) -> NoReturn:
     os._exit(status)
 
 
-def _answer(driver: socket.socket, program: Program) -> None:
-    """Answer one request: an optional table, then what to do with it."""
+def _answer(driver: socket.socket, prepared: Callable[[], Program]) -> None:
+    """Answer one request: an optional table, then what to do with it. The first one prepares the worker."""
     _, table = receive(driver)
     _, content = receive(driver)
     try:
+        program = prepared()
         request: Any = cloudpickle.loads(content)  # the driver's, as above
         if isinstance(request, RestoreLane):
             answer = request.restore(program, lambda left: send(driver, Kind.PROGRESS, msgspec.msgpack.encode(left)))

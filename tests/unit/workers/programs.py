@@ -1,0 +1,240 @@
+"""What the tests of worker processes run: topologies, topics that are lists, and one pool for programs of any kind.
+
+Workers import this module, so it imports little.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock import (
+    Processor,
+    PunctuationType,
+    Record,
+    StreamsBuilder,
+    Topology,
+    bounded_disorder,
+    shared_store,
+    tumbling,
+    until_window_closes,
+)
+from penstock.epochs.home import Home, open_lane
+from penstock.epochs.program import Program
+from penstock.epochs.shards import shards_of
+from penstock.lanes.epoch import headers_array
+from penstock.records import Partition
+from penstock.workers.pool import Batches, WorkerPool
+from penstock.workers.requests import RowsRequest
+from tests.unit.epochs.application import Raw, changelog_rows, every_kind_of_store, program_of
+
+LOG = logging.getLogger("tests.workers")
+CHUNK = 7
+"""How many records are in a batch of the input."""
+
+
+def nothing() -> None:
+    """Prepare a worker that needs no preparation."""
+
+
+# ---- topologies -----------------------------------------------------------------------------------------------------------
+
+
+def stateless() -> Topology:
+    builder = StreamsBuilder()
+    words = builder.stream("in", value=str)
+    words.filter(lambda _, value: "1" in value).map_values(str.upper).to("out", value=str)
+    words.map_values(len).to("lengths", value=int)
+    return builder.build()
+
+
+def re_keyed() -> Topology:
+    """A first stage without state, then two with state."""
+    builder = StreamsBuilder()
+    words = builder.stream("in", value=str).flat_map_values(str.split)
+    counts = words.group_by(lambda _, word: word).count(store="words").to_stream()
+    counts.group_by(lambda word, _: word[-1]).count(store="ends").to_stream().to("out", value=int)
+    return builder.build()
+
+
+def by_watermark() -> Topology:
+    """Records need their entry: an extractor, and windows that close with the watermark."""
+    builder = StreamsBuilder()
+    words = builder.stream("in", value=str, timestamp=_time_of, watermark=bounded_disorder("1s"))
+    windows = words.group_by(lambda _, value: value[-1]).windowed_by(tumbling("1s")).count(store="windows")
+    closed = windows.suppress(until_window_closes(name="held")).to_stream(_flat, key=str)
+    closed.to("out", value=int)
+    return builder.build()
+
+
+def _time_of(record: Record[str, str]) -> int:
+    return record.timestamp + len(record.value)
+
+
+def _flat(key: Any, value: Any) -> str:
+    return f"{key.key}@{key.start}"
+
+
+class Move(Processor[str, str, str, Any]):
+    """Moves one from the key to each word of the value."""
+
+    def process(self, record: Record[str, str]) -> None:
+        held = self.context.store("held")
+        for word in record.value.split():
+            held.merge(word, 1)
+            held.merge(record.key, -1)
+            self.context.forward(record.with_value(held.get(word)))
+
+
+def atomic() -> Topology:
+    """An atomic section with state before and after it."""
+    builder = StreamsBuilder()
+    builder.add_state_store(shared_store("held", value=int, merge=add))
+    words = builder.stream("in", value=str)
+    words.group_by(lambda _, value: value).count(store="before").to_stream().to("before", value=int)
+    moved = words.process_atomically(Move, stores=["held"], value=int, name="move")
+    moved.group_by_key().count(store="behind").to_stream().to("behind", value=int)
+    return builder.build()
+
+
+class Clocked(Processor[str, str, str, str]):
+    """Sends a record for each shard whenever a second has passed."""
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        context.schedule("1s", PunctuationType.WALL_CLOCK_TIME, self._ring)
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.forward(record)
+
+    def _ring(self, now: int) -> None:
+        self.context.forward(Record("ring", str(now), now))
+
+
+def clocked() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", value=str).process(Clocked, key=str, value=str).to("out")
+    return builder.build()
+
+
+TOPOLOGIES = {
+    "stateless": stateless,
+    "every kind of store": every_kind_of_store,
+    "re-keyed": re_keyed,
+    "by watermark": by_watermark,
+    "atomic": atomic,
+    "clocked": clocked,
+}
+
+
+def obedient() -> Topology:
+    """Does what values say, then counts by key."""
+    builder = StreamsBuilder()
+    builder.stream("in", value=str).group_by_key().aggregate(int, _obeyed, store="counts", value=int).to_stream().to("out")
+    return builder.build()
+
+
+def _obeyed(_: str, value: str, count: int) -> int:
+    order, _, about = value.partition(" ")
+    if order == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif order == "die-once" and not Path(about).exists():
+        Path(about).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif order == "sleep":
+        Path(about).write_text(str(os.getpid()), encoding="ascii")
+        time.sleep(60)
+    elif order == "fail":
+        raise ValueError(about)
+    elif order == "say":
+        sys.stdout.write(f"{about}\n")
+        LOG.warning("logged %s", about)
+    elif order == "run":
+        Path(about).write_text(str(os.waitstatus_to_exitcode(os.system("exit 3"))), encoding="ascii")
+    return count + 1
+
+
+# ---- input ------------------------------------------------------------------------------------------------------------------
+
+
+class Lists:
+    """Topics that are lists in memory, as the driver's reader returns them."""
+
+    def __init__(self, records: Mapping[Partition, Sequence[Raw]]) -> None:
+        self.records = records
+
+    @classmethod
+    def of(cls, records: Sequence[Raw], partitions: int = 1) -> Lists:
+        """Deal records to the partitions of the topic `in`."""
+        return cls({("in", number): records[number::partitions] for number in range(partitions)})
+
+    def between(self, ranges: Mapping[Partition, tuple[int, int]]) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+        """Return the records in these ranges, a few at a time."""
+        for place, (begin, end) in ranges.items():
+            for first in range(begin, end, CHUNK):
+                yield place, _batch(first, self.records[place][first : min(first + CHUNK, end)])
+
+
+def _batch(first: int, records: Sequence[Raw]) -> pa.RecordBatch:
+    columns = [
+        pa.array(range(first, first + len(records)), pa.int64()),
+        pa.array([record.timestamp for record in records], pa.int64()),
+        pa.array([record.key for record in records], pa.binary()),
+        pa.array([record.value for record in records], pa.binary()),
+        headers_array([()] * len(records)),
+    ]
+    return pa.RecordBatch.from_arrays(columns, ["offset", "timestamp", "key", "value", "headers"])
+
+
+# ---- programs ---------------------------------------------------------------------------------------------------------------
+
+
+def installed(topology: Topology, directory: Path, lanes: int) -> Program:
+    """The program of a topology that owns its directory, with empty lanes."""
+    program = program_of(topology, lanes, directory=str(directory))
+    Home(program.directory, program.application_id).take_over(program.incarnation)
+    return program
+
+
+def contents(program: Program) -> dict[tuple[str, int], dict[bytes, bytes]]:
+    """What each shard has of each store."""
+    found = {}
+    for lane in range(program.lanes):
+        with open_lane(program, lane) as state:
+            for store in program.logged_stores:
+                for shard in shards_of(lane, program.shards, program.lanes):
+                    found[store, shard] = changelog_rows(state.shard(shard), program, store)
+    return found
+
+
+@dataclass(frozen=True)
+class Lent:
+    """A request of another program than the pool's."""
+
+    program: Program
+    request: RowsRequest
+
+    def run(self, program: Program, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return self.request.run(self.program, batches)
+
+
+class LentPool:
+    """Runs requests of a program on the workers of a pool for another one: starting a pool takes a second."""
+
+    def __init__(self, pool: WorkerPool, program: Program) -> None:
+        self._pool = pool
+        self._program = program
+        self.size = pool.size
+
+    def run(self, requests: Sequence[tuple[RowsRequest, Batches]], patience_s: float) -> list[list[pa.RecordBatch]]:
+        return self._pool.run([(Lent(self._program, request), batches) for request, batches in requests], patience_s)

@@ -1,0 +1,95 @@
+"""Messages between two ends of a socket: whatever is sent arrives, and a closed socket is the end."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from penstock.workers.messages import Kind, packed, receive, send, socket_pair, unpacked
+
+LARGE = bytes(range(256)) * (10 << 12)  # 10 MB
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    one, other = socket_pair()
+    with one, other:
+        yield one, other
+
+
+def batch(*numbers: int) -> pa.RecordBatch:
+    columns = [pa.array(numbers, pa.int64()), pa.array([b"%d" % number for number in numbers], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, ["number", "text"])
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_frame_arrives_as_it_was_sent(pair: tuple[socket.socket, socket.socket], kind: Kind) -> None:
+    send(pair[0], kind, b"content")
+    found, content = receive(pair[1])
+    assert (found, content.to_pybytes()) == (kind, b"content")
+
+
+def test_frames_arrive_one_by_one_and_in_order(pair: tuple[socket.socket, socket.socket]) -> None:
+    sent = [(Kind.PROGRESS, b"1"), (Kind.ROWS, b""), (Kind.VALUE, b"three"), (Kind.ROWS, b"")]
+    for kind, content in sent:
+        send(pair[0], kind, content)
+    received = [receive(pair[1]) for _ in sent]
+    assert [(kind, content.to_pybytes()) for kind, content in received] == sent
+
+
+def test_content_that_is_larger_than_any_buffer_goes_both_ways(pair: tuple[socket.socket, socket.socket]) -> None:
+    def echo() -> None:
+        kind, content = receive(pair[1])
+        send(pair[1], kind, content)
+
+    answering = threading.Thread(target=echo)
+    answering.start()
+    send(pair[0], Kind.ROWS, LARGE)
+    kind, content = receive(pair[0])
+    answering.join()
+    assert kind is Kind.ROWS
+    assert content.to_pybytes() == LARGE
+
+
+def test_a_closed_socket_is_the_end(pair: tuple[socket.socket, socket.socket]) -> None:
+    send(pair[0], Kind.VALUE, b"last")
+    pair[0].close()
+    assert receive(pair[1])[1].to_pybytes() == b"last"
+    with pytest.raises(EOFError, match="the other process has closed its socket"):
+        receive(pair[1])
+
+
+@pytest.mark.parametrize("sent", [3, struct.calcsize("!BQ"), 40])
+def test_a_socket_that_closes_in_the_middle_of_a_frame_is_the_end(pair: tuple[socket.socket, socket.socket], sent: int) -> None:
+    pair[0].sendall((struct.pack("!BQ", Kind.ROWS, 100) + bytes(100))[:sent])
+    pair[0].close()
+    with pytest.raises(EOFError):
+        receive(pair[1])
+
+
+class TestTables:
+    def test_batches_keep_their_boundaries_and_their_content(self) -> None:
+        batches = [batch(1, 2), batch(), batch(3)]
+        assert unpacked(packed(batches)) == batches
+
+    def test_a_slice_takes_only_its_own_rows(self) -> None:
+        whole = batch(*range(100_000))
+        content = packed([whole.slice(500, 2)])
+        assert unpacked(content) == [batch(500, 501)]
+        assert content.size < 2_000
+
+    def test_no_batches_are_an_empty_message(self, pair: tuple[socket.socket, socket.socket]) -> None:
+        send(pair[0], Kind.ROWS, packed([]))
+        _, content = receive(pair[1])
+        assert content.size == 0
+        assert unpacked(content) == []
+
+    def test_a_table_goes_through_a_socket(self, pair: tuple[socket.socket, socket.socket]) -> None:
+        batches = [batch(*range(start, start + 1_000)) for start in range(0, 5_000, 1_000)]
+        send(pair[0], Kind.ROWS, packed(batches))
+        assert unpacked(receive(pair[1])[1]) == batches

@@ -31,7 +31,7 @@ from penstock.serdes import (
     Serde,
 )
 from penstock.state import last_registers
-from penstock.state.epochs import Head, decode_head, decode_undo, encode_head, encode_undo
+from penstock.state.epochs import Applied, Head, Step, decode_head, decode_undo, encode_head, encode_undo
 from tests.unit.epochs.application import ID, SHARDS, Application, Raw, every_kind_of_store
 from tests.unit.serdes.every_serde import SERDES
 
@@ -86,7 +86,7 @@ READERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "metadata of an offset": (lambda data: CommitMetadata.decode(data.decode("utf-8", "replace")), METADATA.encode()),
     "registers of a shard": (lambda data: last_registers([b"registers"], [data]), b"\x81\xa1a\x01"),
     "facts of a topology": (decode_facts, FACTS),
-    "head of a lane": (decode_head, encode_head(Head(3, {"a": 1}, 2))),
+    "head of a lane": (decode_head, encode_head(Head(3, {"a": 1}, [Applied(3, 2, [Step(0, {"a": 2}, ["a"])])]))),
     "undo of an epoch": (decode_undo, encode_undo([b"a"], [None])),
 }
 

@@ -22,15 +22,12 @@ def turn_off(name: str) -> None:
 
 def roll_back() -> None:
     """A lane that is rolled back only pretends to be, and keeps what it wrote."""
-    from penstock.state.epochs import Head, undo_key  # noqa: PLC0415 - needed here only, as in every guard
+    from msgspec.structs import replace  # noqa: PLC0415 - needed here only, as in every guard
+
     from penstock.state.lane import LaneState  # noqa: PLC0415
 
     def take_back_step(self: Any) -> None:
-        head = self._head
-        *steps, step = head.steps
-        epoch = head.epoch if steps else head.previous_epoch
-        before = Head(epoch, head.digests, head.previous_epoch, steps or None, head.mark, head.incarnation)
-        self._write(before, [], [], [undo_key(step.stage, space) for space in step.spaces])
+        self._write(replace(self._head.without_last_step(), digests=self._head.digests), [], [], [])
 
     LaneState._take_back_step = take_back_step  # type: ignore[method-assign]
 

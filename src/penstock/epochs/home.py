@@ -190,13 +190,13 @@ def open_globals(program: Program) -> Iterator[LaneState | None]:
 
 
 @contextmanager
-def committed_lane(program: Program, committed: int, directory: Path) -> Iterator[LaneState]:
-    """Open a lane for reading, as of the last barrier."""
-    if committed < 0:
-        yield LaneState(memory_engine())  # nothing was committed yet, and the lane may have no files
+def lane_as_of(program: Program, epoch: int, directory: Path) -> Iterator[LaneState]:
+    """Open a lane for reading, as of an epoch; it may be ahead."""
+    if epoch < 0:
+        yield LaneState(memory_engine())  # nothing was written before the first epoch, and the lane may have no files
         return
     with _to_read(program.engine, directory) as owner:
-        yield owner.read_committed(committed)
+        yield owner.read_committed(epoch)
 
 
 @contextmanager

@@ -64,7 +64,7 @@ _NO_RECORDS = RECORDS_BY_SHARD.empty_table()
 _WIRE_NAME = {"source": "name"}
 
 Owner = Callable[[bytes], ShardState]
-"""The shard that owns a key, as of the last barrier."""
+"""The shard that owns a key, as of the end of the epoch before."""
 
 
 def from_topics(batches: Sequence[pa.RecordBatch], schema: pa.Schema = INPUT) -> pa.Table:
@@ -97,22 +97,27 @@ def run_stage_on(stores: OpenStores, assigned: Assignment, table: pa.Table, is_a
 
 
 def bring_to(state: LaneState, epoch: Epoch, stage: int, is_anew: bool = False) -> None:
-    """Bring the lane to the state that the stage needs: the committed epoch, and what earlier stages wrote of this one.
+    """Bring the lane to the state that the stage needs: the epoch before, and what earlier stages wrote of this one.
 
-    A retried task rolls back what its first attempt wrote.
+    A retried task rolls back what its first attempt wrote. Only if all is run anew may it roll back later stages, or later
+    epochs: a late task must not destroy what has followed it.
     """
-    is_ahead = state.epoch == epoch.number and state.last_stage >= stage
-    if is_ahead and state.last_stage > stage and not is_anew:
-        raise StateError(f"Stage {stage} of epoch {epoch.number} cannot run again after stage {state.last_stage}. Start again.")
-    if is_ahead:
+    if state.reached >= (epoch.number, stage) and state.earliest <= epoch.previous:
+        if not is_anew and state.reached != (epoch.number, stage):
+            later, last = state.reached
+            raise StateError(
+                f"Stage {stage} of epoch {epoch.number} cannot run again after stage {last} of epoch {later}. Start again."
+            )
         faults.point("lane.before_roll_back")
-        state.roll_back(stage)
-    if state.epoch not in (epoch.committed, epoch.number):
-        raise StateError(f"A lane is at epoch {state.epoch}, but {epoch.committed} is committed. Start again to restore it.")
+        state.roll_back(epoch.number, stage)
+    if state.epoch not in (epoch.previous, epoch.number):
+        raise StateError(
+            f"A lane is at epoch {state.epoch}, but epoch {epoch.number} follows {epoch.previous}. Start again to restore it."
+        )
 
 
 def roll_back_lane(assigned: Assignment) -> None:
-    """Roll a lane back to the last barrier, after a job that failed."""
+    """Roll a lane back to the epoch before, after a job or a commit that failed."""
     epoch, lane = assigned.epoch, assigned.lane
     with bound_contextvars(lane=lane), open_lane(assigned.program, lane, epoch.attempt) as state:
         bring_to(state, epoch, 0, is_anew=True)
@@ -141,7 +146,7 @@ def _run_on(stores: OpenStores, assigned: Assignment, records: pa.Table, is_anew
     epoch, stage = assigned.epoch, assigned.stage
     state = stores.lane(assigned.lane)
     bring_to(state, epoch, stage, is_anew)
-    run = StageRun(assigned, stores.globals, stores.committed_owner)
+    run = StageRun(assigned, stores.globals, stores.owner_before)
     before = None if epoch.watermark is None else epoch.watermark_before
     run.arrive(records)
     waits = assigned.program.may_wait(stage)
@@ -198,7 +203,8 @@ def _run_serially(stores: OpenStores, assigned: Assignment, records: pa.Table, i
 def _written(assigned: Assignment, state: LaneState) -> list[pa.Table]:
     """Write the changes of a stage to a lane, and return its changelog rows."""
     program, epoch = assigned.program, assigned.epoch
-    changes = state.commit(epoch.number, assigned.stage, program.incarnation, own_mark(program, assigned.lane, epoch.mark))
+    mark = own_mark(program, assigned.lane, epoch.mark)
+    changes = state.commit(epoch.number, assigned.stage, program.incarnation, mark, epoch.last_committed)
     rows = rows_of_changes(assigned, changes)
     return [] if rows is None else [rows]
 

@@ -1,4 +1,4 @@
-"""The open stores of a task: its own lanes for writing, other lanes as of the last barrier, and the global tables.
+"""The open stores of a task: its own lanes for writing, other lanes as of the epoch before, and the global tables.
 
 Each file is opened on first use and stays open until the end of the block: engines can open a file only once per process.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 
-from penstock.epochs.home import Home, committed_lane, open_globals, open_lane
+from penstock.epochs.home import Home, lane_as_of, open_globals, open_lane
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.shards import lane_of, shard_of
 from penstock.state import LaneState, ShardState, memory_engine
@@ -34,7 +34,7 @@ class OpenStores:
         self._own = own
         self._opened = opened
         self._lanes: dict[int, LaneState] = {}
-        self._committed: dict[int, LaneState] = {}
+        self._before: dict[int, LaneState] = {}
 
     def lane(self, number: int) -> LaneState:
         """Return one of the task's own lanes, for writing."""
@@ -42,25 +42,25 @@ class OpenStores:
             self._lanes[number] = self._opened.enter_context(open_lane(self._program, number, self._epoch.attempt))
         return self._lanes[number]
 
-    def committed_owner(self, key: bytes) -> ShardState:
-        """Return the shard that owns a key, as of the last barrier, for reading.
+    def owner_before(self, key: bytes) -> ShardState:
+        """Return the shard that owns a key, as of the end of the epoch before, for reading; committed or not.
 
-        Its lane may already be one epoch ahead, in another process: its undo steps show the values before that.
+        Its lane may already have written this epoch, in another process: its undo steps show the values before that.
         """
         program = self._program
         shard = shard_of(key, program.shards)
         lane = lane_of(shard, program.shards, program.lanes)
-        if lane not in self._committed:
-            self._committed[lane] = self._committed_lane(lane)
-        return self._committed[lane].shard(shard)
+        if lane not in self._before:
+            self._before[lane] = self._lane_before(lane)
+        return self._before[lane].shard(shard)
 
-    def _committed_lane(self, lane: int) -> LaneState:
-        program, committed = self._program, self._epoch.committed
+    def _lane_before(self, lane: int) -> LaneState:
+        program, previous = self._program, self._epoch.previous
         if lane not in self._own:
             directory = Home(program.directory, program.application_id).lane_directory(lane, program.lanes)
-            return self._opened.enter_context(committed_lane(program, committed, directory))
-        return LaneState(memory_engine()) if committed < 0 else self.lane(lane).read_committed(committed)
+            return self._opened.enter_context(lane_as_of(program, previous, directory))
+        return LaneState(memory_engine()) if previous < 0 else self.lane(lane).read_committed(previous)
 
     def forget_views(self) -> None:
-        """Discard the views of the last barrier; call this after each write to a lane, which makes them invalid."""
-        self._committed.clear()
+        """Discard the views of the epoch before; call this after each write to a lane, which makes them invalid."""
+        self._before.clear()

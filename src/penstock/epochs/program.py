@@ -229,8 +229,10 @@ def _joined_stores(nodes: Mapping[str, Node], specs: Mapping[str, StoreSpec]) ->
 
 @dataclass(frozen=True)
 class Epoch:
-    """One epoch: its number, the committed epoch, its wall-clock time, and the origins of its records.
+    """One epoch: its number, the epoch before it, its wall-clock time, and the origins of its records.
 
+    Lanes must be at `previous`. `committed` is the last epoch that was known to be committed when this one began, if it was not
+    `previous`: the epochs in between are in flight, and lanes keep what it takes to roll them back.
     `high_times` are the highest event times of each origin before this epoch, `watermarks` those of origins whose source declares
     one. `watermark` is the application's as of the last barrier (None without one), which lanes learn now; `watermark_before` is
     the one that they know. `partitions` are partition counts by topic, for partitioners. Lanes save `mark`, if given. If
@@ -240,7 +242,7 @@ class Epoch:
     """
 
     number: int
-    committed: int
+    previous: int
     wall_clock: int
     origins: tuple[tuple[str, int], ...] = ()
     high_times: tuple[int, ...] = ()
@@ -252,6 +254,12 @@ class Epoch:
     is_sampled: bool = False
     most_bytes: int = 0
     attempt: int = 0
+    committed: int | None = None
+
+    @property
+    def last_committed(self) -> int:
+        """The last epoch that was known to be committed when this one began."""
+        return self.previous if self.committed is None else self.committed
 
     def catalogue(self, program: Program) -> Catalogue:
         """Return what the codes in this epoch's records stand for."""

@@ -1,7 +1,7 @@
 """Restores a lane to the committed epoch from the changelogs, starting with whatever is on its machine.
 
-A store that is ahead is rolled back; one that is behind catches up from its mark; one without a usable mark is removed and
-rebuilt. The changelogs are the only source; local stores only make a restore faster.
+A store that is ahead, by as many epochs as were in flight, is rolled back; one that is behind catches up from its mark; one
+without a usable mark is removed and rebuilt. The changelogs are the only source; local stores only make a restore faster.
 """
 
 from __future__ import annotations
@@ -122,9 +122,7 @@ def _is_usable(program: Program, lane: int, committed: Committed) -> bool:
         with open_lane(program, lane) as state:
             if state.epoch == -1:
                 return False  # new, or a rebuild that was not completed
-            if not _is_ours(state, committed) and state.can_roll_back:
-                faults.point("restore.before_roll_back")
-                state.roll_back()
+            _roll_back(state, committed)
             _refuse_lost_rows(state, committed)
             if not _is_current(program, lane, state, committed) and not _has_usable_mark(state, committed):
                 return False
@@ -138,6 +136,19 @@ def _is_usable(program: Program, lane: int, committed: Committed) -> bool:
     except Exception:  # noqa: BLE001 - whatever is wrong with the store, the changelog has all of its content
         return False
     return True
+
+
+def _roll_back(state: LaneState, committed: Committed) -> None:
+    """Take back the epochs that were in flight.
+
+    Which of them Kafka has committed is known only for the start that has committed last. Of any other, all are taken back that
+    can be: what is left was committed when they were written.
+    """
+    is_ahead = state.incarnation == committed.incarnation and state.epoch >= committed.epoch
+    target = max(committed.epoch, state.earliest) if is_ahead else state.earliest
+    if state.epoch > target:
+        faults.point("restore.before_roll_back")
+        state.roll_back(target + 1)
 
 
 def _renewed(state: LaneState, directory: Path) -> Callable[[], None]:
@@ -175,7 +186,7 @@ def _is_current(program: Program, lane: int, state: LaneState, committed: Commit
 
 def _has_usable_mark(state: LaneState, committed: Committed) -> bool:
     mark = state.mark
-    if mark is None or mark.epoch > committed.epoch or committed.now_ms - mark.time_ms > MARK_LIFE_MS:
+    if mark is None or mark.epoch > min(committed.epoch, state.epoch) or committed.now_ms - mark.time_ms > MARK_LIFE_MS:
         return False
     if not _is_of_these_topics(mark, committed):
         return False

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.epochs.columns import column_of
-from penstock.epochs.home import Home, committed_lane, open_globals
+from penstock.epochs.home import Home, lane_as_of, open_globals
 from penstock.epochs.program import Program
 from penstock.epochs.shards import lane_of
 from penstock.errors import SerializationError, StateError
@@ -38,7 +38,7 @@ def schema_of(spec: StoreSpec) -> pa.Schema:
 
 
 def read_store(program: Program, store: str, committed: Callable[[], int]) -> Iterator[pa.RecordBatch]:
-    """Read a whole store as of the last barrier, even if lanes are one epoch ahead; `committed` returns the barrier's epoch."""
+    """Read a whole store as of the last barrier, even if lanes are ahead; `committed` returns the barrier's epoch."""
     spec = program.specs[store]
     with ExitStack() as opened:
         if store in program.global_stores:
@@ -55,14 +55,14 @@ def read_store(program: Program, store: str, committed: Callable[[], int]) -> It
 
 
 def _committed_lanes(program: Program, committed: Callable[[], int], opened: ExitStack) -> list[LaneState]:
-    """Open all lanes as of one barrier; retry if the application commits more than one epoch in the meantime."""
+    """Open all lanes as of one barrier; retry if a lane no longer knows it, because later epochs were committed meanwhile."""
     home = Home(program.directory, program.application_id)
     for attempt in range(_ATTEMPTS):
         epoch = committed()
         with ExitStack() as trying:
             try:
                 lanes = [
-                    trying.enter_context(committed_lane(program, epoch, home.lane_directory(lane, program.lanes)))
+                    trying.enter_context(lane_as_of(program, epoch, home.lane_directory(lane, program.lanes)))
                     for lane in range(program.lanes)
                 ]
             except StateError:

@@ -13,7 +13,7 @@ from penstock.state import ShardState, SharedKeyValueStore, StoreSpec, Write
 
 
 class LaneSharedStore(SharedKeyValueStore[Any, Any]):
-    """Reads keys of its own shard as they are now, and others, even in the same lane, as of the last barrier.
+    """Reads keys of its own shard as they are now, and others, even in the same lane, as of the end of the epoch before.
 
     Writes to keys of its own shard go through the exchange, too: so the order of writes is the same with any number of lanes.
     """
@@ -41,7 +41,7 @@ class LaneSharedStore(SharedKeyValueStore[Any, Any]):
         if self._stores.owns(name):
             return self._own.get(key)
         try:
-            owner = self._stores.committed_owner(name)
+            owner = self._stores.owner_before(name)
         except Exception as error:  # not the record's fault: a handler must not drop the record
             raise ProcessingError(
                 f"{self._user} cannot read key {key!r} of store {self.name!r} in another shard: {type(error).__name__}: {error}"

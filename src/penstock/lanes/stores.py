@@ -20,14 +20,14 @@ class OwnShard:
     """The shard that a lane is bound to, and what it can read of others.
 
     `global_state` has the global stores; without it, the shard's state has them. `owns` says whether a key belongs to this
-    shard. `committed_owner` returns the state, as of the last barrier, of the shard that owns a key; it is called only for keys
-    of other shards.
+    shard. `owner_before` returns the state, as of the end of the epoch before, of the shard that owns a key; it is called only
+    for keys of other shards.
     """
 
     state: StateOfStores
     global_state: StateOfStores | None = None
     owns: Callable[[bytes], bool] = _owns_all
-    committed_owner: Callable[[bytes], ShardState] | None = None
+    owner_before: Callable[[bytes], ShardState] | None = None
 
 
 class Stores:
@@ -66,10 +66,10 @@ class Stores:
         """Whether a key belongs to this shard."""
         return self._shard.owns(key)
 
-    def committed_owner(self, key: bytes) -> ShardState:
-        """Return the other shard that owns a key, as of the last barrier."""
-        assert self._shard.committed_owner is not None
-        return self._shard.committed_owner(key)
+    def owner_before(self, key: bytes) -> ShardState:
+        """Return the other shard that owns a key, as of the end of the epoch before."""
+        assert self._shard.owner_before is not None
+        return self._shard.owner_before(key)
 
     def pending(self, store: str) -> dict[Any, Any]:
         """Return the pending changes of a cached store; nodes that share a store (cogroup) share these."""

@@ -1,8 +1,8 @@
 """`CommittedState`: the stores of a running application as of its last barrier, readable from any thread.
 
 Without queries, nothing is open and a commit costs nothing. After the first query, each commit takes a new snapshot of every
-lane; that takes microseconds, because no lane is being written then. A lane that is opened for the first query may be one epoch
-ahead; the lane keeps the values that this epoch replaced, and the query reads those.
+lane, which takes microseconds. Lanes may be epochs ahead by then, and be written at that moment; they keep the values that epochs
+in flight have replaced, and queries read those.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class CommittedState:
     # ---- for the barrier ----------------------------------------------------------------------------------------------
 
     def after_commit(self, epoch: int) -> None:
-        """Renew the snapshot after a commit, while no lane is being written. Never blocks, never raises."""
+        """Renew the snapshot after a commit, before the next one. Never blocks, never raises."""
         if self._current is not None and self._changing.acquire(blocking=False):
             try:
                 self._let_go_of_old()

@@ -1,4 +1,4 @@
-"""The state of a shard: typed stores on an epoch's overlay on its lane's engine, with undo data for the last epoch."""
+"""The state of a shard: typed stores on an epoch's overlay on its lane's engine, with undo data for epochs in flight."""
 
 from penstock.state.bounds import MAX_TIME, after, after_prefix
 from penstock.state.engines.engine import Engine, SpaceBatch

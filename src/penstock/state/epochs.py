@@ -1,4 +1,4 @@
-"""What a lane stores about its epochs: the head (epoch, digests) and the undo data of the last epoch.
+"""What a lane stores about its epochs: the head (epoch, digests), and the undo data of epochs that may not be committed.
 
 With exchanges, an epoch passes a lane several times, once per stage; each pass is a step that can be rolled back.
 """
@@ -6,7 +6,7 @@ With exchanges, an epoch passes a lane several times, once per stage; each pass 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -17,7 +17,7 @@ META = "/lane"
 
 HEAD = b"head"
 
-_FORMAT = 3
+_FORMAT = 4
 _MASK = 2**64 - 1
 
 
@@ -27,6 +27,20 @@ class Step(msgspec.Struct, array_like=True, frozen=True):
     stage: int
     digests: dict[str, int]
     spaces: list[str]
+
+
+class Applied(msgspec.Struct, array_like=True, frozen=True):
+    """An epoch that can be rolled back: its number, that of the epoch before it, and its writes, first to last."""
+
+    epoch: int
+    previous: int
+    steps: list[Step]
+
+    def undo_keys(self) -> Iterator[bytes]:
+        """Yield the keys of all its old values."""
+        for step in self.steps:
+            for space in step.spaces:
+                yield undo_key(self.epoch, step.stage, space)
 
 
 MARK_LIFE_MS = 12 * 3600 * 1000
@@ -45,15 +59,41 @@ class Mark(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True):
-    """The lane as of its last write. `steps` are the writes of the last epoch; None: it cannot be rolled back."""
+    """The lane as of its last write. `applied` are the epochs that can be rolled back, oldest first."""
 
     epoch: int = -1
     digests: dict[str, int] = {}
-    previous_epoch: int = -1
-    steps: list[Step] | None = None
+    applied: list[Applied] = []
     mark: Mark | None = None
     incarnation: str = ""
     format: int = _FORMAT
+
+    @property
+    def earliest(self) -> int:
+        """The earliest epoch to which the lane can be rolled back."""
+        return self.applied[0].previous if self.applied else self.epoch
+
+    def followed_by(self, epoch: int, stage: int) -> list[Applied]:
+        """Return the epochs with `epoch` as the last, of which `stage` is about to be written; raise if it cannot follow."""
+        if epoch > self.epoch:
+            return [*self.applied, Applied(epoch, self.epoch, [])]
+        if epoch < self.epoch or not self.applied or stage <= self.applied[-1].steps[-1].stage:
+            raise StateError(f"epoch {epoch}, stage {stage} cannot follow epoch {self.epoch}")
+        return self.applied
+
+    def without_last_step(self) -> Head:
+        """Return the head before the last write of the last epoch."""
+        *earlier, last = self.applied
+        *steps, step = last.steps
+        if steps:
+            earlier.append(Applied(last.epoch, last.previous, steps))
+        return Head(last.epoch if steps else last.previous, step.digests, earlier, self.mark, self.incarnation)
+
+    def after(self, epoch: int) -> list[Applied]:
+        """Return the epochs after `epoch`, oldest first; raise if its content is not known any more."""
+        if epoch != self.epoch and all(one.previous != epoch for one in self.applied):
+            raise StateError(f"the lane is at epoch {self.epoch} and cannot be read as of epoch {epoch}")
+        return [one for one in self.applied if one.epoch > epoch]
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -79,9 +119,9 @@ def decode_head(data: bytes | None) -> Head:
     return head
 
 
-def undo_key(stage: int, space: str) -> bytes:
+def undo_key(epoch: int, stage: int, space: str) -> bytes:
     """Return the key of a space's old values."""
-    return b"undo/%d/%s" % (stage, space.encode())
+    return b"undo/%d/%d/%s" % (epoch, stage, space.encode())
 
 
 def encode_undo(keys: list[bytes], old: list[bytes | None]) -> bytes:
@@ -92,11 +132,9 @@ def encode_undo(keys: list[bytes], old: list[bytes | None]) -> bytes:
 def decode_undo(data: bytes) -> tuple[list[bytes], list[bytes | None]]:
     """Deserialize the keys and old values."""
     try:
-        return _decode_undo(_unsealed(data, "The undo data of the last epoch"))
+        return _decode_undo(_unsealed(data, "The undo data of an epoch"))
     except msgspec.MsgspecError as error:
-        raise StateError(
-            f"The undo data of the last epoch has another format or is damaged ({error}). Rebuild the lane."
-        ) from None
+        raise StateError(f"The undo data of an epoch has another format or is damaged ({error}). Rebuild the lane.") from None
 
 
 def digest(keys: Iterable[bytes], values: Iterable[bytes]) -> int:

@@ -1,4 +1,4 @@
-"""A lane's state: the shards that it runs over one engine, written once per epoch, and the last epoch taken back if need be.
+"""A lane's state: the shards that it runs over one engine, written once per epoch, and epochs taken back if need be.
 
 A shard is the unit of state. What a record writes or remembers belongs to its shard, and no other shard sees it; a lane is
 just the file that several shards share. The number of lanes therefore cannot change a result.
@@ -18,6 +18,7 @@ from penstock.state.engines.engine import SpaceBatch
 from penstock.state.epochs import (
     HEAD,
     META,
+    Applied,
     Head,
     Mark,
     Step,
@@ -105,23 +106,26 @@ class LaneState:
         """Which start of the application has written the lane last."""
         return self._head.incarnation
 
-    def commit(self, epoch: int, stage: int = 0, incarnation: str = "", mark: Mark | None = None) -> Sequence[StoreChanges]:
+    def commit(
+        self, epoch: int, stage: int = 0, incarnation: str = "", mark: Mark | None = None, committed: int | None = None
+    ) -> Sequence[StoreChanges]:
         """Write the epoch, or one stage of it, in one atomic batch and hand back its changelog rows.
 
-        A later stage of the same epoch adds to it: both are taken back together.
+        A later stage of the same epoch adds to it. Epochs after `committed` can still be taken back, which is only this one
+        unless it is given.
         """
         head = self._head
-        steps = head.steps if epoch == head.epoch and head.steps else []
-        if epoch < head.epoch or (epoch == head.epoch and (not steps or stage <= steps[-1].stage)):
-            raise StateError(f"epoch {epoch}, stage {stage} cannot follow epoch {head.epoch}")
+        *earlier, last = head.followed_by(epoch, stage)
+        committed = last.previous if committed is None else committed
         for shard in self._shards.values():
             shard.write_out(epoch)
         rows, batch, undo = self._collect()
         step = Step(stage, head.digests, [space for space, _ in undo])
-        previous = head.previous_epoch if steps else head.epoch
-        after = Head(epoch, self._digests(batch), previous, [*steps, step], mark or head.mark, incarnation)
-        replaced = [] if steps else [undo_key(old.stage, space) for old in head.steps or () for space in old.spaces]
-        self._write(after, batch, [(undo_key(stage, space), encode_undo(*old)) for space, old in undo], replaced)
+        kept = [one for one in earlier if one.epoch > committed]
+        applied = [*kept, Applied(epoch, last.previous, [*last.steps, step])]
+        after = Head(epoch, self._digests(batch), applied, mark or head.mark, incarnation)
+        dropped = [key for one in earlier if one.epoch <= committed for key in one.undo_keys()]
+        self._write(after, batch, [(undo_key(epoch, stage, space), encode_undo(*old)) for space, old in undo], dropped)
         return rows
 
     def discard(self) -> None:
@@ -129,28 +133,28 @@ class LaneState:
         for shard in self._shards.values():
             shard.discard()
 
-    def roll_back(self, stage: int = 0) -> None:
-        """Take the last epoch back, or what this stage and later ones have written of it."""
+    def roll_back(self, epoch: int | None = None, stage: int = 0) -> None:
+        """Take back what an epoch has written from this stage on, and all later epochs; without `epoch`, the last one."""
         if self._has_pending():
             raise StateError("a lane with writes of an open epoch cannot be rolled back: commit or discard them first")
-        if not self._head.steps:
-            raise StateError(f"epoch {self.epoch} cannot be taken back: nothing is kept about the one before")
-        while self._head.steps and self._head.steps[-1].stage >= stage:
+        first = self.epoch if epoch is None else epoch
+        if self.epoch >= first and self.earliest >= first:
+            raise StateError(f"epoch {first} cannot be taken back: nothing is kept about the one before")
+        while self._head.applied and self.reached >= (first, stage):
             self._take_back_step()
 
     def _take_back_step(self) -> None:
-        head = self._head
-        assert head.steps
-        *steps, step = head.steps
-        batch = [SpaceBatch(space, *self._undo(step.stage, space)) for space in step.spaces]
-        epoch = head.epoch if steps else head.previous_epoch
-        before = Head(epoch, step.digests, head.previous_epoch, steps or None, head.mark, head.incarnation)
-        self._write(before, batch, [], [undo_key(step.stage, space) for space in step.spaces])
+        last = self._head.applied[-1]
+        step = last.steps[-1]
+        keys = [undo_key(last.epoch, step.stage, space) for space in step.spaces]
+        batch = [SpaceBatch(space, *self._undo(space, key)) for space, key in zip(step.spaces, keys, strict=True)]
+        self._write(self._head.without_last_step(), batch, [], keys)
 
     @property
-    def last_stage(self) -> int:
-        """The last stage that has written to the last epoch, -1 if that is not known any more."""
-        return self._head.steps[-1].stage if self._head.steps else -1
+    def reached(self) -> tuple[int, int]:
+        """The last epoch that was applied, and the last stage that has written to it, -1 if that is not known any more."""
+        applied = self._head.applied
+        return self.epoch, applied[-1].steps[-1].stage if applied else -1
 
     @property
     def is_written(self) -> bool:
@@ -158,25 +162,23 @@ class LaneState:
         return self._has_pending() or any(shard.registers.have_moved for shard in self._shards.values())
 
     @property
-    def can_roll_back(self) -> bool:
-        """Whether the last epoch can be taken back."""
-        return bool(self._head.steps)
+    def earliest(self) -> int:
+        """The earliest epoch to which the lane can be rolled back, and as of which it can be read."""
+        return self._head.earliest
 
     def read_committed(self, epoch: int) -> LaneView:
-        """The lane as of `epoch`, which is the last applied or the one before it; for reading only.
+        """The lane as of `epoch`, which is the last applied or an earlier one that it can be rolled back to; for reading only.
 
         Valid until the engine is next written, refreshed or closed.
         """
         head = decode_head(self._engine.get(META, HEAD))
-        if epoch == head.epoch:
-            return LaneView(self._engine, head.epoch, {})
-        if head.steps and epoch == head.previous_epoch:
-            old: dict[str, dict[bytes, bytes | None]] = {}
-            for step in reversed(head.steps):
+        old: dict[str, dict[bytes, bytes | None]] = {}
+        for later in reversed(head.after(epoch)):  # the newest first, so that of several old values the oldest is kept
+            for step in reversed(later.steps):
                 for space in step.spaces:
-                    old.setdefault(space, {}).update(zip(*self._undo(step.stage, space), strict=True))
-            return LaneView(self._engine, epoch, old)
-        raise StateError(f"the lane is at epoch {head.epoch} and cannot be read as of epoch {epoch}")
+                    found = self._undo(space, undo_key(later.epoch, step.stage, space))
+                    old.setdefault(space, {}).update(zip(*found, strict=True))
+        return LaneView(self._engine, epoch, old)
 
     def verify(self) -> None:
         """Read everything and compare it with the digests: LMDB itself would not notice a damaged page."""
@@ -185,11 +187,11 @@ class LaneState:
                 pass
 
     def copy(self, engine: Engine) -> None:
-        """Write everything into an empty engine, compared with the digests; how the last epoch is taken back is left out."""
+        """Write everything into an empty engine, compared with the digests; how epochs are taken back is left out."""
         for space in self._head.digests:
             for keys, values in self._verified(space):
                 engine.write([SpaceBatch(space, list(keys), list(values))])
-        head = msgspec.structs.replace(self._head, steps=None)
+        head = msgspec.structs.replace(self._head, applied=[])
         engine.write([SpaceBatch(META, [HEAD], [encode_head(head)])])
 
     def _verified(self, space: str) -> Iterator[tuple[tuple[bytes, ...], tuple[bytes, ...]]]:
@@ -230,8 +232,7 @@ class LaneState:
             mark=mark or head.mark,
             incarnation=incarnation or head.incarnation,
         )
-        replaced = [undo_key(step.stage, space) for step in head.steps or () for space in step.spaces]
-        self._write(after, batch, [], replaced)
+        self._write(after, batch, [], [key for one in head.applied for key in one.undo_keys()])
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Entries and bytes of every store that is open, of all shards, as exactly as the engine knows."""
@@ -252,8 +253,8 @@ class LaneState:
     def _has_pending(self) -> bool:
         return any(shard.is_written for shard in self._shards.values())
 
-    def _undo(self, stage: int, space: str) -> tuple[list[bytes], list[bytes | None]]:
-        data = self._engine.get(META, undo_key(stage, space))
+    def _undo(self, space: str, key: bytes) -> tuple[list[bytes], list[bytes | None]]:
+        data = self._engine.get(META, key)
         if data is None:
             raise StateError(f"the old values of {space!r} are missing")
         return decode_undo(data)
@@ -287,10 +288,10 @@ class LaneState:
         return digests
 
     def _write(
-        self, head: Head, batch: Sequence[SpaceChanges | SpaceBatch], undo: list[tuple[bytes, bytes]], replaced: list[bytes]
+        self, head: Head, batch: Sequence[SpaceChanges | SpaceBatch], undo: list[tuple[bytes, bytes]], dropped: list[bytes]
     ) -> None:
-        """One batch: the spaces, the head, the undo of this epoch in place of the last one's."""
-        meta: dict[bytes, bytes | None] = dict.fromkeys(replaced)
+        """One batch: the spaces, the head, the undo of this epoch, and that of others no more."""
+        meta: dict[bytes, bytes | None] = dict.fromkeys(dropped)
         meta.update(undo)
         meta[HEAD] = encode_head(head)
         keys = sorted(meta)
@@ -301,7 +302,7 @@ class LaneState:
 
 
 class LaneView(LaneState):
-    """A lane as of a committed epoch, for reading only; its engine stays with the lane it is a view of."""
+    """A lane as of an earlier epoch, for reading only; its engine stays with the lane it is a view of."""
 
     def __init__(self, engine: Engine, epoch: int, old: dict[str, dict[bytes, bytes | None]]) -> None:
         super().__init__(engine)
@@ -312,19 +313,21 @@ class LaneView(LaneState):
                 (number,) = PREFIX.unpack_from(key)
                 self._old.setdefault(number, {}).setdefault(space, {})[key[PREFIX.size :]] = value
 
-    def commit(self, epoch: int, stage: int = 0, incarnation: str = "", mark: Mark | None = None) -> Sequence[StoreChanges]:
+    def commit(
+        self, epoch: int, stage: int = 0, incarnation: str = "", mark: Mark | None = None, committed: int | None = None
+    ) -> Sequence[StoreChanges]:
         """Refuse."""
-        raise StateError("a lane that is read as of a committed epoch cannot be committed")
+        raise StateError("a lane that is read as of an epoch cannot be committed")
 
-    def roll_back(self, stage: int = 0) -> None:
+    def roll_back(self, epoch: int | None = None, stage: int = 0) -> None:
         """Refuse."""
-        raise StateError("a lane that is read as of a committed epoch cannot be rolled back")
+        raise StateError("a lane that is read as of an epoch cannot be rolled back")
 
     def restore(
         self, changes: Iterable[StoreChanges], epoch: int | None = None, incarnation: str = "", mark: Mark | None = None
     ) -> None:
         """Refuse."""
-        raise StateError("a lane that is read as of a committed epoch cannot be restored")
+        raise StateError("a lane that is read as of an epoch cannot be restored")
 
     def count(self, store: str) -> int:
         """About how many entries a store had in all shards."""

@@ -90,8 +90,8 @@ def write_serde(spec: StoreSpec) -> WriteSerde:
 class SharedKeyValueStore(ABC, Generic[K, V]):
     """A key-value store of which a processor reads and writes any key, whichever shard owns it.
 
-    In `process` and `process_values`, a key of the processor's own shard has its current value, any other that of the last
-    barrier; the key's shard applies a write later in the same epoch, so the next line does not see it yet. In
+    In `process` and `process_values`, a key of the processor's own shard has its current value, any other the one at the end of
+    the epoch before; the key's shard applies a write later in the same epoch, so the next line does not see it yet. In
     `process_atomically` all reads and writes are immediate.
     """
 

@@ -136,6 +136,7 @@ class Application:
         self.due: int | None = None
         self.event_due: int | None = None
         self.sent: list[SentRow] = []
+        self.in_flight: list[tuple[Sequence[Raw], pa.Table]] = []
         self.topology = make()
         self.lanes = 0
 
@@ -161,6 +162,7 @@ class Application:
         self.high_time = self.past.progress.high_times["in", 0] if self.past else -1
         self.epoch = self.past.progress.epoch if self.past else -1
         self.mark: Mark | None = None
+        self.in_flight.clear()
         Home(str(self.directory), ID).take_over(self.running.incarnation)
         return self.running
 
@@ -187,16 +189,33 @@ class Application:
     # ---- epochs -----------------------------------------------------------------------------------------------------
 
     def run(self, records: Sequence[Raw]) -> pa.Table:
-        """The next epoch, not committed."""
-        position = self.position
+        """The epoch after those in flight, not committed."""
+        position = self.position + sum(len(records) for records, _ in self.in_flight)
+        previous = self.epoch + len(self.in_flight)
+        high_time = max([self.high_time, *(self._high_time(table) for _, table in self.in_flight)])
         rows = [
             {"name": 0, "origin": 0, "offset": position + number, **record._asdict()} for number, record in enumerate(records)
         ]
         mark, self.mark = self.mark, None
         before = self.past.progress.watermark if self.past else -1
-        epoch = Epoch(self.epoch + 1, self.epoch, self.now_ms, (("in", 0),), (self.high_time,), None, mark, self.watermark)
-        epoch = replace(epoch, watermark_before=before)
+        epoch = Epoch(previous + 1, previous, self.now_ms, (("in", 0),), (high_time,), None, mark, self.watermark)
+        epoch = replace(epoch, watermark_before=before, committed=self.epoch)
         return without_reports(run_epoch(self.running, epoch, [pa.RecordBatch.from_pylist(rows, schema=INPUT)]))
+
+    def send(self, records: Sequence[Raw]) -> pa.Table:
+        """Run the next epoch, and leave it in flight."""
+        table = self.run(records)
+        self.in_flight.append((records, table))
+        return table
+
+    def commit_oldest(self) -> None:
+        """Commit the first epoch in flight."""
+        self.commit(*self.in_flight.pop(0))
+
+    @staticmethod
+    def _high_time(table: pa.Table) -> int:
+        controls = [decode_control(row["value"]) for row in table.to_pylist() if row["kind"] == Kind.CONTROL]
+        return max((control.high_times.get(0, -1) for control in controls), default=-1)
 
     def commit(self, records: Sequence[Raw], table: pa.Table) -> None:
         """What the barrier does, and afterwards the epoch is true."""
@@ -213,7 +232,7 @@ class Application:
                 topic = row["topic"] if row["name"] < 0 else self.running.topics[row["name"]]
                 self.sent.append((topic, row["key"], row["value"], row["timestamp"]))
         self.topics.append(changes)
-        self.high_time = max([self.high_time, *(control.high_times.get(0, -1) for control in controls)])
+        self.high_time = max(self.high_time, self._high_time(table))
         self.due = min((control.due for control in controls if control.due is not None), default=None)
         self.event_due = min((control.event_due for control in controls if control.event_due is not None), default=None)
         self.input += records

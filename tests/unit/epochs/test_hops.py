@@ -67,8 +67,36 @@ class TestBringTo:
 
     @pytest.mark.parametrize(("number", "committed"), [(7, 6), (4, 3), (6, 4)])
     def test_a_lane_at_another_epoch_has_to_be_restored(self, lane: LaneState, number: int, committed: int) -> None:
-        with pytest.raises(StateError, match=f"A lane is at epoch 5, but {committed} is committed"):
+        with pytest.raises(StateError, match=f"A lane is at epoch 5, but epoch {number} follows {committed}"):
             bring_to(lane, Epoch(number, committed, 0), 0)
+
+    @pytest.mark.parametrize("committed", [None, 4, 5])
+    def test_the_next_epoch_follows_whether_the_last_is_committed_or_not(self, lane: LaneState, committed: int | None) -> None:
+        bring_to(lane, Epoch(6, 5, 0, committed=committed), 0)
+        assert written(lane) == [b"4/0", b"5/0", b"5/2"]
+
+    @pytest.mark.parametrize(("number", "left"), [(5, [b"4/0"]), (6, [b"4/0", b"5/0", b"5/2"])])
+    def test_epochs_that_followed_an_earlier_attempt_are_rolled_back_with_it(
+        self, lane: LaneState, number: int, left: list[bytes]
+    ) -> None:
+        for epoch, stage in ((6, 1), (7, 0), (7, 1)):
+            lane.store(SPEC).put(b"%d/%d" % (epoch, stage), b"")
+            lane.commit(epoch, stage, committed=4)
+        bring_to(lane, Epoch(number, number - 1, 0, committed=4), 0, is_anew=True)
+        assert (lane.epoch, written(lane)) == (number - 1, left)
+
+    def test_a_late_task_cannot_take_back_the_epoch_that_followed_its_own(self, lane: LaneState) -> None:
+        lane.commit(6, 1, committed=4)
+        for stage in (0, 2):
+            with pytest.raises(StateError, match=f"Stage {stage} of epoch 5 cannot run again after stage 1 of epoch 6"):
+                bring_to(lane, Epoch(5, 4, 0), stage)
+        assert lane.reached == (6, 1)
+
+    def test_a_lane_that_cannot_be_rolled_back_far_enough_has_to_be_restored(self, lane: LaneState) -> None:
+        lane.commit(6, 1, committed=5)
+        with pytest.raises(StateError, match="A lane is at epoch 6, but epoch 5 follows 4"):
+            bring_to(lane, Epoch(5, 4, 0), 0, is_anew=True)
+        assert lane.reached == (6, 1)
 
     def test_the_first_stage_of_the_first_epoch_runs_again_from_nothing(self) -> None:
         state = LaneState(memory_engine())
@@ -107,6 +135,24 @@ class TestStages:
         assert first == again
         app.commit(records, app.run(records))
         app.check()
+
+    def test_epochs_in_flight_that_run_again_return_the_same_rows(self, tmp_path: Path) -> None:
+        app = Application(tmp_path)
+        app.start(2)
+        app.step(some_records(1, 20))
+        batches = [some_records(seed, 20) for seed in (2, 3, 4)]
+        first = [app.send(records).to_pylist() for records in batches]
+        app.in_flight.clear()  # the first of them could not be committed
+        assert [app.send(records).to_pylist() for records in batches] == first
+        for _ in batches:
+            app.commit_oldest()
+        app.check()
+        serial = Application(tmp_path / "serial")
+        serial.start(2)
+        for records in (some_records(1, 20), *batches):
+            serial.step(records)
+        assert (app.sent, app.all_registers()) == (serial.sent, serial.all_registers())
+        assert all(app.content(store) == serial.content(store) for store in app.running.logged_stores)
 
     def test_rows_of_other_stages_pass_through_first(self, tmp_path: Path) -> None:
         builder = StreamsBuilder()

@@ -135,3 +135,8 @@ def test_sources_and_origins_are_known_to_an_epoch_by_their_codes() -> None:
     program = program_of(every_kind_of_store())
     catalogue = Epoch(0, -1, 0, (("in", 0), ("in", 1))).catalogue(program)
     assert (catalogue.sources, catalogue.origins) == (program.sources, (("in", 0), ("in", 1)))
+
+
+@pytest.mark.parametrize(("committed", "expected"), [(None, 6), (6, 6), (4, 4), (-1, -1)])
+def test_the_epoch_before_is_committed_unless_another_one_is_named(committed: int | None, expected: int) -> None:
+    assert Epoch(7, 6, 0, committed=committed).last_committed == expected

@@ -11,6 +11,7 @@ from msgspec.msgpack import Decoder
 
 from penstock import StreamsBuilder, Topology
 from penstock.epochs.home import open_lane
+from penstock.epochs.hops import own_mark
 from penstock.epochs.program import lanes_topic
 from penstock.epochs.restore import ChangelogRows, ReadChangelog, Restored, restore_lane
 from penstock.epochs.shards import shard_of
@@ -87,6 +88,30 @@ class TestUpToDate:
         app.check()
         assert app.all_registers() == registers
 
+    @pytest.mark.parametrize("in_flight", [1, 2, 3])
+    @pytest.mark.parametrize("committed", [0, 1])
+    def test_a_store_that_is_several_epochs_ahead_is_rolled_back_to_the_committed_one(
+        self, app: Application, in_flight: int, committed: int
+    ) -> None:
+        for number in range(in_flight):
+            app.send(RECORDS[120 + 10 * number : 130 + 10 * number])
+        for _ in range(committed):
+            app.commit_oldest()
+        program = app.take_over(2)
+        assert found([app.restore(program, lane, no_reader) for lane in range(2)]) == ["up to date"] * 2
+        app.check()
+        app.step(RECORDS[app.position :])
+        app.check()
+
+    def test_lanes_need_not_be_equally_far_ahead(self, app: Application) -> None:
+        app.send(RECORDS[120:130])
+        app.send(RECORDS[130:140])
+        with open_lane(app.running, 1) as state:
+            state.roll_back()
+        program = app.take_over(2)
+        assert found([app.restore(program, lane, no_reader) for lane in range(2)]) == ["up to date"] * 2
+        app.check()
+
     def test_a_restored_store_is_up_to_date_for_the_next_start_even_without_a_commit(self, app: Application) -> None:
         app.start(2)
         assert found(app.start(2)) == ["behind", "behind"]  # written by a start that is not the one that committed
@@ -124,6 +149,38 @@ class TestBehind:
         with open_lane(app.program(2, app.running.incarnation), 0) as state:
             assert (state.epoch, state.incarnation) == (app.epoch, "start-1")
         assert found(app.start(2)) == ["behind", "behind"]
+        app.check()
+
+    @pytest.mark.parametrize("committed", [0, 1, 2])
+    @pytest.mark.parametrize("later", [1, 2, 3])
+    def test_epochs_in_flight_of_another_start_are_taken_back_and_read_from_the_changelogs(
+        self, app: Application, tmp_path: Path, committed: int, later: int
+    ) -> None:
+        app.send(RECORDS[120:140])
+        app.send(RECORDS[140:160])
+        kept = copy_of(app, tmp_path)
+        for _ in range(committed):
+            app.commit_oldest()
+        app.start(2)
+        for number in range(later):
+            app.step(RECORDS[160 + 10 * number : 170 + 10 * number])
+        put_back(app, kept)
+        assert found(app.start(2)) == ["behind", "behind"]
+        app.check()
+
+    def test_a_store_that_was_rolled_back_behind_its_mark_is_rebuilt(self, app: Application, tmp_path: Path) -> None:
+        app.send(RECORDS[120:140])
+        kept = copy_of(app, tmp_path)
+        app.commit_oldest()
+        app.note_mark()
+        mark = app.mark
+        app.start(2)
+        app.step(RECORDS[140:160])
+        put_back(app, kept)
+        for lane in range(2):
+            with open_lane(app.program(2, app.running.incarnation), lane) as state:
+                state.commit(state.epoch + 1, mark=own_mark(app.running, lane, mark), committed=state.earliest)
+        assert found(app.start(2)) == ["rebuilt", "rebuilt"]
         app.check()
 
     def test_a_lane_without_epochs_since_the_start_catches_up_from_the_start(self, app: Application, tmp_path: Path) -> None:
@@ -299,7 +356,8 @@ def test_restoring_works_on_rocksdb_too(tmp_path: Path) -> None:
     app.step([Raw(b"a", b"1", 0), Raw(b"b", b"1", 0)])
     kept = copy_of(app, tmp_path)
     app.step([Raw(b"a", b"2", 1), Raw(b"b", None, 1)])
-    app.run([Raw(b"a", b"3", 2)])
+    app.send([Raw(b"a", b"3", 2)])
+    app.send([Raw(b"a", b"4", 2)])
     assert found(app.start(1)) == ["up to date"]
     app.check()
     put_back(app, kept)

@@ -29,11 +29,11 @@ from penstock.epochs import hops
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.hops import INPUT, from_topics, out, run_stage
 from penstock.epochs.in_process import parts
-from penstock.epochs.opened import OpenStores
+from penstock.epochs.opened import OpenStores, open_stores
 from penstock.epochs.program import Epoch
 from penstock.epochs.routes import on_shards
 from penstock.epochs.shards import shard_of
-from penstock.epochs.wire import WIRE, without_reports
+from penstock.epochs.wire import WIRE, Kind, without_reports
 from penstock.errors import ProcessingError, StateError
 from penstock.faults import InjectedFaultError
 from penstock.handlers import ErrorHandlers
@@ -271,6 +271,27 @@ class TestReading:
             app.step([ask(1, 0, at=6)])
             assert app.sent[-1][2] == ask(0, 0, at=5).value
 
+    @pytest.mark.parametrize("lanes", [1, 2, 8])
+    @pytest.mark.parametrize("committed", [0, 1, 2])
+    def test_a_key_of_another_shard_is_as_of_the_epoch_before_whatever_is_committed(
+        self, tmp_path: Path, lanes: int, committed: int
+    ) -> None:
+        for engine in ENGINES:
+            app = Application(tmp_path / engine.value, asked, engine)
+            app.start(lanes)
+            app.step([Raw(KEY[0], b"a0", 1), Raw(KEY[1], b"b0", 2)])
+            for number in (1, 2):
+                app.send([Raw(KEY[0], b"a%d" % number, 3), Raw(KEY[1], b"b%d" % number, 4)])
+            for _ in range(committed):
+                app.commit_oldest()
+            records = [Raw(KEY[0], b"a3", 5), Raw(KEY[1], b"b3", 6), ask(0, 1, at=7), ask(1, 0, at=7)]
+            for _ in range(2):  # the second attempt finds lanes that have written the first
+                sent = [row["value"] for row in app.run(records).to_pylist() if row["kind"] == Kind.SINK]
+                assert sent == [b"b2", b"a2"]
+            with open_stores(app.running, Epoch(3, 2, 0), own=()) as stores:  # as a task of another lane does
+                words = stores.owner_before(KEY[0]).store(app.running.specs["words"])
+                assert words.get(KEY[0].decode()) == "a2"
+
     def test_a_lane_that_cannot_be_read_fails_the_epoch_not_the_record(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -279,7 +300,7 @@ class TestReading:
 
         app = Application(tmp_path, asked, handlers=ErrorHandlers(processing=log_and_continue()))
         app.start(2)
-        monkeypatch.setattr(OpenStores, "_committed_lane", broken)
+        monkeypatch.setattr(OpenStores, "_lane_before", broken)
         with pytest.raises(
             ProcessingError, match=r"cannot read key 'k-.*' of store 'words' in another shard: StateError: the disk"
         ):

@@ -36,6 +36,19 @@ def test_every_kind_of_store(tmp_path: Path, engine: EngineKind) -> None:
     assert rows(app, "sessions")[0] == {"key": "k", "window_start": 1_100, "window_end": 1_100, "value": 1}
 
 
+@pytest.mark.parametrize("engine", [EngineKind.LMDB, EngineKind.ROCKSDB])
+def test_a_barrier_is_read_while_lanes_are_several_epochs_ahead(tmp_path: Path, engine: EngineKind) -> None:
+    app = Application(tmp_path, engine=engine)
+    app.start(3)
+    app.step([Raw(b"k", b"a b", 0)])
+    for number in (1, 2, 3):
+        app.send([Raw(b"k", b"a", number)])
+    for count in (1, 2, 3, 4):
+        assert [row["value"] for row in rows(app, "words")] == [count, 1]
+        if app.in_flight:
+            app.commit_oldest()
+
+
 def test_reading_is_retried_if_the_application_has_committed_meanwhile(tmp_path: Path) -> None:
     app = Application(tmp_path)
     app.start(2)

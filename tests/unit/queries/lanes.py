@@ -67,8 +67,16 @@ class Lanes:
         """Let all lanes write an epoch, without committing it."""
         self._writer.ask("run", list(records))
 
+    def send(self, records: Sequence[Raw]) -> None:
+        """Let all lanes write an epoch, and leave it in flight."""
+        self._writer.ask("send", list(records))
+
+    def take_back(self) -> None:
+        """Forget the epochs in flight: the next epoch takes their place."""
+        self._writer.ask("take back")
+
     def commit(self) -> None:
-        """Commit the last run."""
+        """Commit the first epoch in flight, or the last run."""
         self.epoch = self._writer.ask("commit")
 
     def state(self, **options: Any) -> CommittedState:
@@ -115,6 +123,12 @@ def _write(asked: Connection) -> None:
                 app.start(lanes)
             elif what == "run":
                 ran = (arguments[0], app.run(arguments[0]))
+            elif what == "send":
+                app.send(arguments[0])
+            elif what == "take back":
+                app.in_flight.clear()
+            elif app.in_flight:
+                app.commit_oldest()
             else:
                 app.commit(*ran)
             asked.send((True, app.epoch))

@@ -64,6 +64,39 @@ class TestTheLastBarrier:
             lanes.run([])  # rolled back, and run again
         state.close()
 
+    @pytest.mark.parametrize("in_flight", [1, 2, 3])
+    def test_queries_read_the_last_barrier_while_lanes_are_epochs_ahead(self, lanes: Lanes, in_flight: int) -> None:
+        lanes.step(words(10))
+        for _ in range(in_flight):
+            lanes.send(words(20))
+        state = lanes.state()
+        counts = view(state, "words")
+        for epoch in range(in_flight + 1):
+            expected = {f"w{number}": epoch + (number < 10) for number in range(20 if epoch else 10)}
+            assert (dict(counts.all()), counts.epoch) == (expected, epoch)
+            assert lanes.program.engine is EngineKind.ROCKSDB or counts.approximate_num_entries() == len(expected)
+            assert (counts["w1"], counts.get("w19")) == (epoch + 1, epoch or None)
+            if epoch < in_flight:
+                lanes.commit()
+                state.after_commit(lanes.epoch)
+        state.close()
+
+    def test_queries_do_not_notice_that_epochs_in_flight_are_taken_back(self, lanes: Lanes) -> None:
+        lanes.step(words(10))
+        for epochs in (2, 1, 2):
+            for _ in range(epochs):
+                lanes.send(words(20))
+                state = lanes.state()
+                assert set(view(state, "words").items()) == {(f"w{number}", 1) for number in range(10)}
+                state.close()
+            lanes.take_back()
+        lanes.send(words(5))
+        lanes.commit()
+        state = lanes.state()
+        counts = view(state, "words")
+        assert (counts["w1"], counts["w6"], counts.get("w19")) == (2, 1, None)
+        state.close()
+
     def test_a_commit_is_noticed_without_a_call_of_after_commit(self, lanes: Lanes) -> None:
         state = lanes.state()
         lanes.step(words(3))
@@ -194,7 +227,8 @@ def test_an_unknown_store_is_refused_with_the_known_ones(on_lmdb: Lanes) -> None
         view(on_lmdb.state(), "wrods")
 
 
-def test_threads_that_query_during_commits_see_whole_epochs_only(lanes: Lanes) -> None:
+@pytest.mark.parametrize("in_flight", [0, 2])
+def test_threads_that_query_during_commits_see_whole_epochs_only(lanes: Lanes, in_flight: int) -> None:
     """Every key is counted once per epoch, in all lanes: a result with two different counts would be of two epochs."""
     state = lanes.state()
     lanes.step(words(200))
@@ -222,8 +256,11 @@ def test_threads_that_query_during_commits_see_whole_epochs_only(lanes: Lanes) -
     for thread in threads:
         thread.start()
     began = time.monotonic()
+    for _ in range(in_flight):
+        lanes.send(words(200))
     while lanes.epoch < 6 and time.monotonic() - began < 60:
-        lanes.step(words(200))
+        lanes.send(words(200))
+        lanes.commit()
         state.after_commit(lanes.epoch)
     ended.set()
     for thread in threads:

@@ -92,8 +92,8 @@ class TestEpochs:
         clock.now = 2_000.5
         epochs.on_input(ends(a0=12))
         first, second = noted.epochs
-        assert (first.number, first.committed, first.wall_clock) == (5, 4, 1_000_000)
-        assert (second.number, second.committed, second.wall_clock) == (6, 5, 2_000_500)
+        assert (first.number, first.previous, first.wall_clock) == (5, 4, 1_000_000)
+        assert (second.number, second.previous, second.wall_clock) == (6, 5, 2_000_500)
         assert first.origins == second.origins == (A0, A1, B0)
         assert (first.high_times, second.high_times) == ((500, -1, -1), (500, 60, -1))
         assert first.partitions == {"out": 3}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
+
+import msgspec
 import pytest
 
 from penstock.errors import StateError
@@ -86,7 +89,7 @@ def test_a_rollback_restores_content_registers_and_epoch(home: Home) -> None:
     assert store.get(b"changed") == b"1"
 
 
-def test_only_the_last_epoch_can_be_rolled_back(home: Home) -> None:
+def test_with_nothing_in_flight_only_the_last_epoch_can_be_rolled_back(home: Home) -> None:
     lane = home.lane()
     store, other = lane.store(raw()), lane.store(raw("other"))
     store.put(b"k", b"1")
@@ -265,7 +268,7 @@ def test_missing_undo_data_is_an_error() -> None:
     lane = LaneState(engine)
     lane.store(raw()).put(b"k", b"1")
     lane.commit(0)
-    engine._spaces["/lane"].pop(b"undo/0/raw")
+    engine._spaces["/lane"].pop(b"undo/0/0/raw")
     with pytest.raises(StateError, match="missing"):
         LaneState(engine).roll_back()
 
@@ -274,6 +277,14 @@ def test_a_lane_in_another_format_is_refused() -> None:
     engine = MemoryEngine()
     engine.write([SpaceBatch("/lane", [b"head"], [encode_head(Head(format=1))])])
     with pytest.raises(StateError, match="format 1"):
+        LaneState(engine)
+
+
+def test_a_lane_that_keeps_one_epoch_only_is_refused() -> None:
+    engine = MemoryEngine()
+    head = msgspec.msgpack.encode([3, {"raw": 7}, 2, [[0, {}, ["raw"]]], None, "one", 3])
+    engine.write([SpaceBatch("/lane", [b"head"], [head + zlib.crc32(head).to_bytes(4, "big")])])
+    with pytest.raises(StateError, match="another format"):
         LaneState(engine)
 
 

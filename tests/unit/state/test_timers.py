@@ -257,7 +257,7 @@ class Model(RuleBasedStateMachine):
         if is_reopened:
             self.state = LaneState(self.engine)
             self.store = opened(self.state)
-        if self.state.can_roll_back and len(self.committed) == 2:
+        if self.state.earliest < self.state.epoch and len(self.committed) == 2:
             self.state.roll_back()
             self.committed.pop()
             self.logs.pop()

@@ -75,8 +75,8 @@ MUTANTS = (
     Mutant(
         "a rollback forgets the registers",
         "state/lane.py",
-        "for space in step.spaces]\n        epoch = head.epoch if steps",
-        "for space in step.spaces if space != '/registers']\n        epoch = head.epoch if steps",
+        "for space, key in zip(step.spaces, keys, strict=True)]",
+        "for space, key in zip(step.spaces, keys, strict=True) if space != '/registers']",
     ),
     Mutant(
         "a rollback restores new values instead of old ones",
@@ -106,8 +106,8 @@ MUTANTS = (
     Mutant(
         "a store that is ahead is trusted",
         "epochs/restore.py",
-        "if not _is_ours(state, committed) and state.can_roll_back:",
-        "if state.epoch == committed.epoch + 2 and state.can_roll_back:",
+        "            _roll_back(state, committed)\n",
+        "",
     ),
     Mutant(
         "partitions are not merged by time",
@@ -130,7 +130,7 @@ MUTANTS = (
     Mutant(
         "a stage that runs again keeps what later stages wrote",
         "epochs/hops.py",
-        "        state.roll_back(stage)\n",
-        "        state.roll_back(max(stage, state.last_stage))\n",
+        "        state.roll_back(epoch.number, stage)\n",
+        "        state.roll_back(epoch.number, max(stage, state.reached[1]))\n",
     ),
 )

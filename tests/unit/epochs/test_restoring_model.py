@@ -80,11 +80,25 @@ class Life(RuleBasedStateMachine):
         self.registers = self.app.all_registers()
 
     @precondition(lambda self: self.is_running)
-    @rule(count=st.integers(1, 25), point=st.sampled_from(["lane.before_write", "lane.after_write"]), hit=st.integers(1, 12))
-    def epoch_that_is_not_committed(self, count: int, point: str, hit: int) -> None:
-        self.take(count)
+    @rule(
+        count=st.integers(1, 25),
+        in_flight=st.integers(0, 2),
+        committed=st.integers(0, 2),
+        point=st.sampled_from(["lane.before_write", "lane.after_write"]),
+        hit=st.integers(1, 12),
+    )
+    def epochs_that_are_not_committed(self, count: int, in_flight: int, committed: int, point: str, hit: int) -> None:
+        self.take(count * (in_flight + 1))
+        sent = [self.pending[first : first + count] for first in range(0, count * in_flight, count)]
+        for records in sent:
+            self.app.send(records)
+        for records in sent[:committed]:
+            self.app.commit_oldest()
+            del self.pending[: len(records)]
+            self.registers = []  # lanes are ahead, so those of the committed epoch are not known
+        after = count * len(sent[committed:])
         with crash_at(point, hit):
-            self.app.run(self.pending[:count])
+            self.app.run(self.pending[after : after + count])
         self.is_running = False
 
     @precondition(lambda self: self.is_running)

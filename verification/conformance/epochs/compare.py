@@ -23,9 +23,11 @@ def differences(case: EpochCase, outcome: Outcome) -> list[Difference]:
         return [Difference(case.id, "error", "", text)]
     found = [] if outcome.unstable is None else [Difference(case.id, "retry", "", f"  {outcome.unstable[:2_000]}")]
     found += _outputs(case, outcome)
+    for expected, contents in outcome.committed_reads:
+        found += _stores(case, "committed", expected, contents)
     if outcome.failure is None:
         for what, contents in (("store", outcome.stores), ("changelog", outcome.changelogs)):
-            found += _stores(case, what, outcome, contents)
+            found += _stores(case, what, outcome.expected_stores, contents)
         if outcome.dropped != outcome.expected_dropped:
             text = f"  judge: {dict(outcome.expected_dropped)}\n  host:  {dict(outcome.dropped)}"
             found.append(Difference(case.id, "dropped", "", text))
@@ -120,11 +122,13 @@ def _short(data: Any) -> str:
     return text if len(text) <= 200 else f"{text[:200]}… ({len(text)})"
 
 
-def _stores(case: EpochCase, what: str, outcome: Outcome, contents: Sequence[tuple[range, Contents]]) -> list[Difference]:
+def _stores(
+    case: EpochCase, what: str, judged: Sequence[Contents], contents: Sequence[tuple[range, Contents]]
+) -> list[Difference]:
     found = []
     for shards, stores in contents:
         for name, entries in stores.items():
-            expected = Counter(map(repr, (entry for shard in shards for entry in outcome.expected_stores[shard][name])))
+            expected = Counter(map(repr, (entry for shard in shards for entry in judged[shard][name])))
             actual = Counter(map(repr, entries))
             if expected != actual:
                 missing = [_short(entry) for entry in sorted((expected - actual).elements())[:SHOWN]]

@@ -107,5 +107,5 @@ def counted(steps: Iterable[Step]) -> dict[str, int]:
     """How often the steps change lanes, restart and roll an epoch back."""
     found = list(steps)
     starts = [step for step in found if isinstance(step, Restart)]
-    again = [step for step in found if isinstance(step, Cut) and step.again]
+    again = [step for step in found if isinstance(step, Cut) and (step.again or step.fails)]
     return {"restarts": len(starts), "roll_backs": len(again) + sum(step.stores == "ahead" for step in starts)}

@@ -102,7 +102,8 @@ def case(seed: int, index: int) -> EpochCase:
     else:
         generator.compose(draft, focus, OPERATORS)
     shards = dice.choice((1, 2, 2, 3, 4, 5, 8))
-    drafted = EpochCase(f"{seed}/{index}", tuple(draft.ops), (), draft.topics, kind, shards=shards)
+    in_flight = Random(f"in flight/{seed}/{index}").choice((0, 1, 2))
+    drafted = EpochCase(f"{seed}/{index}", tuple(draft.ops), (), draft.topics, kind, shards=shards, in_flight=in_flight)
     settings = Settings(caching=draft.chance(0.25), wall_clock=dice.choice((0, 0, 1_000, 86_400_000)))
     course = Course(dice, drafted, draft)
     steps = course.steps()
@@ -125,6 +126,7 @@ class Course:
 
     def __init__(self, dice: Random, case: EpochCase, draft: Draft) -> None:
         self._dice = dice
+        self._failures = Random(f"failures/{case.id}")
         self._case = case
         self._most_lanes = min(8, case.shards)
         self.first_lanes = self._lanes()
@@ -175,7 +177,8 @@ class Course:
     def _cut(self) -> Cut:
         dice = self._dice
         again = dice.choice(("same", "more")) if dice.random() < 0.2 else ""
-        return Cut(again, mark=dice.random() < 0.2, compact=dice.random() < 0.1, copy=dice.random() < 0.2)
+        fails = self._failures.choice(("at once", "rolled back")) if self._failures.random() < 0.2 else ""
+        return Cut(again, mark=dice.random() < 0.2, compact=dice.random() < 0.1, copy=dice.random() < 0.2, fails=fails)
 
     def _restart(self) -> Restart:
         dice = self._dice

@@ -7,8 +7,9 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from penstock.state import StoreSpec
 from verification.conformance.build import Effects, build
 from verification.conformance.epochs.course import Action, Feed, Run, course
 from verification.conformance.epochs.internals import (
@@ -40,10 +41,13 @@ class Outcome:
     changelogs: list[tuple[range, Contents]] = field(default_factory=list)
     expected_dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    committed_reads: list[tuple[list[Contents], list[tuple[range, Contents]]]] = field(default_factory=list)
+    """What reads of the committed epoch should find while lanes are ahead, and what they find."""
     expected_failure: str | None = None
     failure: str | None = None
     unstable: str | None = None
     lane_changes: int = 0
+    in_flight: int = 0
     is_left_out: bool = False
     origins: dict[Origin, int] = field(default_factory=dict)
 
@@ -63,10 +67,10 @@ def play(case: EpochCase) -> Outcome:
         first = next((action.wall_clock for action in actions if isinstance(action, Run)), case.settings.wall_clock)
         judge = Judge(topology, specs, case.shards, first)
         application = Application(topology, folder / "state", case.shards, list(outcome.origins), caching=caching)
+        kept = kept_specs(topology, specs)
         try:
-            _Play(case, application, judge, outcome, folder / "copy").all(actions)
+            _Play(case, application, judge, outcome, folder / "copy", kept).all(actions)
             if outcome.failure is None and outcome.expected_failure is None:
-                kept = kept_specs(topology, specs)
                 outcome.expected_stores = judge.contents(kept)
                 outcome.stores, outcome.changelogs = application.contents(kept), application.rebuilt(kept)
                 outcome.expected_dropped = judge.dropped()
@@ -81,10 +85,23 @@ def _origins(case: EpochCase) -> dict[Origin, int]:
     return {origin: number for number, origin in enumerate(sorted(found))}
 
 
+class _Flight(NamedTuple):
+    """An epoch that has run and is not committed yet, and the content of the judge's stores before it."""
+
+    action: Run
+    attempt: Attempt
+    before: list[Contents]
+
+
 class _Play:
     """A running case."""
 
-    def __init__(self, case: EpochCase, application: Application, judge: Judge, outcome: Outcome, copy: Path) -> None:
+    def __init__(
+        self, case: EpochCase, application: Application, judge: Judge, outcome: Outcome, copy: Path, kept: list[StoreSpec]
+    ) -> None:
+        self._kept = kept
+        self._most_in_flight = case.in_flight
+        self._flights: list[_Flight] = []
         self._application = application
         self._judge = judge
         self._outcome = outcome
@@ -96,6 +113,7 @@ class _Play:
         """Run everything, or up to the first failure."""
         for action in actions:
             if isinstance(action, Feed):
+                self._commit()  # an epoch that ran again would see another global table
                 self._judge.feed(action.record)
                 self._application.feed(action.record)
             elif isinstance(action, Run):
@@ -106,11 +124,13 @@ class _Play:
                 except Exception as error:  # noqa: BLE001 - what a start fails of is a result
                     self._outcome.failure = f"{type(error).__name__}: {error}"
             if self._outcome.failure is not None or self._outcome.expected_failure is not None:
-                return
+                break
+        self._commit()
 
     def _epoch(self, action: Run) -> None:
         outcome, judge, application = self._outcome, self._judge, self._application
         known = len(judge.outputs)
+        before = judge.contents(self._kept) if self._most_in_flight else []
         try:
             judge.epoch(action.records, outcome.origins, action.wall_clock)
         except Exception as error:  # noqa: BLE001 - a failing case is a result
@@ -119,16 +139,42 @@ class _Play:
         outcome.expected = judge.outputs
         try:
             taken_back = [application.run(records, action.wall_clock) for records in action.before]
-            attempt = application.run(action.records, action.wall_clock)
+            attempt = self._send(action, before)
+            if action.cut.fails:
+                self._fail(action)
         except Exception as error:  # noqa: BLE001 - a failing case is a result
             outcome.failure = f"{type(error).__name__}: {error}"
             return
         for first in taken_back:
             self._note_difference(first, attempt)
-        application.commit(attempt)
-        outcome.actual += [Sent(*row) for row in attempt.sent]
-        outcome.dropped.update(attempt.dropped)
+        self._commit(self._most_in_flight)
         self._after(action)
+
+    def _send(self, action: Run, before: list[Contents]) -> Attempt:
+        """Run an epoch and put it in flight; the last commit can still be read."""
+        application, outcome = self._application, self._outcome
+        attempt = application.run(action.records, action.wall_clock)
+        application.send(attempt)
+        outcome.in_flight += bool(self._flights)
+        self._flights.append(_Flight(action, attempt, before))
+        if self._most_in_flight:
+            outcome.committed_reads.append((self._flights[0].before, application.committed_contents(self._kept)))
+        return attempt
+
+    def _fail(self, action: Run) -> None:
+        """Take all epochs in flight back and run them again, as after a commit that failed."""
+        flights, self._flights = self._flights, []
+        self._application.take_back(action.wall_clock, roll_back=action.cut.fails == "rolled back")
+        for flight in flights:
+            self._note_difference(flight.attempt, self._send(flight.action, flight.before))
+
+    def _commit(self, left: int = 0) -> None:
+        """Commit epochs in flight, the first one first, until so many are left."""
+        while len(self._flights) > left:
+            attempt = self._flights.pop(0).attempt
+            self._application.commit()
+            self._outcome.actual += [Sent(*row) for row in attempt.sent]
+            self._outcome.dropped.update(attempt.dropped)
 
     def _note_difference(self, first: Attempt, again: Attempt) -> None:
         """Check that an epoch that runs again with the same records gives the same rows."""
@@ -146,6 +192,8 @@ class _Play:
 
     def _restart(self, restart: Restart, ahead: Any, now: int) -> None:
         application = self._application
+        if restart.stores == "kept":
+            self._commit()
         if ahead is not None:
             with suppress(Exception):  # the same records are processed again after the start, and may fail there
                 application.run(ahead, now)
@@ -158,3 +206,6 @@ class _Play:
         application.start(restart.lanes, now, tidy=restart.tidy)
         self._outcome.lane_changes += restart.lanes != self._lanes
         self._lanes = restart.lanes
+        lost, self._flights = self._flights, []
+        for flight in lost:
+            self._send(flight.action, flight.before)

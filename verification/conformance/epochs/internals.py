@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from penstock.epochs.home import Home, open_lane
-from penstock.epochs.hops import INPUT
+from penstock.epochs.assignment import Assignment
+from penstock.epochs.home import Home, lane_as_of, open_lane
+from penstock.epochs.hops import INPUT, roll_back_lane
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program, changelog_topic, lanes_topic
 from penstock.epochs.restore import ChangelogRows, restore_lane
@@ -246,6 +247,7 @@ class Application:
         self._ids: defaultdict[str, str] = defaultdict(lambda: "first")
         self._past: Past | None = None
         self._starts = 0
+        self._in_flight: list[Attempt] = []
         self._committed: list[Arrived] = []
         self._offsets = dict.fromkeys(origins, 0)
         self._high_times = dict.fromkeys(origins, NO_TIMESTAMP)
@@ -259,6 +261,7 @@ class Application:
     def start(self, lanes: int, now: int, *, tidy: bool) -> list[str]:
         """Start a new incarnation and restore it to the committed epoch; return in which state its lanes were found."""
         self._starts += 1
+        self._in_flight.clear()
         self._mark = None
         self._program = replace(
             _program(self._topology, str(self._directory), self._shards, lanes, caching=self._caching),
@@ -303,8 +306,10 @@ class Application:
             other._global_logs = self._global_logs
             other.start(lanes, now, tidy=True)
             for records in (self._committed[: len(self._committed) // 2], ()):
-                other.commit(other.run(records, now))
+                other.send(other.run(records, now))
+                other.commit()
                 other.note_mark(now)
+            other.send(other.run((), now))
             other.run((), now)
             other.come_to(self._directory)
 
@@ -316,15 +321,21 @@ class Application:
     # ---- epochs ---------------------------------------------------------------------------------------------------
 
     def run(self, records: Sequence[Arrived], now: int) -> Attempt:
-        """Run the next epoch without committing it."""
+        """Run the epoch after those in flight."""
         self._globals.refresh(at_once=True)
         self._globals.close()  # lanes run in this process too, and a file can be open only once
-        number = self._epoch + 1
-        high_times = tuple(self._high_times.values())
-        epoch = Epoch(number, number - 1, now, self._origins, high_times, None, self._mark)
+        previous = self._epoch + len(self._in_flight)
+        high_times = tuple(self._high_times_after(self._in_flight).values())
+        epoch = Epoch(previous + 1, previous, now, self._origins, high_times, None, self._mark, committed=self._epoch)
         batch = pa.RecordBatch.from_pylist([self._row(record) for record in records], schema=INPUT)
         table = without_reports(run_epoch(self._program, epoch, [batch]))
-        return self._attempt(number, records, table)
+        return self._attempt(epoch.number, records, table)
+
+    def _high_times_after(self, attempts: Iterable[Attempt]) -> dict[Origin, int]:
+        found = dict(self._high_times)
+        for code, time in ((code, time) for attempt in attempts for code, time in attempt.high_times.items()):
+            found[self._origins[code]] = max(found[self._origins[code]], time)
+        return found
 
     def _row(self, record: Arrived) -> dict[str, Any]:
         return {
@@ -357,18 +368,29 @@ class Application:
     def _epoch(self) -> int:
         return -1 if self._past is None else self._past.progress.epoch
 
-    def commit(self, attempt: Attempt) -> None:
-        """Do what the barrier does: rows and offsets in one transaction, whose marker takes an offset in each partition too."""
+    def send(self, attempt: Attempt) -> None:
+        """Put an epoch in flight: later ones follow it, and it will be committed or taken back."""
         self._mark = None
+        self._in_flight.append(attempt)
+
+    def take_back(self, now: int, *, roll_back: bool) -> None:
+        """Forget the epochs in flight: the next ones take their places. `roll_back`: a job rolls the lanes back first."""
+        self._in_flight.clear()
+        program = self._program
+        if roll_back and any(map(program.needs_lanes, range(len(program.plan.stages)))):
+            for lane in range(program.lanes):
+                roll_back_lane(Assignment(program, Epoch(self._epoch + 1, self._epoch, now), lane=lane))
+
+    def commit(self) -> None:
+        """Commit the first epoch in flight: one transaction, whose marker takes an offset in each partition too."""
+        attempt = self._in_flight.pop(0)
         touched = {}
         for topic, partition, key, value in attempt.changes:
             self._logs[topic, partition].append((key, value))
             touched[topic, partition] = True
         for place in touched:
             self._logs[place].append(None)
-        for code, time in attempt.high_times.items():
-            origin = self._origins[code]
-            self._high_times[origin] = max(self._high_times[origin], time)
+        self._high_times = self._high_times_after([attempt])
         self._committed += attempt.records
         for record in attempt.records:
             self._offsets[record.origin] = record.offset + 1
@@ -431,6 +453,16 @@ class Application:
                 found += [(range(shard, shard + 1), contents_of(state, specs, shard)) for shard in own]
         return found
 
+    def committed_contents(self, specs: Sequence[StoreSpec]) -> list[tuple[range, Contents]]:
+        """The content of the stores as of the last commit, by shard, while lanes are ahead."""
+        home, lanes = Home(str(self._directory), ID), self._program.lanes
+        found: list[tuple[range, Contents]] = []
+        for lane in range(lanes) if specs else ():
+            with lane_as_of(self._program, self._epoch, home.lane_directory(lane, lanes)) as state:
+                own = shards_of(lane, self._shards, lanes)
+                found += [(range(shard, shard + 1), contents_of(state, specs, shard)) for shard in own]
+        return found
+
     def rebuilt(self, specs: Sequence[StoreSpec]) -> list[tuple[range, Contents]]:
         """The content of the changelogs, by shard."""
         logged = [spec for spec in specs if spec.logged]
@@ -467,9 +499,9 @@ def _program(topology: Topology, directory: str, shards: int, lanes: int, *, cac
 
 
 def contents_of(state: LaneState, specs: Iterable[StoreSpec], shard: int = 0) -> Contents:
-    """The content of a shard's stores, as of the last commit."""
-    committed = state.read_committed(state.epoch).shard(shard)
-    return {spec.name: sorted(_entries(spec, committed.store(spec)), key=repr) for spec in specs}
+    """The content of a shard's stores, as of the lane's epoch."""
+    as_of = state.read_committed(state.epoch).shard(shard)
+    return {spec.name: sorted(_entries(spec, as_of.store(spec)), key=repr) for spec in specs}
 
 
 def _entries(spec: StoreSpec, store: Any) -> Iterator[Any]:

@@ -110,6 +110,30 @@ MUTANTS = (
         "",
     ),
     Mutant(
+        "a start rolls back one epoch only",
+        "epochs/restore.py",
+        "state.roll_back(target + 1)",
+        "state.roll_back()",
+    ),
+    Mutant(
+        "a failed commit takes back only the last epoch in flight",
+        "state/lane.py",
+        "first = self.epoch if epoch is None else epoch",
+        "first = self.epoch",
+    ),
+    Mutant(
+        "an epoch in flight can no longer be taken back when the next one is written",
+        "state/lane.py",
+        "kept = [one for one in earlier if one.epoch > committed]",
+        "kept = [one for one in earlier if one.epoch > last.previous]",
+    ),
+    Mutant(
+        "a read of the committed epoch finds the values of a later one",
+        "state/lane.py",
+        "for later in reversed(head.after(epoch)):",
+        "for later in head.after(epoch):",
+    ),
+    Mutant(
         "partitions are not merged by time",
         "lanes/epoch.py",
         '    order = np.argsort(place, kind="stable") if is_one_shard else np.lexsort((place, shards[by_group]))\n',

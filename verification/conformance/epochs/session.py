@@ -52,7 +52,7 @@ def judge(case: EpochCase) -> Verdict:
     outcome = play(case)
     if outcome.is_left_out:
         return Verdict(case.id, [], set(), {"left_out": 1})
-    counts = {**counted(case.steps), "lane_changes": outcome.lane_changes}
+    counts = {**counted(case.steps), "lane_changes": outcome.lane_changes, "in_flight": outcome.in_flight}
     return Verdict(case.id, differences(case, outcome), {name for op in case.ops for name in features(op)}, counts)
 
 
@@ -144,7 +144,7 @@ def _with_shards(case: EpochCase, shards: int) -> EpochCase:
 
 def print_case(case: EpochCase) -> None:
     """Print a case and its differences."""
-    print(f"case {case.id}: {case.shards} shards, {case.lanes} lanes at first, {case.settings}")
+    print(f"case {case.id}: {case.shards} shards, {case.lanes} lanes at first, {case.in_flight} in flight, {case.settings}")
     for op in case.ops:
         print(f"  {op.id} = {op.verb}({', '.join(op.inputs)}) {op.args}")
     for index, step in enumerate(case.steps):
@@ -168,7 +168,7 @@ def _report(seed: int, cases: int, tally: Tally, seconds: float) -> None:
         "differences": len(tally.found),
         "differing_cases": sorted({difference.case for difference in tally.found}),
         "verbs": dict(sorted(tally.verbs.items())),
-        **{name: tally.counts[name] for name in ("lane_changes", "restarts", "roll_backs")},
+        **{name: tally.counts[name] for name in ("lane_changes", "restarts", "roll_backs", "in_flight")},
         "cases_left_out": tally.counts["left_out"],
         "seconds": seconds,
         "cases_per_second": round(tally.cases / seconds, 1),

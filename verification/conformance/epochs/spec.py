@@ -22,13 +22,15 @@ class Cut(Step):
 
     `again`: it ran before and was not committed, with the `same` records, or with `more`: the rest of them is then the next
     epoch. `mark`: the lanes save a mark in the next epoch. `compact`: the changelogs are compacted. `copy`: the state
-    directory is copied.
+    directory is copied. `fails`: the next commit fails, and all epochs in flight run again, `at once` or after all lanes were
+    `rolled back`.
     """
 
     again: str = ""
     mark: bool = False
     compact: bool = False
     copy: bool = False
+    fails: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class Restart(Step):
 
     What it finds on disk: the unchanged stores (`kept`), nothing (`deleted`), the last copy (`older`), stores of the same
     application before a reset, or in another cluster (`foreign`), or stores that are `ahead`: the records since the last cut
-    were an epoch that was not committed. `tidy`: stores of other numbers of lanes are removed afterwards, as by a complete
-    start.
+    were an epoch that was not committed. Unless it is `kept`, epochs in flight were not committed either, and run again. `tidy`:
+    stores of other numbers of lanes are removed afterwards, as by a complete start.
     """
 
     lanes: int
@@ -48,7 +50,8 @@ class Restart(Step):
 
 @dataclass(frozen=True)
 class EpochCase(Case):
-    """A case for the epoch host: its number of shards, and of lanes at first."""
+    """A case for the epoch host: its number of shards, of lanes at first, and of epochs in flight while the next one runs."""
 
     shards: int = 1
     lanes: int = 1
+    in_flight: int = 0

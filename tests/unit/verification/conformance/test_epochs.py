@@ -68,6 +68,9 @@ class TestGenerator:
         starts = Counter(step.stores for case in cases for step in case.steps if isinstance(step, Restart))
         assert min(starts[stores] for stores in ("kept", "deleted", "older", "ahead")) >= 10
         assert {case.shards for case in cases} == {1, 2, 3, 4, 5, 8}
+        assert {case.in_flight for case in cases} == {0, 1, 2}
+        fails = Counter(step.fails for case in cases if case.in_flight for step in case.steps if isinstance(step, Cut))
+        assert min(fails[how] for how in ("at once", "rolled back")) >= 10
 
     def test_stores_have_changelogs_where_a_start_may_need_them(self) -> None:
         for case in generator.generate(4, 100):
@@ -278,6 +281,12 @@ class TestCompare:
         [difference] = differences(case_of(), wrong)
         assert (difference.kind, difference.where) == ("changelog", "store")
 
+    def test_reads_of_the_committed_epoch_are_compared(self) -> None:
+        expected = [{"store": [("a", 1)]}]
+        right, wrong = (expected, [(range(1), {"store": [("a", 1)]})]), (expected, [(range(1), {"store": [("a", 2)]})])
+        assert differences(case_of(), Outcome(committed_reads=[right])) == []
+        assert [one.kind for one in differences(case_of(), Outcome(committed_reads=[right, wrong]))] == ["committed"]
+
     def test_both_sides_must_fail_together(self) -> None:
         assert differences(case_of(), Outcome(failure="one", expected_failure="two")) == []
         assert [one.kind for one in differences(case_of(), Outcome(failure="one"))] == ["error"]
@@ -294,6 +303,35 @@ def test_a_count_survives_every_kind_of_start(stores: str) -> None:
     outcome = play(case)
     assert differences(case, outcome) == []
     assert [row.value for row in outcome.actual if row.key == b"a"] == [bytes(7) + bytes([count]) for count in (1, 2, 3)]
+
+
+class TestInFlight:
+    def test_so_many_epochs_are_in_flight_while_the_next_one_runs(self) -> None:
+        steps = [step for number in range(4) for step in (record("a", str(number)), Cut())]
+        for in_flight, counts in ((0, []), (1, [0, 0, 1, 2, 3]), (2, [0, 0, 0, 1, 2])):
+            case = case_of(*steps, in_flight=in_flight)
+            outcome = play(case)
+            assert differences(case, outcome) == []
+            assert outcome.in_flight == (4 if in_flight else 0)
+            known = [expected[0]["counts"] for expected, _ in outcome.committed_reads]
+            assert known == [[("'a'", str(count), 0)] if count else [] for count in counts]
+
+    @pytest.mark.parametrize("fails", ["at once", "rolled back"])
+    def test_a_commit_that_fails_takes_all_of_them_back(self, fails: str) -> None:
+        steps = (record("a"), Cut(), record("a"), record("b"), Cut(), record("a"), Cut(fails=fails), record("a"))
+        case = case_of(*steps, in_flight=2, settings=Settings(caching=False))
+        outcome = play(case)
+        assert differences(case, outcome) == []
+        assert outcome.in_flight == 2 + 2 + 1  # as they ran, as they ran again, and after that
+        assert [row.value for row in outcome.actual if row.key == b"a"] == [bytes(7) + bytes([count]) for count in (1, 2, 3, 4)]
+
+    @pytest.mark.parametrize("stores", ["kept", "deleted", "older", "ahead", "foreign"])
+    def test_a_start_runs_again_what_was_not_committed(self, stores: str) -> None:
+        steps = (record("a"), Cut(mark=True), record("a"), Cut(copy=True), record("b"), Cut(), record("a"), Restart(1, stores))
+        case = case_of(*steps, record("a"), in_flight=2, settings=Settings(caching=False))
+        outcome = play(case)
+        assert differences(case, outcome) == []
+        assert [row.value for row in outcome.actual if row.key == b"a"] == [bytes(7) + bytes([count]) for count in (1, 2, 3, 4)]
 
 
 def test_every_bug_can_be_planted() -> None:

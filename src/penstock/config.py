@@ -73,6 +73,7 @@ _RANGES = {
     "max_epoch_bytes": (1, 1 << 40),
     "worker_epoch_records": (0, _MAX_INT32),
     "small_epoch_records": (0, _MAX_INT32),
+    "epochs_in_flight": (0, 8),
     "transaction_timeout": (1_000, _MAX_INT32),
     "broker_timeout": (1_000, _MAX_INT32),
     "replication_factor": (-1, 32_767),
@@ -196,6 +197,7 @@ class Config:
             0, all epochs are Spark jobs. By default, worker processes run all epochs with up to 4 lanes, and those of up to
             50,000 records with more.
         small_epoch_records: An epoch of at most this many records runs in one task.
+        epochs_in_flight: How many epochs may not be committed yet when the next begins; with 0, each is committed first.
         state_dir: The directory of the stores.
         store_engine: `lmdb`, or `rocksdb` for state larger than memory.
         on_lost_input: What to do if a source topic no longer has the next records: `fail`, or `continue` and count them as
@@ -235,6 +237,7 @@ class Config:
     engine: str = "spark"
     worker_epoch_records: int | None = None
     small_epoch_records: int = 2_000
+    epochs_in_flight: int = 1
     state_dir: Path = Path("state")
     store_engine: str = "lmdb"
     on_lost_input: str = "fail"

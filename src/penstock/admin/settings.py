@@ -28,6 +28,7 @@ _SHOWN = frozenset(
         "engine",
         "worker_epoch_records",
         "small_epoch_records",
+        "epochs_in_flight",
         "state_dir",
         "store_engine",
         "on_lost_input",

@@ -65,9 +65,13 @@ class InputReader:
             return dict(self._read_to)
 
     def wait(self, offsets: Mapping[Partition, int], timeout_s: float) -> dict[Partition, int]:
-        """Wait until there are records after `offsets`, at most for `timeout_s`; return the offsets up to which there are."""
+        """Wait until there are records after `offsets`, at most for `timeout_s`; return the offsets up to which there are.
+
+        If `offsets` are beyond what was read, someone else has read the records before them, and they are skipped.
+        """
         deadline = time.monotonic() + timeout_s
         with self._reading:
+            self._skip_to(offsets)
             while True:
                 self._fill()
                 found = self.read_to

@@ -6,6 +6,7 @@ It is called between records, never per record. Readers get frozen values; nothi
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -59,9 +60,10 @@ class Recorder:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._open: OpenEpoch | None = None
-        self._phases: dict[str, float] = {}
-        self._began_ms = 0
+        self._changing = threading.Lock()  # one thread runs an epoch while another commits the one before it
+        self._open: dict[int, OpenEpoch] = {}  # oldest first
+        self._phases: dict[int, dict[str, float]] = {}
+        self._began_ms: dict[int, int] = {}
         self._restore_began = 0.0
         self._recent: deque[EpochReport] = deque(maxlen=RECENT)
         self._places: Mapping[Partition, PartitionReport] = {}
@@ -91,8 +93,8 @@ class Recorder:
 
     @property
     def current(self) -> OpenEpoch | None:
-        """The current epoch, if there is one."""
-        return self._open
+        """The oldest epoch that is not committed yet, if there is one; the next may already be running."""
+        return next(iter(tuple(self._open.values())), None)
 
     @property
     def recent(self) -> Sequence[EpochReport]:
@@ -110,7 +112,7 @@ class Recorder:
 
     def lasted(self) -> float:
         """Return the seconds since the current epoch began; 0 if there is none."""
-        current = self._open
+        current = self.current
         return 0.0 if current is None else self._clock() - current.began
 
     def idle_for(self) -> float:
@@ -158,21 +160,27 @@ class Recorder:
         self._listeners.append(listener)
 
     def epoch_begins(self, number: int, phase: str) -> None:
-        """Record that an epoch begins in this thread; the thread's log lines name it from now on."""
+        """Record that an epoch begins in this thread; the thread's log lines name it from now on.
+
+        Epochs from that number on that have begun before, and failed, are forgotten.
+        """
         now = self._clock()
         bind_contextvars(epoch=number, phase=phase)
-        self._phases = {}
-        self._began_ms = int(time.time() * 1000)
-        self._open = OpenEpoch(number, phase, now, now)
+        with self._changing:
+            self._phases[number], self._began_ms[number] = {}, int(time.time() * 1000)
+            before = {other: about for other, about in self._open.items() if other < number}
+            self._open = {**before, number: OpenEpoch(number, phase, now, now)}
 
-    def phase_begins(self, phase: str) -> None:
-        """Record that the current epoch enters another phase."""
-        current = self._open
-        if current is None:
-            return
-        now = self._clock()
-        self._phases[current.phase] = self._phases.get(current.phase, 0.0) + now - current.phase_began
-        self._open = replace(current, phase=phase, phase_began=now)
+    def phase_begins(self, phase: str, number: int | None = None) -> None:
+        """Record that an epoch, by default the current one, enters another phase."""
+        with self._changing:
+            current = self.current if number is None else self._open.get(number)
+            if current is None:
+                return
+            now = self._clock()
+            phases = self._phases[current.number]
+            phases[current.phase] = phases.get(current.phase, 0.0) + now - current.phase_began
+            self._open[current.number] = replace(current, phase=phase, phase_began=now)
         bind_contextvars(phase=phase)
 
     def epoch_committed(
@@ -184,18 +192,19 @@ class Recorder:
         is_sampled: bool,
     ) -> None:
         """Record that the current epoch is committed."""
-        current = self._open
+        current = self.current
         assert current is not None
         self.phase_begins("done")
         unbind_contextvars("epoch", "phase")
-        self._open = None
+        with self._changing:
+            del self._open[current.number]
         self.committed_at, self.committed_ms = self._clock(), int(time.time() * 1000)
         report = EpochReport(
             current.number,
-            self._began_ms,
+            self._began_ms.pop(current.number),
             self.committed_at - current.began,
             records,
-            dict(self._phases),
+            self._phases.pop(current.number),
             dict(sent),
             tuple(dropped),
             tuple(lanes),

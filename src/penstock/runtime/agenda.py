@@ -62,8 +62,8 @@ class Agenda:
         watermark = self._event_time.advance(offsets)
         return watermark is not None and self._event_due <= watermark
 
-    def next(self, progress: Progress) -> Epoch:
-        """Return the epoch that follows the committed one."""
+    def next(self, progress: Progress, committed: int) -> Epoch:
+        """Return the epoch that follows `progress`; `committed` is the last committed epoch."""
         high_times = tuple(progress.high_times.get(origin, NO_TIMESTAMP) for origin in progress.origins)
         mark, self.mark = self.mark, None
         now = int(time.time() * 1000)
@@ -84,6 +84,7 @@ class Agenda:
             watermarks,
             NO_TIMESTAMP if watermark is None else progress.watermark,
             is_sampled,
+            committed=committed,
         )
 
     def update(self, feedback: Feedback) -> None:

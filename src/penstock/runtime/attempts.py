@@ -111,6 +111,11 @@ class Attempts:
             ) from error
         return rows
 
+    def roll_back(self, epoch: Epoch) -> None:
+        """Roll all lanes back to the epoch before this one, and fence the tasks of earlier attempts."""
+        self._attempt += 1
+        self._jobs.roll_back(replace(epoch, attempt=self._attempt))
+
     def run(self, epoch: Epoch, given: Offer) -> Fitted:
         """Run the epoch with as much of its input as fits."""
         self._bytes_out, self._is_unbounded = 0, False

@@ -1,7 +1,7 @@
 """Runs the epochs of an application, one after the other: each is one job and one commit, with records or by the clock.
 
-`backlog` and `event_time` decide which records an epoch takes, `agenda` what its tasks receive, `publication` how it is
-committed; `journal` reports it.
+The job of an epoch runs while the one before it is being committed. `backlog` and `event_time` decide which records an epoch
+takes, `agenda` what its tasks receive, `publication` how it is committed; `journal` reports it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -23,6 +25,7 @@ from penstock.records import Partition
 from penstock.runtime.agenda import Agenda
 from penstock.runtime.attempts import Attempts, Jobs
 from penstock.runtime.backlog import Backlog
+from penstock.runtime.commits import Commits
 from penstock.runtime.epoch_size import EpochSize
 from penstock.runtime.event_time import EventTime
 from penstock.runtime.feedback import Feedback
@@ -50,11 +53,15 @@ class StartingPoint:
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much epochs take: one of up to `small` records runs in a single task; `limits` are offsets at which the run ends."""
+    """How much epochs take: one of up to `small` records runs in a single task; `limits` are offsets at which the run ends.
+
+    Up to `in_flight` epochs may not be committed yet when another begins.
+    """
 
     small: int
     size: EpochSize
     limits: Mapping[Partition, int] = field(default_factory=dict)
+    in_flight: int = 0
 
 
 @dataclass(frozen=True)
@@ -75,8 +82,21 @@ class Contributions:
     after_commit: Callable[[int], None] = lambda epoch: None
 
 
+@dataclass(frozen=True)
+class Done:
+    """An epoch whose job is done, ready to be committed: its rows, and the progress that it makes."""
+
+    epoch: Epoch
+    began: float
+    tables: Sequence[pa.Table]
+    feedback: Feedback
+    progress: Progress
+    records: int
+    idle: frozenset[Partition]
+
+
 class Epochs:
-    """Runs epochs strictly one after the other, whether the input or the clock requests them."""
+    """Runs epochs one after the other, whether the input or the clock requests them."""
 
     def __init__(
         self,
@@ -90,6 +110,11 @@ class Epochs:
         recorder: Recorder,
     ) -> None:
         self.progress: Progress = start.progress
+        """The committed progress."""
+        self.taken: Progress = start.progress
+        """The progress of the last epoch whose job is done; it may not be committed yet."""
+        self._in_flight = bounds.in_flight
+        self._commits = Commits(f"penstock-{program.application_id}-commits")
         self._size = bounds.size
         give_up = GivingUp(program, jobs)
         self._attempts = Attempts(jobs, bounds.size, give_up, small=bounds.small, lanes=program.lanes, on_retry=self._begin_again)
@@ -114,16 +139,20 @@ class Epochs:
         return self._backlog.is_at_its_end(self.progress.offsets)
 
     def stop(self) -> None:
-        """Finish the current epoch, and run no other."""
+        """Finish the current epoch, and run no other; raises if its commit fails."""
         self._stopping = True
         with self._lock:
-            pass
+            self._commits.wait()
+
+    def close(self) -> None:
+        """End the thread that commits."""
+        self._commits.close()
 
     def pause(self) -> None:
         """Finish the current epoch, and run no other until `resume`; what is read in the meantime is ignored."""
         self._paused = True
-        with self._lock:
-            pass
+        with self._lock, suppress(Exception):  # it is forgotten by `resume`
+            self._commits.wait()
 
     def resume(
         self,
@@ -137,8 +166,11 @@ class Epochs:
         epoch that failed before the pause is forgotten: nothing of it is committed, and lanes roll it back.
         """
         with self._lock:
+            if self._failure is not None or self.taken != self.progress:
+                self._commits.forget_failure()
+                self._attempts.roll_back(self._agenda.next(self.progress, self.progress.epoch))
             new = begins.keys() - self.progress.offsets.keys()
-            self.progress = replace(self.progress, offsets={**self.progress.offsets, **begins})
+            self.progress = self.taken = replace(self.progress, offsets={**self.progress.offsets, **begins})
             self._agenda.add_topics(partitions or {})
             self._publication.add_topics(topic_ids or {})
             self._backlog.begin_anew(self.progress.offsets)
@@ -156,10 +188,11 @@ class Epochs:
                 self._run(ends)
             except BaseException as error:
                 self._failure = error
+                self._commits.wait()  # the epochs before it are committed; if one of those fails, that is the first error
                 raise
 
     def _run(self, ends: Mapping[Partition, int]) -> None:
-        self._backlog.add(self.progress.offsets, ends)
+        self._backlog.add(self.taken.offsets, ends)
         self._take(self._event_time.ahead(self._backlog.left))
         while not self._stopping and self._take_left():
             pass
@@ -168,17 +201,17 @@ class Epochs:
         """Run an epoch of the backlog, without the partitions that are `waiting`."""
         epoch = self._begin()
         faults.point("epoch.before_job")
-        given = self._backlog.offer(self.progress.offsets, waiting, self._agenda.most_records)
+        given = self._backlog.offer(self.taken.offsets, waiting, self._agenda.most_records)
         done = self._attempts.run(epoch, given)
         self._commit(done.epoch, done.rows, done.ends)
-        self._backlog.taken_to(self.progress.offsets)
+        self._backlog.taken_to(self.taken.offsets)
 
     def _take_left(self) -> bool:
         """Run an epoch of what earlier ones left, unless all of it has to wait; return whether one ran."""
         left = self._backlog.left
         if not left:
             return False
-        waiting = self._event_time.ahead_of_inputs(left, self.progress.offsets)
+        waiting = self._event_time.ahead_of_inputs(left, self.taken.offsets)
         if waiting >= left:
             return False
         self._take(waiting)
@@ -188,17 +221,18 @@ class Epochs:
         """Run an epoch without records, if one is due."""
         with self._lock:
             self._raise_failure()
-            if self._stopping or self._take_left() or not self._agenda.is_due(self.progress.offsets):
+            if self._stopping or self._take_left() or not self._agenda.is_due(self.taken.offsets):
                 return
             epoch = self._begin()
-            self._commit(epoch, self._attempts.tick(epoch), self.progress.offsets)
+            self._commit(epoch, self._attempts.tick(epoch), self.taken.offsets)
 
     def while_idle(self, call: Callable[[], None]) -> None:
         """Call `call` unless an epoch is running: it must not come between the steps of a commit."""
         if self._lock.acquire(blocking=False):
             try:
                 self._raise_failure()
-                call()
+                if self._commits.is_idle:
+                    call()
             finally:
                 self._lock.release()
 
@@ -206,14 +240,17 @@ class Epochs:
         """Raise the error of the failed epoch: what fails next would only be a consequence of it."""
         if self._failure is not None:
             raise self._failure
+        if self._commits.is_idle:
+            self._commits.wait()
 
     def _begin(self) -> Epoch:
         """Begin the next epoch."""
         self._began = time.monotonic()
-        self._journal.epoch_begins(self.progress.epoch + 1)
+        number = self.taken.epoch + 1
+        self._journal.epoch_begins(number)
         self._others.before_epoch()
-        epoch = self._agenda.next(self.progress)
-        self._journal.job_begins()
+        epoch = self._agenda.next(self.taken, self.progress.epoch)
+        self._journal.job_begins(number)
         return epoch
 
     def _begin_again(self, epoch: Epoch) -> None:
@@ -222,28 +259,37 @@ class Epochs:
         self._journal.epoch_begins_again(epoch.number)
 
     def _commit(self, epoch: Epoch, table: pa.Table, ends: Mapping[Partition, int]) -> None:
+        """Let an epoch be committed after those before it, and wait until no more than `in_flight` are not."""
         faults.point("epoch.after_job")
-        self._journal.check_begins()
+        self._journal.job_ended(epoch.number)
         tables = [table, *self._others.other_rows()]  # not concatenated: Spark uses other field names inside lists
         feedback = Feedback.found_in(tables)
         self._agenda.update(feedback)
-        self._event_time.update(feedback.watermarks(self.progress))
-        self._journal.log_dropped(feedback)
-        before = self.progress
+        before = self.taken
+        self._event_time.update(feedback.watermarks(before))
         progress = self._event_time.with_watermarks(Progress(epoch.number, dict(ends), feedback.high_times(before)))
-        first = [] if self._first_rows is None else self._first_rows.to_batches()
-        published = self._publication.publish(progress, tables, first)
         records = sum(progress.offsets[place] - before.offsets[place] for place in before.origins)
-        self.progress = progress
-        self._others.after_commit(epoch.number)
-        self._journal.moved(progress, self._event_time.idle())
-        self._journal.epoch_committed(epoch, records, published, feedback)
+        done = Done(epoch, self._began, tables, feedback, progress, records, self._event_time.idle())
+        self.taken = progress
+        self._commits.add(partial(self._publish, done))
+        self._commits.wait(self._in_flight)
+
+    def _publish(self, done: Done) -> None:
+        """Commit an epoch; in the thread of commits."""
+        self._journal.check_begins()
+        self._journal.log_dropped(done.feedback)
+        first = [] if self._first_rows is None else self._first_rows.to_batches()
+        published = self._publication.publish(done.progress, done.tables, first)
         self._first_rows = None
+        self.progress = done.progress
+        self._others.after_commit(done.epoch.number)
+        self._journal.moved(done.progress, done.idle)
+        self._journal.epoch_committed(done.epoch, done.records, published, done.feedback)
         committed_at = time.monotonic()
-        if records:
-            self._size.went_well(records, committed_at - self._began)
+        if done.records:
+            self._size.went_well(done.records, committed_at - done.began)
         if self._agenda.committed(committed_at):
-            self._agenda.mark = self._new_mark(epoch.number)
+            self._agenda.mark = self._new_mark(done.epoch.number)
 
     def _new_mark(self, epoch: int) -> Mark | None:
         """Return a mark of how far the changelogs reach, or None if that fails: then a restart only reads more."""

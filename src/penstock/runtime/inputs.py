@@ -9,6 +9,7 @@ from typing import Protocol
 
 from penstock.errors import PenstockError
 from penstock.records import Partition
+from penstock.runtime.progress import Progress
 
 _LIST_EVERY_S = 0.05
 _FILL_EVERY_S = 0.02
@@ -92,17 +93,21 @@ def _count(offsets: Offsets, ends: Offsets) -> int:
     return sum(ends[place] - offset for place, offset in offsets.items())
 
 
-class InputLoop:
-    """Calls `on_input` in a thread of its own whenever there are records, at most once per `interval_s`.
+class Position(Protocol):
+    """How far epochs have got: `taken` records, and `progress` that is committed."""
 
-    `progress` returns the offsets up to which epochs have taken records.
-    """
+    taken: Progress
+    progress: Progress
+
+
+class InputLoop:
+    """Calls `on_input` in a thread of its own whenever there are records, at most once per `interval_s`."""
 
     def __init__(
-        self, source: Input, progress: Callable[[], Offsets], on_input: Callable[[Offsets], None], interval_s: float, name: str
+        self, source: Input, position: Position, on_input: Callable[[Offsets], None], interval_s: float, name: str
     ) -> None:
         self._source = source
-        self._progress = progress
+        self._position = position
         self._on_input = on_input
         self._interval_s = interval_s
         self._failure: BaseException | None = None
@@ -138,8 +143,8 @@ class InputLoop:
         is_first = True
         try:
             while not self._stopping.is_set():
-                offsets = self._progress()
-                self._source.release(offsets)
+                offsets = self._position.taken.offsets
+                self._source.release(self._position.progress.offsets)
                 ends = self._source.wait(offsets, _LOOK_S)
                 if ends == offsets and not is_first:
                     continue

@@ -19,8 +19,9 @@ from penstock.runtime.publication import Published
 
 _log = logging.getLogger("penstock.runtime.epochs")  # users know this name: they set its level, and filter by it
 
-BEFORE, JOB, CHECK = "before", "job", "check"
-"""The phases of an epoch before those of the barrier: global tables are updated, the job runs, its rows are checked."""
+BEFORE, JOB, WAIT, CHECK = "before", "job", "wait", "check"
+"""The phases of an epoch before those of the barrier: global tables are updated, the job runs, the epoch waits for the commit of
+the one before it, its rows are checked."""
 
 AT_THE_BARRIER = {Phase.BEGUN: "produce", Phase.PRODUCED: "offsets", Phase.COMMITTING: "commit", Phase.COMMITTED: "after"}
 """The phase of the epoch that begins when the barrier has reached one of its own."""
@@ -51,9 +52,13 @@ class Journal:
         """Report that the job of the same epoch is retried."""
         self._recorder.epoch_begins(number, JOB)
 
-    def job_begins(self) -> None:
-        """Report that the job of the current epoch begins."""
-        self._recorder.phase_begins(JOB)
+    def job_begins(self, number: int) -> None:
+        """Report that the job of an epoch begins."""
+        self._recorder.phase_begins(JOB, number)
+
+    def job_ended(self, number: int) -> None:
+        """Report that an epoch waits until the one before it is committed."""
+        self._recorder.phase_begins(WAIT, number)
 
     def check_begins(self) -> None:
         """Report that the check of the current epoch's rows begins."""

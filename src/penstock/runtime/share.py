@@ -45,7 +45,7 @@ def take(
         return taken | {place: read_to[place] for place in there}
     shares = {place: number * part for place, number in there.items()}
     taken |= {place: offsets[place] + int(share) for place, share in shares.items()}
-    left = max(1, int(count * part)) - sum(int(share) for share in shares.values())
+    left = max(0, max(1, int(count * part)) - sum(int(share) for share in shares.values()))  # the product may be rounded down
     for place in sorted(shares, key=lambda place: int(shares[place]) - shares[place])[:left]:  # the most rounded down first
         taken[place] += 1
     return taken

@@ -153,7 +153,12 @@ class Start:
                 topic_ids={name: topic.topic_id for name, topic in sources.items()},
                 first_rows=_facts_row(program, known_facts),
             ),
-            Bounds(config.small_epoch_records, self._epoch_size(), self._limits(until, topics, partitions)),
+            Bounds(
+                config.small_epoch_records,
+                self._epoch_size(),
+                self._limits(until, topics, partitions),
+                config.epochs_in_flight,
+            ),
             Ends(
                 changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
                 inputs=lambda: topics.end_offsets(epochs.progress.offsets),
@@ -161,6 +166,7 @@ class Start:
             Contributions(tables.refresh, tables.take_rows, check, after_commit),
             self._recorder,
         )
+        self.closers.append(epochs.close)
         self._follow_ends(lambda: topics.end_offsets(epochs.progress.offsets))
         watched = {name: sources[name] for name in truth.source_of(sources)}
         looking = Topics(admin, min(config.broker_timeout_ms, _LOOK_MS))
@@ -187,7 +193,7 @@ class Start:
 
         def open_stream(offsets: Mapping[Partition, int]) -> InputLoop:
             source = engine.open_input(offsets, self._most_bytes)
-            return InputLoop(source, lambda: epochs.progress.offsets, labelled, interval_s, name)
+            return InputLoop(source, epochs, labelled, interval_s, name)
 
         def look() -> Mapping[str, Topic]:
             return topics.seen(truth.codes(truth.matched_topics()))

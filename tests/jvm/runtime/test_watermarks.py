@@ -147,7 +147,7 @@ def test_a_partition_that_is_far_ahead_waits_for_the_slower_one(broker: Broker, 
                 apart_ms.append(second - first)
             return has_read(broker, name, source)
 
-        wait_until("all is read", is_read, START_S, every_s=0.1)
+        wait_until("all is read", is_read, START_S, every_s=0.005)
         expected = windows_of(slow + fast)
         wait_until("all windows have closed", lambda: finals(broker, name) == expected, 30)
         process.send_signal(signal.SIGTERM)

@@ -139,7 +139,7 @@ def test_an_attempt_is_rolled_back_and_earlier_ones_are_fenced(pools: list[Worke
     first = next_epoch(Progress(-1, START, {}), watermark=False)
     jobs.run(first, is_small, {("in", 0): (0, 30)}, None)
     committed = contents(program)
-    second = replace(first, number=1, committed=0)
+    second = replace(first, number=1, previous=0)
     jobs.run(second, is_small, {("in", 1): (0, 30)}, None)
     assert contents(program) != committed
     jobs.roll_back(replace(second, attempt=1))

@@ -9,7 +9,7 @@ const PAGE = 50; // entries of a store at once
 const TOKEN = "penstock-token";
 const COMMIT = new Set(["produce", "offsets", "commit", "after"]);
 const PHASES = { // in order
-  before: "global tables", job: "job", check: "check", produce: "produce", offsets: "send offsets", commit: "commit", after: "after",
+  before: "global tables", job: "job", wait: "wait for commit", check: "check", produce: "produce", offsets: "send offsets", commit: "commit", after: "after",
 };
 const BY_TIME = new Set(["window", "timestamped_window", "session", "versioned"]); // stores with several values per key
 const CLOSED = new Set(["raw", "timers"]); // internal stores, without user data

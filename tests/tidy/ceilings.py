@@ -8,7 +8,7 @@ from __future__ import annotations
 
 LINES_GOAL = 400
 LINES: dict[str, int] = {
-    "penstock.config": 494,
+    "penstock.config": 497,
     "penstock.dsl.handles": 1266,  # the handles name each other in their types, so they share a module
 }
 

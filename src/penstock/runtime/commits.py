@@ -14,6 +14,7 @@ class Commits:
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(1, name)
         self._pending: deque[Future[None]] = deque()
+        self._last: Future[None] | None = None
         self._failure: BaseException | None = None
 
     @property
@@ -23,27 +24,27 @@ class Commits:
 
     def add(self, commit: Callable[[], None]) -> None:
         """Run `commit` after those before it; its log lines have the context of the caller."""
-        self._pending.append(self._executor.submit(copy_context().run, self._run, commit))
+        self._last = self._executor.submit(copy_context().run, _after, self._last, commit)
+        self._pending.append(self._last)
 
     def wait(self, most: int = 0) -> None:
         """Wait until at most `most` commits are pending; raises the error of one that has failed."""
         while len(self._pending) > most:
-            self._pending.popleft().exception()
+            self._failure = self._pending.popleft().exception() or self._failure
         if self._failure is not None:
             raise self._failure
 
     def forget_failure(self) -> None:
         """Continue after a failure; nothing may be pending."""
-        self._failure = None
+        self._last = self._failure = None
 
     def close(self) -> None:
         """End the thread, after the commits that are pending."""
         self._executor.shutdown()
 
-    def _run(self, commit: Callable[[], None]) -> None:
-        if self._failure is not None:
-            return
-        try:
-            commit()
-        except BaseException as error:  # noqa: BLE001 - raised by `wait`
-            self._failure = error
+
+def _after(before: Future[None] | None, commit: Callable[[], None]) -> None:
+    """Run a commit, unless the one before it has failed."""
+    if before is not None:
+        before.result()
+    commit()

@@ -1,7 +1,7 @@
 """`Engine`: where epochs run. Worker processes of the driver run those that it can feed; Spark runs larger ones.
 
 Worker processes are ready within a second and run an epoch without planning or scheduling it, but one process reads for all of
-them. So with few lanes they run every epoch; with many, Spark's tasks read large ones in parallel.
+them. So with few lanes they run every epoch; with many, Spark's tasks read large ones in parallel, as soon as Spark has started.
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ class Engine:
             return listed
         records = min(self._most, self._config.max_epoch_records)
         self._reader = InputReader(input_settings(self._config, self._id), offsets, records, most_bytes)
-        return self._reader if self._most == _ANY else MixedInput(self._reader, listed, self._most)
+        if self._most == _ANY:
+            return self._reader
+        return MixedInput(self._reader, listed, self._most, lambda: self.require_spark().is_open)
 
     def read_too(self, source_of: Mapping[str, int]) -> None:
         """Add topics that are read from now on, each with its source."""
@@ -145,7 +147,7 @@ class Engine:
         return self.require_spark().jobs.read(partition, offset)
 
     def _jobs(self, count: int) -> Jobs:
-        if self._workers is not None and count <= self._most:
+        if self._workers is not None and (count <= self._most or not self.require_spark().is_open):
             return self._workers
         return self.require_spark().jobs
 

@@ -61,17 +61,21 @@ class ListedInput:
 
 
 class MixedInput:
-    """Records that a reader has read while they are few; the ends of the topics when there are more than `most`."""
+    """Records that a reader has read while they are few; the ends of the topics when there are more than `most`.
 
-    def __init__(self, reader: Input, listed: Input, most: int) -> None:
+    `is_ready` says whether the engine for more records has started.
+    """
+
+    def __init__(self, reader: Input, listed: Input, most: int, is_ready: Callable[[], bool]) -> None:
         self._reader = reader
         self._listed = listed
         self._most = most
+        self._is_ready = is_ready
 
     def wait(self, offsets: Offsets, timeout_s: float) -> Offsets:
         """Wait until there are records."""
         found = self._reader.wait(offsets, timeout_s)
-        if _count(offsets, found) < self._most:
+        if _count(offsets, found) < self._most or not self._is_ready():
             return found
         ends = self._listed.wait(offsets, 0)
         return ends if _count(offsets, ends) > self._most else found

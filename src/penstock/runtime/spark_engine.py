@@ -52,6 +52,11 @@ class SparkEngine:
                 executor.shutdown(wait=False)
             return self._opening
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the session is open, or has failed to open: jobs do not have to wait for it."""
+        return self._opening is not None and self._opening.done()
+
     def close(self) -> None:
         """Close the tables, and the session unless someone else has opened it."""
         with self._lock:

@@ -153,12 +153,7 @@ class Start:
                 topic_ids={name: topic.topic_id for name, topic in sources.items()},
                 first_rows=_facts_row(program, known_facts),
             ),
-            Bounds(
-                config.small_epoch_records,
-                self._epoch_size(),
-                self._limits(until, topics, partitions),
-                config.epochs_in_flight,
-            ),
+            self._bounds(self._limits(until, topics, partitions)),
             Ends(
                 changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
                 inputs=lambda: topics.end_offsets(epochs.progress.offsets),
@@ -254,10 +249,11 @@ class Start:
         """How long a job may take: less than an epoch, so that there is time left to retry it with fewer records."""
         return 0.8 * self._config.epoch_timeout_ms / 1_000
 
-    def _epoch_size(self) -> EpochSize:
+    def _bounds(self, limits: Mapping[Partition, int]) -> Bounds:
         config = self._config
         target_s = min(TARGET_S, config.epoch_timeout_ms / 4_000, config.transaction_timeout_ms / 4_000)
-        return EpochSize(config.max_epoch_records, self._most_bytes, target_s)
+        size = EpochSize(config.max_epoch_records, self._most_bytes, target_s)
+        return Bounds(config.small_epoch_records, size, limits, config.epochs_in_flight)
 
     @property
     def _most_bytes(self) -> int:

@@ -75,9 +75,12 @@ def _serve(driver: socket.socket, packed_program: pa.Buffer) -> NoReturn:
 
     @cache
     def prepared() -> Program:
-        program, prepare = cloudpickle.loads(packed_program)  # of our own driver, over an inherited socket
+        loaded: tuple[Program, Callable[[], None]] = cloudpickle.loads(
+            packed_program
+        )  # our own driver's, over an inherited socket
+        program, prepare = loaded
         prepare()
-        return program  # type: ignore[no-any-return]
+        return program
 
     try:
         while True:

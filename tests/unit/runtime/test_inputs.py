@@ -257,13 +257,13 @@ class TestListedInput:
 
 class TestMixedInput:
     def waited(self, read: Offsets, ends: Offsets, most: int = 5) -> Offsets:
-        return MixedInput(Reader(read), ListedInput(lambda: ends), most).wait(TAKEN, 0)
+        return MixedInput(Reader(read), ListedInput(lambda: ends), most, lambda: True).wait(TAKEN, 0)
 
     def test_few_records_are_those_that_were_read(self) -> None:
         def ends() -> Offsets:
             raise AssertionError("the brokers need not be asked")
 
-        mixed = MixedInput(Reader({A0: 13, A1: 21}), ListedInput(ends), 5)
+        mixed = MixedInput(Reader({A0: 13, A1: 21}), ListedInput(ends), 5, lambda: True)
         assert mixed.wait(TAKEN, 0) == {A0: 13, A1: 21}
 
     def test_many_records_are_all_that_there_are(self) -> None:
@@ -272,9 +272,13 @@ class TestMixedInput:
     def test_as_many_as_may_be_are_still_those_that_were_read(self) -> None:
         assert self.waited({A0: 14, A1: 21}, {A0: 13, A1: 22}) == {A0: 14, A1: 21}
 
+    def test_the_reader_goes_on_until_the_other_engine_has_started(self) -> None:
+        mixed = MixedInput(Reader({A0: 16, A1: 20}), ListedInput(lambda: {A0: 99, A1: 99}), 5, lambda: False)
+        assert mixed.wait(TAKEN, 0) == {A0: 16, A1: 20}
+
     def test_it_goes_back_to_few_records_after_many(self) -> None:
         reader, ends = Reader({A0: 15, A1: 20}), {A0: 900, A1: 20}
-        mixed = MixedInput(reader, ListedInput(lambda: ends), 5)
+        mixed = MixedInput(reader, ListedInput(lambda: ends), 5, lambda: True)
         assert mixed.wait(TAKEN, 0) == ends
         mixed.release(ends)
         reader.ends = {A0: 902, A1: 20}
@@ -284,7 +288,7 @@ class TestMixedInput:
     def test_only_the_reader_is_filled_and_closed(self) -> None:
         reader = Reader(TAKEN)
         listed: Any = None
-        mixed = MixedInput(reader, listed, 5)
+        mixed = MixedInput(reader, listed, 5, lambda: True)
         mixed.fill()
         mixed.close()
         assert (reader.filled, reader.is_closed) == (1, True)

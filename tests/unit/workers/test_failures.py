@@ -91,8 +91,8 @@ def test_an_error_of_the_users_function_is_raised_with_type_and_text(
 
 
 def test_an_error_of_ours_is_raised_at_once(pools: list[WorkerPool], program: Program, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(StateError, match="A lane is at epoch -1, but 6 is committed"):
-        run(jobs_of(pools[1], program, orders()), epoch=replace(EPOCH, number=7, committed=6))
+    with pytest.raises(StateError, match="A lane is at epoch -1, but epoch 7 follows 6"):
+        run(jobs_of(pools[1], program, orders()), epoch=replace(EPOCH, number=7, previous=6))
     assert retries(caplog) == []
 
 

@@ -6,7 +6,7 @@ A topology is a value; a plan is a function of it; an epoch runs it; one Kafka t
     topology  frozen nodes and the graph
     plan      topology to stages
     lanes     a lane walks an epoch
-    operators what happens to a record
+    operators what happens to a record;  expressions  what is computed from its fields
     calls     calls to other systems, many at once
     state     stores, undo, changelog;  timing  windows and durations;  serdes  bytes and values
     errors    what Penstock raises;  handlers  what becomes of records that fail;  records  the words of all
@@ -40,6 +40,7 @@ from penstock.dsl import (
     window_store,
 )
 from penstock.errors import PenstockError
+from penstock.expressions import Expression, agg, col, left, right, struct
 from penstock.handlers import Failure, dead_letter, log_and_continue, log_and_fail, retry
 from penstock.operators.asynchronous import CallContext
 from penstock.processor import (
@@ -81,6 +82,7 @@ __all__ = [
     "CircuitBreaker",
     "CogroupedKStream",
     "EmitStrategy",
+    "Expression",
     "Failure",
     "FixedKeyProcessor",
     "GlobalKTable",
@@ -115,10 +117,13 @@ __all__ = [
     "WindowedCogroupedKStream",
     "WindowedKStream",
     "Windows",
+    "agg",
     "bounded_disorder",
+    "col",
     "dead_letter",
     "hopping",
     "key_value_store",
+    "left",
     "log_and_continue",
     "log_and_fail",
     "max_bytes",
@@ -126,10 +131,12 @@ __all__ = [
     "monotonous",
     "otherwise",
     "retry",
+    "right",
     "session",
     "session_store",
     "shared_store",
     "sliding",
+    "struct",
     "timestamped_key_value_store",
     "timestamped_window_store",
     "tumbling",

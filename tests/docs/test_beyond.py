@@ -10,7 +10,7 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-PAGES = ("async", "dead-letters", "global-state", "logs-and-traces", "plugins", "reference", "side-outputs")
+PAGES = ("async", "columns", "dead-letters", "global-state", "logs-and-traces", "plugins", "reference", "side-outputs")
 
 
 @pytest.mark.parametrize("page", [f"{name}.md" for name in PAGES])

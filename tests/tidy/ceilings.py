@@ -9,7 +9,7 @@ from __future__ import annotations
 LINES_GOAL = 400
 LINES: dict[str, int] = {
     "penstock.config": 497,
-    "penstock.dsl.handles": 1266,  # the handles name each other in their types, so they share a module
+    "penstock.dsl.handles": 1393,  # the handles name each other in their types, so they share a module
 }
 
 PARAMETERS_GOAL = 8
@@ -32,6 +32,7 @@ METHODS: dict[str, int] = {
     "penstock.admin.protocol.LimitedProtocol": 22,
     "penstock.dsl.handles.KStream": 26,
     "penstock.epochs.program.Program": 22,
+    "penstock.expressions.columns.Expression": 32,  # each operator of Python is a method, and most are two
     "penstock.runtime.application.RunningApplication": 23,
     "penstock.state.lane.LaneState": 29,
     "penstock.state.sessions.SessionStore": 24,
@@ -44,6 +45,6 @@ METHODS: dict[str, int] = {
 CIRCLES: tuple[tuple[str, ...], ...] = ()
 """Modules that import each other; the goal is none."""
 
-TYPE_IGNORES = 63
-NOQAS = 99
+TYPE_IGNORES = 65  # two of them: == and != of expressions build comparisons
+NOQAS = 102  # three of them: agg.sum, agg.min and agg.max have the names of built-in functions
 """Comments that disable a check, in all Python files of the repository."""

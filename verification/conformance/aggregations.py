@@ -8,7 +8,7 @@ from verification.conformance.draft import Draft, Handle
 from verification.conformance.spec import Args
 
 WINDOWS = ("tumbling", "hopping", "sliding", "session", "unlimited")
-AGGREGATIONS = ("count", "reduce", "aggregate")
+AGGREGATIONS = ("count", "reduce", "aggregate", "agg")
 
 
 def windows(draft: Draft, kind: str) -> Args:
@@ -60,14 +60,24 @@ def _functions(draft: Draft, how: str, value: str) -> tuple[Args, str]:
     if how == "count":
         return {}, "long"
     if how == "reduce":
-        names = {"string": ("glue", "last", "first", "null_on_x"), "bytes": ("last", "first")}
+        names = {"string": ("glue", "last", "first", "null_on_x"), "bytes": ("last", "first"), "json": ("last", "first")}
         return {"fn": draft.choice(names.get(value, ("sum", "last")))}, value
+    if how == "agg":
+        return {"fields": _fields(draft, value)}, "json"
     kind = draft.choice(("concat", "concat", "concat", "drop_x", "keyed_concat", "add_length", "add_half"))
     if kind == "add_length":
         return {"fn": kind, "init": draft.choice(("zero", "nothing"))}, "long"
     if kind == "add_half":
         return {"fn": kind, "init": "zero_double"}, "double"
     return {"fn": kind, "init": draft.choice(("empty", "empty", "nothing"))}, "string"
+
+
+def _fields(draft: Draft, value: str, *, of_table: bool = False) -> Args:
+    """Some named aggregates of values of a type."""
+    counts, numbers = ("all", "count"), ("all", "count", "sum")
+    known = {"string": (*counts, "min", "max", "first", "last"), "bytes": counts, "json": counts}
+    functions = numbers if of_table else known.get(value, (*numbers, "min", "max", "first", "last"))
+    return {f"f{number}": draft.choice(functions) for number in range(draft.choice((1, 2, 3)))}
 
 
 def _merger(functions: Args) -> str:
@@ -157,9 +167,9 @@ def cogroup(draft: Draft, kind: str | None) -> Handle:
 def regroup(draft: Draft, how: str) -> Handle:
     """A table grouped by something else and aggregated again, with a subtractor."""
     source = draft.some_table()
-    fn = draft.choice(("head_tag", "swap", "keep_tag"))
+    fn = "head_length" if how == "agg" else draft.choice(("head_tag", "swap", "keep_tag"))
     key = "string" if draft.chance(0.5) else None
-    value = "string" if draft.chance(0.5) else None
+    value = "long" if how == "agg" else "string" if draft.chance(0.5) else None
     grouped = Handle("", "regrouped", key_known=key is not None, value_known=value is not None)
     grouped = replace(grouped, id=draft.add("table_group_by", (source,), fn=fn, key=key, value=value, name=draft.name()))
     functions, result_type = _table_functions(draft, how)
@@ -173,6 +183,8 @@ def _table_functions(draft: Draft, how: str) -> tuple[Args, str]:
         return {}, "long"
     if how == "reduce":
         return {"fn": draft.choice(("glue", "null_on_x", "last")), "subtract": draft.choice(("unglue", "first"))}, "string"
+    if how == "agg":
+        return {"fields": _fields(draft, "long", of_table=True)}, "json"
     fn, subtract, init, value = draft.choice(
         (
             ("concat", "minus", "empty", "string"),

@@ -203,6 +203,8 @@ class Dsl:
             return grouped.count(**common)
         if verb == "reduce":
             return grouped.reduce(functions.REDUCERS[args["fn"]], functions.REDUCERS[args["subtract"]], **common)
+        if verb == "agg":
+            return grouped.agg(**_aggregates(args), **common)
         adder, subtractor = functions.AGGREGATORS[args["fn"]], functions.AGGREGATORS[args["subtract"]]
         return grouped.aggregate(functions.INITIALIZERS[args["init"]], adder, subtractor, **common)
 
@@ -213,12 +215,18 @@ def _aggregate(verb: str, args: dict[str, Any], grouped: Any) -> Any:
         return grouped.count(**common)
     if verb == "reduce":
         return grouped.reduce(functions.REDUCERS[args["fn"]], **common)
+    if verb == "agg":
+        return grouped.agg(**_aggregates(args), **common)
     callables: list[Any] = [functions.INITIALIZERS[args["init"]]]
     if "fn" in args:
         callables.append(functions.AGGREGATORS[args["fn"]])
     if "merger" in args:
         callables.append(functions.MERGERS[args["merger"]])
     return grouped.aggregate(*callables, **common)
+
+
+def _aggregates(args: dict[str, Any]) -> dict[str, Any]:
+    return {name: functions.AGGREGATES[function] for name, function in args["fields"].items()}
 
 
 def _join_verb(kind: str) -> str:

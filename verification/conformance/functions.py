@@ -6,7 +6,10 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock import Windowed
+import orjson
+
+from penstock import Windowed, agg, col
+from penstock.expressions.agg import Aggregate
 
 
 def show(value: Any) -> str:
@@ -15,6 +18,8 @@ def show(value: Any) -> str:
         return "~"
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, dict):
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
     if isinstance(value, Windowed):
         return f"{show(value.key)}@{value.start}/{value.end}"
     return str(value)
@@ -112,6 +117,7 @@ MAPPERS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
     "swap": lambda k, v: (clip(show(v)), clip(show(k))),
     "head_tag": lambda k, v: (head(v), None if v is None else clip(f"{show(k)}:{show(v)}")),
     "keep_tag": lambda k, v: (clip(show(k)), clip(show(v) + "*")),
+    "head_length": lambda _k, v: (head(v), len(show(v))),
 }
 
 FLAT_MAPPERS: dict[str, Callable[[Any, Any], Iterable[tuple[Any, Any]]]] = {
@@ -135,6 +141,16 @@ AGGREGATORS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "take_length": lambda _k, v, a: (a or 0) - len(show(v)),
     "add_half": lambda _k, v, a: (a or 0.0) + 0.5 * len(show(v)),
     "take_half": lambda _k, v, a: (a or 0.0) - 0.5 * len(show(v)),
+}
+
+AGGREGATES: dict[str, Aggregate[Any]] = {
+    "all": agg.count(),
+    "count": agg.count(col()),
+    "sum": agg.sum(col()),
+    "min": agg.min(col()),
+    "max": agg.max(col()),
+    "first": agg.first(col()),
+    "last": agg.last(col()),
 }
 
 REDUCERS: dict[str, Callable[[Any, Any], Any]] = {

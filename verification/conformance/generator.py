@@ -138,8 +138,8 @@ def _sink(draft: Draft, stream: Handle, how: str | None) -> None:
     if how == "foreach" or (how is None and roll < 0.05):
         draft.add("stream_foreach", (stream,), name=draft.name())
     elif how == "print" or (how is None and roll < 0.1):
-        # Java prints an array as its address, and a window by its class: print both only through the mapper.
-        plain = stream.plain_key and stream.value != "bytes"
+        # Java prints an array as its address, a window by its class, a document as JSON: print these only through the mapper.
+        plain = stream.plain_key and stream.value not in {"bytes", "json"}
         mapper = True if not plain or draft.chance(0.4) else None
         draft.add("stream_print", (stream,), label="said" if draft.chance(0.5) else None, mapper=mapper, name=draft.name())
     else:

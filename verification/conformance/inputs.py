@@ -9,6 +9,9 @@ from verification.conformance.draft import KEYS
 from verification.conformance.spec import Advance, Pipe, Scalar
 
 VALUES = ("a", "b", "c", "ab", "bc", "ca", "a1", "b2", "cä", "x", "xa", "")
+DOCUMENTS = ("{}", '{"n":1}', '{"n":2,"total":0.5}', '{"n":3,"who":"x"}')
+"""JSON objects as Penstock writes them, so that both sides have the same text."""
+
 WALL = (1, 10, 100, 999, 1000, 1001, 5000)
 
 
@@ -53,7 +56,7 @@ class Script:
         return Pipe(
             topic,
             None if dice.random() < nulls[0] else _scalar(dice, key, KEYS if dice.random() < 0.9 else ("ab", "d", "")),
-            None if dice.random() < nulls[1] else _scalar(dice, value, VALUES),
+            None if dice.random() < nulls[1] else _scalar(dice, value, DOCUMENTS if value == "json" else VALUES),
             self._time(),
             headers,
         )

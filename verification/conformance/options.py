@@ -29,7 +29,7 @@ from penstock import (
 
 Args = dict[str, Any]
 _PLAIN: dict[str, Any] = {"string": str, "long": int, "double": float, "bytes": bytes, "json": dict}
-"""Serdes by name; `json` only in verification/conformance/epochs, which has no Java side."""
+"""Serdes by name. In Java, `json` is text; as a key, only verification/conformance/epochs has it, without a Java side."""
 
 
 def given(args: Args, *names: str, **converted: Callable[[Any], Any]) -> Args:

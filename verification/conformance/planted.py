@@ -197,4 +197,22 @@ MUTANTS = (
         "self.due += (missed + 1) * self.interval_ms",
         "self.due += self.interval_ms",
     ),
+    Mutant(
+        "the first value of a group is its last",
+        "expressions/aggregation.py",
+        "return old if new is None or old is not None else keep(new)",
+        "return old if new is None else keep(new)",
+    ),
+    Mutant(
+        "a sum adds what it should subtract",
+        "expressions/aggregation.py",
+        "return old if number is None else keep(old - number)",
+        "return old if number is None else keep(old + number)",
+    ),
+    Mutant(
+        "a count of values counts nulls",
+        "expressions/aggregation.py",
+        "lambda key, value, old: old if operand(key, value) is None else old + 1,",
+        "lambda key, value, old: old + 1,",
+    ),
 )

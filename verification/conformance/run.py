@@ -16,6 +16,7 @@ from penstock.state.versioned import VersionedKeyValueStore
 from penstock.state.windows import WindowStore
 from penstock.testing import TopologyTestDriver
 from verification.conformance.build import Effects, build
+from verification.conformance.functions import show
 from verification.conformance.spec import Advance, Case, Pipe, Step
 
 Result = dict[str, Any]
@@ -131,4 +132,6 @@ def _scalar(value: Any) -> str | None:
         return f"l:{value}"
     if isinstance(value, float):
         return f"d:{struct.unpack('>Q', struct.pack('>d', value))[0]:x}"
+    if isinstance(value, dict):
+        return f"s:{show(value)}"
     return f"b:{bytes(value).hex()}"

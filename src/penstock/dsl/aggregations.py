@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.dsl.draft import Draft, DraftNode, Write
+from penstock.dsl.expressions import aggregates_of, refuse_taken_names
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import repartition
 from penstock.dsl.stores import Materialized, Store, materialized
 from penstock.dsl.table_drafts import AggregateDraft, TablePlace
+from penstock.expressions.functions import Computed, Form
+from penstock.expressions.nodes import Aggregates
 from penstock.operators.aggregates import StreamAggregate
 from penstock.processor import TableOperator
-from penstock.serdes import Int64, Serde
+from penstock.serdes import Int64, Serde, serde_of
 from penstock.state import StoreSpec
 from penstock.topology import Line, ProcessorNode, Topology
 from penstock.topology.functions import checked
@@ -80,6 +83,34 @@ def aggregate(
     kept = kept_as(place.draft, store, "KSTREAM-AGGREGATE-", place.key, None, value)
     name = place.draft.name("KSTREAM-AGGREGATE-", name)
     return _plain(group, name, kept, lambda store, old: StreamAggregate(store, initializer, aggregator, old), line)
+
+
+def agg(group: Group, into: Any, given: Mapping[str, Any], store: str | Store | None, name: str | None, line: Line) -> TablePlace:
+    """Compute ready aggregates of each key."""
+    place = group.place
+    node, kept = ready_aggregates(place, into, given, store, name, line)
+    name = place.draft.name("KSTREAM-AGGREGATE-", name)
+    functions = Computed(node, Form.INITIAL), Computed(node, Form.ADD)
+    return _plain(group, name, kept, lambda store, old: StreamAggregate(store, *functions, old), line)
+
+
+def ready_aggregates(
+    here: Place,
+    into: Any,
+    given: Mapping[str, Any],
+    store: str | Store | None,
+    name: str | None,
+    line: Line,
+    *,
+    of_table: bool = False,
+) -> tuple[Aggregates, Materialized]:
+    """Return the aggregates of the verb `agg`, and how they are kept: by default as documents of their class."""
+    refuse_taken_names(name, store, line)
+    node = aggregates_of(here, into, given, line, of_table=of_table)
+    kept = kept_as(here.draft, store, "KTABLE-AGGREGATE-" if of_table else "KSTREAM-AGGREGATE-", here.key, None)
+    kept.value = kept.value or serde_of(dict if node.into is None else node.into)
+    kept.aggregates = Aggregates(node.fields).describe()
+    return node, kept
 
 
 def _plain(group: Group, name: str, kept: Materialized, operate: Operate, line: Line) -> TablePlace:

@@ -8,11 +8,14 @@ from typing import Any
 
 from penstock.dsl import stateless
 from penstock.dsl.draft import DraftNode, window_grace_ms
+from penstock.dsl.expressions import computed, predicate, records_of, serde_for
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import repartition
 from penstock.dsl.stores import Materialized, Store, materialized
 from penstock.dsl.table_drafts import DerivedDraft, SourceDraft, SuppressDraft, TablePlace, source_table_write
 from penstock.errors import TopologyError
+from penstock.expressions import Expression
+from penstock.expressions.functions import Form
 from penstock.operators.stateless import NewValue
 from penstock.operators.suppress import Suppress, suppress_buffer_spec
 from penstock.operators.tables import TableFilter, TableMapValues, TableRepartitionMap, TableTransformValues
@@ -43,7 +46,7 @@ def table_of(here: Place, store: str | Store | None, key: Any, value: Any, given
 
 def filter_entries(
     here: TablePlace,
-    predicate: Callable[[Any, Any], Any],
+    given: tuple[Any, ...],
     store: str | Store | None,
     name: str | None,
     line: Line,
@@ -51,14 +54,14 @@ def filter_entries(
     negate: bool = False,
 ) -> TablePlace:
     """Keep the entries for which the predicate holds; with `negate`, the others."""
-    checked(predicate, "key, value", "filter_not" if negate else "filter", line)
+    holds = predicate(here.place, given, "filter_not" if negate else "filter", line)
     kept = _kept(here.place, store, "KTABLE-FILTER-")
     name = here.place.draft.name("KTABLE-FILTER-", name)
     parent = here.place.name
     versioned: list[str] = []
 
     def finish(store_name: str | None, send_old_values: bool) -> TableOperator:
-        return TableFilter(parent, predicate, negate, store_name, send_old_values, bool(versioned))
+        return TableFilter(parent, holds, negate, store_name, send_old_values, bool(versioned))
 
     table = DerivedDraft(here.table, _queryable(kept))
     # If the parent is kept anyway, the filter gets old values from it, and sends no needless tombstones.
@@ -70,7 +73,7 @@ def filter_entries(
 
 def map_values(
     here: TablePlace,
-    mapper: Callable[..., Any],
+    mapper: Any,
     with_key: bool,
     value: Any,
     store: str | Store | None,
@@ -78,17 +81,25 @@ def map_values(
     line: Line,
 ) -> TablePlace:
     """Replace each value."""
-    checked(mapper, "key, value" if with_key else "value", "map_values", line)
+    by_key, known = _mapper(here.place, mapper, with_key, line)
     kept = _kept(here.place, store, "KTABLE-MAPVALUES-", value)
     name = here.place.draft.name("KTABLE-MAPVALUES-", name)
     parent = here.place.name
-    by_key = mapper if with_key else ignoring_key(mapper)
 
     def finish(store_name: str | None, send_old_values: bool) -> TableOperator:
         return TableMapValues(parent, by_key, store_name, send_old_values)
 
-    value_serde = given_serde(value) or (kept.value if kept is not None else None)
+    value_serde = given_serde(value) or (kept.value if kept is not None else None) or known
     return _derived(here.place, name, DerivedDraft(here.table, _queryable(kept)), kept, finish, line, value=value_serde)
+
+
+def _mapper(here: Place, mapper: Any, with_key: bool, line: Line) -> tuple[Callable[[Any, Any], Any], Serde[Any] | None]:
+    """Return a mapper of key and value, and the serde of its results as far as it is known."""
+    if isinstance(mapper, Expression):
+        found = computed(mapper, Form.VALUE, records_of(here), "map_values", line, with_key=with_key)
+        return found, serde_for(found, records_of(here), here)
+    checked(mapper, "key, value" if with_key else "value", "map_values", line)
+    return mapper if with_key else ignoring_key(mapper), None
 
 
 def transform_values(
@@ -114,7 +125,7 @@ def transform_values(
     return _derived(here.place, name, table, kept, finish, line, value=value_serde, stores=used)
 
 
-def stream_of(here: Place, mapper: Callable[[Any, Any], Any] | None, key: Any, name: str | None, line: Line) -> Place:
+def stream_of(here: Place, mapper: Any, key: Any, name: str | None, line: Line) -> Place:
     """Read a table's changes as a stream, with new keys if there is a mapper."""
     if mapper is None and key is not None:
         raise TopologyError(f"to_stream takes key=, the type of the mapper's keys, only with a mapper ({line}).")
@@ -145,15 +156,21 @@ def suppress(here: TablePlace, suppressed: Suppressed, line: Line) -> TablePlace
 
 def group_by(
     here: TablePlace,
-    selector: Callable[[Any, Any], tuple[Any, Any]],
+    selector: Any,
     key: Any,
     value: Any,
     name: str | None,
     line: Line,
 ) -> Place:
     """Replace the key and the value of each entry with those to group."""
-    checked(selector, "key, value", "group_by", line)
     place, draft = here.place, here.place.draft
+    key_serde, value_serde = given_serde(key), given_serde(value)
+    if isinstance(selector, Expression):
+        selector = computed(selector, Form.PAIR, records_of(place), "group_by", line)
+        key_serde = key_serde or serde_for(selector, records_of(place), place)
+        value_serde = value_serde or place.value
+    else:
+        checked(selector, "key, value", "group_by", line)
     selected = draft.name("KTABLE-SELECT-", name)
     versioned: list[str] = []
 
@@ -163,7 +180,7 @@ def group_by(
 
     node = draft.add(DraftNode(selected, line, write, on_versioned_parent=versioned.append), place.node)
     here.table.send_old_values(force=True)
-    return place.moved(selected, node, key=given_serde(key), value=given_serde(value))
+    return place.moved(selected, node, key=key_serde, value=value_serde)
 
 
 def _kept(here: Place, store: str | Store | None, prefix: str | None, value: Any = None) -> Materialized | None:

@@ -35,6 +35,8 @@ from penstock.dsl.table_aggregations import TableGroup
 from penstock.dsl.table_drafts import TablePlace
 from penstock.dsl.table_joins import JoinKeywords, TableJoin
 from penstock.dsl.windowed_aggregations import AnyWindows, EmitStrategy, WindowedGroup
+from penstock.expressions import Expression
+from penstock.expressions.agg import Aggregate
 from penstock.operators.asynchronous import CallContext
 from penstock.processor import FixedKeyProcessor, Processor, ValueTransformer
 from penstock.records import Record, RecordContext, SideOutput, Windowed
@@ -312,21 +314,29 @@ class KStream(AsyncVerbs[K_co, V_co]):
 
     # ---- stateless ------------------------------------------------------------------------------------------------
 
-    def filter(self, predicate: Callable[[K_co, V_co], Any], *, name: str | None = None) -> KStream[K_co, V_co]:
-        """Keep records for which `predicate(key, value)` holds.
+    def filter(
+        self, predicate: Callable[[K_co, V_co], Any] | Expression[bool], *more: Expression[bool], name: str | None = None
+    ) -> KStream[K_co, V_co]:
+        """Keep records for which `predicate(key, value)` holds, or for which all expressions are true.
 
         Example:
-            >>> from penstock import StreamsBuilder
-            >>> big = StreamsBuilder().stream("orders").filter(lambda _, order: order["total"] > 1000)
+            >>> from penstock import StreamsBuilder, col
+            >>> orders = StreamsBuilder().stream("orders")
+            >>> big = orders.filter(lambda _, order: order["total"] > 1000)
+            >>> big_ones_from_here = orders.filter(col("total") > 1000, col("address", "country") == "CH")
         """
-        return KStream(stateless.filter_records(self._place, predicate, name, user_line()))
+        return KStream(stateless.filter_records(self._place, (predicate, *more), name, user_line()))
 
-    def filter_not(self, predicate: Callable[[K_co, V_co], Any], *, name: str | None = None) -> KStream[K_co, V_co]:
-        """Keep records for which `predicate(key, value)` does not hold."""
-        return KStream(stateless.filter_records(self._place, predicate, name, user_line(), negate=True))
+    def filter_not(
+        self, predicate: Callable[[K_co, V_co], Any] | Expression[bool], *more: Expression[bool], name: str | None = None
+    ) -> KStream[K_co, V_co]:
+        """Keep the records that `filter` would drop."""
+        return KStream(stateless.filter_records(self._place, (predicate, *more), name, user_line(), negate=True))
 
-    def select_key(self, mapper: Callable[[K_co, V_co], K2], *, key: Any = None, name: str | None = None) -> KStream[K2, V_co]:
-        """Replace the key; `key=` is the new key's type."""
+    def select_key(
+        self, mapper: Callable[[K_co, V_co], K2] | Expression[K2], *, key: Any = None, name: str | None = None
+    ) -> KStream[K2, V_co]:
+        """Replace the key with `mapper(key, value)`, or with an expression; `key=` is the new key's type."""
         return KStream(stateless.select_key(self._place, mapper, key, name, user_line()))
 
     def map(
@@ -337,7 +347,12 @@ class KStream(AsyncVerbs[K_co, V_co]):
 
     @overload
     def map_values(
-        self, mapper: Callable[[V_co], V2], *, with_key: Literal[False] = ..., value: Any = ..., name: str | None = ...
+        self,
+        mapper: Callable[[V_co], V2] | Expression[V2],
+        *,
+        with_key: Literal[False] = ...,
+        value: Any = ...,
+        name: str | None = ...,
     ) -> KStream[K_co, V2]: ...
 
     @overload
@@ -346,9 +361,20 @@ class KStream(AsyncVerbs[K_co, V_co]):
     ) -> KStream[K_co, V2]: ...
 
     def map_values(
-        self, mapper: Callable[..., V2], *, with_key: bool = False, value: Any = None, name: str | None = None
+        self,
+        mapper: Callable[..., V2] | Expression[V2],
+        *,
+        with_key: bool = False,
+        value: Any = None,
+        name: str | None = None,
     ) -> KStream[K_co, V2]:
-        """Replace the value with `mapper(value)`, or `mapper(key, value)` with `with_key=True`."""
+        """Replace the value with `mapper(value)`, `mapper(key, value)` with `with_key=True`, or an expression.
+
+        Example:
+            >>> from penstock import StreamsBuilder, col, struct
+            >>> orders = StreamsBuilder().stream("orders")
+            >>> priced = orders.map_values(struct(id=col("id"), gross=col("net") * 1.08))
+        """
         return KStream(stateless.map_values(self._place, mapper, with_key, value, name, user_line()))
 
     def flat_map(
@@ -399,14 +425,23 @@ class KStream(AsyncVerbs[K_co, V_co]):
 
     @overload
     def split(
-        self, predicate: Callable[[K_co, V_co], Any], /, *predicates: Callable[[K_co, V_co], Any], name: str | None = ...
+        self,
+        predicate: Callable[[K_co, V_co], Any] | Expression[bool],
+        /,
+        *predicates: Callable[[K_co, V_co], Any] | Expression[bool],
+        name: str | None = ...,
     ) -> tuple[KStream[K_co, V_co], ...]: ...
 
     @overload
-    def split(self, *, name: str | None = ..., **named: Callable[[K_co, V_co], Any]) -> dict[str, KStream[K_co, V_co]]: ...
+    def split(
+        self, *, name: str | None = ..., **named: Callable[[K_co, V_co], Any] | Expression[bool]
+    ) -> dict[str, KStream[K_co, V_co]]: ...
 
     def split(
-        self, *predicates: Callable[[K_co, V_co], Any], name: str | None = None, **named: Callable[[K_co, V_co], Any]
+        self,
+        *predicates: Callable[[K_co, V_co], Any] | Expression[bool],
+        name: str | None = None,
+        **named: Callable[[K_co, V_co], Any] | Expression[bool],
     ) -> tuple[KStream[K_co, V_co], ...] | dict[str, KStream[K_co, V_co]]:
         """Send each record to the first branch whose predicate holds; `otherwise` is the default branch.
 
@@ -481,13 +516,13 @@ class KStream(AsyncVerbs[K_co, V_co]):
 
     def group_by(
         self: KStream[K_co, V2 | None],
-        selector: Callable[[K_co, V_co], K2],
+        selector: Callable[[K_co, V_co], K2] | Expression[K2],
         *,
         key: Any = None,
         value: type[V2] | Serde[V2] | None = None,
         name: str | None = None,
     ) -> KGroupedStream[K2, V_co]:
-        """Group records by `selector(key, value)`, to aggregate them; `key=` is the new key's type."""
+        """Group records by `selector(key, value)`, or by an expression, to aggregate them; `key=` is the new key's type."""
         return KGroupedStream(Group(stateless.group_by(self._place, selector, key, value, name, user_line()), name))
 
     # ---- joins ----------------------------------------------------------------------------------------------------
@@ -496,7 +531,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
     def join(
         self,
         other: KStream[K_co, V2],
-        joiner: Callable[[V_co, V2], V3],
+        joiner: Callable[[V_co, V2], V3] | Expression[V3],
         *,
         within: Duration | tuple[Duration, Duration],
         with_key: Literal[False] = ...,
@@ -518,7 +553,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
     def join(
         self,
         other: KTable[K_co, V2],
-        joiner: Callable[[V_co, V2], V3],
+        joiner: Callable[[V_co, V2], V3] | Expression[V3],
         *,
         with_key: Literal[False] = ...,
         **more: Unpack[TableKeywords],
@@ -538,9 +573,9 @@ class KStream(AsyncVerbs[K_co, V_co]):
     def join(
         self,
         other: GlobalKTable[K2, V2],
-        joiner: Callable[[V_co, V2], V3],
+        joiner: Callable[[V_co, V2], V3] | Expression[V3],
         *,
-        on: Callable[[K_co, V_co], K2 | None],
+        on: Callable[[K_co, V_co], K2 | None] | Expression[K2],
         with_key: Literal[False] = ...,
         name: str | None = ...,
     ) -> KStream[K_co, V3]: ...
@@ -551,7 +586,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
         other: GlobalKTable[K2, V2],
         joiner: Callable[[K_co, V_co, V2], V3],
         *,
-        on: Callable[[K_co, V_co], K2 | None],
+        on: Callable[[K_co, V_co], K2 | None] | Expression[K2],
         with_key: Literal[True],
         name: str | None = ...,
     ) -> KStream[K_co, V3]: ...
@@ -559,11 +594,11 @@ class KStream(AsyncVerbs[K_co, V_co]):
     def join(
         self,
         other: Any,
-        joiner: Callable[..., Any],
+        joiner: Callable[..., Any] | Expression[Any],
         *,
         within: Duration | tuple[Duration, Duration] | None = None,
         grace: Duration | None = None,
-        on: Callable[[K_co, V_co], Any] | None = None,
+        on: Callable[[K_co, V_co], Any] | Expression[Any] | None = None,
         with_key: bool = False,
         key: Any = None,
         value: Any = None,
@@ -604,7 +639,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
     def left_join(
         self,
         other: KStream[K_co, V2],
-        joiner: Callable[[V_co, V2 | None], V3],
+        joiner: Callable[[V_co, V2 | None], V3] | Expression[V3],
         *,
         within: Duration | tuple[Duration, Duration],
         with_key: Literal[False] = ...,
@@ -626,7 +661,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
     def left_join(
         self,
         other: KTable[K_co, V2],
-        joiner: Callable[[V_co, V2 | None], V3],
+        joiner: Callable[[V_co, V2 | None], V3] | Expression[V3],
         *,
         with_key: Literal[False] = ...,
         **more: Unpack[TableKeywords],
@@ -646,9 +681,9 @@ class KStream(AsyncVerbs[K_co, V_co]):
     def left_join(
         self,
         other: GlobalKTable[K2, V2],
-        joiner: Callable[[V_co, V2 | None], V3],
+        joiner: Callable[[V_co, V2 | None], V3] | Expression[V3],
         *,
-        on: Callable[[K_co, V_co], K2 | None],
+        on: Callable[[K_co, V_co], K2 | None] | Expression[K2],
         with_key: Literal[False] = ...,
         name: str | None = ...,
     ) -> KStream[K_co, V3]: ...
@@ -659,7 +694,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
         other: GlobalKTable[K2, V2],
         joiner: Callable[[K_co, V_co, V2 | None], V3],
         *,
-        on: Callable[[K_co, V_co], K2 | None],
+        on: Callable[[K_co, V_co], K2 | None] | Expression[K2],
         with_key: Literal[True],
         name: str | None = ...,
     ) -> KStream[K_co, V3]: ...
@@ -667,11 +702,11 @@ class KStream(AsyncVerbs[K_co, V_co]):
     def left_join(
         self,
         other: Any,
-        joiner: Callable[..., Any],
+        joiner: Callable[..., Any] | Expression[Any],
         *,
         within: Duration | tuple[Duration, Duration] | None = None,
         grace: Duration | None = None,
-        on: Callable[[K_co, V_co], Any] | None = None,
+        on: Callable[[K_co, V_co], Any] | Expression[Any] | None = None,
         with_key: bool = False,
         key: Any = None,
         value: Any = None,
@@ -701,7 +736,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
     def outer_join(
         self,
         other: KStream[K_co, V2],
-        joiner: Callable[[V_co | None, V2 | None], V3],
+        joiner: Callable[[V_co | None, V2 | None], V3] | Expression[V3],
         *,
         within: Duration | tuple[Duration, Duration],
         with_key: Literal[False] = ...,
@@ -722,7 +757,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
     def outer_join(
         self,
         other: KStream[Any, Any],
-        joiner: Callable[..., Any],
+        joiner: Callable[..., Any] | Expression[Any],
         *,
         within: Duration | tuple[Duration, Duration] | None = None,
         grace: Duration | None = None,
@@ -869,21 +904,29 @@ class KTable(Generic[K, V_co]):
         return self._at.queryable
 
     def filter(
-        self, predicate: Callable[[K, V_co], Any], *, store: str | Store | None = None, name: str | None = None
+        self,
+        predicate: Callable[[K, V_co], Any] | Expression[bool],
+        *more: Expression[bool],
+        store: str | Store | None = None,
+        name: str | None = None,
     ) -> KTable[K, V_co]:
-        """Keep the entries for which `predicate(key, value)` holds; others count as deleted."""
-        return KTable(derived_tables.filter_entries(self._at, predicate, store, name, user_line()))
+        """Keep the entries for which `predicate(key, value)` holds, or all expressions are true; others count as deleted."""
+        return KTable(derived_tables.filter_entries(self._at, (predicate, *more), store, name, user_line()))
 
     def filter_not(
-        self, predicate: Callable[[K, V_co], Any], *, store: str | Store | None = None, name: str | None = None
+        self,
+        predicate: Callable[[K, V_co], Any] | Expression[bool],
+        *more: Expression[bool],
+        store: str | Store | None = None,
+        name: str | None = None,
     ) -> KTable[K, V_co]:
-        """Keep the entries for which `predicate(key, value)` does not hold."""
-        return KTable(derived_tables.filter_entries(self._at, predicate, store, name, user_line(), negate=True))
+        """Keep the entries that `filter` would drop."""
+        return KTable(derived_tables.filter_entries(self._at, (predicate, *more), store, name, user_line(), negate=True))
 
     @overload
     def map_values(
         self,
-        mapper: Callable[[V_co], V2],
+        mapper: Callable[[V_co], V2] | Expression[V2],
         *,
         with_key: Literal[False] = ...,
         value: Any = ...,
@@ -904,14 +947,14 @@ class KTable(Generic[K, V_co]):
 
     def map_values(
         self,
-        mapper: Callable[..., V2],
+        mapper: Callable[..., V2] | Expression[V2],
         *,
         with_key: bool = False,
         value: Any = None,
         store: str | Store | None = None,
         name: str | None = None,
     ) -> KTable[K, V2]:
-        """Replace each value with `mapper(value)`, or `mapper(key, value)` with `with_key=True`."""
+        """Replace each value with `mapper(value)`, `mapper(key, value)` with `with_key=True`, or an expression."""
         return KTable(derived_tables.map_values(self._at, mapper, with_key, value, store, name, user_line()))
 
     def transform_values(
@@ -930,12 +973,14 @@ class KTable(Generic[K, V_co]):
     def to_stream(self, *, name: str | None = ...) -> KStream[K, V_co]: ...
 
     @overload
-    def to_stream(self, mapper: Callable[[K, V_co], K2], *, key: Any = ..., name: str | None = ...) -> KStream[K2, V_co]: ...
+    def to_stream(
+        self, mapper: Callable[[K, V_co], K2] | Expression[K2], *, key: Any = ..., name: str | None = ...
+    ) -> KStream[K2, V_co]: ...
 
     def to_stream(
-        self, mapper: Callable[[K, V_co], Any] | None = None, *, key: Any = None, name: str | None = None
+        self, mapper: Callable[[K, V_co], Any] | Expression[Any] | None = None, *, key: Any = None, name: str | None = None
     ) -> KStream[Any, V_co]:
-        """Return the table's changes as a stream, with new keys if there is a `mapper(key, value)`."""
+        """Return the table's changes as a stream, with new keys if there is a `mapper(key, value)` or an expression."""
         return KStream(derived_tables.stream_of(self._at.place, mapper, key, name, user_line()))
 
     def suppress(self, suppressed: Suppressed) -> KTable[K, V_co]:
@@ -948,23 +993,43 @@ class KTable(Generic[K, V_co]):
         """
         return KTable(derived_tables.suppress(self._at, suppressed, user_line()))
 
+    @overload
     def group_by(
-        self, selector: Callable[[K, V_co], tuple[K2, V2]], *, key: Any = None, value: Any = None, name: str | None = None
-    ) -> KGroupedTable[K2, V2]:
-        """Group entries by the key of the `(key, value)` pair that `selector(key, value)` returns, to aggregate them."""
+        self, selector: Callable[[K, V_co], tuple[K2, V2]], *, key: Any = ..., value: Any = ..., name: str | None = ...
+    ) -> KGroupedTable[K2, V2]: ...
+
+    @overload
+    def group_by(
+        self, selector: Expression[K2], *, key: Any = ..., value: Any = ..., name: str | None = ...
+    ) -> KGroupedTable[K2, V_co]: ...
+
+    def group_by(
+        self,
+        selector: Callable[[K, V_co], tuple[Any, Any]] | Expression[Any],
+        *,
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KGroupedTable[Any, Any]:
+        """Group entries by the key of the `(key, value)` pair that `selector(key, value)` returns, to aggregate them.
+
+        An expression is the new key; the values stay as they are.
+        """
         place = derived_tables.group_by(self._at, selector, key, value, name, user_line())
         return KGroupedTable(TableGroup(place, name))
 
     @overload
-    def join(self, other: KTable[K, V2], joiner: Callable[[V_co, V2], V3], **more: Unpack[JoinKeywords]) -> KTable[K, V3]: ...
+    def join(
+        self, other: KTable[K, V2], joiner: Callable[[V_co, V2], V3] | Expression[V3], **more: Unpack[JoinKeywords]
+    ) -> KTable[K, V3]: ...
 
     @overload
     def join(
         self,
         other: KTable[K2, V2],
-        joiner: Callable[[V_co, V2], V3],
+        joiner: Callable[[V_co, V2], V3] | Expression[V3],
         *,
-        on: Callable[[V_co], K2 | None],
+        on: Callable[[V_co], K2 | None] | Expression[K2],
         with_key: Literal[False] = ...,
         **more: Unpack[JoinKeywords],
     ) -> KTable[K, V3]: ...
@@ -973,7 +1038,7 @@ class KTable(Generic[K, V_co]):
     def join(
         self,
         other: KTable[K2, V2],
-        joiner: Callable[[V_co, V2], V3],
+        joiner: Callable[[V_co, V2], V3] | Expression[V3],
         *,
         on: Callable[[K, V_co], K2 | None],
         with_key: Literal[True],
@@ -983,9 +1048,9 @@ class KTable(Generic[K, V_co]):
     def join(
         self,
         other: KTable[Any, Any],
-        joiner: Callable[[V_co, Any], V3],
+        joiner: Callable[[V_co, Any], V3] | Expression[V3],
         *,
-        on: Callable[..., Any] | None = None,
+        on: Callable[..., Any] | Expression[Any] | None = None,
         with_key: bool = False,
         store: str | Store | None = None,
         value: Any = None,
@@ -1007,16 +1072,16 @@ class KTable(Generic[K, V_co]):
 
     @overload
     def left_join(
-        self, other: KTable[K, V2], joiner: Callable[[V_co, V2 | None], V3], **more: Unpack[JoinKeywords]
+        self, other: KTable[K, V2], joiner: Callable[[V_co, V2 | None], V3] | Expression[V3], **more: Unpack[JoinKeywords]
     ) -> KTable[K, V3]: ...
 
     @overload
     def left_join(
         self,
         other: KTable[K2, V2],
-        joiner: Callable[[V_co, V2 | None], V3],
+        joiner: Callable[[V_co, V2 | None], V3] | Expression[V3],
         *,
-        on: Callable[[V_co], K2 | None],
+        on: Callable[[V_co], K2 | None] | Expression[K2],
         with_key: Literal[False] = ...,
         **more: Unpack[JoinKeywords],
     ) -> KTable[K, V3]: ...
@@ -1025,7 +1090,7 @@ class KTable(Generic[K, V_co]):
     def left_join(
         self,
         other: KTable[K2, V2],
-        joiner: Callable[[V_co, V2 | None], V3],
+        joiner: Callable[[V_co, V2 | None], V3] | Expression[V3],
         *,
         on: Callable[[K, V_co], K2 | None],
         with_key: Literal[True],
@@ -1035,9 +1100,9 @@ class KTable(Generic[K, V_co]):
     def left_join(
         self,
         other: KTable[Any, Any],
-        joiner: Callable[[V_co, Any], V3],
+        joiner: Callable[[V_co, Any], V3] | Expression[V3],
         *,
-        on: Callable[..., Any] | None = None,
+        on: Callable[..., Any] | Expression[Any] | None = None,
         with_key: bool = False,
         store: str | Store | None = None,
         value: Any = None,
@@ -1050,7 +1115,7 @@ class KTable(Generic[K, V_co]):
     def outer_join(
         self,
         other: KTable[K, V2],
-        joiner: Callable[[V_co | None, V2 | None], V3],
+        joiner: Callable[[V_co | None, V2 | None], V3] | Expression[V3],
         *,
         store: str | Store | None = None,
         value: Any = None,
@@ -1112,6 +1177,36 @@ class KGroupedStream(Generic[K, V]):
         """
         return KTable(aggregations.aggregate(self._group, initializer, aggregator, value, store, name, user_line()))
 
+    @overload
+    def agg(
+        self, *, into: None = ..., store: str | Store | None = ..., name: str | None = ..., **aggregates: Aggregate[Any]
+    ) -> KTable[K, dict[str, Any]]: ...
+
+    @overload
+    def agg(
+        self, *, into: type[A], store: str | Store | None = ..., name: str | None = ..., **aggregates: Aggregate[Any]
+    ) -> KTable[K, A]: ...
+
+    def agg(
+        self, *, into: Any = None, store: str | Store | None = None, name: str | None = None, **aggregates: Aggregate[Any]
+    ) -> KTable[K, Any]:
+        """Compute ready aggregates of each key: a dict, or an instance of the class that `into=` names.
+
+        They depend on expressions instead of functions: see `docs/columns.md`.
+
+        Example:
+            >>> from penstock import StreamsBuilder, agg, col
+            >>> from penstock.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders").group_by(col("customer"))
+            >>> orders.agg(n=agg.count(), total=agg.sum(col("amount")), store="totals").to_stream().to("totals")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.input("orders").pipe_values([{"customer": "ann", "amount": 5}, {"customer": "ann", "amount": 2}])
+            ...     driver.store("totals")["ann"]
+            {'n': 2, 'total': 7}
+        """
+        return KTable(aggregations.agg(self._group, into, aggregates, store, name, user_line()))
+
     def windowed_by(self, windows: AnyWindows) -> WindowedKStream[K, V]:
         """Aggregate per window: `tumbling(...)`, `hopping(...)`, `sliding(...)`, `session(...)`, `unlimited()`, or your own.
 
@@ -1159,6 +1254,22 @@ class WindowedKStream(Generic[K, V]):
         """Combine the values of each key in each window; session windows also need `merger(key, one, two)`."""
         functions = (initializer, aggregator, merger)
         return KTable(windowed_aggregations.aggregate(self._windowed, *functions, value, store, name, user_line()))
+
+    @overload
+    def agg(
+        self, *, into: None = ..., store: str | Store | None = ..., name: str | None = ..., **aggregates: Aggregate[Any]
+    ) -> KTable[Windowed[K], dict[str, Any]]: ...
+
+    @overload
+    def agg(
+        self, *, into: type[A], store: str | Store | None = ..., name: str | None = ..., **aggregates: Aggregate[Any]
+    ) -> KTable[Windowed[K], A]: ...
+
+    def agg(
+        self, *, into: Any = None, store: str | Store | None = None, name: str | None = None, **aggregates: Aggregate[Any]
+    ) -> KTable[Windowed[K], Any]:
+        """Compute ready aggregates of each key in each window; see `KGroupedStream.agg`."""
+        return KTable(windowed_aggregations.agg(self._windowed, into, aggregates, store, name, user_line()))
 
 
 class CogroupedKStream(Generic[K, A]):
@@ -1245,6 +1356,22 @@ class KGroupedTable(Generic[K, V]):
         """Combine the values of each group: `adder(key, new, aggregate)` and `subtractor(key, old, aggregate)`."""
         functions = (initializer, adder, subtractor)
         return KTable(table_aggregations.aggregate(self._group, *functions, value, store, name, user_line()))
+
+    @overload
+    def agg(
+        self, *, into: None = ..., store: str | Store | None = ..., name: str | None = ..., **aggregates: Aggregate[Any]
+    ) -> KTable[K, dict[str, Any]]: ...
+
+    @overload
+    def agg(
+        self, *, into: type[A], store: str | Store | None = ..., name: str | None = ..., **aggregates: Aggregate[Any]
+    ) -> KTable[K, A]: ...
+
+    def agg(
+        self, *, into: Any = None, store: str | Store | None = None, name: str | None = None, **aggregates: Aggregate[Any]
+    ) -> KTable[K, Any]:
+        """Compute ready aggregates of each group; see `KGroupedStream.agg`. Only `count` and `sum` can be subtracted from."""
+        return KTable(table_aggregations.agg(self._group, into, aggregates, store, name, user_line()))
 
 
 # The values by which the modules below know a handle. They get any other object as it is, and reject it.

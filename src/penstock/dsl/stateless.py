@@ -6,15 +6,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.dsl.draft import DraftNode
+from penstock.dsl.expressions import Predicate, computed, predicate, records_of, serde_for
 from penstock.dsl.place import Place, given_serde
 from penstock.errors import TopologyError
+from penstock.expressions import Expression
+from penstock.expressions.functions import Form
+from penstock.expressions.nodes import Struct
 from penstock.operators.lateness import OnlyLate
 from penstock.operators.printer import Print
 from penstock.operators.stateless import Branch, Filter, FlatMap, FlatMapValues, Map, MapValues, PassThrough, Peek, SelectKey
+from penstock.serdes import Serde
 from penstock.topology import Line, ProcessorNode, Topology
 from penstock.topology.functions import checked
-
-Predicate = Callable[[Any, Any], Any]
 
 
 def otherwise(key: Any, value: Any) -> bool:
@@ -31,25 +34,35 @@ def select_late(here: Place, source: Place | None, name: str | None, line: Line)
     return source.below(here.draft.name("KSTREAM-LATE-", name), OnlyLate(), line)
 
 
-def filter_records(here: Place, predicate: Predicate, name: str | None, line: Line, *, negate: bool = False) -> Place:
+def filter_records(here: Place, given: tuple[Any, ...], name: str | None, line: Line, *, negate: bool = False) -> Place:
     """Keep the records for which the predicate holds; with `negate`, the others."""
-    operator = Filter(checked(predicate, "key, value", "filter_not" if negate else "filter", line), negate)
+    operator = Filter(predicate(here, given, "filter_not" if negate else "filter", line), negate)
     return here.below(here.draft.name("KSTREAM-FILTER-", name), operator, line)
 
 
-def select_key(here: Place, mapper: Callable[[Any, Any], Any], key: Any, name: str | None, line: Line) -> Place:
+def select_key(here: Place, mapper: Any, key: Any, name: str | None, line: Line) -> Place:
     """Replace the key."""
-    operator = SelectKey(checked(mapper, "key, value", "select_key", line))
+    operator, serde = _selector(here, mapper, key, "select_key", line)
     name = here.draft.name("KSTREAM-KEY-SELECT-", name)
-    return here.below(name, operator, line, rekeyed=True, key=given_serde(key))
+    return here.below(name, operator, line, rekeyed=True, key=serde)
 
 
-def group_by(here: Place, selector: Callable[[Any, Any], Any], key: Any, value: Any, name: str | None, line: Line) -> Place:
+def group_by(here: Place, selector: Any, key: Any, value: Any, name: str | None, line: Line) -> Place:
     """Replace the key by the one to group by."""
-    operator = SelectKey(checked(selector, "key, value", "group_by", line))
+    operator, serde = _selector(here, selector, key, "group_by", line)
     name = here.draft.name("KSTREAM-KEY-SELECT-", name)
     value_serde = given_serde(value) or here.value
-    return here.below(name, operator, line, rekeyed=True, key=given_serde(key), value=value_serde)
+    return here.below(name, operator, line, rekeyed=True, key=serde, value=value_serde)
+
+
+def _selector(here: Place, mapper: Any, key: Any, verb: str, line: Line) -> tuple[SelectKey, Serde[Any] | None]:
+    """Return the operator that replaces the key, and the serde of the new key as far as it is known."""
+    if not isinstance(mapper, Expression):
+        return SelectKey(checked(mapper, "key, value", verb, line)), given_serde(key)
+    found = computed(mapper, Form.VALUE, records_of(here), verb, line)
+    if isinstance(found.node, Struct):
+        raise TopologyError(f"{verb} needs a single value as the key, not {found.describe()} ({line}).")
+    return SelectKey(found), given_serde(key) or serde_for(found, records_of(here), here)
 
 
 def map_records(
@@ -61,8 +74,12 @@ def map_records(
     return here.below(name, operator, line, rekeyed=True, key=given_serde(key), value=given_serde(value))
 
 
-def map_values(here: Place, mapper: Callable[..., Any], with_key: bool, value: Any, name: str | None, line: Line) -> Place:
+def map_values(here: Place, mapper: Any, with_key: bool, value: Any, name: str | None, line: Line) -> Place:
     """Replace the value."""
+    if isinstance(mapper, Expression):
+        found = computed(mapper, Form.VALUE, records_of(here), "map_values", line, with_key=with_key)
+        serde = given_serde(value) or serde_for(found, records_of(here), here)
+        return here.below(here.draft.name("KSTREAM-MAPVALUES-", name), MapValues(found, with_key=True), line, value=serde)
     operator = MapValues(checked(mapper, "key, value" if with_key else "value", "map_values", line), with_key)
     return here.below(here.draft.name("KSTREAM-MAPVALUES-", name), operator, line, value=given_serde(value))
 
@@ -113,18 +130,18 @@ def split(
     if bool(predicates) == bool(named):
         raise TopologyError(f"split takes at least one predicate, either positional or named ({line}).")
     splitter = here.draft.name("KSTREAM-BRANCH-", name)
-    branches: list[tuple[Predicate, str]] = []
+    branches: list[tuple[Callable[[Any, Any], Any], str]] = []
     names: list[str] = []
     default: str | None = None
-    for number, (label, predicate) in enumerate([*((None, p) for p in predicates), *named.items()], start=1):
-        checked(predicate, "key, value", "split", line)
-        if predicate is otherwise:
+    for number, (label, given) in enumerate([*((None, p) for p in predicates), *named.items()], start=1):
+        holds = predicate(here, (given,), "split", line)
+        if given is otherwise:
             default = child = splitter + (label if label is not None else "0")
             if number != len(predicates) + len(named):
                 raise TopologyError(f"otherwise must be the last branch of a split ({line}).")
         else:
             child = splitter + (label if label is not None else str(number))
-            branches.append((predicate, child))
+            branches.append((holds, child))
         names.append(child)
     place = here.below(splitter, Branch(tuple(branches), default), line)
     children: list[Place] = []

@@ -49,6 +49,8 @@ class Materialized:
     options: Store
     key: Serde[Any] | None
     value: Serde[Any] | None
+    aggregates: str | None = None
+    """What ready aggregates its values consist of, as text."""
 
     @property
     def queryable_name(self) -> str | None:
@@ -68,6 +70,7 @@ class Materialized:
             "value": self.value if self.value is not None else draft.default_value,
             "logged": logging is not False,
             "changelog_config": changelog_config(logging),
+            "aggregates": self.aggregates,
         }
 
     def table_spec(self, draft: Draft) -> StoreSpec:

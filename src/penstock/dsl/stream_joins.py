@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 from penstock.dsl.draft import DraftNode
+from penstock.dsl.expressions import computed, records_of, records_of_join, serde_for
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import repartition
 from penstock.dsl.stores import changelog_config
 from penstock.dsl.table_drafts import TablePlace
 from penstock.errors import TopologyError
+from penstock.expressions import Expression
+from penstock.expressions.functions import Form
 from penstock.operators.joins import JoinKind, JoinWindowStore, StreamStreamJoin, join_store_specs
 from penstock.operators.stateless import PassThrough
 from penstock.operators.stream_tables import StreamGlobalTableJoin, StreamTableJoin, join_buffer_spec
@@ -70,11 +73,11 @@ class StreamJoin:
     """The arguments of a join verb."""
 
     kind: JoinKind
-    joiner: Callable[..., Any]
+    joiner: Callable[..., Any] | Expression[Any]
     with_key: bool = False
     within: Duration | tuple[Duration, Duration] | None = None
     grace: Duration | None = None
-    on: Callable[[Any, Any], Any] | None = None
+    on: Callable[[Any, Any], Any] | Expression[Any] | None = None
     key: Any = None
     value: Any = None
     other_value: Any = None
@@ -89,6 +92,7 @@ class StreamJoin:
 
     def by_key(self) -> Joiner:
         """Return the joiner as a function of the key and both values."""
+        assert not isinstance(self.joiner, Expression), "join has turned it into a function"
         return self.joiner if self.with_key else _ignoring_key(self.joiner)
 
     def refuse(self, right: str, line: Line, *options: str) -> None:
@@ -101,9 +105,15 @@ class StreamJoin:
 def join(left: StreamSide, right: object, declared: StreamJoin, line: Line) -> Place:
     """Join a stream with a `StreamSide`, a `TablePlace` or a `GlobalTable`; reject anything else."""
     verb = declared.verb
-    checked(declared.joiner, "key, left, right" if declared.with_key else "left, right", verb, line)
     if isinstance(right, StreamSide | TablePlace):
         left.place.check_same_builder(right.place, line)
+    if isinstance(declared.joiner, Expression):
+        there = right.place if isinstance(right, StreamSide | TablePlace) else None
+        records = records_of_join(left.place, there)
+        found = computed(declared.joiner, Form.JOINED_BY_KEY, records, verb, line, with_key=declared.with_key)
+        joined = join(left, right, replace(declared, joiner=found, with_key=True), line)
+        return replace(joined, value=serde_for(found, records, left.place))
+    checked(declared.joiner, "key, left, right" if declared.with_key else "left, right", verb, line)
     if isinstance(right, GlobalTable):
         return _with_global_table(left.place, right, declared, line)
     if isinstance(right, TablePlace):
@@ -246,6 +256,8 @@ def _with_global_table(here: Place, right: GlobalTable, declared: StreamJoin, li
         raise TopologyError(
             f"{verb} with a global table needs on=, a function of (key, value) that returns the table's key ({line})."
         )
+    if isinstance(on, Expression):
+        on = computed(on, Form.VALUE, records_of(here), f"{verb}'s on=", line)
     checked(on, "key, value", f"{verb}'s on=", line)
     name = here.draft.name("KSTREAM-LEFTJOIN-", declared.name)
     place = here.below(name, StreamGlobalTableJoin(right.store_name, on, declared.by_key(), is_left), line)

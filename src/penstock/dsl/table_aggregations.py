@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.dsl.aggregations import Operate, aggregate_write, kept_as, one_less, one_more, zero
+from penstock.dsl.aggregations import Operate, aggregate_write, kept_as, one_less, one_more, ready_aggregates, zero
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.place import Place
 from penstock.dsl.repartitions import SUFFIX, ExchangeEnds
 from penstock.dsl.stores import Materialized, Store
 from penstock.dsl.table_drafts import AggregateDraft, TablePlace
+from penstock.expressions.functions import Computed, Form
 from penstock.operators.table_aggregates import TableAggregate, TableReduce
 from penstock.serdes import ChangeSerde, Int64
 from penstock.topology import Line
@@ -73,6 +74,15 @@ def aggregate(
         lambda store, old: TableAggregate(store, initializer, adder, subtractor, old),
         line,
     )
+
+
+def agg(
+    group: TableGroup, into: Any, given: Mapping[str, Any], store: str | Store | None, name: str | None, line: Line
+) -> TablePlace:
+    """Compute ready aggregates of each group."""
+    node, kept = ready_aggregates(group.place, into, given, store, name, line, of_table=True)
+    functions = Computed(node, Form.INITIAL), Computed(node, Form.ADD), Computed(node, Form.SUBTRACT)
+    return _build(group, "KTABLE-AGGREGATE-", name, kept, lambda store, old: TableAggregate(store, *functions, old), line)
 
 
 def _build(group: TableGroup, prefix: str, given: str | None, kept: Materialized, operate: Operate, line: Line) -> TablePlace:

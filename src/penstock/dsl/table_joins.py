@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 from penstock.dsl.derived_tables import ignoring_key
 from penstock.dsl.draft import DraftNode
+from penstock.dsl.expressions import computed, records_of, records_of_join, serde_for
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import ExchangeEnds
 from penstock.dsl.stores import Store, materialized
 from penstock.dsl.table_drafts import MergeDraft, SourceDraft, TableDraft, TablePlace, source_table_write
 from penstock.errors import TopologyError
+from penstock.expressions import Expression
+from penstock.expressions.functions import Form
 from penstock.operators.foreign_keys import (
     ForeignTableJoin,
     ResponseJoin,
@@ -50,8 +53,8 @@ class TableJoin:
     """The arguments of a join verb."""
 
     kind: JoinKind
-    joiner: Callable[[Any, Any], Any]
-    on: Callable[..., Any] | None = None
+    joiner: Any
+    on: Callable[..., Any] | Expression[Any] | None = None
     with_key: bool = False
     store: str | Store | None = None
     value: Any = None
@@ -71,11 +74,19 @@ def join(left: TablePlace, right: object, declared: TableJoin, line: Line) -> Ta
             f"{verb} of a table takes another table, not {type(right).__name__} ({line}): convert a stream with to_table()."
         )
     left.place.check_same_builder(right.place, line)
+    if isinstance(declared.joiner, Expression):
+        records = records_of_join(left.place, right.place)
+        found = computed(declared.joiner, Form.JOINED, records, verb, line)
+        value = declared.value if declared.value is not None else serde_for(found, records, left.place)
+        declared = replace(declared, joiner=found, value=value)
     checked(declared.joiner, "left, right", verb, line)
     if on is None:
         if declared.with_key:
             raise TopologyError(f"{verb} takes with_key= only together with on=, to which it passes the key ({line}).")
         return _by_key(left, right, declared, line)
+    if isinstance(on, Expression):
+        key_of = computed(on, Form.VALUE, records_of(left.place), f"{verb}'s on=", line, with_key=declared.with_key)
+        return _by_foreign_key(left, right, key_of, declared, line)
     checked(on, "key, value" if declared.with_key else "value", f"{verb}'s on=", line)
     return _by_foreign_key(left, right, on if declared.with_key else ignoring_key(on), declared, line)
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from penstock.dsl.aggregations import Group, aggregated, kept_as, merging, nothing, one_more, reducing, sum_of_counts, zero
+from penstock.dsl.aggregations import (
+    Group,
+    aggregated,
+    kept_as,
+    merging,
+    nothing,
+    one_more,
+    ready_aggregates,
+    reducing,
+    sum_of_counts,
+    zero,
+)
 from penstock.dsl.draft import Draft
 from penstock.dsl.stores import Materialized, Store
 from penstock.dsl.table_drafts import TablePlace
 from penstock.errors import TopologyError
+from penstock.expressions.functions import Computed, Form
 from penstock.operators.sessions import SessionAggregate
 from penstock.operators.sliding_windows import SlidingAggregate
 from penstock.operators.windowed import WindowAggregate
@@ -92,6 +104,17 @@ def aggregate(
     kept = kept_as(place.draft, store, "KSTREAM-AGGREGATE-", place.key, None, value)
     name = place.draft.name("KSTREAM-AGGREGATE-", name)
     return _windowed(windowed, name, kept, initializer, aggregator, merger, line)
+
+
+def agg(
+    windowed: WindowedGroup, into: Any, given: Mapping[str, Any], store: str | Store | None, name: str | None, line: Line
+) -> TablePlace:
+    """Compute ready aggregates of each key in each window."""
+    place = windowed.group.place
+    node, kept = ready_aggregates(place, into, given, store, name, line)
+    name = place.draft.name("KSTREAM-AGGREGATE-", name)
+    initial, add, merge = (Computed(node, form) for form in (Form.INITIAL, Form.ADD, Form.MERGE))
+    return _windowed(windowed, name, kept, initial, add, merge, line)
 
 
 def _windowed(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.errors import ATTRIBUTED, ProcessingError
+from penstock.expressions.functions import with_plain_functions
 from penstock.handlers import (
     DeadLetter,
     ErrorHandler,
@@ -96,10 +97,11 @@ class Failures:
         return named(self._failure(FailureKind.PROCESSING, node, error), node, None)
 
     def retrying(self, node: ProcessorNode) -> Operator:
-        """Return the node's operator, with functions that are retried on failure if a handler may decide so."""
+        """Return the node's operator, ready to bind: with functions that are retried on failure if a handler may decide so."""
+        operator = with_plain_functions(node.operator)
         if not self._policy.handlers.may_retry:
-            return node.operator
-        return retrying(node.operator, lambda error, attempt, is_clean: self._retry(node, error, attempt, is_clean))
+            return operator
+        return retrying(operator, lambda error, attempt, is_clean: self._retry(node, error, attempt, is_clean))
 
     def _retry(self, node: Node, error: Exception, attempt: Callable[[], Any], is_clean: Callable[[], bool]) -> Any:
         """Retry as often as the handler allows; return the result, or raise the decision about the last failure."""

@@ -89,4 +89,5 @@ LAYOUT: tuple[Entry, ...] = (
     Entry("key", lambda spec: spec.key, _serde, _class),
     Entry("value", lambda spec: spec.value, _serde, _class),
     Entry(UNLOGGED, lambda spec: not spec.logged, _if_so("none"), None),
+    Entry("aggregates", lambda spec: spec.aggregates, lambda aggregates: aggregates, None),
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
+from penstock.expressions.functions import computed_in
 from penstock.plan.layouts import printed_layout
 from penstock.plan.stages import Plan, Stage
 from penstock.topology import Node, ProcessorNode, SinkNode, SourceNode, Topology
@@ -32,10 +33,14 @@ def plan(topology: Topology) -> Plan:
 
 
 def fingerprint(topology: Topology) -> str:
-    """Return a hash of what state depends on: the nodes with their stores, and the layout of each store."""
+    """Return a hash of what state depends on: the nodes with their stores and expressions, and the layout of each store."""
     digest = hashlib.sha256(topology.describe().encode())
     for name, spec in sorted(topology.stores.items()):
         digest.update(f"{name}={printed_layout(spec)}".encode())
+    for node in topology.nodes.values():
+        if isinstance(node, ProcessorNode):
+            for computed in computed_in(node.operator):
+                digest.update(f"{node.name}: {computed.describe()}".encode())
     return digest.hexdigest()[:16]
 
 

@@ -61,6 +61,7 @@ class StoreSpec:
     `time_ordered` is for window and session stores that are read by time (results emitted when a window closes): they
     scan by time first, as Kafka Streams' time-ordered stores do. `ttl_ms` is for key-value and timestamped stores.
     With `sharing`, every shard may read the store; if it is a plain key-value store, every shard may write it too.
+    `aggregates` describes the ready aggregates that its values consist of, if they do.
     """
 
     name: str
@@ -78,6 +79,7 @@ class StoreSpec:
     changelog_config: tuple[tuple[str, str], ...] = ()
     layout: RawLayout | None = None
     sharing: Sharing | None = None
+    aggregates: str | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""

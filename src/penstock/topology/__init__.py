@@ -1,7 +1,8 @@
 """The logical graph: frozen nodes, the `Topology` that collects them, and its descriptions and drawings."""
 
+from penstock.errors.lines import Line, user_line
 from penstock.topology.graph import Topology
 from penstock.topology.groups import watermarked_nodes
-from penstock.topology.nodes import Exchange, Line, Node, ProcessorNode, SinkNode, SourceNode, user_line
+from penstock.topology.nodes import Exchange, Node, ProcessorNode, SinkNode, SourceNode
 
 __all__ = ["Exchange", "Line", "Node", "ProcessorNode", "SinkNode", "SourceNode", "Topology", "user_line", "watermarked_nodes"]

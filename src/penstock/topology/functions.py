@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from penstock.errors import TopologyError
-from penstock.topology.nodes import Line
+from penstock.errors.lines import Line
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from penstock.errors import TopologyError
+from penstock.errors.lines import Line, user_line
 from penstock.handlers import DeadLetter
 from penstock.operators.lateness import LatePolicy
 from penstock.operators.processors import ProcessorOperator, Supplier, sets_timers
@@ -29,7 +30,6 @@ from penstock.topology.groups import key_above, node_groups
 from penstock.topology.layout import layout
 from penstock.topology.nodes import (
     Exchange,
-    Line,
     Node,
     Partitioner,
     ProcessorNode,
@@ -38,7 +38,6 @@ from penstock.topology.nodes import (
     TimestampExtractor,
     TopicExtractor,
     offset_reset,
-    user_line,
 )
 from penstock.topology.svg import svg
 

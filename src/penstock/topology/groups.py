@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.errors import TopologyError
+from penstock.errors.lines import Line
 from penstock.serdes import Serde
-from penstock.topology.nodes import Line, Node, ProcessorNode, SinkNode, SourceNode
+from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
 
 def node_groups(nodes: Mapping[str, Node], global_stores: Mapping[str, str]) -> list[list[str]]:

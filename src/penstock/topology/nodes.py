@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.errors import TopologyError
+from penstock.errors.lines import Line, user_line
 from penstock.processor import Operator
 from penstock.records import RecordContext, SourceRecord
 from penstock.serdes import Serde
 from penstock.timing import Schedule, Watermark, duration_ms
-
-PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
 
 TimestampExtractor = Callable[[SourceRecord[Any, Any]], int]
 """`extractor(record) -> timestamp_ms`; a negative result drops the record."""
@@ -27,25 +23,6 @@ TopicExtractor = Callable[[Any, Any, RecordContext], str]
 
 Partitioner = Callable[[str, Any, Any, int], "int | Collection[int] | None"]
 """`partitioner(topic, key, value, partitions)`: a partition, several (none drops the record), or None for Kafka's default."""
-
-
-class Line(NamedTuple):
-    """A line of the user's program."""
-
-    file: str
-    number: int
-    function: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.number} (in {self.function})"
-
-
-def user_line() -> Line:
-    """Return the innermost line on the stack outside Penstock."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frame = frame.f_back
-    return Line(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 def offset_reset(reset: str | timedelta | None) -> str | int | None:

@@ -43,6 +43,7 @@ STORES: dict[str, StoreSpec] = {
         StoreSpec("versions", StoreKind.VERSIONED, String(), Int64(), 60_000, changelog_config=(("a", "b"),)),
         StoreSpec("raw", StoreKind.RAW),
         StoreSpec("timers", StoreKind.TIMERS, String()),
+        StoreSpec("ready", TABLE, String(), Json(), aggregates="agg(n=count())"),
     )
 }
 
@@ -75,10 +76,11 @@ WRITTEN: dict[str, tuple[str, str]] = {
     "versions": ('{"kind":"versioned","retention":"60000 ms","key":"String()","value":"Int64()"}', "c520be7e278d6784"),
     "raw": ('{"kind":"raw"}', "50f5662ab4207665"),
     "timers": ('{"kind":"timers","key":"String()"}', "885b1f5e4e7b2484"),
+    "ready": ('{"kind":"timestamped","key":"String()","value":"Json()","aggregates":"agg(n=count())"}', "48b23a1ad54be9e8"),
 }
 """The layout as facts contain it, and the fingerprint of a topology with only this store."""
 
-ALL = "0049cb6cfbdefc76"
+ALL = "9b6e6553932d83d7"
 """The fingerprint of a topology with all of these stores."""
 
 

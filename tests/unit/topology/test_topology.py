@@ -12,9 +12,9 @@ import pytest
 
 from penstock import Processor, Record, RecordContext, StreamsBuilder, Topology, key_value_store
 from penstock.errors import TopologyError
+from penstock.errors.lines import PACKAGE
 from penstock.testing import TopologyTestDriver
 from penstock.topology import Exchange, Line, ProcessorNode, SinkNode, SourceNode, user_line
-from penstock.topology.nodes import PACKAGE
 
 
 class Copy(Processor[Any, Any, Any, Any]):

@@ -313,6 +313,10 @@ final class Dsl {
                     : in.reduce(Library.reducer(s.text("fn")), s.named(), s.materialized());
             case "aggregate" -> bare ? in.aggregate(initializer(s), Library.aggregator(s.text("fn")))
                     : in.aggregate(initializer(s), Library.aggregator(s.text("fn")), s.named(), s.materialized());
+            case "agg" -> {
+                Aggregates ready = new Aggregates(s.args.path("fields"));
+                yield in.aggregate(ready.initializer(), ready.adder(), s.named(), s.materialized());
+            }
             case "cogroup" -> in.cogroup(Library.aggregator(s.text("fn")));
             case "windowed_by" -> emitting(by(in, Stage.windows(s.args.path("windows"))), s);
             default -> throw new IllegalArgumentException("grouped verb " + s.op);
@@ -353,6 +357,9 @@ final class Dsl {
                 var aggregator = Library.aggregator(s.text("fn"));
                 return store == null ? in.aggregate(initializer(s), aggregator, s.named())
                         : in.aggregate(initializer(s), aggregator, s.named(), store);
+            case "agg":
+                var ready = new Aggregates(s.args.path("fields"));
+                return in.aggregate(ready.initializer(), ready.adder(), s.named(), store);
             default:
                 throw new IllegalArgumentException("windowed verb " + s.op);
         }
@@ -379,6 +386,9 @@ final class Dsl {
                 var merger = Library.merger(s.text("merger"));
                 return store == null ? in.aggregate(initializer(s), aggregator, merger, s.named())
                         : in.aggregate(initializer(s), aggregator, merger, s.named(), store);
+            case "agg":
+                var ready = new Aggregates(s.args.path("fields"));
+                return in.aggregate(ready.initializer(), ready.adder(), ready.merger(), s.named(), store);
             default:
                 throw new IllegalArgumentException("session verb " + s.op);
         }
@@ -419,6 +429,9 @@ final class Dsl {
                 var subtractor = Library.aggregator(s.text("subtract"));
                 return store == null ? in.aggregate(initializer(s), adder, subtractor, s.named())
                         : in.aggregate(initializer(s), adder, subtractor, s.named(), store);
+            case "agg":
+                var ready = new Aggregates(s.args.path("fields"));
+                return in.aggregate(ready.initializer(), ready.adder(), ready.subtractor(), s.named(), store);
             default:
                 throw new IllegalArgumentException("regrouped verb " + s.op);
         }

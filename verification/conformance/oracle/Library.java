@@ -87,7 +87,7 @@ final class Library {
     static Serde<Object> serde(String name) {
         String[] parts = name.split(":");
         Serde serde = switch (parts[0]) {
-            case "string" -> Serdes.String();
+            case "string", "json" -> Serdes.String(); // values only pass through as text, which Penstock writes the same way
             case "long" -> Serdes.Long();
             case "double" -> Serdes.Double();
             case "bytes" -> Serdes.ByteArray();
@@ -180,6 +180,7 @@ final class Library {
             case "swap" -> (k, v) -> KeyValue.pair(clip(show(v)), clip(show(k)));
             case "head_tag" -> (k, v) -> KeyValue.pair(head(v), v == null ? null : clip(show(k) + ":" + show(v)));
             case "keep_tag" -> (k, v) -> KeyValue.pair(clip(show(k)), clip(show(v) + "*"));
+            case "head_length" -> (k, v) -> KeyValue.pair(head(v), (long) show(v).length());
             default -> throw new IllegalArgumentException("mapper " + name);
         };
     }

@@ -175,7 +175,7 @@ public final class Oracle {
                 return null;
             }
             Object typed = switch (serde) {
-                case "string" -> value.asText();
+                case "string", "json" -> value.asText();
                 case "long" -> value.asLong();
                 case "double" -> value.asDouble();
                 case "bytes" -> HEX.parseHex(value.asText());

@@ -22,6 +22,8 @@ CHROMIUM_READY := $(CHROMIUM)/.ready
 ARCHIVE := $(CURDIR)/.parts/spark/classes.jsa
 PYRIGHT := .parts/pyright
 PYRIGHT_READY := $(PYRIGHT)/.ready
+QUIX := .parts/quix
+QUIX_READY := $(QUIX)/.ready
 VENV_READY := $(VENV)/.ready
 SOURCES := src verification benchmarks tests hatch_build.py
 
@@ -29,7 +31,7 @@ SOURCES := src verification benchmarks tests hatch_build.py
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench-lane bench-first bench-time integration chaos operations operable browser docs security audit lock jars-pin clean
+.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time integration chaos operations operable browser docs security audit lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +76,12 @@ $(CHROMIUM_READY): tools/chromium/bring
 
 $(PYRIGHT_READY): tools/pyright/bring tools/pyright/package.json tools/pyright/package-lock.json
 	@tools/pyright/bring $(PYRIGHT)
+	@touch $@
+
+# A rival that needs other versions of what we need has its own environment. It needs Python 3.11 or later.
+$(QUIX_READY): benchmarks/quix-requirements.lock
+	$(PYTHON) -m venv $(QUIX)
+	$(QUIX)/bin/python -m pip install --quiet --require-hashes -r benchmarks/quix-requirements.lock
 	@touch $@
 
 check: $(VENV_READY) ## Lint, format, types, the map of rooms, house rules; the house in figures
@@ -124,8 +132,11 @@ large-epochs: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Input that no e
 bench-lane: $(VENV_READY) ## A lane beside a hand-written loop (RECORDS)
 	$(BIN)/python -m benchmarks.lane $(if $(RECORDS),--records $(RECORDS))
 
-bench-first: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Penstock beside Kafka Streams: throughput, latency, restore, memory
-	$(BIN)/python -m benchmarks.first
+bench: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(if $(QUICK),,$(QUIX_READY)) ## Penstock beside Kafka Streams, Spark and Quix Streams: hours (BENCH="--only A,B --rounds 1"; QUICK=1: minutes)
+	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(BENCH)
+
+bench-first: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## The part of it that was there first: count and sum by key, latency and restore, beside Kafka Streams
+	$(BIN)/python -m benchmarks --only B,I,K --sides penstock,kafka-streams --report reports/bench-first.json
 
 bench-time: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Timers of a lane, and records that a service is asked about on Spark
 	$(BIN)/python -m benchmarks.time
@@ -153,9 +164,11 @@ security: $(VENV_READY) ## The checklist's tests that need no Java: settings, na
 audit: $(VENV_READY) ## Known vulnerabilities of what is locked; asks a service on the network, and fails if it knows nothing
 	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements.lock
 
-lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock
+lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock, and those of Quix Streams
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url pyproject.toml --group dev --output-file requirements.lock
+	echo quixstreams | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-annotate --no-emit-index-url - --output-file benchmarks/quix-requirements.lock
 
 jars-pin: ## Pin the jars that tools/kafka/pom.xml and tools/connector/bring now name; read the difference before committing it
 	@tools/kafka/bring --pin $(PARTS)

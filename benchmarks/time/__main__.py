@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.first.report import rounded
+from benchmarks.report.statistics import rounded
 from benchmarks.time import enrichment, timers
 from verification.harness.broker import Broker
 
@@ -64,7 +64,7 @@ def _enrichment(options: argparse.Namespace) -> enrichment.Enrichment:
 def _summary(figures: Mapping[str, Any], options: Mapping[str, Any], took_s: float) -> dict[str, Any]:
     asked = figures["enrichment"]
     parts = asked["cpu_us"]
-    report = {
+    report: dict[str, Any] = {
         "timers_per_s": figures["timers"]["timers_per_s"],
         "async_records_per_s": asked["warm_per_s"],
         "async_limited_by": _limit(asked["warm_per_s"], asked["limit_per_s"], parts),
@@ -73,7 +73,7 @@ def _summary(figures: Mapping[str, Any], options: Mapping[str, Any], took_s: flo
         "machine": {"cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
         "took_s": took_s,
     }
-    return rounded(report)
+    return dict(rounded(report))
 
 
 def _limit(rate: float, most: float, cpu_us: Mapping[str, float]) -> str:

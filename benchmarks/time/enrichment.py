@@ -15,11 +15,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.first import workload
-from benchmarks.first.applications import Application
-from benchmarks.first.sides import Job
-from benchmarks.first.throughput import Committed
+from benchmarks.sides.application import Application
+from benchmarks.sides.job import Job, Progress
+from benchmarks.sides.penstock import Penstock
 from benchmarks.time.service import ANSWER_S, Service
+from benchmarks.workloads import loading
 from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.harness.processes import HarnessError
@@ -30,18 +30,17 @@ TIMEOUT_S = 900
 POLL_EVERY_S = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking(Penstock):
     """The application as a side of the bench."""
 
     url: str
     concurrency: int
     epoch_records: int
-    name: str = "penstock"
 
     def command(self, job: Job) -> list[str]:
         """The command that starts it."""
-        where = [job.source, job.sink, job.application_id, job.bootstrap_servers, str(job.state_dir)]
+        where = [job.sources[0], job.sink, job.application_id, job.bootstrap_servers, str(job.state_dir)]
         limits = [str(self.concurrency), str(self.epoch_records)]
         return [sys.executable, "-m", "benchmarks.time.application", *where, self.url, *limits]
 
@@ -64,18 +63,20 @@ class Enrichment:
 def measure(broker: Broker, directory: Path, records: int, concurrency: int, epoch_records: int) -> Enrichment:
     """Enrich them all, and check every answer."""
     _load(broker.bootstrap_servers, records)
-    workload.create(broker.bootstrap_servers, "enriched")
+    loading.create(broker.bootstrap_servers, "enriched")
     job = Job(
         application_id="enrichment",
         topology="enriched",
-        source="plain",
+        sources=("plain",),
         sink="enriched",
         bootstrap_servers=broker.bootstrap_servers,
         state_dir=directory / "enrichment",
     )
-    with Service() as service, Application(Asking(service.url, concurrency, epoch_records), job) as application:
-        steps = list(_steps(Committed(job.bootstrap_servers, job.application_id, job.source), application, service, records))
-        peak = application.peak_rss_bytes
+    with Service() as service:
+        side = Asking(url=service.url, concurrency=concurrency, epoch_records=epoch_records)
+        with Application(side, job) as application:
+            steps = list(_steps(side.progress(job), application, service, records))
+            peak = application.peak_rss_bytes
     _check(job.bootstrap_servers, job.sink, records)
     first, last = steps[0], steps[-1]
     half = next(step for step in steps if step.records >= records // 2)
@@ -102,7 +103,7 @@ class _Step:
     cpu_s: dict[str, float]
 
 
-def _steps(committed: Committed, application: Application, service: Service, records: int) -> Any:
+def _steps(committed: Progress, application: Application, service: Service, records: int) -> Any:
     end, done = time.monotonic() + TIMEOUT_S, 0
     while done < records:
         application.check()
@@ -117,7 +118,7 @@ def _steps(committed: Committed, application: Application, service: Service, rec
 
 
 def _load(bootstrap_servers: str, records: int) -> None:
-    workload.create(bootstrap_servers, "plain")
+    loading.create(bootstrap_servers, "plain")
     sent = (
         topics.Sent(key=f"k{number % KEYS}".encode(), value=json.dumps({"number": number}).encode()) for number in range(records)
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.first import workload
+from benchmarks.workloads import Totals
+from benchmarks.workloads.loading import load
 from verification.harness.broker import Broker
 from verification.harness.chromium import Chromium
 from verification.operations import screenshots
@@ -16,8 +17,8 @@ PICTURES = Path("reports")
 
 def run(broker: Broker, directory: Path, into: Path = PICTURES, records: int = 3_000_000) -> dict[str, Any]:
     """Take the pictures; errors of the page are errors."""
-    loaded = workload.load(broker.bootstrap_servers, "orders", workload.random_keys(records, 20_000))
-    job = job_of(broker, directory, "orders-by-customer", loaded.topic, topology="rekeyed")
+    loaded = load(broker.bootstrap_servers, Totals(title="", keys=20_000, records=records), name="orders")
+    job = job_of(broker, directory, "orders-by-customer", loaded, topology="rekeyed")
     with serving(job, {"PENSTOCK_MAX_EPOCH_RECORDS": "40000"}) as (application, admin, _):
         admin.wait_until_ready()
         pictures = screenshots.take(admin.url, into)

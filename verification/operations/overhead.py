@@ -12,10 +12,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.first import workload
-from benchmarks.first.applications import Application
-from benchmarks.first.sides import Penstock
-from benchmarks.first.throughput import measure
+from benchmarks.measurements.throughput import measure
+from benchmarks.sides.application import Application
+from benchmarks.sides.penstock import Penstock
+from benchmarks.workloads import Totals
+from benchmarks.workloads.loading import load
 from verification.harness.broker import Broker
 from verification.harness.processes import free_port
 from verification.operations.served_application import Admin, job_of
@@ -29,16 +30,16 @@ OFF = {**SMALL, "PENSTOCK_ADMIN_ADDRESS": "off", "PENSTOCK_LOG_FORMAT": "text"}
 
 def run(broker: Broker, directory: Path, records: int = 2_000_000, pairs: int = 2) -> dict[str, Any]:
     """The loss as a fraction, and every run's figure in records per second."""
-    loaded = workload.load(broker.bootstrap_servers, "observed", workload.random_keys(2 * records, 100_000))
+    loaded = load(broker.bootstrap_servers, Totals(title="", keys=100_000, records=2 * records), name="observed")
     rates: dict[str, list[float]] = {"on": [], "off": []}
     for number, mode in enumerate(("on", "off", "off", "on") * ((pairs + 1) // 2)):
-        job = job_of(broker, directory, f"observed-{number}", loaded.topic)
+        job = job_of(broker, directory, f"observed-{number}", loaded)
         admin = Admin(free_port())
         environment = {**ON, "PENSTOCK_ADMIN_ADDRESS": f"127.0.0.1:{admin.port}"} if mode == "on" else OFF
         with polled_every_second(admin) if mode == "on" else nullcontext():
-            found = measure(Application(Penstock(), job, environment), job, loaded, broker.pid)
-        rates[mode].append(round(found.warm_per_s))
-        print(f"overhead: {mode:>3}: {found.warm_per_s:,.0f} records/s", flush=True)
+            found = measure(Application(Penstock(), job, environment), loaded, broker.pid)
+        rates[mode].append(round(found.per_s))
+        print(f"overhead: {mode:>3}: {found.per_s:,.0f} records/s", flush=True)
     return {"loss": round(1 - median(rates["on"]) / median(rates["off"]), 4), "records_per_s": rates}
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from benchmarks.first import workload
-from benchmarks.first.applications import Application
+from benchmarks.sides.application import Application
+from benchmarks.workloads import Totals
+from benchmarks.workloads.loading import load
 from verification.harness.broker import Broker
 from verification.harness.processes import HarnessError
 from verification.operations.served_application import Admin, job_of, serving
@@ -42,8 +43,8 @@ class Span(NamedTuple):
 
 def run(broker: Broker, directory: Path, spans: int = 8, records: int = 8_000_000) -> dict[str, Any]:
     """The 95th percentile in milliseconds, and the loss of throughput as a fraction."""
-    loaded = workload.load(broker.bootstrap_servers, "asked", workload.random_keys(records, KEYS))
-    job = job_of(broker, directory, "asked", loaded.topic)
+    loaded = load(broker.bootstrap_servers, Totals(title="", keys=KEYS, records=records), name="asked")
+    job = job_of(broker, directory, "asked", loaded)
     with serving(job, {"PENSTOCK_MAX_EPOCH_RECORDS": EPOCH_RECORDS}) as (application, admin, _):
         admin.wait_until_ready()
         time.sleep(WARM_UP_S)

@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.first import workload
-from benchmarks.first.throughput import Committed
+from benchmarks.measurements.samples import Sampler
+from benchmarks.workloads import Totals
+from benchmarks.workloads.loading import load
 from verification.harness.broker import Broker
 from verification.harness.processes import HarnessError
 from verification.operations.served_application import Admin, job_of, serving
@@ -20,12 +21,12 @@ EPOCH_TIMEOUT_S = 8
 
 def cold_restore(broker: Broker, directory: Path, keys: int = 1_000_000) -> dict[str, Any]:
     """The probes' responses from the start of the process until it was ready."""
-    loaded = workload.load(broker.bootstrap_servers, "restored", workload.each_key_once(keys))
-    job = job_of(broker, directory, "restored", loaded.topic)
-    committed = Committed(job.bootstrap_servers, job.application_id, job.source)
+    loaded = load(broker.bootstrap_servers, Totals(title="", keys=keys, records=keys), name="restored")
+    job = job_of(broker, directory, "restored", loaded)
     with serving(job) as (application, _, _):
-        committed.wait_for(loaded.records, application)
-    committed.close()
+        progress = application.side.progress(job)
+        Sampler(application, progress, broker.pid).reach(loaded.records)
+        progress.close()
     shutil.rmtree(job.state_dir)
     with serving(job) as (application, admin, _):
         statuses, fractions, lives = _watched(admin, time.monotonic() + RESTORE_S)
@@ -61,8 +62,8 @@ def _watched(admin: Admin, deadline: float) -> tuple[list[int], list[float], set
 
 def hung_epoch(broker: Broker, directory: Path) -> dict[str, Any]:
     """The time from a hung epoch's deadline until liveness failed, and the exit code of the process."""
-    loaded = workload.load(broker.bootstrap_servers, "hung", workload.random_keys(1_000, 100))
-    job = job_of(broker, directory, "hung", loaded.topic)
+    loaded = load(broker.bootstrap_servers, Totals(title="", keys=100, records=1_000), name="hung")
+    job = job_of(broker, directory, "hung", loaded)
     faults = directory / "hung-faults"
     environment = {
         "PENSTOCK_EPOCH_TIMEOUT": f"{EPOCH_TIMEOUT_S}s",

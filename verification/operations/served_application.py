@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.first import workload
-from benchmarks.first.applications import Application
-from benchmarks.first.sides import Job, Penstock
+from benchmarks.sides.application import Application
+from benchmarks.sides.job import Job
+from benchmarks.sides.penstock import Penstock
+from benchmarks.workloads.loading import Loaded, create
 from verification.harness.broker import Broker
 from verification.harness.processes import free_port, wait_until
 
@@ -61,13 +62,13 @@ class Serving(NamedTuple):
     job: Job
 
 
-def job_of(broker: Broker, directory: Path, name: str, source: str, topology: str = "totals") -> Job:
+def job_of(broker: Broker, directory: Path, name: str, loaded: Loaded, topology: str = "totals") -> Job:
     """A job whose results no other job writes."""
-    workload.create(broker.bootstrap_servers, f"{name}-out")
+    create(broker.bootstrap_servers, f"{name}-out")
     return Job(
         application_id=name,
         topology=topology,
-        source=source,
+        sources=loaded.sources,
         sink=f"{name}-out",
         bootstrap_servers=broker.bootstrap_servers,
         state_dir=directory / name,

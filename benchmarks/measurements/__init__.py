@@ -1,0 +1,1 @@
+"""The measurements: throughput, latency, start, restore, growth, idling. All are made from outside, alike for all sides."""

@@ -1,0 +1,1 @@
+"""The report: figures of all rounds, medians and spread, goals, tables and plots."""

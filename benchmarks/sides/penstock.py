@@ -1,0 +1,72 @@
+"""Penstock with default settings, its topologies written with lambdas or with columns."""
+
+from __future__ import annotations
+
+import sys
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+import penstock
+from benchmarks.sides.job import Job
+from benchmarks.sides.progress import GroupProgress
+from verification.harness.processes import ROOT
+
+APPLICATIONS = ROOT / "benchmarks" / "applications"
+WITH_COLUMNS = frozenset({"stateless", "totals", "words", "enriched", "hopping"})
+ADMIN_TIMEOUT_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Penstock:
+    """Two lanes; everything else by default."""
+
+    name: str = "penstock"
+    program: str = "penstock_app.py"
+    settings: str = ""
+    share: float = 1.0
+    keeps_late: bool = False
+
+    def excuse(self, topology: str) -> str | None:
+        """It runs all of them."""
+        return None
+
+    def command(self, job: Job) -> list[str]:
+        """The command that starts it."""
+        where = [job.application_id, job.bootstrap_servers, str(job.state_dir), str(job.cores)]
+        return [sys.executable, str(APPLICATIONS / self.program), job.topology, ",".join(job.sources), job.sink, *where]
+
+    def environment(self, job: Job) -> Mapping[str, str]:
+        """A port of its own, so that no other application is in the way."""
+        return {"PENSTOCK_ADMIN_ADDRESS": f"127.0.0.1:{job.admin_port}"}
+
+    def progress(self, job: Job) -> GroupProgress:
+        """Its exchanges are within an epoch: what is committed is done."""
+        return GroupProgress(job)
+
+    def epoch_phases(self, job: Job) -> Mapping[str, float]:
+        """Seconds by phase of all epochs so far, from its metrics; none if its admin server is off or elsewhere."""
+        url = f"http://127.0.0.1:{job.admin_port}/metrics"
+        try:
+            with urllib.request.urlopen(url, timeout=ADMIN_TIMEOUT_S) as response:
+                families = list(text_string_to_metric_families(response.read().decode()))
+        except OSError:
+            return {}
+        samples = [sample for family in families for sample in family.samples]
+        return {sample.labels["phase"]: sample.value for sample in samples if sample.name == "penstock_epoch_phase_seconds_sum"}
+
+
+@dataclass(frozen=True, slots=True)
+class PenstockColumns(Penstock):
+    """The same with expressions over columns instead of lambdas."""
+
+    name: str = "penstock-columns"
+    program: str = "columns_app.py"
+
+    def excuse(self, topology: str) -> str | None:
+        """Expressions cover a part of the DSL."""
+        if not hasattr(penstock, "agg"):
+            return "this version of Penstock has no expressions over columns"
+        return None if topology in WITH_COLUMNS else "expressions over columns do not cover this topology"

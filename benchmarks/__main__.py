@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
-from benchmarks.bench import SIDES, Bench, Options
+from benchmarks.bench import INVALID, SIDES, Bench, Options
 from benchmarks.measurements import alone, growth, idle, latency, restore, start, throughput
 from benchmarks.report.report import Report
 from benchmarks.workloads import WORKLOADS
@@ -53,7 +53,10 @@ def main(arguments: list[str] | None = None) -> int:
     directory = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
         for part in parts:
-            PARTS[part](Bench(directory, options, report))
+            try:
+                PARTS[part](Bench(directory, options, report))
+            except INVALID as error:
+                report.fail(("parts", part), error)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         report.write()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -71,6 +72,7 @@ class Bench:
         """A new broker: what earlier applications left behind does not slow down the next."""
         with Broker(heap="1g", settings=BROKER) as broker:
             yield broker
+            gc.collect()  # clients that are garbage would go on looking for it
 
     def entrants(self, topology: str, place: Place, names: Sequence[str] | None = None) -> dict[str, Candidates]:
         """The sides that were asked for and can run a topology; the report says why the others cannot."""

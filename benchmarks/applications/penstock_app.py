@@ -6,7 +6,7 @@ Usage: penstock_app.py TOPOLOGY SOURCE,SOURCE SINK APPLICATION_ID BOOTSTRAP_SERV
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock import App, StreamsBuilder, Topology, Windowed, hopping, session, until_window_closes
@@ -109,7 +109,8 @@ def rekeyed_times(depth: int) -> Callable[[StreamsBuilder, str, str], None]:
     return build
 
 
-TOPOLOGIES: dict[str, Callable[..., None]] = {
+Topologies = Mapping[str, Callable[..., None]]
+TOPOLOGIES: Topologies = {
     "stateless": stateless,
     "totals": totals,
     "words": words,
@@ -122,14 +123,19 @@ TOPOLOGIES: dict[str, Callable[..., None]] = {
 }
 
 
-def topology(name: str, sources: list[str], sink: str) -> Topology:
+def topology(name: str, sources: list[str], sink: str, topologies: Topologies = TOPOLOGIES) -> Topology:
     """A topology by its name."""
     builder = StreamsBuilder()
-    TOPOLOGIES[name](builder, sink, *sources)
+    topologies[name](builder, sink, *sources)
     return builder.build()
 
 
-if __name__ == "__main__":
+def main(topologies: Topologies) -> None:
+    """Run one of the topologies until SIGTERM."""
     name, sources, sink, application_id, bootstrap_servers, state_dir, lanes = sys.argv[1:]
-    built = topology(name, sources.split(","), sink)
+    built = topology(name, sources.split(","), sink, topologies)
     App(application_id, built).run(bootstrap_servers=bootstrap_servers, lanes=int(lanes), state_dir=state_dir)
+
+
+if __name__ == "__main__":
+    main(TOPOLOGIES)

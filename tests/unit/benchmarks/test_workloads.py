@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks.applications.penstock_app import topology
+import penstock
+from benchmarks.applications import columns_app
+from benchmarks.applications.penstock_app import TOPOLOGIES, Topologies, topology
 from benchmarks.workloads import WORKLOADS, Totals, Workload
 from benchmarks.workloads.documents import LARGE_BYTES, document
 from benchmarks.workloads.enriched import Enriched
@@ -28,9 +30,9 @@ SMALL: dict[str, tuple[Workload, int]] = {
 }
 
 
-def results_of(workload: Workload, records: int) -> tuple[list[Result], Expected]:
+def results_of(workload: Workload, records: int, topologies: Topologies = TOPOLOGIES) -> tuple[list[Result], Expected]:
     inputs, expected = workload.inputs(records)
-    with TopologyTestDriver(topology(workload.topology, list(workload.sources), "out")) as driver:
+    with TopologyTestDriver(topology(workload.topology, list(workload.sources), "out", topologies)) as driver:
         sources = {source: driver.input(source, key=bytes, value=bytes) for source in workload.sources}
         for record in inputs:
             sources[record.source].pipe(record.value, key=record.key.encode(), timestamp=record.timestamp_ms)
@@ -43,6 +45,17 @@ def test_the_test_driver_gives_the_expected_results(letter: str) -> None:
     results, expected = results_of(*SMALL[letter])
     assert results
     assert expected.check(results, keeps_late=False) == len(results)
+
+
+@pytest.mark.skipif(not hasattr(penstock, "agg"), reason="this version has no expressions over columns")
+@pytest.mark.parametrize("letter", "ABCDEFG")
+def test_expressions_over_columns_give_the_same_results(letter: str) -> None:
+    results, expected = results_of(*SMALL[letter], columns_app.TOPOLOGIES)
+    assert expected.check(results, keeps_late=False) == len(results)
+
+
+def test_every_workload_has_a_topology_with_columns() -> None:
+    assert {workload.topology for workload in WORKLOADS.values()} == set(columns_app.TOPOLOGIES)
 
 
 def without_last(results: list[Result]) -> list[Result]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
-from benchmarks.bench import INVALID, SIDES, Bench, Options
+from benchmarks.bench import SIDES, Bench, Options
 from benchmarks.measurements import alone, growth, idle, latency, restore, start, throughput
 from benchmarks.report.report import Report
 from benchmarks.workloads import WORKLOADS
@@ -50,13 +51,13 @@ def main(arguments: list[str] | None = None) -> int:
     report = Report(
         path, {"parts": parts, "rounds": options.rounds, "sides": sides, "scale": options.scale}, resumes=given.resume
     )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that all processes are ended
     directory = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
         for part in parts:
-            try:
-                PARTS[part](Bench(directory, options, report))
-            except INVALID as error:
-                report.fail(("parts", part), error)
+            bench = Bench(directory, options, report)
+            with bench.tolerance(("parts", part)):
+                PARTS[part](bench)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         report.write()

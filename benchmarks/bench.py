@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from itertools import count
 from pathlib import Path
 
 import psutil
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from benchmarks.report.report import Place, Report
@@ -36,8 +38,8 @@ SIDES: dict[str, Candidates] = {
     "spark": spark.candidates(),
     "quix": quix.candidates(),
 }
-INVALID = (HarnessError, WrongResultError)
-"""What makes a run invalid; the bench goes on with the next."""
+INVALID = (HarnessError, WrongResultError, KafkaException, psutil.Error, subprocess.SubprocessError, OSError)
+"""What makes a run invalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,14 @@ class Bench:
         return f"{name}-{next(self._names):04}"
 
     @contextmanager
+    def tolerance(self, place: Place) -> Iterator[None]:
+        """A run that is invalid is noted, and the bench goes on with the next."""
+        try:
+            yield
+        except INVALID as error:
+            self.report.fail(place, error)
+
+    @contextmanager
     def broker(self) -> Iterator[Broker]:
         """A new broker: what earlier applications left behind does not slow down the next."""
         with Broker(heap="1g", settings=BROKER) as broker:
@@ -87,9 +97,13 @@ class Bench:
                 self.report.leave_out((*place, name), excuse)
         return found
 
+    def records(self, workload: Workload, share: float) -> int:
+        """How many records of a workload a side with this share is given."""
+        return self.options.scaled(workload.records * share)
+
     def load(self, broker: Broker, workload: Workload, share: float = 1.0, partitions: int = PARTITIONS) -> Loaded:
         """Load the records of a workload, or a share of them."""
-        records = self.options.scaled(workload.records * share)
+        records = self.records(workload, share)
         began = time.monotonic()
         loaded = load(broker.bootstrap_servers, workload, records, name=self.fresh("in"), partitions=partitions)
         print(f"{time.strftime('%H:%M:%S')} loaded {loaded.records:,} records in {time.monotonic() - began:.0f} s", flush=True)

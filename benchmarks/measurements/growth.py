@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from benchmarks.bench import INVALID, Bench, in_turn
-from benchmarks.measurements import throughput
+from benchmarks.bench import Bench, in_turn
+from benchmarks.measurements import sinks, throughput
 from benchmarks.measurements.samples import Sample, Sampler, rate, spent
 from benchmarks.report.report import Place
 from benchmarks.sides.application import Application
@@ -53,17 +53,20 @@ def sizes() -> Iterator[Size]:
 def run(bench: Bench) -> None:
     """Measure all points, Penstock and Kafka Streams in turn."""
     for size in sizes():
-        place = ("growth", size.of, str(size.value))
-        bench.report.begin(place, title=f"{size.of}: {size.value:,}")
-        with bench.broker() as broker:
-            loaded = bench.load(broker, size.workload, partitions=size.partitions)
-            for number in range(bench.options.rounds):
-                for side in _sides(bench, number):
-                    try:
-                        bench.report.add((*place, side.name), _measure(bench, broker, side, size, loaded), settings=side.settings)
-                    except INVALID as error:
-                        bench.report.fail((*place, side.name), error)
+        with bench.tolerance(("growth", size.of, str(size.value))):
+            _run_size(bench, size)
     _run_long(bench)
+
+
+def _run_size(bench: Bench, size: Size) -> None:
+    place = ("growth", size.of, str(size.value))
+    bench.report.begin(place, title=f"{size.of}: {size.value:,}")
+    with bench.broker() as broker:
+        loaded = bench.load(broker, size.workload, partitions=size.partitions)
+        for number in range(bench.options.rounds):
+            for side in _sides(bench, number):
+                with bench.tolerance((*place, side.name)):
+                    bench.report.add((*place, side.name), _measure(bench, broker, side, size, loaded), settings=side.settings)
 
 
 def _sides(bench: Bench, number: int) -> list[Side]:
@@ -94,12 +97,8 @@ def _run_long(bench: Bench) -> None:
     with bench.broker() as broker:
         loaded = bench.load(broker, LONG)
         for side in _sides(bench, 0):
-            try:
-                samples = _long_samples(bench, broker, side, loaded)
-            except INVALID as error:
-                bench.report.fail((*place, "1", side.name), error)
-                continue
-            _note_segments(bench, place, side, samples)
+            with bench.tolerance((*place, "1", side.name)):
+                _note_segments(bench, place, side, _long_samples(bench, broker, side, loaded))
 
 
 def _long_samples(bench: Bench, broker: Broker, side: Side, loaded: Loaded) -> list[Sample]:
@@ -108,9 +107,11 @@ def _long_samples(bench: Bench, broker: Broker, side: Side, loaded: Loaded) -> l
         try:
             with Application(side, job) as application:
                 sampler = Sampler(application, progress, broker.pid)
-                return [sampler.reach(loaded.records * number // SEGMENTS) for number in range(1, SEGMENTS + 1)]
+                samples = [sampler.reach(loaded.records * number // SEGMENTS) for number in range(1, SEGMENTS + 1)]
         finally:
             progress.close()
+        loaded.expected.check(sinks.results(job.bootstrap_servers, job.sink), keeps_late=side.keeps_late)
+    return samples
 
 
 def _note_segments(bench: Bench, place: Place, side: Side, samples: list[Sample]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.bench import INVALID, Bench, in_turn
+from benchmarks.bench import Bench, in_turn
 from benchmarks.measurements.prober import Prober
 from benchmarks.measurements.samples import Sampler, spent
 from benchmarks.report.statistics import percentile
@@ -33,25 +33,24 @@ def run(bench: Bench) -> None:
     """Measure each side at each rate, without and with two exchanges."""
     for exchanges, topology in EXCHANGES.items():
         for rate in RATES:
-            if rate == "half" and topology != "totals":
-                continue
-            place = ("latency", exchanges, rate)
-            bench.report.begin(place, title=f"{exchanges}, {rate} records/s")
-            names = [name for name in bench.options.sides if name != "penstock-columns"]
-            entrants = bench.entrants(topology, place, names)
-            rates = {name: per_s for name in entrants if (per_s := _rate(bench, place, name, rate))}
-            with bench.broker() as broker:
-                for number in range(bench.options.rounds):
-                    is_last = number == bench.options.rounds - 1
-                    for name in in_turn(list(rates), number):
-                        after_s = AFTER_S if is_last else AFTER_S[:1]
-                        side = _side(bench, name, entrants)
-                        try:
-                            found = _measure(bench, broker, side, topology, rates[name], after_s)
-                        except INVALID as error:
-                            bench.report.fail((*place, name), error)
-                        else:
-                            bench.report.add((*place, name), found, settings=side.settings, rate=rates[name])
+            if rate != "half" or topology == "totals":
+                with bench.tolerance(("latency", exchanges, rate)):
+                    _run_at(bench, exchanges, topology, rate)
+
+
+def _run_at(bench: Bench, exchanges: str, topology: str, rate: str) -> None:
+    place = ("latency", exchanges, rate)
+    bench.report.begin(place, title=f"{exchanges}, {rate} records/s")
+    entrants = bench.entrants(topology, place, [name for name in bench.options.sides if name != "penstock-columns"])
+    rates = {name: per_s for name in entrants if (per_s := _rate(bench, place, name, rate))}
+    with bench.broker() as broker:
+        for number in range(bench.options.rounds):
+            after_s = AFTER_S if number == bench.options.rounds - 1 else AFTER_S[:1]
+            for name in in_turn(list(rates), number):
+                side = _side(bench, name, entrants)
+                with bench.tolerance((*place, name)):
+                    found = _measure(bench, broker, side, topology, rates[name], after_s)
+                    bench.report.add((*place, name), found, settings=side.settings, rate=rates[name])
 
 
 def _rate(bench: Bench, place: tuple[str, ...], name: str, rate: str) -> int | None:

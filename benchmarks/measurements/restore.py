@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
-from benchmarks.bench import INVALID, Bench, in_turn
+from benchmarks.bench import Bench, in_turn
 from benchmarks.measurements import sinks
 from benchmarks.measurements.samples import Sampler
 from benchmarks.sides.application import Application
@@ -52,13 +52,12 @@ def run(bench: Bench) -> None:
                 for name in in_turn(list(entrants), number):
                     side = with_commits_every(100) if name == "kafka-streams" else entrants[name][0]
                     loaded = bench.load(broker, workload)
-                    try:
-                        with bench.job(broker, side, "restore", workload.topology, loaded.sources) as job:
-                            bench.report.add((*place, name), _measure(broker, side, job, loaded))
-                    except INVALID as error:
-                        bench.report.fail((*place, name), error)
-                    finally:
-                        topics.delete(broker.bootstrap_servers, loaded.sources[0])
+                    with (
+                        bench.tolerance((*place, name)),
+                        bench.job(broker, side, "restore", workload.topology, loaded.sources) as job,
+                    ):
+                        bench.report.add((*place, name), _measure(broker, side, job, loaded))
+                    topics.delete(broker.bootstrap_servers, loaded.sources[0])
 
 
 def _measure(broker: Broker, side: Side, job: Job, loaded: Loaded) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.bench import INVALID, Bench, in_turn
+from benchmarks.bench import Bench, in_turn
 from benchmarks.measurements.samples import Sampler
 from benchmarks.sides.application import Application
 from benchmarks.sides.job import Job, Side
@@ -33,11 +33,11 @@ def run(bench: Bench) -> None:
             loaded = bench.load(broker, WORKLOAD)
             for name in in_turn(list(entrants), number):
                 side = with_commits_every(100) if name == "kafka-streams" else entrants[name][0]
-                try:
-                    with bench.job(broker, side, "start", WORKLOAD.topology, loaded.sources) as job:
-                        bench.report.add((*place, name), _measure(broker, side, job))
-                except INVALID as error:
-                    bench.report.fail((*place, name), error)
+                with (
+                    bench.tolerance((*place, name)),
+                    bench.job(broker, side, "start", WORKLOAD.topology, loaded.sources) as job,
+                ):
+                    bench.report.add((*place, name), _measure(broker, side, job))
 
 
 def _measure(broker: Broker, side: Side, job: Job) -> dict[str, float]:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+import psutil
+
 from benchmarks.sides.job import Job, Side
 from benchmarks.sides.tree import Tree
 from verification.harness.processes import HarnessError
@@ -63,11 +65,14 @@ class Application:
             self._process.wait()
 
     def _stop(self) -> None:
+        """End the process, and let its JVM end by itself: it may have an archive of classes to write."""
+        others = self.tree.descendants()
         self._process.terminate()
         try:
             self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             raise HarnessError(f"{self.side.name} did not stop in {STOP_TIMEOUT_S} s:\n{self.log_tail()}") from None
+        psutil.wait_procs(others, STOP_TIMEOUT_S)
 
     def kill(self) -> None:
         """Kill all of it at once, as a crash of the machine would."""

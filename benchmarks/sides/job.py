@@ -58,6 +58,10 @@ class Side(Protocol):
     def keeps_late(self) -> bool:
         """Whether it may count late records: see `Expected.check`."""
 
+    @property
+    def follows_tables(self) -> bool:
+        """Whether it processes the changes of tables, rather than read them once."""
+
     def excuse(self, topology: str) -> str | None:
         """Why it cannot run a topology; None if it can."""
 

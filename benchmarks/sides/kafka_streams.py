@@ -32,6 +32,7 @@ class KafkaStreams:
     name: str = "kafka-streams"
     share: float = 1.0
     keeps_late: bool = False
+    follows_tables: bool = True
 
     def excuse(self, topology: str) -> str | None:
         """It runs all of them."""

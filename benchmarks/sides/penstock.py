@@ -29,6 +29,7 @@ class Penstock:
     settings: str = ""
     share: float = 1.0
     keeps_late: bool = False
+    follows_tables: bool = True
 
     def excuse(self, topology: str) -> str | None:
         """It runs all of them."""

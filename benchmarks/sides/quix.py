@@ -24,6 +24,7 @@ class Quix:
     name: str = "quix"
     share: float = 0.1
     keeps_late: bool = False
+    follows_tables: bool = True
 
     def excuse(self, topology: str) -> str | None:
         """It must be installed, and does not have everything."""

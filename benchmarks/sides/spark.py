@@ -29,6 +29,7 @@ class Spark:
     name: str = "spark"
     share: float = 1.0
     keeps_late: bool = True
+    follows_tables: bool = False
 
     def excuse(self, topology: str) -> str | None:
         """Not everything is possible with native operators."""

@@ -56,6 +56,10 @@ class Tree:
             parts["compiler"] = compiling_s
         return parts
 
+    def descendants(self) -> list[psutil.Process]:
+        """All processes below the one that was started."""
+        return self._processes()[1:]
+
     def _processes(self) -> list[psutil.Process]:
         try:
             return [self._root, *self._root.children(recursive=True)]

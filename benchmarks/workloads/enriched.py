@@ -1,6 +1,6 @@
 """(D) Stream–table join and aggregate: orders with the region and the rate of their user, then revenue by region.
 
-All users are older than all orders, and both topics are partitioned alike, so every order has a user.
+All users are processed before the first order is written, so that every order has a user, however a side orders its sources.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class Enriched:
     title: str = "stream–table join and aggregate by another key"
     sources: tuple[str, ...] = ("orders", "users")
     records: int = 2_000_000
+    is_exchanged: bool = True
+    needs_tables_first: bool = True
     users: int = USERS
 
     def inputs(self, records: int) -> tuple[Iterator[Input], Expected]:

@@ -28,6 +28,8 @@ class ForeignKeys:
     title: str = "foreign-key join of two tables"
     sources: tuple[str, ...] = ("orders", "customers")
     records: int = 1_000_000
+    is_exchanged: bool = True
+    needs_tables_first: bool = False
     customers: int = CUSTOMERS
 
     def inputs(self, records: int) -> tuple[Iterator[Input], Expected]:

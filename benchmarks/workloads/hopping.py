@@ -21,7 +21,7 @@ DISORDER_MS = 5_000
 DAY_MS = 86_400_000
 RECORDS_OF_MS = 20
 LATE_SHARE = 0.01
-EARLY = 20_000
+EARLY = 2_000
 """The first records, none of which is late: every partition and every shard has a clock afterwards."""
 
 
@@ -43,6 +43,8 @@ class Hopping:
     title: str = "hopping windows, 1 % late data"
     sources: tuple[str, ...] = ("records",)
     records: int = 2_000_000
+    is_exchanged: bool = False
+    needs_tables_first: bool = False
     keys: int = 10_000
 
     def inputs(self, records: int) -> tuple[Iterator[Input], Expected]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, Producer
@@ -42,9 +43,26 @@ def load(
     bootstrap_servers: str, workload: Workload, records: int | None = None, *, name: str = "in", partitions: int = PARTITIONS
 ) -> Loaded:
     """Create the sources, called `name` and their own name, and write the records into them."""
+    sources = create_sources(bootstrap_servers, workload, name, partitions)
+    return write(bootstrap_servers, workload, records, sources)
+
+
+def create_sources(bootstrap_servers: str, workload: Workload, name: str, partitions: int = PARTITIONS) -> dict[str, str]:
+    """Create the sources; return their topics."""
     sources = {source: f"{name}-{source}" for source in workload.sources}
     for topic in sources.values():
         create(bootstrap_servers, topic, partitions)
+    return sources
+
+
+def write(
+    bootstrap_servers: str,
+    workload: Workload,
+    records: int | None,
+    sources: Mapping[str, str],
+    only: Collection[str] | None = None,
+) -> Loaded:
+    """Write the records into all sources, or into some only."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -55,9 +73,11 @@ def load(
             "queue.buffering.max.messages": 200_000,
         }
     )
-    written = dict.fromkeys(sources, 0)
+    written = dict.fromkeys(sources if only is None else only, 0)
     inputs, expected = workload.inputs(workload.records if records is None else records)
     for source, key, value, timestamp_ms in inputs:
+        if source not in written:
+            continue
         while True:
             try:
                 producer.produce(sources[source], value, key, timestamp=timestamp_ms)
@@ -66,7 +86,7 @@ def load(
                 producer.poll(0.1)
         written[source] += 1
     unsent = producer.flush(TIMEOUT_S)
-    for source, topic in sources.items():
-        if unsent or sum(topics.end_offsets(bootstrap_servers, topic).values()) != written[source]:
-            raise HarnessError(f"{topic} does not contain the {written[source]} records that were written to it")
-    return Loaded(workload, tuple(sources.values()), written[workload.sources[0]], expected)
+    for source, count in written.items():
+        if unsent or sum(topics.end_offsets(bootstrap_servers, sources[source]).values()) != count:
+            raise HarnessError(f"{sources[source]} does not contain the {count} records that were written to it")
+    return Loaded(workload, tuple(sources.values()), written.get(workload.sources[0], 0), expected)

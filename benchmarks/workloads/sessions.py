@@ -31,6 +31,8 @@ class Sessions:
     title: str = "sessions with suppress"
     sources: tuple[str, ...] = ("records",)
     records: int = 2_000_000
+    is_exchanged: bool = False
+    needs_tables_first: bool = False
 
     def inputs(self, records: int) -> tuple[Iterator[Input], Expected]:
         """The records and those that close their sessions; one result for every closed session."""

@@ -26,6 +26,8 @@ class Stateless:
     title: str = "filter and map, 1 KB"
     sources: tuple[str, ...] = ("records",)
     records: int = 1_000_000
+    is_exchanged: bool = False
+    needs_tables_first: bool = False
 
     def inputs(self, records: int) -> tuple[Iterator[Input], Expected]:
         """The records, and one result for each even amount."""

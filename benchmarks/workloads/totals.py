@@ -55,11 +55,17 @@ class Totals:
     depth: int = 0
     """How many times the records are re-keyed before they are counted."""
     sources: tuple[str, ...] = ("records",)
+    needs_tables_first: bool = False
 
     @property
     def topology(self) -> str:
         """With re-keys it is another topology."""
         return f"depth-{self.depth}" if self.depth else "totals"
+
+    @property
+    def is_exchanged(self) -> bool:
+        """With re-keys it is."""
+        return self.depth > 0
 
     def inputs(self, records: int) -> tuple[Iterator[Input], Expected]:
         """The records, and the totals of every key."""

@@ -25,6 +25,8 @@ class Words:
     title: str = "word count with re-key, 10 words per record"
     sources: tuple[str, ...] = ("lines",)
     records: int = 1_200_000
+    is_exchanged: bool = True
+    needs_tables_first: bool = False
 
     def inputs(self, records: int) -> tuple[Iterator[Input], Expected]:
         """The lines, and the count of every word."""

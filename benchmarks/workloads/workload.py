@@ -56,5 +56,13 @@ class Workload(Protocol):
     def records(self) -> int:
         """How many records of the first source a full measurement has."""
 
+    @property
+    def is_exchanged(self) -> bool:
+        """Whether records pass an exchange: committed offsets of the source then do not show that all is done."""
+
+    @property
+    def needs_tables_first(self) -> bool:
+        """Whether the other sources must be processed before the first record of the measured one is written."""
+
     def inputs(self, records: int) -> tuple[Iterator[Input], Expected]:
         """The records, and what is expected of them once they have all been taken from the iterator."""

@@ -24,7 +24,7 @@ SMALL: dict[str, tuple[Workload, int]] = {
     "C": (WORKLOADS["C"], 50),
     "D": (Enriched(users=50), 500),
     "E": (ForeignKeys(customers=20), 1_500),
-    "F": (Hopping(keys=50), 500),
+    "F": (Hopping(keys=50), EARLY + 1_000),
     "G": (WORKLOADS["G"], 2_000),
     "M": (Totals(title="", keys=100, records=0, depth=3), 300),
 }

@@ -99,28 +99,36 @@ def run_stage_on(stores: OpenStores, assigned: Assignment, table: pa.Table, is_a
 def bring_to(state: LaneState, epoch: Epoch, stage: int, is_anew: bool = False) -> None:
     """Bring the lane to the state that the stage needs: the epoch before, and what earlier stages wrote of this one.
 
-    A retried task rolls back what its first attempt wrote. Only if all is run anew may it roll back later stages, or later
-    epochs: a late task must not destroy what has followed it.
+    A retried task rolls back what its first attempt wrote, but never a later epoch: a late task must not destroy what has
+    followed it. After a commit that failed, `roll_back_lane` comes first.
     """
-    if state.reached >= (epoch.number, stage) and state.earliest <= epoch.previous:
-        if not is_anew and state.reached != (epoch.number, stage):
-            later, last = state.reached
-            raise StateError(
-                f"Stage {stage} of epoch {epoch.number} cannot run again after stage {last} of epoch {later}. Start again."
-            )
-        faults.point("lane.before_roll_back")
-        state.roll_back(epoch.number, stage)
-    if state.epoch not in (epoch.previous, epoch.number):
-        raise StateError(
-            f"A lane is at epoch {state.epoch}, but epoch {epoch.number} follows {epoch.previous}. Start again to restore it."
-        )
+    last = state.reached[1] if state.epoch == epoch.number else -1
+    if last > stage and not is_anew:
+        raise StateError(f"Stage {stage} of epoch {epoch.number} cannot run again after stage {last}. Start again.")
+    if last >= stage:
+        _roll_back(state, epoch, stage)
+    _require(state, epoch, epoch.previous, epoch.number)
 
 
 def roll_back_lane(assigned: Assignment) -> None:
-    """Roll a lane back to the epoch before, after a job or a commit that failed."""
+    """Roll a lane back to the epoch before, after a job or a commit that failed, and with it all epochs in flight since then."""
     epoch, lane = assigned.epoch, assigned.lane
     with bound_contextvars(lane=lane), open_lane(assigned.program, lane, epoch.attempt) as state:
-        bring_to(state, epoch, 0, is_anew=True)
+        if state.earliest <= epoch.previous < state.epoch:
+            _roll_back(state, epoch)
+        _require(state, epoch, epoch.previous)
+
+
+def _roll_back(state: LaneState, epoch: Epoch, stage: int = 0) -> None:
+    faults.point("lane.before_roll_back")
+    state.roll_back(epoch.number, stage)
+
+
+def _require(state: LaneState, epoch: Epoch, *accepted: int) -> None:
+    if state.epoch not in accepted:
+        raise StateError(
+            f"A lane is at epoch {state.epoch}, but epoch {epoch.number} follows {epoch.previous}. Start again to restore it."
+        )
 
 
 def own_mark(program: Program, lane: int, mark: Mark | None) -> Mark | None:

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from penstock import StreamsBuilder, Topology, session, tumbling, until_window_closes
+from penstock.epochs.assignment import Assignment
 from penstock.epochs.home import Home, open_lane
-from penstock.epochs.hops import INPUT
+from penstock.epochs.hops import INPUT, roll_back_lane
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program, changelog_topic, lanes_topic
 from penstock.epochs.restore import ChangelogRows, Committed, ReadChangelog, Restored, restore_lane
@@ -211,6 +212,12 @@ class Application:
     def commit_oldest(self) -> None:
         """Commit the first epoch in flight."""
         self.commit(*self.in_flight.pop(0))
+
+    def take_back(self) -> None:
+        """Roll all lanes back to the committed epoch, as after a commit that failed."""
+        self.in_flight.clear()
+        for lane in range(self.lanes):
+            roll_back_lane(Assignment(self.running, Epoch(self.epoch + 1, self.epoch, self.now_ms), lane=lane))
 
     @staticmethod
     def _high_time(table: pa.Table) -> int:

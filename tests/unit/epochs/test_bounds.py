@@ -15,6 +15,7 @@ from penstock.epochs.home import open_lane
 from penstock.epochs.hops import INPUT, roll_back_lane
 from penstock.epochs.program import Epoch
 from penstock.epochs.wire import OUT, WIRE, Kind, out_rows
+from penstock.errors import StateError
 from tests.unit.epochs.application import Application, every_kind_of_store, some_records
 
 EPOCH = Epoch(0, -1, 5_000, (("in", 0), ("in", 1), ("in", 2)))
@@ -141,6 +142,17 @@ class TestRolledBack:
         for store in tried.running.logged_stores:
             assert tried.content(store) == plain.content(store), store
         assert [tried.registers(lane) for lane in range(3)] == [plain.registers(lane) for lane in range(3)]
+
+    @pytest.mark.parametrize("epoch", [Epoch(1, 0, 5_000), Epoch(4, 3, 5_000)])
+    def test_a_lane_that_is_behind_or_cannot_be_rolled_back_that_far_has_to_be_restored(
+        self, tmp_path: Path, epoch: Epoch
+    ) -> None:
+        application, _ = self.applications(tmp_path)
+        application.step([])
+        application.step([])
+        with pytest.raises(StateError, match=f"A lane is at epoch 2, but epoch {epoch.number} follows {epoch.previous}"):
+            roll_back_lane(Assignment(application.running, epoch, lane=1))
+        application.check()
 
     def test_a_retry_with_fewer_records_shows_no_trace_of_the_larger_epoch(self, tmp_path: Path) -> None:
         tried, plain = self.applications(tmp_path)

@@ -72,7 +72,7 @@ class Lanes:
         self._writer.ask("send", list(records))
 
     def take_back(self) -> None:
-        """Forget the epochs in flight: the next epoch takes their place."""
+        """Roll the lanes back to the committed epoch."""
         self._writer.ask("take back")
 
     def commit(self) -> None:
@@ -126,7 +126,7 @@ def _write(asked: Connection) -> None:
             elif what == "send":
                 app.send(arguments[0])
             elif what == "take back":
-                app.in_flight.clear()
+                app.take_back()
             elif app.in_flight:
                 app.commit_oldest()
             else:

@@ -177,8 +177,8 @@ class Course:
     def _cut(self) -> Cut:
         dice = self._dice
         again = dice.choice(("same", "more")) if dice.random() < 0.2 else ""
-        fails = self._failures.choice(("at once", "rolled back")) if self._failures.random() < 0.2 else ""
-        return Cut(again, mark=dice.random() < 0.2, compact=dice.random() < 0.1, copy=dice.random() < 0.2, fails=fails)
+        mark, compact, copy = dice.random() < 0.2, dice.random() < 0.1, dice.random() < 0.2
+        return Cut(again, mark, compact, copy, fails=self._failures.random() < 0.2)
 
     def _restart(self) -> Restart:
         dice = self._dice

@@ -164,7 +164,7 @@ class _Play:
     def _fail(self, action: Run) -> None:
         """Take all epochs in flight back and run them again, as after a commit that failed."""
         flights, self._flights = self._flights, []
-        self._application.take_back(action.wall_clock, roll_back=action.cut.fails == "rolled back")
+        self._application.take_back(action.wall_clock)
         for flight in flights:
             self._note_difference(flight.attempt, self._send(flight.action, flight.before))
 

@@ -373,11 +373,11 @@ class Application:
         self._mark = None
         self._in_flight.append(attempt)
 
-    def take_back(self, now: int, *, roll_back: bool) -> None:
-        """Forget the epochs in flight: the next ones take their places. `roll_back`: a job rolls the lanes back first."""
+    def take_back(self, now: int) -> None:
+        """Roll all lanes back to the committed epoch: the next epochs take the places of those in flight."""
         self._in_flight.clear()
         program = self._program
-        if roll_back and any(map(program.needs_lanes, range(len(program.plan.stages)))):
+        if any(map(program.needs_lanes, range(len(program.plan.stages)))):
             for lane in range(program.lanes):
                 roll_back_lane(Assignment(program, Epoch(self._epoch + 1, self._epoch, now), lane=lane))
 

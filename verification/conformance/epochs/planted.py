@@ -117,9 +117,9 @@ MUTANTS = (
     ),
     Mutant(
         "a failed commit takes back only the last epoch in flight",
-        "state/lane.py",
-        "first = self.epoch if epoch is None else epoch",
-        "first = self.epoch",
+        "epochs/hops.py",
+        "            _roll_back(state, epoch)\n        _require(state, epoch, epoch.previous)\n",
+        "            state.roll_back()\n",
     ),
     Mutant(
         "an epoch in flight can no longer be taken back when the next one is written",
@@ -154,7 +154,7 @@ MUTANTS = (
     Mutant(
         "a stage that runs again keeps what later stages wrote",
         "epochs/hops.py",
-        "        state.roll_back(epoch.number, stage)\n",
-        "        state.roll_back(epoch.number, max(stage, state.reached[1]))\n",
+        "    state.roll_back(epoch.number, stage)\n",
+        "    state.roll_back(epoch.number, max(stage, state.reached[1]))\n",
     ),
 )

@@ -22,15 +22,14 @@ class Cut(Step):
 
     `again`: it ran before and was not committed, with the `same` records, or with `more`: the rest of them is then the next
     epoch. `mark`: the lanes save a mark in the next epoch. `compact`: the changelogs are compacted. `copy`: the state
-    directory is copied. `fails`: the next commit fails, and all epochs in flight run again, `at once` or after all lanes were
-    `rolled back`.
+    directory is copied. `fails`: the next commit fails, all lanes are rolled back, and all epochs in flight run again.
     """
 
     again: str = ""
     mark: bool = False
     compact: bool = False
     copy: bool = False
-    fails: str = ""
+    fails: bool = False
 
 
 @dataclass(frozen=True)

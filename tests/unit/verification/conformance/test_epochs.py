@@ -69,8 +69,7 @@ class TestGenerator:
         assert min(starts[stores] for stores in ("kept", "deleted", "older", "ahead")) >= 10
         assert {case.shards for case in cases} == {1, 2, 3, 4, 5, 8}
         assert {case.in_flight for case in cases} == {0, 1, 2}
-        fails = Counter(step.fails for case in cases if case.in_flight for step in case.steps if isinstance(step, Cut))
-        assert min(fails[how] for how in ("at once", "rolled back")) >= 10
+        assert sum(step.fails for case in cases if case.in_flight for step in case.steps if isinstance(step, Cut)) >= 20
 
     def test_stores_have_changelogs_where_a_start_may_need_them(self) -> None:
         for case in generator.generate(4, 100):
@@ -316,9 +315,8 @@ class TestInFlight:
             known = [expected[0]["counts"] for expected, _ in outcome.committed_reads]
             assert known == [[("'a'", str(count), 0)] if count else [] for count in counts]
 
-    @pytest.mark.parametrize("fails", ["at once", "rolled back"])
-    def test_a_commit_that_fails_takes_all_of_them_back(self, fails: str) -> None:
-        steps = (record("a"), Cut(), record("a"), record("b"), Cut(), record("a"), Cut(fails=fails), record("a"))
+    def test_a_commit_that_fails_takes_all_of_them_back(self) -> None:
+        steps = (record("a"), Cut(), record("a"), record("b"), Cut(), record("a"), Cut(fails=True), record("a"))
         case = case_of(*steps, in_flight=2, settings=Settings(caching=False))
         outcome = play(case)
         assert differences(case, outcome) == []

@@ -24,7 +24,7 @@ from penstock.lanes.position import At, RawRecord
 from penstock.lanes.stores import OwnShard
 from penstock.plan import layout
 from penstock.records import NO_TIMESTAMP, Headers, Partition, RecordMetadata
-from penstock.state import Engine, EngineFactory, EngineKind, LaneState, memory_engine
+from penstock.state import FORMAT, Engine, EngineFactory, EngineKind, LaneState, memory_engine
 from penstock.topology import ProcessorNode, SourceNode
 
 _log = logging.getLogger(__name__)
@@ -211,6 +211,7 @@ def _beyond(positions: Mapping[Partition, int], ends: Mapping[Partition, int]) -
 
 
 def _layout(program: Program) -> str:
-    """Describe what the global stores depend on: their layout, and their topics."""
+    """Describe what the global stores depend on: their format and layout, and their topics."""
     fed = {store: getattr(program.nodes[source], "topics", ()) for store, source in program.global_stores.items()}
-    return "\n".join(f"{store} {layout(program.specs[store])} from {topics}" for store, topics in fed.items())
+    stores = [f"{store} {layout(program.specs[store])} from {topics}" for store, topics in fed.items()]
+    return "\n".join([f"format {FORMAT}", *stores])

@@ -4,7 +4,7 @@ from penstock.state.bounds import MAX_TIME, after, after_prefix
 from penstock.state.engines.engine import Engine, SpaceBatch
 from penstock.state.engines.factory import EngineFactory, EngineKind, Snapshots
 from penstock.state.engines.memory import MemoryEngine
-from penstock.state.epochs import MARK_LIFE_MS, Mark
+from penstock.state.epochs import FORMAT, MARK_LIFE_MS, Mark
 from penstock.state.keyvalue import KeyValueReads, KeyValueStore
 from penstock.state.lane import LaneState, LaneView, StoreChanges
 from penstock.state.overlay import Register, Registers
@@ -26,6 +26,7 @@ memory_engine = MemoryEngine
 
 __all__ = [
     "EPOCH",
+    "FORMAT",
     "MARK_LIFE_MS",
     "MAX_TIME",
     "NEWEST",

@@ -17,7 +17,8 @@ META = "/lane"
 
 HEAD = b"head"
 
-_FORMAT = 4
+FORMAT = 4
+"""The format of a lane's head and undo; a store of another format is rebuilt."""
 _MASK = 2**64 - 1
 
 
@@ -66,7 +67,7 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
     applied: list[Applied] = []
     mark: Mark | None = None
     incarnation: str = ""
-    format: int = _FORMAT
+    format: int = FORMAT
 
     @property
     def earliest(self) -> int:
@@ -114,8 +115,8 @@ def decode_head(data: bytes | None) -> Head:
         head = _decode_head(_unsealed(data, "The lane's head"))
     except msgspec.MsgspecError as error:
         raise StateError(f"The lane's head has another format or is damaged ({error}). Rebuild the lane.") from None
-    if head.format != _FORMAT:
-        raise StateError(f"The lane has format {head.format}, but this version needs format {_FORMAT}. Rebuild the lane.")
+    if head.format != FORMAT:
+        raise StateError(f"The lane has format {head.format}, but this version needs format {FORMAT}. Rebuild the lane.")
     return head
 
 

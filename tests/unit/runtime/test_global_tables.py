@@ -18,7 +18,7 @@ from penstock.handlers import ErrorHandlers
 from penstock.records import Headers
 from penstock.runtime import global_tables
 from penstock.runtime.global_tables import GlobalTables
-from penstock.state import LaneState
+from penstock.state import FORMAT, LaneState
 from tests.unit.epochs.application import program_of
 
 Partition = tuple[str, int]
@@ -262,6 +262,15 @@ class TestRebuilding:
         for number in range(count):
             anew.put(f"new{number}", number)
         assert self.read_again(program, anew, identity="two") == {f"new{number}": number for number in range(count)}
+
+    def test_a_store_that_a_version_with_another_format_has_written(
+        self, program: Program, loaded: Kafka, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        remains = Home(program.directory, program.application_id).global_directory / "remains"
+        remains.touch()
+        monkeypatch.setattr(global_tables, "FORMAT", FORMAT + 1)
+        assert self.read_again(program, loaded) == {f"old{number}": number for number in range(5)}
+        assert not remains.exists()
 
     def test_a_topic_that_ends_before_what_was_read_of_it(self, program: Program, loaded: Kafka) -> None:
         """An older broker may have no topic ids."""

@@ -15,9 +15,7 @@ from benchmarks.workloads.workload import SEED, START_MS, Expected, Input
 
 GAP_MS = 5_000
 GRACE_MS = 1_000
-RECORDS_OF_MS = 10
 BLOCK_MS = 10_000
-KEYS_OF_BLOCK = 5_000
 CLOSING = 4_000
 """Records that close all sessions: enough for every partition and every shard to have some."""
 HOUR_MS = 3_600_000
@@ -33,6 +31,8 @@ class Sessions:
     records: int = 2_000_000
     is_exchanged: bool = False
     needs_tables_first: bool = False
+    keys_of_block: int = 5_000
+    records_of_block: int = 100_000
 
     def inputs(self, records: int) -> tuple[Iterator[Input], Expected]:
         """The records and those that close their sessions; one result for every closed session."""
@@ -42,8 +42,8 @@ class Sessions:
             chance = random.Random(SEED)
             last: dict[str, tuple[int, list[int]]] = {}
             for number in range(records):
-                time_ms = number // RECORDS_OF_MS
-                key = f"k{time_ms // BLOCK_MS * KEYS_OF_BLOCK + int(chance.random() * KEYS_OF_BLOCK)}"
+                time_ms = number * BLOCK_MS // self.records_of_block
+                key = f"k{number // self.records_of_block * self.keys_of_block + int(chance.random() * self.keys_of_block)}"
                 at_ms, session = last.get(key, (-HOUR_MS, []))
                 if time_ms - at_ms == GAP_MS:  # rivals differ on whether a pause of exactly the gap ends a session
                     time_ms += 1
@@ -54,7 +54,7 @@ class Sessions:
                 session[1] += amount
                 last[key] = time_ms, session
                 yield Input("records", key, document(number, key, amount), START_MS + time_ms)
-            end_ms = START_MS + records // RECORDS_OF_MS + HOUR_MS
+            end_ms = START_MS + records * BLOCK_MS // self.records_of_block + HOUR_MS
             for number in range(CLOSING):
                 yield Input("records", f"z{number}", document(number, f"z{number}", 0), end_ms)
 

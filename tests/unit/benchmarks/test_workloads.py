@@ -14,7 +14,8 @@ from benchmarks.workloads.documents import LARGE_BYTES, document
 from benchmarks.workloads.enriched import Enriched
 from benchmarks.workloads.foreign_keys import ForeignKeys
 from benchmarks.workloads.hopping import EARLY, Hopping, windows_of
-from benchmarks.workloads.results import LastOfEachKey
+from benchmarks.workloads.results import LastOfEachKey, OneForEachKey
+from benchmarks.workloads.sessions import Sessions
 from benchmarks.workloads.workload import START_MS, Expected, Result, WrongResultError
 from penstock.testing import TopologyTestDriver
 
@@ -25,7 +26,7 @@ SMALL: dict[str, tuple[Workload, int]] = {
     "D": (Enriched(users=50), 500),
     "E": (ForeignKeys(customers=20), 1_500),
     "F": (Hopping(keys=50), EARLY + 1_000),
-    "G": (WORKLOADS["G"], 2_000),
+    "G": (Sessions(keys_of_block=50, records_of_block=200), 2_000),
     "M": (Totals(title="", keys=100, records=0, depth=3), 300),
 }
 
@@ -96,6 +97,15 @@ def test_late_records_have_windows_of_their_own() -> None:
     expected.check([*results, of_late], keeps_late=True)
     with pytest.raises(WrongResultError):
         expected.check([*results, of_late], keeps_late=False)
+
+
+def test_a_pause_begins_a_new_session_of_the_same_key() -> None:
+    inputs, expected = SMALL["G"][0].inputs(SMALL["G"][1])
+    list(inputs)
+    assert isinstance(expected, OneForEachKey)
+    sessions = [key.partition("@")[0] for key in expected.values]
+    assert len(set(sessions)) < len(sessions)
+    assert any(n > 1 for n, _ in expected.values.values())
 
 
 def test_a_record_is_in_every_window_that_contains_its_time() -> None:

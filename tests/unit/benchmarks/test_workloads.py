@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 
@@ -41,9 +42,14 @@ def results_of(workload: Workload, records: int, topologies: Topologies = TOPOLO
     return found, expected
 
 
+@cache
+def small_results(letter: str) -> tuple[list[Result], Expected]:
+    return results_of(*SMALL[letter])
+
+
 @pytest.mark.parametrize("letter", SMALL)
 def test_the_test_driver_gives_the_expected_results(letter: str) -> None:
-    results, expected = results_of(*SMALL[letter])
+    results, expected = small_results(letter)
     assert results
     assert expected.check(results, keeps_late=False) == len(results)
 
@@ -75,14 +81,14 @@ def with_one_changed(results: list[Result]) -> list[Result]:
 @pytest.mark.parametrize("spoil", [without_last, with_one_changed])
 @pytest.mark.parametrize("letter", SMALL)
 def test_a_lost_or_wrong_result_is_found(letter: str, spoil: Callable[[list[Result]], list[Result]]) -> None:
-    results, expected = results_of(*SMALL[letter])
+    results, expected = small_results(letter)
     with pytest.raises(WrongResultError):
         expected.check(spoil(results), keeps_late=False)
 
 
 @pytest.mark.parametrize("letter", ["A", "G"])
 def test_a_result_that_is_there_twice_is_found(letter: str) -> None:
-    results, expected = results_of(*SMALL[letter])
+    results, expected = small_results(letter)
     with pytest.raises(WrongResultError, match="two results"):
         expected.check([*results, results[0]], keeps_late=False)
 

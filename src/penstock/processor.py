@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.calls import Call, Request
     from penstock.handlers import ErrorHandler
     from penstock.records import Headers, Process, RecordMetadata, ValueAndTimestamp
-    from penstock.state import Register, StoreSpec
+    from penstock.state import Register, StoreSpec, TimerFront
     from penstock.timing import Duration, Instant
 
 KIn = TypeVar("KIn", contravariant=True)
@@ -67,14 +67,17 @@ class Timer(NamedTuple):
 class TimerQueue(Protocol):
     """The timers of one node, as the lane sees them."""
 
+    def front(self, kind: TimerKind) -> TimerFront:
+        """The first of a clock's timers, always the same object: none is due before its `earliest`."""
+
     def earliest(self, kind: TimerKind) -> int | None:
         """A lower bound of the times of a clock's timers; None if there are none."""
 
     def first(self, kind: TimerKind, now: int) -> int | None:
         """The time of the first of a clock's timers that is due; None if none is due."""
 
-    def fire(self, kind: TimerKind, now: int) -> bool:
-        """Fire the first of a clock's timers that is due; return whether there was one."""
+    def fire(self, kind: TimerKind, now: int, most: int | None = None) -> None:
+        """Fire a clock's timers that are due, in order, including those that become due meanwhile; `most` limits their number."""
 
     def release(self) -> bool:
         """End the round: timers held back in it may fire in the next; return whether there were any."""
@@ -134,10 +137,7 @@ class HostCursor(Protocol):
     """Where a lane is among the records of its epoch."""
 
     def cause(self) -> int:
-        """The number of the current record, in the epoch's order of processing.
-
-        -1 after the last record, -2 while timers fire before the first.
-        """
+        """The number of the current record in the epoch's order; -1 after the last, -2 while timers fire before the first."""
 
     def metadata(self) -> RecordMetadata | None:
         """Where the current record came from; None while a timer or a flush runs."""

@@ -125,15 +125,15 @@ def fired_timers_are_gone() -> None:
     """A timer that has fired is registered again."""
     from penstock.state.timers import TimerStore, timer_id  # noqa: PLC0415
 
-    take = TimerStore.take
+    due = TimerStore.due
 
-    def take_and_keep(self: Any, kind: int, until: int) -> Any:
-        entry = take(self, kind, until)
-        if entry is not None and entry.name:
-            self.register(timer_id(entry.key, entry.name), kind, until + 1)
-        return entry
+    def due_and_kept(self: Any, kind: int, until: int) -> Any:
+        for entry in due(self, kind, until):
+            if entry.name:
+                self.register(timer_id(entry.key, entry.name), kind, until + 1)
+            yield entry
 
-    TimerStore.take = take_and_keep  # type: ignore[method-assign]
+    TimerStore.due = due_and_kept  # type: ignore[method-assign]
 
 
 def schedules_remember() -> None:

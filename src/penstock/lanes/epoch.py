@@ -213,7 +213,8 @@ def _walk_timed(
         stream_time = stream_times[code]
         stream_time.reach(timestamp)
         process(key, value, timestamp, headers)
-        clocks.punctuate(stream_time)
+        if stream_time.is_awaited:
+            clocks.punctuate(stream_time)
     watermark.time = NO_TIMESTAMP
 
 

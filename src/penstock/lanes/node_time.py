@@ -17,13 +17,15 @@ from penstock.topology.nodes import Node
 class NodeTime:
     """The clocks of a lane for one node, and what the node schedules by them."""
 
-    __slots__ = ("_circuit", "_clocks", "_node", "_schedules")
+    __slots__ = ("_circuit", "_clocks", "_node", "_schedules", "wall_clock")
 
     def __init__(self, node: Node, circuit: Circuit, clocks: Clocks) -> None:
         self._node = node
         self._circuit = circuit
         self._clocks = clocks
         self._schedules = 0
+        self.wall_clock: Callable[[], int] = clocks.wall_clock
+        """The time of the host's clock."""
 
     def clock(self, name: str) -> Clock:
         """Return a named stream clock of the lane."""
@@ -36,10 +38,6 @@ class NodeTime:
     def event_time(self) -> int:
         """Return the time of event-time timers."""
         return self._clocks.watermark.floor if self.has_watermarks else self.stream_time()
-
-    def wall_clock(self) -> int:
-        """Return the time of the host's clock."""
-        return self._clocks.wall_clock()
 
     @property
     def has_watermarks(self) -> bool:
@@ -55,7 +53,7 @@ class NodeTime:
         """Add the node's timers. Nodes are bound from last to first, so this one is above those bound so far."""
         self._clocks.timers.add_above(queue)
         if not self.has_watermarks:
-            self._clocks.stream_time_of(self._node.name).timers.add_above(queue)
+            self._clocks.stream_time_of(self._node.name).add_timers(queue)
             return
         own = LaneTimers()
         own.add_above(queue)

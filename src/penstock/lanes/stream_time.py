@@ -6,9 +6,9 @@ from typing import Any
 
 from penstock.lanes.punctuation import Punctuators
 from penstock.lanes.timers import LaneTimers
-from penstock.processor import TimerKind
+from penstock.processor import TimerKind, TimerQueue
 from penstock.records import NO_TIMESTAMP
-from penstock.state import Register
+from penstock.state import Register, TimerFront
 
 
 class StreamTime:
@@ -18,10 +18,11 @@ class StreamTime:
     a TTL.
     """
 
-    __slots__ = ("_register", "expiring", "punctuators", "timers")
+    __slots__ = ("_fronts", "_register", "expiring", "punctuators", "timers")
 
     def __init__(self, register: Register) -> None:
         self._register = register
+        self._fronts: list[TimerFront] = []
         self.punctuators: Punctuators = Punctuators()
         self.timers: LaneTimers = LaneTimers()
         self.expiring: list[Any] = []
@@ -30,6 +31,20 @@ class StreamTime:
     def value(self) -> int:
         """The current stream time."""
         return self._register.value
+
+    def add_timers(self, queue: TimerQueue) -> None:
+        """Add the timers of a node that is above all nodes added so far."""
+        self.timers.add_above(queue)
+        self._fronts.append(queue.front(TimerKind.EVENT_TIME))
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a punctuator or a timer may be due."""
+        now = self._register.value
+        for front in self._fronts:  # runs for every record: no call
+            if front.earliest <= now:
+                return True
+        return len(self.punctuators) > 0
 
     def reach(self, time: int) -> None:
         """Advance to a time if that is later, and expire entries."""

@@ -23,14 +23,10 @@ class LaneTimers:
         Timers that become due meanwhile fire, too. Return whether a node has held some back for the next call.
         """
         if len(self.queues) == 1:
-            fire = self.queues[0].fire
-            if not fire(kind, now):
-                return False
-            while fire(kind, now):
-                pass
+            self.queues[0].fire(kind, now)
         else:
             while (queue := self._next(kind, now)) is not None:
-                queue.fire(kind, now)
+                queue.fire(kind, now, most=1)
         is_held = False
         for queue in self.queues:
             is_held |= queue.release()

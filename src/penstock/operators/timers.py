@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from penstock.errors import SerializationError
 from penstock.processor import Host, Timer, TimerKind
 from penstock.records import NO_TIMESTAMP
 from penstock.serdes import Serde
-from penstock.state import StoreKind, StoreSpec, TimerEntry, TimerStore, timer_id
+from penstock.state import StoreKind, StoreSpec, TimerEntry, TimerFront, TimerStore, timer_id
 from penstock.timing import MAX_MS, Duration, Instant, duration_ms, instant_ms
 
 _KINDS = tuple(TimerKind)
 
+_new = tuple.__new__  # cheaper than Timer(...), once per timer that fires
 _written_ms = lru_cache(maxsize=256)(duration_ms)
 
 
@@ -41,18 +43,24 @@ class NodeTimers:
         """See `TimerQueue`."""
         return self.store.earliest(kind)
 
+    def front(self, kind: TimerKind) -> TimerFront:
+        """See `TimerQueue`."""
+        return self.store.front(kind)
+
     def first(self, kind: TimerKind, now: int) -> int | None:
         """See `TimerQueue`."""
         return None if self._is_held else self.store.first(kind, now)
 
-    def fire(self, kind: TimerKind, now: int) -> bool:
+    def fire(self, kind: TimerKind, now: int, most: int | None = None) -> None:
         """See `TimerQueue`."""
-        entry = None if self._is_held else self.store.take(kind, now)
-        if entry is None:
-            return False
-        self._at_timer(entry.key, entry.time)
-        self._on_timer(entry, now)
-        return True
+        if self._is_held:
+            return
+        at_timer, on_timer = self._at_timer, self._on_timer
+        for entry in islice(self.store.due(kind, now), most):
+            at_timer(entry[1], entry[0])
+            on_timer(entry, now)
+            if self._is_held:
+                return
 
     def hold(self) -> None:
         """Fire no more of them in this round."""
@@ -79,15 +87,14 @@ class ProcessorTimers(NodeTimers):
         self.key: Any = None
         """The current key, None between records."""
         self.timestamp: int = NO_TIMESTAMP
-        """The event time of the current record or timer."""
+        """The event time of the current record."""
 
     def _fire(self, entry: TimerEntry, now: int) -> None:
         time, key, name, kind = entry
-        self.key = self._read(key)
-        self.timestamp = time if kind == TimerKind.EVENT_TIME else self._event_time()
+        self.key = current = self._read(key)
         self._firing, self._now = entry, now
         try:
-            self._call(Timer(self.key, name, time, _KINDS[kind]))
+            self._call(_new(Timer, (current, name, time, _KINDS[kind])))
         finally:
             self._firing = self.key = None
 
@@ -95,11 +102,11 @@ class ProcessorTimers(NodeTimers):
 
     def processing_time(self, *, after: Duration | None = None, at: Instant | None = None, name: str = "") -> None:
         """See `Timers`."""
-        self._register(TimerKind.PROCESSING_TIME, self._wall_clock(), after, at, name)
+        self._register(TimerKind.PROCESSING_TIME, self._wall_clock, after, at, name)
 
     def event_time(self, *, after: Duration | None = None, at: Instant | None = None, name: str = "") -> None:
         """See `Timers`."""
-        self._register(TimerKind.EVENT_TIME, self.timestamp, after, at, name)
+        self._register(TimerKind.EVENT_TIME, self._current_event_time, after, at, name)
 
     def get(self, name: str = "") -> Timer | None:
         """See `Timers`."""
@@ -116,22 +123,30 @@ class ProcessorTimers(NodeTimers):
 
     # ---- inside ---------------------------------------------------------------------------------------------------
 
-    def _register(self, kind: TimerKind, base: int, after: Duration | None, at: Instant | None, name: str) -> None:
+    def _register(self, kind: TimerKind, clock: Callable[[], int], after: Duration | None, at: Instant | None, name: str) -> None:
         if (after is None) == (at is None):
             raise ValueError(f"{self._node}: pass either after= or at= to register a timer.")
         if at is not None:
             time = instant_ms(at, "at=")
         else:
             assert after is not None
-            if base == NO_TIMESTAMP:
+            now = clock()
+            if now == NO_TIMESTAMP:
                 raise ValueError(f"{self._node}: after= counts from the event time, and there is none yet. Use at= instead.")
-            time = base + (after if type(after) is int else _written_ms(after, "after="))
+            time = now + (after if type(after) is int else _written_ms(after, "after="))
         firing = self._firing
         if firing is not None and firing.kind == kind and time <= firing.time:
             time = self._now + 1  # or it would fire repeatedly in this round
         if not 0 <= time <= MAX_MS:
             raise ValueError(f"{self._node}: invalid timer time {time}: it must be between 0 and {MAX_MS}.")
         self.store.register(timer_id(self._in_hand(), name), kind, time)
+
+    def _current_event_time(self) -> int:
+        """Return the event time of the current record, or that of the timer: its own, or what its node has reached."""
+        firing = self._firing
+        if firing is None:
+            return self.timestamp
+        return firing.time if firing.kind == TimerKind.EVENT_TIME else self._event_time()
 
     def _id(self, name: str) -> bytes:
         return timer_id(self._in_hand(), name)

@@ -161,6 +161,7 @@ class _Interruptible:
         self._engine = engine
         self._pause = pause
         self.get = engine.get
+        self.get_many = engine.get_many
         self.count = engine.count
         self.size = engine.size
         self.write = engine.write

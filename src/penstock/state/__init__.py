@@ -16,7 +16,7 @@ from penstock.state.shard_keys import record_key
 from penstock.state.shared import Act, SharedKeyValueStore, Write, WriteSerde, write_serde
 from penstock.state.specs import RawLayout, Sharing, StoreKind, StoreSpec
 from penstock.state.store import StateOfStores
-from penstock.state.timers import TimerEntry, TimerStore, timer_id
+from penstock.state.timers import TimerEntry, TimerFront, TimerStore, timer_id
 from penstock.state.timestamped import CachedKeyValueStore, TimestampedKeyValueStore, entry_decoder, timestamp_of, value_decoder
 from penstock.state.versioned import NEWEST, NOT_PUT, VersionedKeyValueStore
 from penstock.state.windows import TimestampedWindowStore, WindowReads, WindowStore
@@ -58,6 +58,7 @@ __all__ = [
     "StoreKind",
     "StoreSpec",
     "TimerEntry",
+    "TimerFront",
     "TimerStore",
     "TimestampedKeyValueStore",
     "TimestampedWindowStore",

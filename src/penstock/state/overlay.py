@@ -109,6 +109,17 @@ class Space:
         value = base[key] = self._engine.get(self.name, self.prefix + key)
         return value
 
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        """Return the values of several ascending keys as this epoch sees them."""
+        dirty, base = self.dirty, self.base
+        self.read_ahead(keys)
+        return [dirty[key] if key in dirty else base[key] for key in keys]
+
+    def read_ahead(self, keys: list[bytes]) -> None:
+        """Read several ascending keys at once, because each will be asked for."""
+        dirty, base = self.dirty, self.base
+        self._remember([key for key in keys if key not in base and key not in dirty] if base or dirty else keys)
+
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set a key's value; None deletes it."""
         if self._dead and value is not None and key in self._dead:
@@ -156,11 +167,11 @@ class Space:
         self._read_old()
         dirty, base = self.dirty, self.base
         keys = sorted(dirty)
-        values = list(map(dirty.__getitem__, keys))
-        if None in values:  # a key that was missing before and is missing now is no change
+        values, old = list(map(dirty.__getitem__, keys)), list(map(base.__getitem__, keys))
+        if None in values and None in old:  # a key that was missing before and is missing now is no change
             keys = [key for key in keys if dirty[key] is not None or base[key] is not None]
-            values = list(map(dirty.__getitem__, keys))
-        return keys, values, list(map(base.__getitem__, keys))
+            values, old = list(map(dirty.__getitem__, keys)), list(map(base.__getitem__, keys))
+        return keys, values, old
 
     def logged(self, keys: list[bytes], values: list[bytes | None]) -> Columns | None:
         """Return the changelog rows of the changes; None if there are none."""
@@ -180,9 +191,19 @@ class Space:
         """Read the old value of every key that the epoch wrote; most were read before they were written."""
         base = self.base
         if not self.dirty.keys() <= base.keys():
-            name, prefix, read = self.name, self.prefix, self._engine.get
-            for key in sorted(self.dirty.keys() - base.keys()):
-                base[key] = read(name, prefix + key)
+            self._remember(sorted(self.dirty.keys() - base.keys()))
+
+    def _remember(self, keys: list[bytes]) -> None:
+        """Read the values of keys from the engine into `base`."""
+        prefix = self.prefix
+        if keys:
+            self.base.update(zip(keys, self._engine.get_many(self.name, [prefix + key for key in keys]), strict=True))
+
+    def stored_keys(self, lower: bytes, upper: bytes, most: int) -> list[bytes]:
+        """Return the first keys within bounds that the engine has, whatever the epoch has written."""
+        prefix, size = self.prefix, len(self.prefix)
+        found = self._engine.scan(self.name, prefix + lower, prefix + upper)
+        return [key[size:] for key, _ in islice(found, most)]
 
     def _stored(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         """Yield the engine's entries of this shard within bounds."""
@@ -281,6 +302,10 @@ class FrozenSpace(Space):
         """Return the value of a key; not remembered, since a view may be read for a long time."""
         dirty = self.dirty
         return dirty[key] if key in dirty else self._engine.get(self.name, self.prefix + key)
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        """Return the values of several keys; not remembered."""
+        return [self.get(key) for key in keys]
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Raise: the space is read-only."""

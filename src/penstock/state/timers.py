@@ -2,15 +2,16 @@
 
 A timer is one logged entry by key, plus one entry by time, which is not logged because it follows from the first. A postponed
 timer keeps its entry by time, which is then too early, and moves it when it is reached; so a time-out that every record of a key
-postpones costs one write per epoch, not three. Registrations are only noted, and entered when timers fire or the epoch ends. Of
-the entries by time only the next few are held as objects.
+postpones costs one write per epoch, not three. Registrations are only noted, and entered when timers fire or the epoch ends, in
+the order of their ids, in which an engine reads fastest. Of the entries by time in the engine only the next few are held as
+objects; those of the epoch itself are in a heap beside them.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from heapq import heappop, heappush
-from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,10 +26,12 @@ AHEAD_MS = 1_000
 
 _END = b"\x00\x00"
 _ZERO, _ESCAPED_ZERO = b"\x00", b"\x00\xff"
+_NOWHERE = b""
 _HEAD = 9
 _SMALLEST_CHUNK = 16
 _LARGEST_CHUNK = 4096
 
+_new = tuple.__new__  # cheaper than TimerEntry(...), once per timer that fires
 _pack = Struct(">BQ").pack
 _unpack_from = Struct(">BQ").unpack_from
 
@@ -59,7 +62,7 @@ class TimerStore:
         self.name: str = spec.name
         self._by_key = shard.space(spec.name, _logged if spec.logged else None)
         self._by_time = shard.space(f"{spec.name}/due")
-        self._fronts = (Front(0), Front(1))
+        self._fronts = (TimerFront(0), TimerFront(1))
         self._noted: dict[bytes, bytes | None] = {}
 
     # ---- by key -----------------------------------------------------------------------------------------------------
@@ -102,6 +105,10 @@ class TimerStore:
 
     # ---- by time ----------------------------------------------------------------------------------------------------
 
+    def front(self, kind: int) -> TimerFront:
+        """Return the first timers of a clock; its `earliest` says before which time none is due."""
+        return self._fronts[kind]
+
     def first(self, kind: int, until: int) -> int | None:
         """Return when the first timer of a clock is due; None if that is after `until`."""
         front = self._fronts[kind]
@@ -113,24 +120,41 @@ class TimerStore:
 
     def take(self, kind: int, until: int) -> TimerEntry | None:
         """Remove and return the first timer of a clock that is due at `until`; None if none is due."""
+        return next(self.due(kind, until), None)
+
+    def due(self, kind: int, until: int) -> Iterator[TimerEntry]:
+        """Remove and yield the timers of a clock that are due at `until`, including those that are registered meanwhile."""
         front = self._fronts[kind]
         front.clock = until
         if until < front.earliest:
-            return None
-        position = self._first(front, until)
-        if position is None:
-            return None
-        front.pop()
-        timer = position[_HEAD:]
-        self._by_time.base.setdefault(position, b"")
-        self._by_time.dirty[position] = self._by_key.dirty[timer] = None
-        end = timer.index(_END)
-        return TimerEntry(front.earliest, timer[:end].replace(_ESCAPED_ZERO, _ZERO), timer[end + 2 :].decode(), kind)
+            return
+        noted, read, added = self._noted, front.read, front.added
+        by_key, by_time, stored, base = self._by_key.dirty, self._by_time.dirty, self._by_key.base, self._by_time.base
+        limit, current, time = _pack(kind, until + 1), b"", 0
+        while True:
+            position = read[-1] if read and not added and not noted else _NOWHERE
+            timer, due = position[_HEAD:], position[:_HEAD]
+            if stored.get(timer) == due and timer not in by_key and position < limit:
+                read.pop()  # as it was read: most are
+            else:
+                found = self._first(front, until)
+                if found is None:
+                    return
+                front.pop()
+                position, timer, due = found, found[_HEAD:], found[:_HEAD]
+            if due != current:
+                current, time = due, _unpack_from(due)[1]
+                front.earliest = time
+            if position not in base:
+                base[position] = b""
+            by_time[position] = by_key[timer] = None
+            end = timer.index(_END)
+            yield _new(TimerEntry, (time, timer[:end].replace(_ESCAPED_ZERO, _ZERO), timer[end + 2 :].decode(), kind))
 
     def earliest(self, kind: int) -> int | None:
         """Return a time before which no timer of a clock is due: that of the first one, or from before it was postponed."""
         self._enter()
-        position = next((key for key, _ in self._by_time.scan(_pack(kind, 0), _pack(kind + 1, 0))), None)
+        position = self._next(self._fronts[kind], -1)
         return None if position is None else int(_unpack_from(position)[1])
 
     # ---- for the shard ----------------------------------------------------------------------------------------------
@@ -144,8 +168,9 @@ class TimerStore:
 
     def discard(self) -> None:
         """See `Store`."""
-        self._noted = {}
-        self._fronts = (Front(0), Front(1))
+        self._noted.clear()
+        for front in self._fronts:
+            front.forget()
 
     def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
         """See `Store`."""
@@ -156,13 +181,19 @@ class TimerStore:
 
     def _enter(self) -> None:
         """Enter the noted registrations, by key and by time."""
-        if not self._noted:
+        noted = self._noted
+        if not noted:
             return
-        noted, self._noted = self._noted, {}
-        get, by_key, by_time, base = self._by_key.get, self._by_key.bulk(), self._by_time.bulk(), self._by_time.base
+        timers = sorted(noted)
+        current, by_key, by_time, base = (
+            self._by_key.get_many(timers),
+            self._by_key.bulk(),
+            self._by_time.bulk(),
+            self._by_time.base,
+        )
         fronts = self._fronts
-        for timer, value in noted.items():
-            before = get(timer)
+        for timer, before in zip(timers, current, strict=True):
+            value = noted[timer]
             if before is not None:
                 position = _position(timer, before)
                 if value is not None and position[0] == value[0] and position[:_HEAD] <= value:
@@ -177,76 +208,92 @@ class TimerStore:
                 if position not in base:
                     base[position] = None  # a timer has one entry by time: the engine has no other
                 by_time[position] = b""
-                front = fronts[value[0]]
-                if front.end is None or position < front.end:
-                    heappush(front.added, position)
+                heappush(fronts[value[0]].added, position)
+        noted.clear()
 
-    def _first(self, front: Front, until: int) -> bytes | None:
+    def _first(self, front: TimerFront, until: int) -> bytes | None:
         """Return the position of the first timer that is due; move postponed timers to their time."""
+        by_key = self._by_key
         while True:
             if self._noted:
                 self._enter()
-            position = front.peek() if front.added or not front.read else front.read[-1]
+            position = self._next(front, until)
             if position is None:
-                if not self._load(front):
-                    front.earliest = MAX_TIME
-                    return None
-                continue
+                front.earliest = MAX_TIME
+                return None
             time: int = _unpack_from(position)[1]
             front.earliest = time
             if time > until:
                 return None
             timer = position[_HEAD:]
-            value = self._by_key.get(timer)
-            if value == position[:_HEAD]:
+            value = by_key.get(timer)
+            assert value is not None, "an entry by time without one by key"
+            due = value[:_HEAD]
+            if due == position[:_HEAD]:
                 return position
             front.pop()
-            if value is not None and _position(timer, value) == position:
-                self._remove(position)
-                self._by_key.dirty[timer] = None
-                self._noted[timer] = value[:_HEAD]
+            self._remove(position)
+            by_key.put(timer, due)
+            moved = due + timer
+            self._by_time.base.setdefault(moved, None)
+            self._by_time.put(moved, b"")
+            heappush(front.added, moved)
+
+    def _next(self, front: TimerFront, until: int) -> bytes | None:
+        """Return the first of a clock's entries by time; read more from the engine if need be."""
+        read, added, removed = front.read, front.added, self._by_time.dirty
+        while True:
+            if not read and front.following is not None:
+                self._load(front, until)
+            if added and not (read and read[-1] < added[0]):
+                position = added[0]
+            elif read:
+                position = read[-1]
+            else:
+                return None
+            if removed.get(position, b"") is not None:
+                return position
+            front.pop()
 
     def _remove(self, position: bytes) -> None:
         self._by_time.base.setdefault(position, b"")
         self._by_time.dirty[position] = None
 
-    def _load(self, front: Front) -> bool:
-        """Read the next positions; return whether there are any."""
-        if front.end is None:
-            return False
-        scanned = islice(self._by_time.scan(front.end, _pack(front.kind + 1, 0)), front.chunk)
-        found = [position for position, _ in scanned]
-        front.end = after(found[-1]) if len(found) == front.chunk else None
+    def _load(self, front: TimerFront, until: int) -> None:
+        """Read the next positions from the engine, and the timers of those that are due."""
+        assert front.following is not None
+        found = self._by_time.stored_keys(front.following, _pack(front.kind + 1, 0), front.chunk)
+        front.following = after(found[-1]) if len(found) == front.chunk else None
         front.chunk = min(4 * front.chunk, _LARGEST_CHUNK)
+        if until >= 0:
+            self._by_key.read_ahead([position[_HEAD:] for position in found[: bisect_left(found, _pack(front.kind, until + 1))]])
         found.reverse()
-        front.read = found
-        return bool(found)
+        front.read[:] = found
 
 
-class Front:
-    """The first of a clock's entries by time, as far as they are loaded.
+class TimerFront:
+    """The first of a clock's entries by time: of the engine's, as far as they are read, and all that the epoch has added.
 
-    `read` and `added` hold all entries before `end` (None: all there are): those that were read, in reverse order, and a heap of
-    those added since. None is before `earliest`. `clock` is the clock's last known time.
+    `read` has the former in reverse order, and `following` is where the next begin (None: there are no more); `added` is a heap.
+    Entries that the epoch has removed are still in both. None is before `earliest`. `clock` is the clock's last known time.
     """
 
-    __slots__ = ("added", "chunk", "clock", "earliest", "end", "kind", "read")
+    __slots__ = ("added", "chunk", "clock", "earliest", "following", "kind", "read")
 
     def __init__(self, kind: int) -> None:
         self.kind: int = kind
         self.read: list[bytes] = []
         self.added: list[bytes] = []
-        self.end: bytes | None = _pack(kind, 0)
+        self.forget()
+
+    def forget(self) -> None:
+        """Start again from what the engine has."""
+        self.read.clear()
+        self.added.clear()
+        self.following: bytes | None = _pack(self.kind, 0)
         self.earliest: int = 0
         self.clock: int = -1
         self.chunk: int = _SMALLEST_CHUNK
-
-    def peek(self) -> bytes | None:
-        """Return the first entry."""
-        read, added = self.read, self.added
-        if added and not (read and read[-1] < added[0]):
-            return added[0]
-        return read[-1] if read else None
 
     def pop(self) -> None:
         """Remove the first entry."""

@@ -48,6 +48,9 @@ def check_scans(kind: EngineKind, written: list[dict[bytes, bytes | None]], scan
                 else:
                     model[key] = value
             assert {key: engine.get("space", key) for key in entries} == {key: model.get(key) for key in entries}
+            several = sorted({*entries, b"", b"missing"})
+            assert engine.get_many("space", several) == [model.get(key) for key in several]
+            assert (engine.get_many("space", []), engine.get_many("nowhere", several)) == ([], [None] * len(several))
         for lower, upper, reverse in scans:
             assert list(engine.scan("space", lower, upper, reverse)) == expected(model, lower, upper, reverse)
         if kind is not EngineKind.ROCKSDB:  # which only estimates

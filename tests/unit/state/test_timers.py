@@ -97,6 +97,26 @@ class TestOrder:
         store.register(timer_id(b"late", ""), EVENT, 5)
         assert [time for time, *_ in taken(store, EVENT, 30)] == [5, 10, 15, 20, 30]
 
+    @pytest.mark.parametrize("is_committed", [False, True])
+    def test_what_is_done_while_timers_are_due_takes_effect_at_once(self, is_committed: bool) -> None:
+        state = LaneState(MemoryEngine())
+        store = opened(state)
+        for time in range(0, 60, 10):
+            store.register(timer_id(b"k%d" % time, ""), EVENT, time)
+        if is_committed:
+            state.commit(0)
+        found = []
+        for entry in store.due(EVENT, 45):
+            found.append((entry.time, entry.key))
+            if entry.time == 0:
+                store.register(timer_id(b"new", ""), EVENT, 5)
+                store.register(timer_id(b"newer", ""), EVENT, 38)
+                store.register(timer_id(b"k20", ""), EVENT, 35)
+                store.register(timer_id(b"k10", ""), WALL, 10)
+                store.delete(timer_id(b"k30", ""))
+        assert found == [(0, b"k0"), (5, b"new"), (35, b"k20"), (38, b"newer"), (40, b"k40")]
+        assert (taken(store, EVENT, 99), taken(store, WALL, 99)) == ([(50, b"k50", "")], [(10, b"k10", "")])
+
 
 class TestReplacing:
     @pytest.mark.parametrize("is_committed", [False, True])

@@ -23,6 +23,9 @@ class Engine(Protocol):
     def get(self, space: str, key: bytes) -> bytes | None:
         """Return the value of a key."""
 
+    def get_many(self, space: str, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of several keys, fastest if these are ascending."""
+
     def scan(self, space: str, lower: bytes | None, upper: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Yield keys from `lower` (inclusive) to `upper` (exclusive) with their values, in byte order or backwards."""
 

@@ -63,6 +63,14 @@ class LmdbReads(ABC):
             return None
         return (self._reading or self._read()).get(key, None, database)
 
+    def get_many(self, space: str, keys: Sequence[bytes]) -> list[bytes | None]:
+        """See `Engine.get_many`."""
+        database = self._databases.get(space)
+        if database is None or not all(keys) or max(map(len, keys), default=0) > _LONGEST:
+            return [self.get(space, key) for key in keys]
+        get = self._read().get
+        return [get(key, None, database) for key in keys]
+
     def scan(self, space: str, lower: bytes | None, upper: bytes | None, reverse: bool = False) -> Iterator[Item]:
         """See `Engine.scan`."""
         database, odd = self._databases.get(space), self._databases.get(space + _ODD)
@@ -205,10 +213,13 @@ class LmdbEngine(LmdbReads):
         if None not in values:
             cursor.putmulti(cast("Iterator[Item]", zip(keys, values, strict=True)))
             return
-        cursor.putmulti((key, value) for key, value in zip(keys, values, strict=True) if value is not None)
-        for key, value in zip(keys, values, strict=True):
-            if value is None and cursor.set_key(key):
-                cursor.delete()
+        if any(value is not None for value in values):
+            cursor.putmulti((key, value) for key, value in zip(keys, values, strict=True) if value is not None)
+            keys = [key for key, value in zip(keys, values, strict=True) if value is None]
+        find, delete = cursor.set_key, cursor.delete
+        for key in keys:
+            if find(key):
+                delete()
 
     def _write_odd(
         self, txn: lmdb.Transaction[bytes], name: str, keys: list[bytes], values: list[bytes | None]

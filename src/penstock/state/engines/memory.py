@@ -23,6 +23,10 @@ class MemoryEngine:
         value: bytes | None = None if entries is None else entries.get(key)
         return value
 
+    def get_many(self, space: str, keys: Sequence[bytes]) -> list[bytes | None]:
+        """See `Engine.get_many`."""
+        return [self.get(space, key) for key in keys]
+
     def scan(self, space: str, lower: bytes | None, upper: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """See `Engine.scan`."""
         entries = self._spaces.get(space)

@@ -33,6 +33,11 @@ class RocksDbEngine:
         value: bytes | None = None if family is None else family.get(key)
         return value
 
+    def get_many(self, space: str, keys: Sequence[bytes]) -> list[bytes | None]:
+        """See `Engine.get_many`."""
+        family = self._families.get(space)
+        return [None] * len(keys) if family is None else cast("list[bytes | None]", family.get(list(keys)))
+
     def scan(self, space: str, lower: bytes | None, upper: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """See `Engine.scan`."""
         family = self._families.get(space)

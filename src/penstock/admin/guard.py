@@ -69,7 +69,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        answer = self._refusal(scope)
+        answer = self.refusal(scope)
         if answer is None:
             try:
                 await self.app(scope, receive, send)
@@ -82,7 +82,7 @@ class Guard:
         if answer is not None:
             await answer(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> Json | None:
+    def refusal(self, scope: Scope) -> Json | None:
         """Return the response to a request that is refused; None if it is let in."""
         host = authorization = content_type = b""
         hosts = 0

@@ -15,6 +15,8 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from penstock.admin.point_reads import PointReads
+
 TARGET_BYTES = 8 * 1024
 HEAD_BYTES = 16 * 1024
 HEADERS = 64
@@ -28,6 +30,9 @@ WRITE_S = 30.0
 
 _METHODS = (b"GET", b"HEAD", b"POST")
 _VERSIONS = ("1.0", "1.1")
+_STORES = b"/stores/"
+_SPECIAL = (b"content-length", b"transfer-encoding", b"expect", b"upgrade")
+"""Headers of requests that may have a body, or want more than an answer."""
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -39,6 +44,7 @@ class LimitedProtocol(HttpToolsProtocol):
         server_state: ServerState,
         app_state: dict[str, object],
         _loop: asyncio.AbstractEventLoop | None = None,
+        reads: PointReads | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.access_log = False  # there are thousands of queries, and their lines would hold tokens or keys
@@ -48,6 +54,9 @@ class LimitedProtocol(HttpToolsProtocol):
         self._refusal = (HTTPStatus.BAD_REQUEST, "The request is not well-formed HTTP/1.1.")
         self._waits_since: float | None = self.loop.time()
         self._is_whole = False
+        self._reads = reads
+        self._response: bytes | None = None
+        self._has_responded = False
         self._begin()
 
     def _begin(self) -> None:
@@ -87,9 +96,9 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse bytes, which may hold part of a request or several requests."""
-        self._unset_keepalive_if_required()
         if not self._is_answering:
             self._is_whole = False
+        self._has_responded = False
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError:
@@ -122,7 +131,17 @@ class LimitedProtocol(HttpToolsProtocol):
         self._cancel_unread()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection; abort it if the client has not even read the last response."""
+        """Close an idle connection; abort it if the client has not even read the last response.
+
+        A request does not cancel the timer, because that would cost as much as parsing it; so this may be too early.
+        """
+        self.timeout_keep_alive_task = None
+        if self._waits_since is None or self._deadline is not None:
+            return  # a request is being answered, or being received: its response starts the timer again
+        rest = self._waits_since + self.timeout_keep_alive - self.loop.time()
+        if rest > 0:
+            self.timeout_keep_alive_task = self.loop.call_later(rest, self.timeout_keep_alive_handler)
+            return
         if self.transport.get_write_buffer_size():
             self.transport.abort()
         super().timeout_keep_alive_handler()
@@ -131,7 +150,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin a request. Pipelining (sending it before the last response) is not supported."""
-        if self._is_answering:
+        if self._is_answering or self._has_responded:
             self.transport.abort()
             self._stop_parsing(HTTPStatus.BAD_REQUEST, "Pipelining is not supported: wait for the last response.")
         self._is_whole = False
@@ -161,10 +180,15 @@ class LimitedProtocol(HttpToolsProtocol):
             self._stop_parsing(HTTPStatus.BAD_REQUEST, "Only HTTP/1.1 and HTTP/1.0 are supported.")
         if self.parser.should_upgrade() or not self.url.startswith(b"/"):
             self._stop_parsing(HTTPStatus.BAD_REQUEST, "Upgrades and proxy requests are not supported.")
+        is_read = self.url.startswith(_STORES) and self.parser.get_method() == b"GET" and self.parser.get_http_version() == "1.1"
         for name, value in self.headers:
             if name == b"content-length" and int(value) > BODY_BYTES:
                 self._stop_parsing(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body exceeds {BODY_BYTES} bytes.")
-        super().on_headers_complete()
+            is_read = is_read and name not in _SPECIAL
+        if is_read and self._reads is not None and self.parser.should_keep_alive() and not self.transport.get_write_buffer_size():
+            self._response = self._reads.response(self.url, self.headers, self.server, self.server_state.default_headers)
+        if self._response is None:
+            super().on_headers_complete()
         self._has_head = True
 
     def on_body(self, body: bytes) -> None:
@@ -179,7 +203,15 @@ class LimitedProtocol(HttpToolsProtocol):
         self._is_whole = True
         self._waits_since = None if self._is_answering else self._waits_since
         self._begin()
-        super().on_message_complete()
+        if self._response is None:
+            super().on_message_complete()
+            return
+        self.transport.write(self._response)
+        self._response, self._has_responded = None, True
+        self.server_state.total_requests += 1
+        self._waits_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     # ---- refusals -----------------------------------------------------------------------------------------------------
 

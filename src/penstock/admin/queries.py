@@ -1,6 +1,7 @@
 """The routes that query stores: point reads, pages of rows, windows, SQL.
 
-A point read is answered in the server's event loop; what may take longer runs in a thread.
+A point read is answered in the server's event loop, most of them even before they get here (`point_reads`); what may take longer
+runs in a thread.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ SQL_S = 10.0
 WAIT_S = 5.0
 """How long a query waits for `at_least_epoch`."""
 
+_FEW_KEYS = 50
+"""So many keys are read in the event loop: a thread would cost more than the reads."""
+
 _BODY_BYTES = 1 << 20
 _POLL_S = 0.01
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 _STATUS = ((UnknownStoreError, HTTPStatus.NOT_FOUND), (NotReadyError, HTTPStatus.SERVICE_UNAVAILABLE))
-_HEADERS = (b"content-type", b"application/json")
+JSON = (b"content-type", b"application/json")
 _VERSIONS = (StoreKind.VERSIONED,)
 
 ASKING = re.compile(r"/sql|/stores/[^/]+/get")
@@ -76,11 +80,11 @@ class Endpoint:
                 status, body = await self.post(name, strict_json(await _body(receive)))
             else:
                 assert self.get is not None
-                status, body = await self.get(name, _parameters(scope["query_string"]))
+                status, body = await self.get(name, parameters(scope["query_string"]))
         except PenstockError as error:
             status = next((code for kind, code in _STATUS if isinstance(error, kind)), HTTPStatus.BAD_REQUEST)
             body = encoded({"error": str(error), "code": error.code})
-        headers = [_HEADERS, (b"content-length", b"%d" % len(body))]
+        headers = [JSON, (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -120,9 +124,7 @@ class Stores:
             entry, epoch = store.version(key, _time(given, "as_of", MAX_TIME))
         else:
             entry, epoch = store.get(key)
-        if entry is None:
-            return 404, encoded({"error": "no such key", "code": "no_key", "epoch": epoch})
-        return 200, b'{"epoch":%d,%s}' % (epoch, entry)
+        return answer_of(entry, epoch)
 
     async def get_many(self, name: str, body: Any) -> Answered:
         """Return many entries, all of one epoch; null for a key that has none."""
@@ -133,7 +135,10 @@ class Stores:
         if not isinstance(keys, list) or len(keys) > MOST_KEYS:
             raise QueryError(f"Invalid keys: expected a list of at most {MOST_KEYS} keys.")
         wanted = [store.key(key if isinstance(key, str) else encoded(key).decode()) for key in keys]
-        epoch, entries = await to_thread.run_sync(store.get_all, wanted, limiter=self._threads)
+        if len(wanted) <= _FEW_KEYS:
+            epoch, entries = store.get_all(wanted)
+        else:
+            epoch, entries = await to_thread.run_sync(store.get_all, wanted, limiter=self._threads)
         found = b",".join(b"null" if entry is None else b"{%s}" % entry for entry in entries)
         return 200, b'{"epoch":%d,"entries":[%s]}' % (epoch, found)
 
@@ -187,6 +192,13 @@ class Stores:
         return state, store
 
 
+def answer_of(entry: bytes | None, epoch: int) -> Answered:
+    """Return the response with one entry."""
+    if entry is None:
+        return 404, encoded({"error": "no such key", "code": "no_key", "epoch": epoch})
+    return 200, b'{"epoch":%d,%s}' % (epoch, entry)
+
+
 async def _come_to(state: CommittedState, epoch: int) -> None:
     deadline = time.monotonic() + WAIT_S
     while state.epoch < epoch and time.monotonic() < deadline:  # noqa: ASYNC110 - epochs are committed in another thread
@@ -205,7 +217,8 @@ async def _body(receive: Receive) -> bytes:
             return bytes(body)
 
 
-def _parameters(query: bytes) -> Parameters:
+def parameters(query: bytes) -> Parameters:
+    """Return the parameters of a query string."""
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=20)
     except ValueError:

@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 from penstock.admin.access import Tokens
 from penstock.admin.guard import HEADERS, Guard, allowed_hosts
 from penstock.admin.listener import listen, tls
+from penstock.admin.point_reads import PointReads
 from penstock.admin.protocol import CONNECTIONS, KEEP_ALIVE_S, LimitedProtocol
 from penstock.admin.routes import ASKING, OPEN, routes
 from penstock.runtime.application import RunningApplication
@@ -46,6 +47,7 @@ class AdminServer:
         self._running = running
         router = Router(routes(running), redirect_slashes=False)
         self._app = Guard(router, tokens, allowed_hosts(host, *config.admin_hosts), OPEN, ASKING)
+        self._reads = PointReads(running, self._app)
         self._state = ServerState()
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -100,7 +102,7 @@ class AdminServer:
         config.load()
         self._date()
         server = await loop.create_server(
-            lambda: LimitedProtocol(config, self._state, {}, loop),
+            lambda: LimitedProtocol(config, self._state, {}, loop, self._reads),
             sock=self._listener,
             ssl=self._tls,
             ssl_handshake_timeout=None if self._tls is None else _HANDSHAKE_S,

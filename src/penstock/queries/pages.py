@@ -81,14 +81,15 @@ class StoreAnswers:
         self.key: Callable[[str], bytes] = key_of(key)
         self.prefix: Callable[[str], bytes] = prefix_of(key)
         self.view: View = view_of(Source(state, store))
+        self._by_key = self.view if isinstance(self.view, KeyValueView) else None
         self._key_json = json_of(key)
         self._value_json = json_of(value)
         self._kind = spec.kind
 
     def get(self, key: bytes) -> tuple[bytes | None, int]:
         """Return a key's entry as JSON, None if there is none, and the epoch."""
-        view = self.view
-        if not isinstance(view, KeyValueView):
+        view = self._by_key
+        if view is None:
             raise self._no_single_value()
         raw, epoch = view.find(key)
         return None if raw is None else self._entry(key, raw, view.has_times), epoch

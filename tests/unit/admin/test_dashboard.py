@@ -14,7 +14,7 @@ from penstock.admin.dashboard import PUBLIC
 from penstock.admin.dashboard.snapshot import Span
 from penstock.epochs.wire import LaneReport
 from penstock.observation import EpochReport, PartitionReport
-from penstock.runtime.journal import AT_THE_BARRIER, BEFORE, CHECK, JOB
+from penstock.runtime.journal import AT_THE_BARRIER, BEFORE, CHECK, JOB, WAIT
 from penstock.runtime.states import State
 from tests.unit.admin.fake_application import FakeApplication, request, snapshot, under_load
 
@@ -56,7 +56,7 @@ class TestFiles:
     def test_the_script_knows_every_phase_of_an_epoch(self) -> None:
         script = request(FakeApplication(), "/dashboard/page.js")[2].decode()
         [known], [commit] = re.findall(r"const PHASES = {([^}]+)}", script), re.findall(r"const COMMIT = new Set\((.+)\)", script)
-        assert re.findall(r"(\w+):", known) == [BEFORE, JOB, CHECK, *AT_THE_BARRIER.values()]
+        assert re.findall(r"(\w+):", known) == [BEFORE, JOB, WAIT, CHECK, *AT_THE_BARRIER.values()]
         assert json.loads(commit) == [*AT_THE_BARRIER.values()]
 
     def test_the_drawing_is_served_without_its_style_which_is_a_separate_file(self) -> None:

@@ -111,7 +111,7 @@ def test_the_metrics_match_the_work_of_the_application(metered: int) -> None:
     assert value(metered, "penstock_source_lag") == 0
     assert value(metered, "penstock_commits_total") == value(metered, "penstock_epoch_seconds_count")
     phases = {*re.findall(r'penstock_epoch_phase_seconds_count\{phase="(\w+)"\}', exposed(metered))}
-    assert phases == {"before", "job", "check", "produce", "offsets", "commit", "after"}
+    assert phases == {"before", "job", "wait", "check", "produce", "offsets", "commit", "after"}
 
 
 def test_the_memory_of_all_processes_is_reported(metered: int) -> None:

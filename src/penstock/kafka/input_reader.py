@@ -40,10 +40,24 @@ class _Chunk(NamedTuple):
     batch: pa.RecordBatch
 
 
+class _Kept:
+    """How much of a partition is kept."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.size = 0
+
+    def count(self, chunk: _Chunk, sign: int) -> None:
+        """Add a chunk, or with a `sign` of -1 remove it."""
+        self.records += sign * chunk.batch.num_rows
+        self.size += sign * chunk.batch.nbytes
+
+
 class InputReader:
     """Reads from given offsets on; keeps at most about `most_records` or `most_bytes`.
 
-    `fill` and `wait` may be called by any thread, one at a time.
+    It keeps up to twice as much if the caller can use nothing of that and waits for other partitions. `fill` and `wait` may be
+    called by any thread, one at a time.
     """
 
     def __init__(self, settings: Mapping[str, str], offsets: Mapping[Partition, int], most_records: int, most_bytes: int) -> None:
@@ -51,8 +65,8 @@ class InputReader:
         self._most_bytes = most_bytes
         self._chunks: dict[Partition, deque[_Chunk]] = {place: deque() for place in offsets}
         self._read_to = dict(offsets)
-        self._records = 0
-        self._bytes = 0
+        self._kept = {place: _Kept() for place in offsets}
+        self._paused: set[Partition] = set()
         self._reading = threading.Lock()
         self._changing = threading.Lock()
         self._consumer = open_consumer({**settings, **SETTINGS})
@@ -78,6 +92,7 @@ class InputReader:
                 left = deadline - time.monotonic()
                 if left <= 0 or any(end > offsets[place] for place, end in found.items()):
                     return found
+                self._pause()
                 message = self._consumer.poll(left)
                 if message is not None:
                     self._add([message])
@@ -103,7 +118,7 @@ class InputReader:
             for place, offset in offsets.items():
                 chunks = self._chunks[place]
                 while chunks and chunks[0].offsets[-1] < offset:
-                    self._count(chunks.popleft(), -1)
+                    self._kept[place].count(chunks.popleft(), -1)
         if any(offset > self._read_to[place] for place, offset in offsets.items()):
             with self._reading:  # or records that `fill` is adding would be read twice
                 self._skip_to(offsets)
@@ -121,11 +136,41 @@ class InputReader:
                     self._read_to[place] = offset
 
     def _fill(self) -> None:
-        while self._records < self._most_records and self._bytes < self._most_bytes:
+        self._resume()
+        while self._has_room():
             messages = self._consumer.consume(_PIECE, 0.0)
             self._add(messages)
             if len(messages) < _PIECE:
                 return
+
+    def _has_room(self) -> bool:
+        """Whether more may be kept. While partitions are paused, the others have their shares, whatever those have used."""
+        kept = self._kept.values()
+        if sum(each.records for each in kept) < self._most_records and sum(each.size for each in kept) < self._most_bytes:
+            return True
+        return bool(self._paused) and any(not self._has_used(1.0, place) for place in self._kept.keys() - self._paused)
+
+    def _has_used(self, part: float, place: Partition) -> bool:
+        """Whether a partition has used up this part of an equal share."""
+        part, kept = part / len(self._kept), self._kept[place]
+        return kept.records >= part * self._most_records or kept.size >= part * self._most_bytes
+
+    def _pause(self) -> None:
+        """Make room if the caller can use nothing of what is kept: read only partitions that have not used up their shares.
+
+        The consumer forgets what it has prefetched of a paused partition, so this is the exception.
+        """
+        if not self._has_room():
+            full = {place for place in self._kept if self._has_used(1.0, place)} - self._paused
+            self._paused |= full
+            self._consumer.pause([TopicPartition(*place) for place in full])
+
+    def _resume(self) -> None:
+        """Read the paused partitions again that have room."""
+        if self._paused:
+            empty = {place for place in self._paused if not self._has_used(0.5, place)}
+            self._paused -= empty
+            self._consumer.resume([TopicPartition(*place) for place in empty])
 
     def _add(self, messages: list[Message]) -> None:
         """Add records, and note where partitions end."""
@@ -143,11 +188,7 @@ class InputReader:
                 self._chunks[place].append(chunk)
                 # The end of the partition may be noted already, behind control records that follow these.
                 self._read_to[place] = max(self._read_to[place], int(chunk.offsets[-1]) + 1)
-                self._count(chunk, 1)
-
-    def _count(self, chunk: _Chunk, sign: int) -> None:
-        self._records += sign * chunk.batch.num_rows
-        self._bytes += sign * chunk.batch.nbytes
+                self._kept[place].count(chunk, 1)
 
     def _handle(self, messages: list[Message]) -> None:
         """Note the ends of partitions; raise other errors unless the client recovers from them."""

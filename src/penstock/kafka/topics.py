@@ -143,8 +143,13 @@ class Topics:
 
     def offset_at(self, partition: Partition, timestamp_ms: int, end: int) -> int:
         """The offset of the first record at or after a time; `end` if there is none."""
-        found = self._offsets([partition], OffsetSpec.for_timestamp(timestamp_ms))[partition]
-        return found if found >= 0 else end
+        found = self.offsets_at([partition], timestamp_ms)[partition]
+        return end if found is None else found
+
+    def offsets_at(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int | None]:
+        """The offset of each partition's first record at or after a time; None if there is none."""
+        found = self._offsets(partitions, OffsetSpec.for_timestamp(timestamp_ms))
+        return {place: offset if offset >= 0 else None for place, offset in found.items()}
 
     def ensure(self, wanted: Sequence[InternalTopic], replication_factor: int) -> dict[str, Topic]:
         """Create the internal topics that do not exist, and check all of them."""

@@ -17,7 +17,7 @@ from penstock.epochs.program import Epoch
 from penstock.errors import EpochTooLargeError
 from penstock.records import Partition
 from penstock.runtime.epoch_size import EpochSize
-from penstock.runtime.share import take
+from penstock.runtime.share import Room, take
 
 _log = logging.getLogger(__name__)
 
@@ -79,6 +79,10 @@ GiveUp = Callable[[Epoch, Partition, int, EpochTooLargeError], pa.Table | None]
 """Handles a record, given by its offset, that no epoch can hold: returns rows to send in its place, if any, or raises."""
 
 
+Take = Callable[[Mapping[Partition, int], Mapping[Partition, int], Collection[Partition], Room], Mapping[Partition, int]]
+"""Decides what an epoch takes, as `share.take` does."""
+
+
 class Attempts:
     """Runs the jobs of epochs, and learns from them how large they can be.
 
@@ -86,7 +90,15 @@ class Attempts:
     """
 
     def __init__(
-        self, jobs: Jobs, size: EpochSize, give_up: GiveUp, *, small: int, lanes: int, on_retry: Callable[[Epoch], None]
+        self,
+        jobs: Jobs,
+        size: EpochSize,
+        give_up: GiveUp,
+        *,
+        small: int,
+        lanes: int,
+        on_retry: Callable[[Epoch], None],
+        take: Take = take,
     ) -> None:
         self._jobs = jobs
         self._size = size
@@ -94,6 +106,7 @@ class Attempts:
         self._small = small
         self._lanes = lanes
         self._on_retry = on_retry
+        self._take = take
         self._attempt = 0
         self._bytes_out = 0
         self._is_unbounded = False
@@ -123,7 +136,7 @@ class Attempts:
             room = self._size.room
             if given.most is not None:
                 room = room._replace(records=min(room.records, given.most))
-            ends = take(given.offsets, given.read_to, given.waiting, room)
+            ends = self._take(given.offsets, given.read_to, given.waiting, room)
             epoch = replace(epoch, attempt=self._attempt, most_bytes=self._most_bytes(given.count(ends)))
             try:
                 rows = self._tried(epoch, given, ends)

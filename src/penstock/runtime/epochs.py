@@ -23,7 +23,7 @@ from penstock.errors import BrokerError, CommitError
 from penstock.observation import Recorder
 from penstock.records import Partition
 from penstock.runtime.agenda import Agenda
-from penstock.runtime.attempts import Attempts, Jobs
+from penstock.runtime.attempts import Attempts, Jobs, Take
 from penstock.runtime.backlog import Backlog
 from penstock.runtime.commits import Commits
 from penstock.runtime.epoch_size import EpochSize
@@ -33,6 +33,7 @@ from penstock.runtime.giving_up import GivingUp
 from penstock.runtime.journal import Journal
 from penstock.runtime.progress import Progress
 from penstock.runtime.publication import Check, Publication
+from penstock.runtime.share import take
 from penstock.state import Mark
 
 _log = logging.getLogger(__name__)
@@ -55,13 +56,14 @@ class StartingPoint:
 class Bounds:
     """How much epochs take: one of up to `small` records runs in a single task; `limits` are offsets at which the run ends.
 
-    Up to `in_flight` epochs may not be committed yet when another begins.
+    Up to `in_flight` epochs may not be committed yet when another begins. `take` decides which records an epoch takes.
     """
 
     small: int
     size: EpochSize
     limits: Mapping[Partition, int] = field(default_factory=dict)
     in_flight: int = 0
+    take: Take = take
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,15 @@ class Epochs:
         self._commits = Commits(f"penstock-{program.application_id}-commits")
         self._size = bounds.size
         give_up = GivingUp(program, jobs)
-        self._attempts = Attempts(jobs, bounds.size, give_up, small=bounds.small, lanes=program.lanes, on_retry=self._begin_again)
+        self._attempts = Attempts(
+            jobs,
+            bounds.size,
+            give_up,
+            small=bounds.small,
+            lanes=program.lanes,
+            on_retry=self._begin_again,
+            take=bounds.take,
+        )
         self._event_time = EventTime(program, start.progress, ends.inputs)
         self._backlog = Backlog(start.progress.offsets, bounds.limits)
         self._agenda = Agenda(program, self._event_time, start.partitions, bounds.small)

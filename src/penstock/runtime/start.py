@@ -37,6 +37,7 @@ from penstock.observation import Recorder
 from penstock.plan import TopologyFacts, encode_facts
 from penstock.queries import CommittedState
 from penstock.records import Partition
+from penstock.runtime.attempts import Take
 from penstock.runtime.committed import FACTS_PARTITION, TOPOLOGY, places
 from penstock.runtime.engine import Engine, TaskSetUp
 from penstock.runtime.epoch_size import TARGET_S, EpochSize
@@ -49,6 +50,7 @@ from penstock.runtime.memory import default_epoch_bytes
 from penstock.runtime.past import Lost, lost_input
 from penstock.runtime.publication import Check
 from penstock.runtime.restore_progress import RestoreProgress
+from penstock.runtime.time_order import TimeOrder
 from penstock.runtime.topic_watch import Growth, TopicWatch
 from penstock.runtime.truth import Position, Truth, program_of
 from penstock.telemetry import logs
@@ -143,6 +145,7 @@ class Start:
                 spark.after_commit(epoch)
 
         check = self._check(program, self._size_limits(topics, written, sizes))
+        order = TimeOrder(topics)
         epochs = Epochs(
             program,
             engine,
@@ -153,7 +156,7 @@ class Start:
                 topic_ids={name: topic.topic_id for name, topic in sources.items()},
                 first_rows=_facts_row(program, known_facts),
             ),
-            self._bounds(self._limits(until, topics, partitions)),
+            self._bounds(self._limits(until, topics, partitions), order.take),
             Ends(
                 changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
                 inputs=lambda: topics.end_offsets(epochs.progress.offsets),
@@ -165,7 +168,7 @@ class Start:
         self._follow_ends(lambda: topics.end_offsets(epochs.progress.offsets))
         watched = {name: sources[name] for name in truth.source_of(sources)}
         looking = Topics(admin, min(config.broker_timeout_ms, _LOOK_MS))
-        input_stream = self._input_stream(engine, epochs, looking, watched, may_grow=until is None)
+        input_stream = self._input_stream(engine, order, epochs, looking, watched, may_grow=until is None)
         return Started(epochs, input_stream, publisher, state, engine)
 
     def _log_changes(self, position: Position) -> None:
@@ -179,7 +182,13 @@ class Start:
             report_lost(lost, self._recorder)
 
     def _input_stream(
-        self, engine: Engine, epochs: Epochs, topics: Topics, watched: Mapping[str, Topic], may_grow: bool
+        self,
+        engine: Engine,
+        order: TimeOrder,
+        epochs: Epochs,
+        topics: Topics,
+        watched: Mapping[str, Topic],
+        may_grow: bool,
     ) -> InputStream:
         config = self._config
         labelled = self._labelled(epochs.on_input)
@@ -187,7 +196,7 @@ class Start:
         interval_s, name = config.epoch_interval_ms / 1_000, f"penstock-{self._id}-epochs"
 
         def open_stream(offsets: Mapping[Partition, int]) -> InputLoop:
-            source = engine.open_input(offsets, self._most_bytes)
+            source = order.applied_to(engine.open_input(offsets, self._most_bytes), offsets)
             return InputLoop(source, epochs, labelled, interval_s, name)
 
         def look() -> Mapping[str, Topic]:
@@ -249,11 +258,11 @@ class Start:
         """How long a job may take: less than an epoch, so that there is time left to retry it with fewer records."""
         return 0.8 * self._config.epoch_timeout_ms / 1_000
 
-    def _bounds(self, limits: Mapping[Partition, int]) -> Bounds:
+    def _bounds(self, limits: Mapping[Partition, int], take: Take) -> Bounds:
         config = self._config
         target_s = min(TARGET_S, config.epoch_timeout_ms / 4_000, config.transaction_timeout_ms / 4_000)
         size = EpochSize(config.max_epoch_records, self._most_bytes, target_s)
-        return Bounds(config.small_epoch_records, size, limits, config.epochs_in_flight)
+        return Bounds(config.small_epoch_records, size, limits, config.epochs_in_flight, take)
 
     @property
     def _most_bytes(self) -> int:

@@ -200,7 +200,7 @@ class TestBounds:
             assert offsets_in(reader, place, 50, 100) == list(range(50, 100))
             reader.release({place: 100})
             assert offsets_in(reader, place, 0, 100) == []
-            assert (reader._records, reader._bytes) == (0, 0)
+            assert [(kept.records, kept.size) for kept in reader._kept.values()] == [(0, 0)]
 
 
 def test_reads_on_from_an_offset_that_others_have_read_to(servers: str) -> None:
@@ -323,3 +323,20 @@ def _drained(reader: InputReader, taken: dict[Partition, int], ends: Mapping[Par
         taken[place] = end
     reader.release(taken)
     return taken == ends
+
+
+def test_a_partition_that_the_caller_waits_for_is_read_although_others_fill_the_room(servers: str) -> None:
+    topic = new_topic(servers, partitions=2)
+    other = new_topic(servers, partitions=1)
+    topics.produce(servers, topic, numbered(40_000, 2))
+    topics.produce(servers, other, numbered(100))
+    places = {(topic, 0): 0, (topic, 1): 0, (other, 0): 0}
+    with reading(servers, places, most_records=3_000) as reader:
+        read_up_to(reader, {(other, 0): 100})  # the caller uses nothing, so all that it gets is from reading on
+        kept = sum(reader.read_to.values())
+        assert kept <= 2 * 3_000 + 3 * 2_000  # twice as much, and for each partition a piece more
+        reader.release({(topic, 0): reader.read_to[topic, 0], (topic, 1): reader.read_to[topic, 1]})
+        reader.wait(reader.read_to, PATIENCE_S)
+        assert sum(reader.read_to.values()) > kept  # the others are read on
+        read_to = reader.read_to[topic, 0]
+    assert read_to < 20_000

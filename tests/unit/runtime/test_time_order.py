@@ -1,0 +1,181 @@
+"""The order in which epochs take the records of several topics while an application catches up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.records import Partition
+from penstock.runtime.inputs import Offsets
+from penstock.runtime.share import Room
+from penstock.runtime.time_order import BEHIND, OrderedInput, TimeOrder
+
+ORDERS, USERS = ("orders", 0), ("users", 0)
+NOW_MS = 1_700_000_000_000
+
+
+class Topics:
+    """Topics by the timestamps of their records, as brokers know them."""
+
+    def __init__(self, times: Mapping[Partition, list[int]]) -> None:
+        self.times = times
+        self.requests = 0
+
+    def end_offsets(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        return {place: len(self.times[place]) for place in partitions}
+
+    def offsets_at(self, partitions: Iterable[Partition], timestamp_ms: int) -> Mapping[Partition, int | None]:
+        self.requests += 1
+        return {
+            place: next((offset for offset, at in enumerate(self.times[place]) if at >= timestamp_ms), None)
+            for place in partitions
+        }
+
+    @property
+    def begin(self) -> Offsets:
+        return dict.fromkeys(self.times, 0)
+
+
+class Reader:
+    """Reads so many records of a partition with each call, in the order given; then everything."""
+
+    def __init__(self, topics: Topics, steps: Iterable[tuple[Partition, int]]) -> None:
+        self._topics = topics
+        self._steps = iter(steps)
+        self.read_to = dict(topics.begin)
+
+    def wait(self, offsets: Offsets, timeout_s: float) -> Offsets:
+        for place, count in self._steps:
+            self.read_to[place] = min(self.read_to[place] + count, len(self._topics.times[place]))
+            if self.read_to != offsets:
+                return dict(self.read_to)
+        self.read_to = dict(self._topics.end_offsets(self._topics.times))
+        return dict(self.read_to)
+
+    def release(self, offsets: Offsets) -> None:
+        pass
+
+    def fill(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def epochs(topics: Topics, steps: Iterable[tuple[Partition, int]], most: int) -> list[list[tuple[Partition, int]]]:
+    """Return the records that each epoch takes while an application catches up."""
+    order = TimeOrder(topics)
+    source = order.applied_to(Reader(topics, steps), topics.begin)
+    offsets, taken = topics.begin, list[list[tuple[Partition, int]]]()
+    while offsets != topics.end_offsets(topics.times):
+        read_to = source.wait(offsets, 0.0)
+        while offsets != read_to:
+            ends = order.take(offsets, read_to, (), Room(most, 0))
+            taken.append([(place, offset) for place in ends for offset in range(offsets[place], ends[place])])
+            offsets = ends
+    return taken
+
+
+some_times = st.lists(st.integers(NOW_MS, NOW_MS + 30), max_size=25)
+logs = st.fixed_dictionaries({("a", 0): some_times, ("a", 1): some_times, ("b", 0): some_times, ("c", 3): some_times})
+
+
+@given(
+    times=logs,
+    steps=st.lists(st.tuples(st.sampled_from([("a", 0), ("a", 1), ("b", 0), ("c", 3)]), st.integers(1, 9)), max_size=30),
+    most=st.integers(1, 40),
+)
+def test_epochs_follow_the_timestamps_whatever_was_read_first(
+    times: dict[Partition, list[int]], steps: list[tuple[Partition, int]], most: int
+) -> None:
+    highest = {place: list(accumulate(mine, max)) for place, mine in times.items()}
+    taken = epochs(Topics(times), steps, most)
+
+    assert sorted(each for epoch in taken for each in epoch) == [
+        (place, offset) for place in sorted(times) for offset in range(len(times[place]))
+    ]
+    assert all(0 < len(epoch) <= most for epoch in taken)
+    latest = NOW_MS
+    for epoch in taken:
+        reached = [highest[place][offset] for place, offset in epoch]
+        assert min(reached) >= latest
+        latest = max(reached)
+
+
+def test_rows_of_a_table_come_before_later_records_of_a_stream() -> None:
+    topics = Topics({ORDERS: [NOW_MS] * 50, USERS: [NOW_MS - 3_600_000] * 70})
+
+    taken = epochs(topics, [(ORDERS, 50), (USERS, 20)], most=40)
+
+    assert [{topic for (topic, _), _ in epoch} for epoch in taken] == [{"users"}, {"users", "orders"}, {"orders"}]
+
+
+def test_a_record_from_the_future_does_not_stop_the_others() -> None:
+    topics = Topics({ORDERS: [NOW_MS, 9_000_000_000_000_000, NOW_MS + 1], USERS: [NOW_MS + 2] * 5})
+
+    taken = epochs(topics, [], most=3)
+
+    assert taken[-1][-2:] == [(ORDERS, 1), (ORDERS, 2)]
+    assert sum(len(epoch) for epoch in taken) == 8
+
+
+@pytest.mark.parametrize("times", [[-1, -1, -1], []])
+def test_a_topic_without_timestamps_does_not_stop_the_others(times: list[int]) -> None:
+    topics = Topics({ORDERS: [NOW_MS] * 4, USERS: times})
+
+    assert sum(len(epoch) for epoch in epochs(topics, [(ORDERS, 4)], most=2)) == 4 + len(times)
+
+
+def test_partitions_that_wait_are_not_taken() -> None:
+    topics = Topics({ORDERS: [NOW_MS] * 4, USERS: [NOW_MS - 1] * 4})
+    order = TimeOrder(topics)
+
+    assert order.take(topics.begin, {ORDERS: 4, USERS: 4}, {USERS}, Room(3, 0)) == {ORDERS: 3, USERS: 0}
+
+
+def test_one_topic_needs_no_requests() -> None:
+    topics = Topics({("a", 0): [NOW_MS] * 4, ("a", 1): [NOW_MS - 9] * 4})
+    order = TimeOrder(topics)
+
+    assert order.take(topics.begin, {("a", 0): 4, ("a", 1): 4}, (), Room(4, 0)) == {("a", 0): 2, ("a", 1): 2}
+    assert not isinstance(order.applied_to(Reader(topics, []), topics.begin), OrderedInput)
+    assert topics.requests == 0
+
+
+def test_an_application_that_has_caught_up_makes_no_requests_until_it_falls_behind() -> None:
+    topics = Topics({ORDERS: [NOW_MS] * 10, USERS: []})
+    reader = Reader(topics, [(ORDERS, 10), (ORDERS, 9), (ORDERS, BEHIND)])
+    source = TimeOrder(topics).applied_to(reader, topics.begin)
+
+    assert source.wait(topics.begin, 0.0) == {ORDERS: 10, USERS: 0}
+    topics.times = {ORDERS: [NOW_MS] * 30_000, USERS: [NOW_MS - 1]}
+    assert source.wait({ORDERS: 10, USERS: 0}, 0.0) == {ORDERS: 19, USERS: 0}
+    assert topics.requests == 0
+    assert source.wait({ORDERS: 19, USERS: 0}, 0.0) == {ORDERS: 19, USERS: 0}  # waits for the user
+    assert source.wait({ORDERS: 19, USERS: 0}, 0.0) == {ORDERS: 30_000, USERS: 1}
+
+
+def test_the_input_that_is_ordered_is_released_filled_and_closed() -> None:
+    calls: list[str] = []
+
+    class Noted(Reader):
+        def release(self, offsets: Offsets) -> None:
+            calls.append(f"release {offsets}")
+
+        def fill(self) -> None:
+            calls.append("fill")
+
+        def close(self) -> None:
+            calls.append("close")
+
+    topics = Topics({ORDERS: [], USERS: []})
+    source = TimeOrder(topics).applied_to(Noted(topics, []), topics.begin)
+    source.release({ORDERS: 1})
+    source.fill()
+    source.close()
+
+    assert calls == ["release {('orders', 0): 1}", "fill", "close"]

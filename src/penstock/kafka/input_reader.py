@@ -34,9 +34,10 @@ SETTINGS = {
 
 
 class _Chunk(NamedTuple):
-    """Consecutive records of a partition, in the order of their offsets."""
+    """Consecutive records of a partition, in the order of their offsets, each with the highest timestamp up to it."""
 
     offsets: Any
+    highest: Any
     batch: pa.RecordBatch
 
 
@@ -65,6 +66,7 @@ class InputReader:
         self._most_bytes = most_bytes
         self._chunks: dict[Partition, deque[_Chunk]] = {place: deque() for place in offsets}
         self._read_to = dict(offsets)
+        self._latest: dict[Partition, int] = {}
         self._kept = {place: _Kept() for place in offsets}
         self._paused: set[Partition] = set()
         self._reading = threading.Lock()
@@ -111,6 +113,21 @@ class InputReader:
                 first, last = np.searchsorted(chunk.offsets, (begin, end)).tolist()
                 if first < last:
                     yield place, chunk.batch.slice(first, last - first)
+
+    def latest(self, place: Partition) -> int:
+        """Return the highest timestamp that was read from a partition; -1 if nothing was."""
+        return self._latest.get(place, -1)
+
+    def read_up_to(self, timestamp_ms: int) -> dict[Partition, int]:
+        """Return how far each partition is read without records after a time."""
+        with self._changing:
+            return {place: self._first_after(timestamp_ms, place) for place in self._chunks}
+
+    def _first_after(self, timestamp_ms: int, place: Partition) -> int:
+        for chunk in self._chunks[place]:
+            if chunk.highest[-1] > timestamp_ms:
+                return int(chunk.offsets[np.searchsorted(chunk.highest, timestamp_ms, "right")])
+        return self._read_to[place]
 
     def release(self, offsets: Mapping[Partition, int]) -> None:
         """Forget the records before these offsets; if that is more than was read, read on from there."""
@@ -183,8 +200,9 @@ class InputReader:
         for message in messages:
             by_place.setdefault((message.topic(), message.partition()), []).append(message)  # type: ignore[arg-type]
         for place, mine in by_place.items():
-            chunk = _chunk(mine)
+            chunk = _chunk(mine, self.latest(place))
             with self._changing:
+                self._latest[place] = int(chunk.highest[-1])
                 self._chunks[place].append(chunk)
                 # The end of the partition may be noted already, behind control records that follow these.
                 self._read_to[place] = max(self._read_to[place], int(chunk.offsets[-1]) + 1)
@@ -205,15 +223,17 @@ class InputReader:
                 raise failure(error, f"Cannot read {topic}-{number}" if topic else "Cannot read the source topics")
 
 
-def _chunk(messages: list[Message]) -> _Chunk:
-    """Return records of one partition by column."""
+def _chunk(messages: list[Message], latest: int) -> _Chunk:
+    """Return records of one partition by column; `latest` is the highest timestamp before them."""
     offsets = np.fromiter(map(Message.offset, messages), np.int64, len(messages))
+    timestamps = np.fromiter((timestamp for _, timestamp in map(Message.timestamp, messages)), np.int64, len(messages))
     headers: list[Any] = list(map(Message.headers, messages))
     columns = [
         pa.array(offsets),
-        pa.array([timestamp for _, timestamp in map(Message.timestamp, messages)], pa.int64()),
+        pa.array(timestamps),
         pa.array(list(map(Message.key, messages)), pa.binary()),
         pa.array(list(map(Message.value, messages)), pa.binary()),
         headers_array(headers),
     ]
-    return _Chunk(offsets, pa.RecordBatch.from_arrays(columns, ["offset", "timestamp", "key", "value", "headers"]))
+    highest = np.maximum(np.maximum.accumulate(timestamps), latest)
+    return _Chunk(offsets, highest, pa.RecordBatch.from_arrays(columns, ["offset", "timestamp", "key", "value", "headers"]))

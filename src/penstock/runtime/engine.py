@@ -22,6 +22,7 @@ from penstock.records import Partition
 from penstock.runtime.attempts import Jobs, Ranges
 from penstock.runtime.inputs import Input, ListedInput, MixedInput
 from penstock.runtime.spark_engine import SparkEngine
+from penstock.runtime.time_order import OrderedInput
 from penstock.spark.by_client import ReadRecords
 from penstock.spark.session import is_local
 from penstock.telemetry import logs
@@ -107,9 +108,11 @@ class Engine:
             return listed
         records = min(self._most, self._config.max_epoch_records)
         self._reader = InputReader(input_settings(self._config, self._id), offsets, records, most_bytes)
+        has_one_topic = len({topic for topic, _ in offsets}) == 1
+        read = self._reader if has_one_topic else OrderedInput(self._reader, self._ends)
         if self._most == _ANY:
-            return self._reader
-        return MixedInput(self._reader, listed, self._most, lambda: self.require_spark().is_open)
+            return read
+        return MixedInput(read, listed, self._most, lambda: self.require_spark().is_open)
 
     def read_too(self, source_of: Mapping[str, int]) -> None:
         """Add topics that are read from now on, each with its source."""

@@ -145,7 +145,6 @@ class Start:
                 spark.after_commit(epoch)
 
         check = self._check(program, self._size_limits(topics, written, sizes))
-        order = TimeOrder(topics)
         epochs = Epochs(
             program,
             engine,
@@ -156,7 +155,7 @@ class Start:
                 topic_ids={name: topic.topic_id for name, topic in sources.items()},
                 first_rows=_facts_row(program, known_facts),
             ),
-            self._bounds(self._limits(until, topics, partitions), order.take),
+            self._bounds(self._limits(until, topics, partitions), TimeOrder(topics.offsets_at).take),
             Ends(
                 changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
                 inputs=lambda: topics.end_offsets(epochs.progress.offsets),
@@ -168,7 +167,7 @@ class Start:
         self._follow_ends(lambda: topics.end_offsets(epochs.progress.offsets))
         watched = {name: sources[name] for name in truth.source_of(sources)}
         looking = Topics(admin, min(config.broker_timeout_ms, _LOOK_MS))
-        input_stream = self._input_stream(engine, order, epochs, looking, watched, may_grow=until is None)
+        input_stream = self._input_stream(engine, epochs, looking, watched, may_grow=until is None)
         return Started(epochs, input_stream, publisher, state, engine)
 
     def _log_changes(self, position: Position) -> None:
@@ -184,7 +183,6 @@ class Start:
     def _input_stream(
         self,
         engine: Engine,
-        order: TimeOrder,
         epochs: Epochs,
         topics: Topics,
         watched: Mapping[str, Topic],
@@ -196,7 +194,7 @@ class Start:
         interval_s, name = config.epoch_interval_ms / 1_000, f"penstock-{self._id}-epochs"
 
         def open_stream(offsets: Mapping[Partition, int]) -> InputLoop:
-            source = order.applied_to(engine.open_input(offsets, self._most_bytes), offsets)
+            source = engine.open_input(offsets, self._most_bytes)
             return InputLoop(source, epochs, labelled, interval_s, name)
 
         def look() -> Mapping[str, Topic]:

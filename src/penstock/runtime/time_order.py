@@ -2,7 +2,7 @@
 
 While an application catches up, it may have read one topic further than another. An epoch then takes only records up to a time
 that all topics have been read to; and if they do not fit into one epoch, the earliest of them. So the rows of a table come before
-the later records that are joined with them, however long both topics have existed. The brokers find offsets by time.
+the later records that are joined with them, however long both topics have existed.
 """
 
 from __future__ import annotations
@@ -21,39 +21,20 @@ BEHIND = 10_000
 _FIRST_STEP_MS = 1_000
 
 
-class Log(Protocol):
-    """The source topics, as the brokers know them."""
+_ENOUGH = 0.8
+"""An epoch of this part of what fits is large enough: every further request for offsets takes milliseconds."""
 
-    def end_offsets(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
-        """Return where each partition ends."""
-
-    def offsets_at(self, partitions: Iterable[Partition], timestamp_ms: int) -> Mapping[Partition, int | None]:
-        """Return the offset of each partition's first record at or after a time; None if there is none."""
+OffsetsAt = Callable[[Iterable[Partition], int], Mapping[Partition, int | None]]
+"""Returns the offset of each partition's first record at or after a time; None if there is none. The brokers find it."""
 
 
 class TimeOrder:
-    """Finds what epochs may take of several topics. An application with one topic needs no order between topics."""
+    """Decides which records of several topics an epoch takes: the earliest ones."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self._read_until = self._taken_until = int(time.time() * 1000)
-
-    def applied_to(self, source: Input, offsets: Offsets) -> Input:
-        """Return the input that is opened at `offsets`, in the order of time if it has several topics."""
-        return OrderedInput(source, self._log, self) if len({topic for topic, _ in offsets}) > 1 else source
-
-    def reached(self, offsets: Offsets, read_to: Offsets, ends: Offsets) -> Offsets:
-        """Return how far epochs may go if partitions are read up to `read_to` and go on to `ends`."""
-        unread = [place for place, end in ends.items() if end > read_to.get(place, end)]
-        if not unread:
-            return read_to
-
-        def is_read(until: int) -> bool:
-            found = self._log.offsets_at(unread, until)
-            return all((offset := found[place]) is not None and offset <= read_to[place] for place in unread)
-
-        self._read_until = _latest(is_read, self._read_until)
-        return self._offsets(offsets, read_to, self._read_until)
+    def __init__(self, offsets_at: OffsetsAt) -> None:
+        self._offsets_at = offsets_at
+        self._until = int(time.time() * 1000)
+        self._step = _FIRST_STEP_MS
 
     def take(self, offsets: Offsets, read_to: Offsets, waiting: Collection[Partition], room: Room) -> dict[Partition, int]:
         """As `share.take`, but with the earliest records."""
@@ -62,31 +43,41 @@ class TimeOrder:
         bounds = {place: offsets[place] if place in waiting else end for place, end in read_to.items()}
         if len({topic for topic, _ in offsets}) == 1 or most == _count(offsets, bounds):
             return ends
-        fits: dict[int, Offsets] = {}
+        found: dict[int, Offsets] = {0: offsets}
 
-        def does_fit(until: int) -> bool:
-            fits[until] = self._offsets(offsets, bounds, until)
-            return _count(offsets, fits[until]) <= most
+        def part_taken(until: int) -> float:
+            found[until] = self._between(offsets, bounds, until)
+            return _count(offsets, found[until]) / most
 
-        until = self._taken_until = _latest(does_fit, self._taken_until)
-        earlier = fits.get(until, offsets)
-        left = most - _count(offsets, earlier)
-        return take(earlier, fits[until + 1], (), Room(left, 0)) if left else dict(earlier)
+        until = _latest(part_taken, self._until + self._step, self._step)
+        self._until, self._step = until, max(_FIRST_STEP_MS, until - self._until)
+        left = most - _count(offsets, found[until])
+        at_once = found.get(until + 1)  # they have the same timestamp, and only some of them fit
+        return take(found[until], at_once, (), Room(left, 0)) if left and at_once is not None else dict(found[until])
 
-    def _offsets(self, offsets: Offsets, bounds: Offsets, until: int) -> Offsets:
+    def _between(self, offsets: Offsets, bounds: Offsets, until: int) -> Offsets:
         """Return the offset of each partition's first record at or after `until`, between `offsets` and `bounds`."""
-        found = self._log.offsets_at([place for place, bound in bounds.items() if bound > offsets[place]], until)
+        found = self._offsets_at([place for place, bound in bounds.items() if bound > offsets[place]], until)
         reached = {place: bounds[place] if at is None else at for place, at in found.items()}
         return {place: max(offset, min(reached.get(place, offset), bounds[place])) for place, offset in offsets.items()}
 
 
-class OrderedInput:
-    """An input of several topics, as far as epochs may take it in the order of time."""
+class Reader(Input, Protocol):
+    """An input that knows the timestamps of the records that it keeps."""
 
-    def __init__(self, source: Input, log: Log, order: TimeOrder) -> None:
-        self._source = source
-        self._log = log
-        self._order = order
+    def latest(self, place: Partition) -> int:
+        """Return the highest timestamp that was read from a partition; -1 if nothing was."""
+
+    def read_up_to(self, timestamp_ms: int) -> Offsets:
+        """Return how far each partition is read without records after a time."""
+
+
+class OrderedInput:
+    """An input of several topics, as far as epochs may take it in the order of time. `ends` returns where its topics end."""
+
+    def __init__(self, reader: Reader, ends: Callable[[], Offsets]) -> None:
+        self._reader = reader
+        self._find_ends = ends
         self._ends: Offsets | None = None
         self._is_behind = True
 
@@ -95,7 +86,7 @@ class OrderedInput:
         deadline = time.monotonic() + timeout_s
         known = offsets
         while True:
-            found = self._source.wait(known, max(0.0, deadline - time.monotonic()))
+            found = self._reader.wait(known, max(0.0, deadline - time.monotonic()))
             reached = self._reached(offsets, found)
             if reached != offsets or time.monotonic() >= deadline:
                 return reached
@@ -105,41 +96,43 @@ class OrderedInput:
         if not self._is_behind and _count(offsets, found) < BEHIND:
             return found
         if self._ends is None:
-            self._ends = self._log.end_offsets(offsets)
-        self._is_behind = any(end > found[place] for place, end in self._ends.items())
-        if self._is_behind:
-            return self._order.reached(offsets, found, self._ends)
-        self._ends = None
-        return found
+            self._ends = self._find_ends()
+        unread = [place for place, end in self._ends.items() if end > found[place]]
+        self._is_behind = bool(unread)
+        if not unread:
+            self._ends = None
+            return found
+        reached = self._reader.read_up_to(min(map(self._reader.latest, unread)))
+        return {place: max(offset, reached[place]) for place, offset in offsets.items()}
 
     def release(self, offsets: Offsets) -> None:
         """Forget what is before these offsets."""
-        self._source.release(offsets)
+        self._reader.release(offsets)
 
     def fill(self) -> None:
         """Prepare what was received in the meantime."""
-        self._source.fill()
+        self._reader.fill()
 
     def close(self) -> None:
         """Stop reading."""
-        self._source.close()
+        self._reader.close()
 
 
-def _latest(holds: Callable[[int], bool], guess: int) -> int:
-    """Return the latest time for which `holds`; it holds for all earlier ones, and for 0. The search begins at `guess`."""
-    low, high, step = 0, LAST_TIMESTAMP + 1, _FIRST_STEP_MS
-    at = guess
-    while low < at < high:  # first with growing steps, until the time is between two of them
-        if holds(at):
-            low, at = at, at + step
-        else:
-            high, at = at, at - step
-        step *= 4
-        if low and high <= LAST_TIMESTAMP:
-            break
+def _latest(part_taken: Callable[[int], float], guess: int, step: int) -> int:
+    """Return a time until which about as many records are taken as fit; or else the last one at which they fit.
+
+    The search begins at `guess`, and goes on in growing steps until the time is between two of them.
+    """
+    low, high, at = 0, LAST_TIMESTAMP + 1, guess
     while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
+        part = part_taken(at)
+        if _ENOUGH <= part <= 1:
+            return at
+        low, high = (at, high) if part <= 1 else (low, at)
+        step *= 4
+        at += step if part <= 1 else -step
+        if not low < at < high:
+            at = (low + high) // 2
     return low
 
 

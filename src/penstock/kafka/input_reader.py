@@ -94,7 +94,8 @@ class InputReader:
                 left = deadline - time.monotonic()
                 if left <= 0 or any(end > offsets[place] for place, end in found.items()):
                     return found
-                self._pause()
+                if not self._has_room():
+                    self._pause()
                 message = self._consumer.poll(left)
                 if message is not None:
                     self._add([message])
@@ -157,6 +158,8 @@ class InputReader:
         while self._has_room():
             messages = self._consumer.consume(_PIECE, 0.0)
             self._add(messages)
+            if self._paused:
+                self._pause()
             if len(messages) < _PIECE:
                 return
 
@@ -173,14 +176,13 @@ class InputReader:
         return kept.records >= part * self._most_records or kept.size >= part * self._most_bytes
 
     def _pause(self) -> None:
-        """Make room if the caller can use nothing of what is kept: read only partitions that have not used up their shares.
+        """Read only partitions that have not used up their shares, because the caller waits for one of those.
 
         The consumer forgets what it has prefetched of a paused partition, so this is the exception.
         """
-        if not self._has_room():
-            full = {place for place in self._kept if self._has_used(1.0, place)} - self._paused
-            self._paused |= full
-            self._consumer.pause([TopicPartition(*place) for place in full])
+        full = {place for place in self._kept if self._has_used(1.0, place)} - self._paused
+        self._paused |= full
+        self._consumer.pause([TopicPartition(*place) for place in full])
 
     def _resume(self) -> None:
         """Read the paused partitions again that have room."""

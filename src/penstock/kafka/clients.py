@@ -43,6 +43,13 @@ _CONSUMER = {
     "fetch.wait.max.ms": "100",
     "queued.max.messages.kbytes": "131072",
 }
+_INPUT_CONSUMER = {  # keeps its queue filled
+    **_CONSUMER,
+    "fetch.queue.backoff.ms": "10",  # with the default of a second, a full queue stays empty for that long
+    "queued.min.messages": "1000000",  # only the bytes limit the queue
+    "queued.max.messages.kbytes": "32768",
+    "max.partition.fetch.bytes": str(8 << 20),
+}
 _PROBE_S = 2.0
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -96,7 +103,7 @@ def consumer_settings(config: Config, group_id: str) -> dict[str, str]:
 def input_settings(config: Config, group_id: str) -> dict[str, str]:
     """Settings of the consumer that reads the source topics for worker processes."""
     isolation = {} if config.guarantee is Guarantee.EXACTLY_ONCE else {"isolation.level": "read_uncommitted"}
-    return {**_CONSUMER, **isolation, **_shared(config), "group.id": group_id}
+    return {**_INPUT_CONSUMER, **isolation, **_shared(config), "group.id": group_id}
 
 
 def spark_options(config: Config) -> Settings:

@@ -24,14 +24,6 @@ _PIECE = 2_000
 _LOST = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 _TEMPORARY = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._MAX_POLL_EXCEEDED}
 
-SETTINGS = {
-    "fetch.queue.backoff.ms": "10",  # with the default of a second, a full queue stays empty for that long
-    "queued.min.messages": "1000000",  # only the bytes limit the queue
-    "queued.max.messages.kbytes": "32768",
-    "max.partition.fetch.bytes": str(8 << 20),
-}
-"""Settings of the consumer that keep its queue filled."""
-
 
 class _Chunk(NamedTuple):
     """Consecutive records of a partition, in the order of their offsets, each with the highest timestamp up to it."""
@@ -71,7 +63,7 @@ class InputReader:
         self._paused: set[Partition] = set()
         self._reading = threading.Lock()
         self._changing = threading.Lock()
-        self._consumer = open_consumer({**settings, **SETTINGS})
+        self._consumer = open_consumer(settings)
         self._consumer.assign([TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()])
 
     @property

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.config import Config
 from penstock.errors import ConfigError
-from penstock.kafka.clients import consumer_settings, open_admin, open_consumer, producer_settings, spark_options
+from penstock.kafka.clients import consumer_settings, input_settings, open_admin, open_consumer, producer_settings, spark_options
 
 
 def config(guarantee: str = "exactly_once", **kafka: Any) -> Config:
@@ -47,6 +47,16 @@ def test_consumers_read_committed_records_and_commit_nothing() -> None:
     assert (settings["isolation.level"], settings["enable.auto.commit"]) == ("read_committed", "false")
     assert (settings["group.id"], settings["client.id"], settings["auto.offset.reset"]) == ("app", "restore", "error")
     assert "acks" not in settings
+
+
+def test_the_reader_of_source_topics_reads_committed_records_unless_at_least_once_is_enough() -> None:
+    assert input_settings(config(), "app")["isolation.level"] == "read_committed"
+    assert input_settings(config("at_least_once"), "app")["isolation.level"] == "read_uncommitted"
+
+
+def test_a_users_setting_replaces_the_default_of_the_reader_of_source_topics() -> None:
+    settings = input_settings(config(queued__max__messages__kbytes=1_000), "app")
+    assert settings["queued.max.messages.kbytes"] == "1000"
 
 
 def test_sparks_reader_gets_connection_and_isolation_only() -> None:

@@ -109,11 +109,11 @@ def _answer(driver: socket.socket, prepared: Callable[[], Program]) -> None:
             send(driver, Kind.ROWS, rows)
     except (BrokenPipeError, ConnectionResetError):
         raise
-    except Exception as error:  # noqa: BLE001 - raised in the driver
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - raised in the driver; a user's function may call `sys.exit`
         send(driver, Kind.ERROR, msgspec.msgpack.encode(_described(error)))
 
 
-def _described(error: Exception) -> tuple[str, str, str]:
+def _described(error: BaseException) -> tuple[str, str, str]:
     """Return the error's type, if it is one of ours, its text, and where it was raised."""
     kind = type(error).__name__ if isinstance(error, PenstockError) else ""
     return kind, str(error), "".join(traceback.format_exception(error))

@@ -154,6 +154,8 @@ def _obeyed(_: str, value: str, count: int) -> int:
     elif order == "sleep":
         Path(about).write_text(str(os.getpid()), encoding="ascii")
         time.sleep(60)
+    elif order == "exit":
+        sys.exit(about)
     elif order == "fail":
         raise ValueError(about)
     elif order == "say":

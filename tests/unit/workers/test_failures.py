@@ -91,6 +91,11 @@ def test_an_error_of_the_users_function_is_raised_with_type_and_text(
     assert retries(caplog) == []
 
 
+def test_a_users_function_that_exits_is_named(pools: list[WorkerPool], program: Program) -> None:
+    with pytest.raises(TaskFailedError, match=r"(?s)^Unexpected failure: .*programs\.py.*SystemExit: enough"):
+        run(jobs_of(pools[1], program, orders("exit enough")))
+
+
 def test_an_error_of_ours_is_raised_at_once(pools: list[WorkerPool], program: Program, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(StateError, match="A lane is at epoch -1, but epoch 7 follows 6"):
         run(jobs_of(pools[1], program, orders()), epoch=replace(EPOCH, number=7, previous=6))

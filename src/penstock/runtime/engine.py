@@ -34,6 +34,9 @@ FED_LANES = 4
 FED_RECORDS = 50_000
 """With more lanes, an epoch of more records is a Spark job."""
 
+_EPOCHS_KEPT = 2
+"""How many epochs of records the driver keeps: those of the current epoch, and those of the next, which are read meanwhile."""
+
 _ANY = 2**62
 
 OnProgress = Callable[[Mapping[int, int]], None]
@@ -102,12 +105,13 @@ class Engine:
         return self.spark
 
     def open_input(self, offsets: Mapping[Partition, int], most_bytes: int) -> Input:
-        """Start to read the source topics at `offsets`; at most about `most_bytes` are kept."""
+        """Start to read the source topics at `offsets`, for epochs of at most about `most_bytes`."""
         listed = ListedInput(self._ends)
         if not self._most:
             return listed
-        records = min(self._most, self._config.max_epoch_records)
-        self._reader = InputReader(input_settings(self._config, self._id), offsets, records, most_bytes)
+        most_records = min(self._most, self._config.max_epoch_records)
+        settings = input_settings(self._config, self._id)
+        self._reader = InputReader(settings, offsets, _EPOCHS_KEPT * most_records, _EPOCHS_KEPT * most_bytes)
         has_one_topic = len({topic for topic, _ in offsets}) == 1
         read = self._reader if has_one_topic else OrderedInput(self._reader, self._ends)
         if self._most == _ANY:

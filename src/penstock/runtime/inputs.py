@@ -162,10 +162,11 @@ class InputLoop:
             self._failure = error
 
     def _fill(self) -> None:
-        """Prepare the next epoch's records while one is running, so that it finds them ready."""
+        """Prepare the next epoch's records while one is running, in place of those that are committed by then."""
         while not self._stopping.wait(_FILL_EVERY_S):
             self._running.wait()
             try:
+                self._source.release(self._position.progress.offsets)
                 self._source.fill()
             except PenstockError:  # the loop meets the same error, and raises it
                 return

@@ -16,6 +16,7 @@ from penstock.records import Partition
 from penstock.runtime import engine as engines
 from penstock.runtime.engine import FED_LANES, FED_RECORDS, Engine, TaskSetUp, most_by_workers
 from penstock.runtime.inputs import ListedInput, MixedInput
+from penstock.runtime.time_order import OrderedInput
 from tests.unit.epochs.application import program_of
 from tests.unit.runtime.noting import counting
 
@@ -170,11 +171,15 @@ class TestInput:
         assert stage.did == ["reader.fill"]
         settings, offsets, most_records, most_bytes = stage.reader_arguments
         assert settings["group.id"] == "app"
-        assert (offsets, most_records, most_bytes) == ({A0: 1}, 77, 1_000)
+        assert (offsets, most_records, most_bytes) == ({A0: 1}, 2 * 77, 2 * 1_000)
 
     def test_with_many_lanes_it_reads_only_small_epochs(self, stage: Stage) -> None:
         assert isinstance(engine_of(lanes=8).open_input({A0: 1}, 1_000), MixedInput)
-        assert stage.reader_arguments[2] == FED_RECORDS
+        assert stage.reader_arguments[2] == 2 * FED_RECORDS
+
+    def test_several_topics_are_read_in_the_order_of_time(self) -> None:
+        source = engine_of().open_input({("a", 0): 1, ("b", 0): 1}, 1_000)
+        assert isinstance(source, OrderedInput)
 
     def test_on_a_cluster_the_driver_reads_nothing(self, stage: Stage) -> None:
         source = engine_of(spark=CLUSTER).open_input({A0: 1, A1: 1}, 1_000)

@@ -204,6 +204,21 @@ class TestInputLoop:
         wait_until("the epoch is done", lambda: epochs.taken.offsets[A0] == 11, PATIENCE_S)
         assert epochs.loop.wait(0) is False
 
+    def test_what_is_committed_while_an_epoch_runs_makes_room(self, reader: Reader, epochs: Epochs) -> None:
+        epochs.loop.start()
+        reader.ends[A0] = 11
+        wait_until("the records are taken", lambda: epochs.taken.offsets[A0] == 11, PATIENCE_S)
+
+        def commit() -> None:
+            assert {A0: 11, A1: 20} not in reader.released
+            epochs.commit()
+            wait_until("they are released", lambda: {A0: 11, A1: 20} in reader.released, PATIENCE_S, every_s=0.005)
+
+        epochs.during = commit
+        reader.ends[A0] = 12
+        wait_until("the epoch is done", lambda: epochs.taken.offsets[A0] == 12, PATIENCE_S)
+        assert epochs.loop.wait(0) is False
+
     def test_what_cannot_be_prepared_fails_in_the_loop_itself(self, reader: Reader, epochs: Epochs) -> None:
         reader.fill_failure = TopicError("gone")
         epochs.during = lambda: wait_until("records are prepared", lambda: reader.filled > 0, PATIENCE_S, every_s=0.005)

@@ -195,7 +195,8 @@ def _has_usable_mark(state: LaneState, committed: Committed) -> bool:
 
 def _is_of_these_topics(mark: Mark, committed: Committed) -> bool:
     """Whether a mark belongs to the current topics; topics that are no longer read do not matter."""
-    return all(mark.topic_ids.get(topic) == now for topic, now in committed.topic_ids.items() if topic in mark.topic_ids)
+    marked = {_place(place)[0] for place in mark.offsets}
+    return all(mark.topic_ids.get(topic) == now for topic, now in committed.topic_ids.items() if topic in marked)
 
 
 def _refuse_lost_rows(state: LaneState, committed: Committed) -> None:

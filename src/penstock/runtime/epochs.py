@@ -43,12 +43,14 @@ _log = logging.getLogger(__name__)
 class StartingPoint:
     """Where the epochs of a start continue.
 
-    `partitions` are counts by topic, `topic_ids` the ids of the topics that are read. `first_rows` go with the first commit.
+    `partitions` are counts by topic, `topic_ids` the ids of the topics that are read, `changelog_ids` those of the changelogs.
+    `first_rows` go with the first commit.
     """
 
     progress: Progress
     partitions: Mapping[str, int]
     topic_ids: Mapping[str, str]
+    changelog_ids: Mapping[str, str]
     first_rows: pa.Table | None = None
 
 
@@ -134,6 +136,7 @@ class Epochs:
         self._publication = Publication(program, barrier, others.check, start.topic_ids)
         self._journal = Journal(program.topics, recorder)
         self._changelog_ends = ends.changelogs
+        self._changelog_ids = dict(start.changelog_ids)
         self._others = others
         self._first_rows = start.first_rows
         self._lock = threading.Lock()
@@ -304,7 +307,7 @@ class Epochs:
     def _new_mark(self, epoch: int) -> Mark | None:
         """Return a mark of how far the changelogs reach, or None if that fails: then a restart only reads more."""
         try:
-            return Mark(epoch, int(time.time() * 1000), dict(self._changelog_ends()))
+            return Mark(epoch, int(time.time() * 1000), dict(self._changelog_ends()), self._changelog_ids)
         except (BrokerError, CommitError) as error:
             _log.warning("no mark was written, so that a restart would read more of the changelogs: %s", error)
             return None

@@ -153,6 +153,7 @@ class Start:
                 position.start,
                 partitions={name: topic.partitions for name, topic in {**sources, **others}.items()},
                 topic_ids={name: topic.topic_id for name, topic in sources.items()},
+                changelog_ids=committed.topic_ids,
                 first_rows=_facts_row(program, known_facts),
             ),
             self._bounds(self._limits(until, topics, partitions), TimeOrder(topics.offsets_at).take),

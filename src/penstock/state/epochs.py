@@ -55,7 +55,7 @@ class Mark(msgspec.Struct, array_like=True, frozen=True):
     time_ms: int
     offsets: dict[str, int]
     """By `topic/partition`."""
-    topic_ids: dict[str, str] = {}
+    topic_ids: dict[str, str]
     """The ids of those topics, by name: a topic that was created again, or in another cluster, has another id."""
 
 

@@ -239,9 +239,9 @@ def test_a_commit_request_of_a_processor_is_reported_to_the_driver(tmp_path: Pat
 class TestMarks:
     def test_a_lane_keeps_the_offsets_of_its_own_partitions(self) -> None:
         program = program_of(every_kind_of_store(), lanes=2, shards=4)
-        mark = Mark(3, 99, {f"t/{shard}": shard for shard in range(4)} | {"a/b/3": 7})
-        assert own_mark(program, 0, mark) == Mark(3, 99, {"t/0": 0, "t/1": 1})
-        assert own_mark(program, 1, mark) == Mark(3, 99, {"t/2": 2, "t/3": 3, "a/b/3": 7})
+        mark = Mark(3, 99, {f"t/{shard}": shard for shard in range(4)} | {"a/b/3": 7}, {"t": "id"})
+        assert own_mark(program, 0, mark) == Mark(3, 99, {"t/0": 0, "t/1": 1}, {"t": "id"})
+        assert own_mark(program, 1, mark) == Mark(3, 99, {"t/2": 2, "t/3": 3, "a/b/3": 7}, {"t": "id"})
         assert own_mark(program, 0, None) is None
 
     def test_a_lane_writes_its_mark_and_keeps_it(self, tmp_path: Path) -> None:

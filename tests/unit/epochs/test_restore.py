@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.msgpack import Decoder
 
@@ -246,6 +247,23 @@ class TestRebuilt:
         put_back(app, kept)
         app.now_ms += age_ms
         assert found(app.start(2)) == [expected, expected]
+        app.check()
+
+    @pytest.mark.parametrize("has_ids", [True, False], ids=["of another topic", "of no topic"])
+    def test_a_mark_of_a_changelog_that_was_created_again_is_not_used(
+        self, app: Application, tmp_path: Path, has_ids: bool
+    ) -> None:
+        app.note_mark()
+        assert app.mark is not None
+        if not has_ids:
+            app.mark = msgspec.structs.replace(app.mark, topic_ids={})
+        app.step(RECORDS[120:150])
+        kept = copy_of(app, tmp_path)
+        app.step(RECORDS[150:180])
+        put_back(app, kept)
+        if has_ids:
+            app.topics.ids.clear()
+        assert found(app.start(2)) == ["rebuilt", "rebuilt"]
         app.check()
 
     def test_a_changelog_that_begins_after_the_mark_is_read_from_its_beginning(self, app: Application, tmp_path: Path) -> None:

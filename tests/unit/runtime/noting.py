@@ -151,7 +151,7 @@ def epochs_of(noted: Noted, **options: Any) -> Epochs:
     program = program_of(options.pop("topology", None) or counting())
     barrier = options.pop("barrier", None) or Barrier(noted)
     recorder = options.pop("recorder", None) or Recorder()
-    point = StartingPoint(options.pop("start", START), {"out": 3}, {"a": "id-a"}, options.pop("first_rows", None))
+    point = StartingPoint(options.pop("start", START), {"out": 3}, {"a": "id-a"}, {"c": "id-c"}, options.pop("first_rows", None))
     bounds = Bounds(5, options.pop("size", None) or EpochSize(1_000, 1 << 20), options.pop("limits", {}))
     ends = Ends(options.pop("changelog_ends", dict), options.pop("input_ends", dict))
     return Epochs(program, noted, barrier, point, bounds, ends, Contributions(**options), recorder)

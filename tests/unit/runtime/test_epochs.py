@@ -457,7 +457,7 @@ class TestMarks:
         clock.now += MARK_EVERY_S + 0.1
         for number in range(14, 17):
             epochs.on_input(ends(a0=number))
-        early, late = Mark(5, 1_000_000, {"c/0": 100}), Mark(8, 1_010_100, {"c/0": 400})
+        early, late = Mark(5, 1_000_000, {"c/0": 100}, {"c": "id-c"}), Mark(8, 1_010_100, {"c/0": 400}, {"c": "id-c"})
         assert [epoch.mark for epoch in noted.epochs] == [None, early, None, None, late, None]
 
     def test_changelog_ends_are_requested_after_the_commit(self, noted: Noted) -> None:

@@ -72,7 +72,7 @@ def started(jobs: InProcess, start: Progress, end: int) -> Epochs:
         jobs.program,
         jobs,
         Barrier(jobs),
-        StartingPoint(start, partitions={}, topic_ids={}),
+        StartingPoint(start, partitions={}, topic_ids={}, changelog_ids={}),
         Bounds(10, EpochSize(10, 1 << 20)),
         Ends(dict, lambda: {PLACE: end}),
         Contributions(),

@@ -141,7 +141,7 @@ class TestInFlight:
 
 def test_mark_and_incarnation_stay_with_the_lane(home: Home) -> None:
     lane = home.lane()
-    mark = Mark(7, 1_000, {"t/0": 42})
+    mark = Mark(7, 1_000, {"t/0": 42}, {"t": "id"})
     lane.restore([], epoch=7, incarnation="first", mark=mark)
     lane.commit(8, incarnation="second")
     assert (lane.mark, lane.incarnation, lane.epoch) == (mark, "second", 8)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from penstock.errors import ATTRIBUTED
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY_OR_VALUE
@@ -50,9 +50,9 @@ class SlidingAggregate(TableOperator):
                     dropped(EXPIRED_WINDOW)
                 elif timestamp < difference:
                     # As in Kafka Streams, such a record does not emit closed windows; the next later one does.
-                    windows.add_early(key, value, timestamp, headers, close_time)
+                    windows.add_early(_Arrival(key, value, timestamp, headers, close_time))
                 else:
-                    windows.add(key, value, timestamp, headers, close_time)
+                    windows.add(_Arrival(key, value, timestamp, headers, close_time))
                     if emit_closed is not None:
                         emit_closed(close_time, headers)
             except ATTRIBUTED:
@@ -65,6 +65,16 @@ class SlidingAggregate(TableOperator):
     def view(self, host: Host) -> View:
         """Reads by `Windowed` key."""
         return window_view(host, self.store)
+
+
+class _Arrival(NamedTuple):
+    """A record, and the time before which windows are closed when it arrives."""
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Headers
+    close_time: int
 
 
 class _Windows:
@@ -96,16 +106,16 @@ class _Windows:
             host, operator.store, forward, operator.send_old_values, operator.emit_on_close
         )
 
-    def add(self, key: Any, value: Any, timestamp: int, headers: Headers, close_time: int) -> None:
+    def add(self, record: _Arrival) -> None:
         """Add a record whose own window starts at time 0 or later."""
-        difference = self._difference
+        difference, timestamp = self._difference, record.timestamp
         found: list[tuple[int, ValueAndTimestamp[Any]]] = []
         before: ValueAndTimestamp[Any] | None = None  # the latest window that ends before the record
         right: ValueAndTimestamp[Any] | None = None  # a window that ends after the record and so contains later records
         previous: int | None = None  # the record before this one, if its right window may be missing
         has_left = has_right = False
         # Read first, then write: it is undefined whether a scan sees concurrent writes.
-        for start, entry in self._fetch(key, max(0, timestamp - 2 * difference), timestamp + 1, reverse=True):
+        for start, entry in self._fetch(record.key, max(0, timestamp - 2 * difference), timestamp + 1, reverse=True):
             end = start + difference
             if start > timestamp:
                 has_right = True
@@ -123,25 +133,26 @@ class _Windows:
                 before, previous = entry, entry.timestamp
                 break
         for start, entry in found:
-            self._update(key, value, timestamp, headers, close_time, start, entry)
+            self._update(record, start, entry)
         if has_left and previous is None:
             return  # an earlier record with this timestamp has created all its windows
         if previous is not None and previous + 1 + difference >= timestamp:
-            self._create_previous_right(key, value, timestamp, headers, close_time, previous + 1, found)
+            self._create_previous_right(record, previous + 1, found)
         if not has_left:
             reaches_back = before is not None and timestamp - difference <= before.timestamp
             aggregated = before.value if before is not None and reaches_back else self._initialize()
-            self._create(key, value, timestamp, headers, close_time, timestamp - difference, aggregated)
+            self._create(record, timestamp - difference, aggregated)
         if not has_right:
-            self._create_right(key, timestamp, headers, right)
+            self._create_right(record, right)
 
-    def add_early(self, key: Any, value: Any, timestamp: int, headers: Headers, close_time: int) -> None:
+    def add_early(self, record: _Arrival) -> None:
         """Add a record whose own window would start before time 0: all of these share `[0, difference]`."""
+        timestamp = record.timestamp
         found: list[tuple[int, ValueAndTimestamp[Any]]] = []
         shared: ValueAndTimestamp[Any] | None = None
         right: ValueAndTimestamp[Any] | None = None
         has_right = False
-        for start, entry in self._fetch(key, 0, timestamp + 1):
+        for start, entry in self._fetch(record.key, 0, timestamp + 1):
             if start == 0:
                 shared = entry
             elif start <= timestamp:
@@ -150,66 +161,44 @@ class _Windows:
             else:
                 has_right = True
         for start, entry in found:
-            self._update(key, value, timestamp, headers, close_time, start, entry)
+            self._update(record, start, entry)
         if not has_right:
             # With no window in between, the shared one holds either only later records or only earlier ones.
-            self._create_right(key, timestamp, headers, shared if right is None else right)
+            self._create_right(record, shared if right is None else right)
         if shared is not None and shared.timestamp < timestamp:
-            self._create_previous_right(key, value, timestamp, headers, close_time, shared.timestamp + 1, found)
+            self._create_previous_right(record, shared.timestamp + 1, found)
         if shared is None:
-            self._create(key, value, timestamp, headers, close_time, 0, self._initialize())
+            self._create(record, 0, self._initialize())
         else:
-            self._update(key, value, timestamp, headers, close_time, 0, shared)
+            self._update(record, 0, shared)
 
-    def _update(
-        self, key: Any, value: Any, timestamp: int, headers: Headers, close_time: int, start: int, entry: ValueAndTimestamp[Any]
-    ) -> None:
+    def _update(self, record: _Arrival, start: int, entry: ValueAndTimestamp[Any]) -> None:
         aggregated, latest = entry
-        old = self._fetch_entry(key, start)[0] if self._reads_old else aggregated if self._with_old else None
-        self._add_to(key, value, timestamp, headers, close_time, start, aggregated, max(timestamp, latest), old)
+        old = self._fetch_entry(record.key, start)[0] if self._reads_old else aggregated if self._with_old else None
+        self._add_to(record, start, aggregated, max(record.timestamp, latest), old)
 
-    def _create(
-        self, key: Any, value: Any, timestamp: int, headers: Headers, close_time: int, start: int, aggregated: Any
-    ) -> None:
+    def _create(self, record: _Arrival, start: int, aggregated: Any) -> None:
         old = aggregated if self._with_initial else None
-        self._add_to(key, value, timestamp, headers, close_time, start, aggregated, timestamp, old)
+        self._add_to(record, start, aggregated, record.timestamp, old)
 
-    def _create_previous_right(
-        self,
-        key: Any,
-        value: Any,
-        timestamp: int,
-        headers: Headers,
-        close_time: int,
-        start: int,
-        found: list[tuple[int, ValueAndTimestamp[Any]]],
-    ) -> None:
+    def _create_previous_right(self, record: _Arrival, start: int, found: list[tuple[int, ValueAndTimestamp[Any]]]) -> None:
         """Create the window that opens after the previous record, now that a record is in it."""
         if all(start != known for known, _ in found):
-            self._create(key, value, timestamp, headers, close_time, start, self._initialize())
+            self._create(record, start, self._initialize())
 
-    def _create_right(self, key: Any, timestamp: int, headers: Headers, right: ValueAndTimestamp[Any] | None) -> None:
+    def _create_right(self, record: _Arrival, right: ValueAndTimestamp[Any] | None) -> None:
         """Create the window that opens after the record, if there are later records: it gets the aggregate of `right`."""
+        key, timestamp = record.key, record.timestamp
         if right is None or right.timestamp <= timestamp:
             return
         aggregated, latest = right
         start = timestamp + 1
         self._put(key, aggregated, start, latest)
         if self._emit is not None:
-            self._emit(Windowed(key, start, start + self._difference), Change(aggregated), latest, headers, timestamp)
+            self._emit(Windowed(key, start, start + self._difference), Change(aggregated), latest, record.headers, timestamp)
 
-    def _add_to(
-        self,
-        key: Any,
-        value: Any,
-        timestamp: int,
-        headers: Headers,
-        close_time: int,
-        start: int,
-        aggregated: Any,
-        latest: int,
-        old: Any,
-    ) -> None:
+    def _add_to(self, record: _Arrival, start: int, aggregated: Any, latest: int, old: Any) -> None:
+        key, value, timestamp, headers, close_time = record
         end = start + self._difference
         if end < close_time:
             self._dropped(EXPIRED_WINDOW)

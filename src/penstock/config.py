@@ -63,8 +63,7 @@ _OWN_OF_SPARK = {
     "spark.sql.shuffle.partitions": "work is divided into lanes; set lanes instead",
     "spark.sql.adaptive.enabled": "Spark would merge the lanes of a small epoch",
 }
-_MAX_INT32 = 2**31 - 1
-_MAX_PORT = 65_535
+_MAX_INT32, _MAX_PORT = 2**31 - 1, 65_535
 _RANGES = {
     "lanes": (1, 10_000),
     "shards": (1, 10_000),
@@ -88,7 +87,7 @@ _CHOICES = {
     "log_level": ("DEBUG", "INFO", "WARNING", "ERROR"),
 }
 _PATHS = ("state_dir", "admin_certificate", "admin_key")
-_LISTS = ("admin_hosts", "plugins")
+_LISTS, _SWITCHES = ("admin_hosts", "plugins"), ("columns", "tracing")
 _REFERENCES = ("admin_token", "admin_read_token")
 OFF = "off"
 """The `admin_address` for no admin server."""
@@ -200,16 +199,14 @@ class Config:
         epochs_in_flight: How many epochs may not be committed yet when the next begins; with 0, each is committed first.
         state_dir: The directory of the stores.
         store_engine: `lmdb`, or `rocksdb` for state larger than memory.
-        on_lost_input: What to do if a source topic no longer has the next records: `fail`, or `continue` and count them as
-            skipped.
+        on_lost_input: If a source topic no longer has the next records: `fail`, or `continue` and count them as skipped.
         transaction_timeout_ms: After how long the broker aborts an open transaction; the setting is `transaction_timeout`.
         broker_timeout_ms: How long the brokers may be unreachable before the application ends; `broker_timeout`.
         replication_factor: Of internal topics; -1 is the broker's default.
         epoch_timeout_ms: How long an epoch may take before the application counts as stuck and ends; `epoch_timeout`.
         admin_address: Where the admin server listens, `host:port`; port 0 is any free one, `off` is none. Any address but
             loopback needs `admin_token`, `admin_certificate` and `admin_key`.
-        admin_token: The token (`Authorization: Bearer …`) for requests that read and change. `env:NAME` or `file:PATH` reads it
-            from there.
+        admin_token: The token (`Authorization: Bearer …`) for requests that read and change; `env:NAME` or `file:PATH`, too.
         admin_read_token: The token for requests that only read.
         admin_certificate: The server's certificate chain, a PEM file.
         admin_key: Its private key, a PEM file.
@@ -217,6 +214,7 @@ class Config:
         log_format: `json`, `text`, or `auto`: text on a terminal, JSON elsewhere.
         log_level: The lowest level to log.
         plugins: Names of plug-ins (entry points of the group `penstock.plugins`) to load.
+        columns: Whether stages that consist of expressions are computed in columns; the results are the same.
         tracing: Whether results continue the traces of their records (`traceparent` headers).
 
     Example:
@@ -254,6 +252,7 @@ class Config:
     log_format: str = "auto"
     log_level: str = "INFO"
     plugins: tuple[str, ...] = ()
+    columns: bool = False
     tracing: bool = False
 
     def __post_init__(self) -> None:
@@ -275,8 +274,9 @@ class Config:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ConfigError(f"{name}: expected one of {', '.join(choices)}.")
-        if not isinstance(self.tracing, bool):
-            raise ConfigError("tracing: expected true or false.")
+        for name in _SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name}: expected true or false.")
         _ = self.admin_endpoint
         _check_kafka(self.kafka, self.guarantee)
         _check_spark(self.spark)
@@ -405,7 +405,7 @@ def _read(name: str, value: Any) -> object:
         return _list(name, value)
     if name == "log_level" and isinstance(value, str):
         return value.upper()
-    if name == "tracing" and isinstance(value, str):  # the environment has only text
+    if name in _SWITCHES and isinstance(value, str):  # the environment has only text
         return {"true": True, "false": False}.get(value.lower(), value)
     return value
 

@@ -285,9 +285,10 @@ def test_any_value_is_accepted_or_refused_by_name(overrides: dict[str, Any]) -> 
     assert refusal is None or any(name in refusal for name in overrides)
 
 
+@pytest.mark.parametrize("name", ["columns", "tracing"])
 @pytest.mark.parametrize(("text", "expected"), [("true", True), ("False", False)])
-def test_tracing_is_on_or_off_also_in_the_environment(text: str, expected: bool) -> None:
-    environment = {"PENSTOCK_BOOTSTRAP_SERVERS": "b:1", "PENSTOCK_TRACING": text}
-    assert Config.load(environment=environment).tracing is expected
-    with pytest.raises(ConfigError, match="tracing: expected true or false"):
-        Config.load(environment={**environment, "PENSTOCK_TRACING": "maybe"})
+def test_a_switch_is_on_or_off_also_in_the_environment(name: str, text: str, expected: bool) -> None:
+    environment = {"PENSTOCK_BOOTSTRAP_SERVERS": "b:1", f"PENSTOCK_{name.upper()}": text}
+    assert getattr(Config.load(environment=environment), name) is expected
+    with pytest.raises(ConfigError, match=f"{name}: expected true or false"):
+        Config.load(environment={**environment, f"PENSTOCK_{name.upper()}": "maybe"})

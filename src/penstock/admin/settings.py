@@ -41,6 +41,7 @@ _SHOWN = frozenset(
         "log_format",
         "log_level",
         "plugins",
+        "columns",
         "tracing",
     }
 )

@@ -36,6 +36,7 @@ from penstock.errors import StateError
 from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.epoch import HEADERS, RECORDS, Values, feed, processing_order, read_all
 from penstock.lanes.failures import FailurePolicy
+from penstock.lanes.gathering import are_many
 from penstock.lanes.lane import Lane, Surroundings, flush
 from penstock.lanes.stores import OwnShard
 from penstock.lanes.traces import Traces
@@ -279,11 +280,16 @@ class StageRun:
 
     def feed(self, bound: Lane, shard: int, watermark: int | None) -> None:
         """Run a shard's records through its nodes."""
-        if not self.bound and self._all.num_rows:
+        if not self.bound and self._all.num_rows and not self._may_gather:
             self._values = read_all(bound, self._all, self._catalogue)
         self.bound[shard] = bound
         records = self.arrived.get(shard, _NO_RECORDS)
         self._walked.append(feed(bound, records, self._catalogue, watermark, self._values if records.num_rows else None))
+
+    @property
+    def _may_gather(self) -> bool:
+        """Whether some shard's records may be computed in columns, so that each shard reads its own."""
+        return bool(self._blueprint.columnar_paths) and any(map(are_many, self.arrived.values()))
 
     def flush(self) -> None:
         """Make pending calls and flush caches, in all shards."""
@@ -324,6 +330,7 @@ def _blueprint(assigned: Assignment) -> Blueprint:
         global_stores=program.global_stores,
         watermarked=program.watermarked,
         sub_topologies=program.sub_topologies,
+        columns=program.columns,
     )
 
 

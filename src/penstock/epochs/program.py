@@ -38,6 +38,7 @@ class Program:
     incarnation: str
     handlers: ErrorHandlers
     is_traced: bool = False
+    columns: bool = False
     sub_topologies: Mapping[str, str] = field(default_factory=dict)
     """The sub-topology of each node, by the name of its first node."""
 

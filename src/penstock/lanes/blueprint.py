@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from penstock.errors import TopologyError
+from penstock.lanes.columnar import ColumnarPath, columnar_paths
 from penstock.state import StoreSpec
 from penstock.topology.nodes import Node, ProcessorNode
 
@@ -17,7 +18,8 @@ class Blueprint:
 
     A lane of one stage also receives the other nodes of the topology as `tables`, for joins that read what another stage writes.
     `watermarked` are the nodes below sources that declare a watermark; the watermark is their time. `sub_topologies` says which
-    nodes share a stream time; without it, all do, as in Kafka Streams' test driver.
+    nodes share a stream time; without it, all do, as in Kafka Streams' test driver. With `columns`, what consists of expressions
+    is computed in columns.
     """
 
     nodes: Sequence[Node]
@@ -26,6 +28,7 @@ class Blueprint:
     global_stores: Collection[str] = ()
     watermarked: Collection[str] = ()
     sub_topologies: Mapping[str, str] = field(default_factory=dict)
+    columns: bool = False
 
     @cached_property
     def topology(self) -> Mapping[str, Node]:
@@ -50,6 +53,11 @@ class Blueprint:
             if isinstance(node, ProcessorNode):
                 names.update(dict.fromkeys(node.stores))
         return names.keys()
+
+    @cached_property
+    def columnar_paths(self) -> Mapping[str, ColumnarPath]:
+        """The paths that can be computed in columns, by the name of their source."""
+        return columnar_paths(self.nodes, self.children) if self.columns else {}
 
     @cached_property
     def watermarked_stores(self) -> Collection[str]:

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from penstock.errors import TopologyError
 from penstock.lanes.circuit import Circuit
 from penstock.lanes.host import NodeHost
@@ -75,6 +78,14 @@ class Entrances:
         host.children = below
         host.side_outputs = {output: below[child] for output, child in outputs.items()}
         return circuit.failures.retrying(node).bind(host, forward)
+
+
+def has_replays(headers: pa.ChunkedArray) -> bool:
+    """Whether any of these headers says to replay its record into one node only."""
+    if headers.null_count == len(headers):
+        return False
+    names = pc.struct_field(pc.list_flatten(headers), "name")
+    return pc.any(pc.equal(names, REPLAY_NODE)).as_py() is True
 
 
 def _nowhere(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.lanes.cursor import AFTER_RECORDS, BEFORE_RECORDS, CursorPosition
+from penstock.lanes.entrances import has_replays
+from penstock.lanes.gathering import gather
 from penstock.lanes.lane import Lane, flush
 from penstock.lanes.position import NOWHERE, RawRecord, headers_of
 from penstock.lanes.sources import Intake
-from penstock.letters import REPLAY_NODE
 from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers, Process, RecordMetadata
 
 HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
@@ -83,6 +83,9 @@ def feed(
     lane's watermark advances after them. `values` are the decoded records, if they were decoded already. Return the records that
     were processed; the causes of rows are indexes into them.
     """
+    if watermark is None and values is None and records.num_rows and gather(lane, records, catalogue.sources):
+        lane.cursor.row = AFTER_RECORDS
+        return records
     decoded: dict[int, Feed] = {}
     if records.num_rows and values is None:
         records, values = _readable(lane, records, catalogue)
@@ -274,14 +277,6 @@ def _values(lane: Lane, records: pa.Table, catalogue: Catalogue) -> Values:
         arriving = zip(keys, values, own.column("timestamp").to_pylist(), _headers(headers), strict=False)
         found[code] = Read(arriving, has_replays(headers))
     return found
-
-
-def has_replays(headers: pa.ChunkedArray) -> bool:
-    """Whether any of these headers says to replay its record into one node only."""
-    if headers.null_count == len(headers):
-        return False
-    names = pc.struct_field(pc.list_flatten(headers), "name")
-    return pc.any(pc.equal(names, REPLAY_NODE)).as_py() is True
 
 
 def _entrance(lane: Lane, catalogue: Catalogue, code: int, values: Read) -> Process:

@@ -49,10 +49,11 @@ class Lane:
     """A running instance of some nodes of a topology, for one shard: what Kafka Streams calls a task.
 
     Its nodes form a `circuit` over the shard's stores; `clocks` are their time; the `outbox` collects what they send; `cursor` is
-    the current record. `watermark` is the application's as of the last barrier, None if it has none.
+    the current record. `watermark` is the application's as of the last barrier, None if it has none. `samples` has what nodes do
+    in a sampled epoch; `is_traced` says that it is recorded which records lead to which results.
     """
 
-    __slots__ = ("circuit", "clocks", "cursor", "entrances", "intakes", "outbox")
+    __slots__ = ("circuit", "clocks", "cursor", "entrances", "intakes", "is_traced", "outbox", "samples")
 
     def __init__(
         self,
@@ -64,6 +65,8 @@ class Lane:
         samples: Samples | None = None,
         traces: Traces | None = None,
     ) -> None:
+        self.samples: Samples | None = samples
+        self.is_traced: bool = traces is not None
         self.cursor: Cursor = Cursor()
         self.outbox: Outbox = Outbox(self.cursor)
         stores = Stores(blueprint, shard)

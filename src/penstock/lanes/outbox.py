@@ -58,9 +58,10 @@ class Outbox:
         """Send a dead letter."""
         self.send(row._replace(cause=self.cursor.row))
 
-    def drop(self, node: str, reason: str) -> None:
-        """Count a record that a node dropped."""
-        self.dropped[node, reason] = self.dropped.get((node, reason), 0) + 1
+    def drop(self, node: str, reason: str, count: int = 1) -> None:
+        """Count records that a node dropped."""
+        if count:
+            self.dropped[node, reason] = self.dropped.get((node, reason), 0) + count
 
     def drain(self) -> list[Row]:
         """Return and remove the rows sent since the last call."""

@@ -34,6 +34,12 @@ class Samples:
 
         return watched
 
+    def add(self, name: str, records: int, seconds: float) -> None:
+        """Count and time the work of a node on many records at once."""
+        tally = self._tallies.setdefault(name, [0, 0.0])
+        tally[0] += records
+        tally[1] += seconds
+
     def by_node(self) -> dict[str, tuple[int, float]]:
         """Return records and seconds by node."""
         return {name: (records, seconds) for name, (records, seconds) in self._tallies.items()}

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from penstock.columns.steps import Columnar, Gather, Step
 from penstock.errors import ATTRIBUTED
+from penstock.expressions.functions import Computed
+from penstock.expressions.nodes import Aggregates
 from penstock.operators.drops import NULL_KEY_OR_VALUE
 from penstock.operators.tables import keeper, stored_view
 from penstock.processor import Host, Lineage, TableOperator, View
@@ -15,7 +18,7 @@ from penstock.state import CachedKeyValueStore
 
 
 @dataclass(frozen=True, slots=True)
-class StreamAggregate(TableOperator):
+class StreamAggregate(TableOperator, Columnar):
     """`aggregator(key, value, aggregate)` over all values of a key, starting with `initializer()`."""
 
     lineage: ClassVar[Lineage] = Lineage.GATHERS
@@ -24,6 +27,10 @@ class StreamAggregate(TableOperator):
     initializer: Callable[[], Any]
     aggregator: Callable[[Any, Any, Any], Any]
     send_old_values: bool
+
+    def in_columns(self) -> Step | None:
+        node = self.aggregator.node if isinstance(self.aggregator, Computed) else None
+        return Gather(node, self.store, NULL_KEY_OR_VALUE) if isinstance(node, Aggregates) else None
 
     def bind(self, host: Host, forward: Process) -> Process:
         store = host.store(self.store)

@@ -6,18 +6,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from penstock.columns.steps import Columnar, Keep, Pass, Replace, Step
 from penstock.errors import ATTRIBUTED
+from penstock.expressions.functions import Computed
 from penstock.processor import Host, Operator, Wrap
 from penstock.records import Headers, Process
 
 
 @dataclass(frozen=True, slots=True)
-class Filter(Operator):
+class Filter(Operator, Columnar):
     """Keeps records for which the predicate holds (or, negated, does not)."""
 
     is_repeatable: ClassVar[bool] = True
     predicate: Callable[[Any, Any], Any]
     negate: bool = False
+
+    def in_columns(self) -> Step | None:
+        return Keep(self.predicate.node, self.negate) if isinstance(self.predicate, Computed) else None
 
     def bind(self, host: Host, forward: Process) -> Process:
         predicate, negate, failed = self.predicate, self.negate, host.failed
@@ -87,12 +92,15 @@ class SelectKey(Operator):
 
 
 @dataclass(frozen=True, slots=True)
-class MapValues(Operator):
+class MapValues(Operator, Columnar):
     """Replaces the value; `mapper(value)`, or `mapper(key, value)` with `with_key`."""
 
     is_repeatable: ClassVar[bool] = True
     mapper: Callable[..., Any]
     with_key: bool = False
+
+    def in_columns(self) -> Step | None:
+        return Replace(self.mapper.node) if isinstance(self.mapper, Computed) else None
 
     def bind(self, host: Host, forward: Process) -> Process:
         mapper, failed = self.mapper, host.failed
@@ -222,10 +230,13 @@ class Branch(Operator):
 
 
 @dataclass(frozen=True, slots=True)
-class PassThrough(Operator):
+class PassThrough(Operator, Columnar):
     """Merges several streams into one, or adds a name; records pass unchanged."""
 
     is_repeatable: ClassVar[bool] = True
+
+    def in_columns(self) -> Step | None:
+        return Pass()
 
     def bind(self, host: Host, forward: Process) -> Process:
         return forward

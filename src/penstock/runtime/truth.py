@@ -57,6 +57,7 @@ def program_of(application_id: str, topology: Topology, handlers: ErrorHandlers,
         incarnation=incarnation,
         handlers=handlers,
         is_traced=config.tracing,
+        columns=config.columns,
     )
 
 

@@ -1,6 +1,7 @@
 """The state of a shard: typed stores on an epoch's overlay on its lane's engine, with undo data for epochs in flight."""
 
 from penstock.state.bounds import MAX_TIME, after, after_prefix
+from penstock.state.bulk import load_all
 from penstock.state.engines.engine import Engine, SpaceBatch
 from penstock.state.engines.factory import EngineFactory, EngineKind, Snapshots
 from penstock.state.engines.memory import MemoryEngine
@@ -17,7 +18,14 @@ from penstock.state.shared import Act, SharedKeyValueStore, Write, WriteSerde, w
 from penstock.state.specs import RawLayout, Sharing, StoreKind, StoreSpec
 from penstock.state.store import StateOfStores
 from penstock.state.timers import TimerEntry, TimerFront, TimerStore, timer_id
-from penstock.state.timestamped import CachedKeyValueStore, TimestampedKeyValueStore, entry_decoder, timestamp_of, value_decoder
+from penstock.state.timestamped import (
+    CachedKeyValueStore,
+    Held,
+    TimestampedKeyValueStore,
+    entry_decoder,
+    timestamp_of,
+    value_decoder,
+)
 from penstock.state.versioned import NEWEST, NOT_PUT, VersionedKeyValueStore
 from penstock.state.windows import TimestampedWindowStore, WindowReads, WindowStore
 
@@ -37,6 +45,7 @@ __all__ = [
     "Engine",
     "EngineFactory",
     "EngineKind",
+    "Held",
     "KeyValueReads",
     "KeyValueStore",
     "LaneState",
@@ -71,6 +80,7 @@ __all__ = [
     "after_prefix",
     "entry_decoder",
     "last_registers",
+    "load_all",
     "memory_engine",
     "record_key",
     "retention_limit",

@@ -21,7 +21,8 @@ from penstock import (
 )
 from penstock.errors import ProcessingError
 from penstock.handlers import ErrorHandlers
-from penstock.lanes.epoch import HEADERS, has_replays
+from penstock.lanes.entrances import has_replays
+from penstock.lanes.epoch import HEADERS
 from penstock.letters import REPLAY_NODE, Letter
 from penstock.records import Headers, RecordMetadata
 from penstock.testing import FakeAsync, TopologyTestDriver

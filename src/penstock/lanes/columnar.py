@@ -1,0 +1,83 @@
+"""The columnar paths of a lane's nodes: from a source through expressions to ready aggregates, without any other code.
+
+Records that take such a path can be computed in columns. Whether they are is decided anew for every epoch of a shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from penstock.columns.aggregation import can_fold
+from penstock.columns.documents import can_read
+from penstock.columns.evaluation import is_supported, paths_in
+from penstock.columns.frames import Path
+from penstock.columns.steps import Columnar, Gather, Keep, Pass, Replace, Step
+from penstock.expressions.nodes import Node as Expression
+from penstock.serdes import Json
+from penstock.topology.nodes import Node, ProcessorNode, SourceNode
+
+
+class ColumnarPath(NamedTuple):
+    """The steps from a source to its aggregates, each with the name of its node, and the fields that they read."""
+
+    source: str
+    steps: tuple[tuple[str, Step], ...]
+    gather: Gather
+    reads: frozenset[Path]
+
+
+def columnar_paths(nodes: Sequence[Node], children: Mapping[str, Sequence[str]]) -> Mapping[str, ColumnarPath]:
+    """Return the columnar paths of some nodes by the name of their source; `children` has the names below each node."""
+    named = {node.name: node for node in nodes}
+    found = {node.name: _path(named, children, node) for node in nodes if isinstance(node, SourceNode)}
+    return {name: path for name, path in found.items() if path is not None}
+
+
+def _path(nodes: Mapping[str, Node], children: Mapping[str, Sequence[str]], source: SourceNode) -> ColumnarPath | None:
+    if source.value != Json():
+        return None
+    steps: list[tuple[str, Step]] = []
+    name = source.name
+    while not steps or not isinstance(steps[-1][1], Gather):
+        below = nodes[children[name][0]] if len(children[name]) == 1 else None
+        if not isinstance(below, ProcessorNode) or not isinstance(below.operator, Columnar):
+            return None
+        step, name = below.operator.in_columns(), below.name
+        if step is None:
+            return None
+        steps.append((name, step))
+    gather = steps[-1][1]
+    assert isinstance(gather, Gather)
+    reads = _reads([step for _, step in steps])
+    is_possible = all(_is_possible(step) for _, step in steps) and can_read(reads)
+    return ColumnarPath(source.name, tuple(steps), gather, reads) if is_possible else None
+
+
+def _is_possible(step: Step) -> bool:
+    if isinstance(step, Gather):
+        return can_fold(step.aggregates)
+    return all(is_supported(node) for node in _expressions(step))
+
+
+def _reads(steps: list[Step]) -> frozenset[Path]:
+    """Return the fields of the source's records that steps read, up to the one that replaces the value."""
+    found: set[Path] = set()
+    for step in steps:
+        for node in _expressions(step):
+            found |= paths_in(node)
+        if isinstance(step, Replace):
+            break
+    return frozenset(found)
+
+
+def _expressions(step: Step) -> tuple[Expression, ...]:
+    match step:
+        case Keep():
+            return (step.condition,)
+        case Replace():
+            return (step.value,)
+        case Gather():
+            return (step.aggregates,)
+        case Pass():
+            return ()

@@ -25,10 +25,13 @@ def run_whole(program: Program, epoch: Epoch, batches: Batches) -> Iterator[pa.R
     return bounded(epoch, batches, lambda records: run_epoch(program, epoch, records), OUT, is_input=True)
 
 
-def run_sources(program: Program, epoch: Epoch, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Process records where they were read: event and stream times, and the first stage if it has no state."""
+def run_sources(program: Program, epoch: Epoch, task: int, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Process records where they were read: event and stream times, and the first stage if it has no state.
+
+    Any lane could do it: reports count it for the one with the number of the task.
+    """
     bind_contextvars(epoch=epoch.number)
-    assigned = Assignment(program, epoch)
+    assigned = Assignment(program, epoch, lane=task % program.lanes)
     is_last = len(program.plan.stages) == 1 and not assigned.needs_lanes
 
     def work(records: list[pa.RecordBatch]) -> pa.Table:

@@ -51,15 +51,14 @@ def empty_epoch(broadcast: Any, epoch: Epoch) -> Hop:
 
 def from_sources(broadcast: Any, epoch: Epoch) -> Hop:
     """Run where records are read: event and stream times, and the first stage if it has no state."""
-    return lambda batches: run_sources(program_of(broadcast), epoch, batches)
+    return lambda batches: run_sources(program_of(broadcast), epoch, _task(), batches)
 
 
 def on_lane(broadcast: Any, epoch: Epoch, stage: int, is_first: bool) -> Hop:
     """Run a stage on the lane of the task."""
 
     def hop(batches: Batches) -> Batches:
-        lane = TaskContext.get().partitionId()  # type: ignore[union-attr]
-        return run_lane(Assignment(program_of(broadcast), epoch, stage, lane), batches, is_first)
+        return run_lane(Assignment(program_of(broadcast), epoch, stage, _task()), batches, is_first)
 
     return hop
 
@@ -74,3 +73,8 @@ def lane_rolled_back(broadcast: Any, epoch: Epoch) -> Hop:
         return iter(())
 
     return hop
+
+
+def _task() -> int:
+    """Return the number of the task among those of its job."""
+    return TaskContext.get().partitionId()  # type: ignore[union-attr]

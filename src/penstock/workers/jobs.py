@@ -113,7 +113,7 @@ class WorkerJobs:
         is_first_free = not program.needs_lanes(0)
         if is_first_free or needs_entry(program):
             schema = OUT if is_first_free and last == 0 else WIRE
-            found = self._run([(RunSources(epoch), part) for part in self._by_worker(batches)])
+            found = self._run([(RunSources(epoch, task), part) for task, part in enumerate(self._by_worker(batches))])
             table = self._collected(found, schema)
             first, from_topics = (1 if is_first_free else 0), False
         else:

@@ -40,13 +40,14 @@ class RunEpoch:
 
 @dataclass(frozen=True)
 class RunSources:
-    """Process records where they were read."""
+    """Process records where they were read; `task` is one of several that share an epoch's records."""
 
     epoch: Epoch
+    task: int
 
     def run(self, program: Program, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Find event times and shards; run the first stage if it has no state."""
-        return run_sources(program, self.epoch, batches)
+        return run_sources(program, self.epoch, self.task, batches)
 
 
 @dataclass(frozen=True)

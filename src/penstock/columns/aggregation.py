@@ -15,7 +15,8 @@ import numpy as np
 from penstock.columns.evaluation import evaluate, is_supported
 from penstock.columns.frames import Frame
 from penstock.columns.vectors import FIRST_INT64, LAST_INT64, DoubtError, Vector, as_floats, bounds
-from penstock.expressions.nodes import Aggregate, Aggregates, Function, Node
+from penstock.expressions.aggregation import initializer
+from penstock.expressions.nodes import Aggregates, Function, Node
 from penstock.expressions.types import FLOAT, INT, NUMBER, Kind, fields_of
 
 _KINDS: dict[type | None, tuple[Kind | None, ...]] = {int: (None, NUMBER, INT), float: (None, NUMBER, FLOAT)}
@@ -53,12 +54,11 @@ def can_fold(node: Aggregates) -> bool:
     )
 
 
-def fold(node: Aggregates, frame: Frame, groups: Groups, before: Sequence[Any]) -> list[list[Any]]:
-    """Return the results by field, each as a list by group; `before` has the aggregates of each group, None if it is new."""
+def fold(node: Aggregates, frame: Frame, groups: Groups, before: Sequence[list[Any]]) -> list[list[Any]]:
+    """Return the results by field, each as a list by group; `before` has those of earlier epochs, see `initials`."""
     kinds, operands = _kinds(node), dict[Node, Operand]()
     results = []
-    for name, part in node.fields:
-        old = _before(name, part, kinds[name], node.into, before)
+    for (name, part), old in zip(node.fields, before, strict=True):
         if part.operand is None:
             results.append(_counted(old, np.bincount(groups.numbers, minlength=groups.size)))
             continue
@@ -85,13 +85,10 @@ def _kinds(node: Aggregates) -> dict[str, Kind | None]:
     return {name: fields[name].kind if name in fields else None for name, _ in node.fields}
 
 
-def _before(name: str, part: Aggregate, kind: Kind | None, into: type | None, before: Sequence[Any]) -> list[Any]:
-    initial: Any = None
-    if part.function in (Function.COUNT, Function.SUM):
-        initial = 0.0 if kind == FLOAT and part.function is Function.SUM else 0
-    if into is None:
-        return [initial if each is None else each[name] for each in before]
-    return [initial if each is None else getattr(each, name) for each in before]
+def initials(node: Aggregates) -> list[Any]:
+    """Return what each aggregate is before the first record."""
+    first = initializer(node)()
+    return [first[name] if node.into is None else getattr(first, name) for name, _ in node.fields]
 
 
 def _operand(found: Vector, groups: Groups) -> Operand:
@@ -122,7 +119,7 @@ def _sum(operand: Operand, kind: Kind | None, old: list[Any]) -> list[Any]:
     if kind not in _KINDS.get(values.kind, ()):
         raise DoubtError("a sum of another type")
     is_new = operand.sizes > 0
-    changed = [each for each, changes in zip(old, is_new.tolist(), strict=True) if changes]
+    changed = old if is_new.all() else [each for each, changes in zip(old, is_new.tolist(), strict=True) if changes]
     types = set(map(type, changed))
     if values.kind is int:
         if not types <= {int}:
@@ -159,12 +156,12 @@ def _extreme(reduce: Any, start: dict[type, Any], better: Callable[[Any, Any], b
             return _extreme_text(numbers, known, old, better)
         if values.kind is bool or _have_negative_zero(known):
             raise DoubtError("values that are equal but not the same")
-        best = np.full(operand.size, start[values.kind], known.dtype)
-        for group, each in enumerate(old):
-            if each is not None and is_new[group]:
-                if type(each) is not values.kind or _is_negative_zero(each):
-                    raise DoubtError("values that are equal but not the same")
-                best[group] = each
+        if not set(map(type, old)) <= {values.kind, NoneType}:
+            raise DoubtError("values that are equal but not the same")
+        first = start[values.kind]
+        best = np.array([first if each is None else each for each in old], known.dtype)
+        if _have_negative_zero(best):
+            raise DoubtError("values that are equal but not the same")
         reduce.at(best, numbers, known)
         return _chosen(is_new, best.tolist(), old)
 
@@ -223,10 +220,6 @@ def _kept(values: Vector, kind: Kind | None, *, skips_nan: bool) -> Vector:
 
 def _have_negative_zero(values: Any) -> bool:
     return values.dtype == np.float64 and bool((np.signbit(values) & (values == 0)).any())
-
-
-def _is_negative_zero(value: Any) -> bool:
-    return type(value) is float and value == 0 and bool(np.signbit(value))
 
 
 def _chosen(is_new: Any, new: list[Any], old: list[Any]) -> list[Any]:

@@ -37,7 +37,12 @@ class Gather:
     drops_for: str
 
 
-Step = Pass | Keep | Replace | Gather
+@dataclass(frozen=True, slots=True)
+class Unwrap:
+    """Makes the change of a table its new value."""
+
+
+Step = Pass | Keep | Replace | Gather | Unwrap
 
 
 class Columnar(ABC):

@@ -12,19 +12,31 @@ from penstock.columns.aggregation import can_fold
 from penstock.columns.documents import can_read
 from penstock.columns.evaluation import is_supported, paths_in
 from penstock.columns.frames import Path
-from penstock.columns.steps import Columnar, Gather, Keep, Pass, Replace, Step
+from penstock.columns.steps import Columnar, Gather, Keep, Pass, Replace, Step, Unwrap
 from penstock.expressions.nodes import Node as Expression
 from penstock.serdes import Json
-from penstock.topology.nodes import Node, ProcessorNode, SourceNode
+from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+
+
+class DirectEnd(NamedTuple):
+    """A sink of a table's new values, and the node in between."""
+
+    between: str
+    sink: SinkNode
+    topic: str
 
 
 class ColumnarPath(NamedTuple):
-    """The steps from a source to its aggregates, each with the name of its node, and the fields that they read."""
+    """The steps from a source to its aggregates, each with the name of its node, and the fields that they read.
+
+    `end` is the way from the aggregates to a sink, if that is all that follows, and nothing chooses topics or partitions.
+    """
 
     source: str
     steps: tuple[tuple[str, Step], ...]
     gather: Gather
     reads: frozenset[Path]
+    end: DirectEnd | None
 
 
 def columnar_paths(nodes: Sequence[Node], children: Mapping[str, Sequence[str]]) -> Mapping[str, ColumnarPath]:
@@ -40,7 +52,7 @@ def _path(nodes: Mapping[str, Node], children: Mapping[str, Sequence[str]], sour
     steps: list[tuple[str, Step]] = []
     name = source.name
     while not steps or not isinstance(steps[-1][1], Gather):
-        below = nodes[children[name][0]] if len(children[name]) == 1 else None
+        below = _only_child(nodes, children, name)
         if not isinstance(below, ProcessorNode) or not isinstance(below.operator, Columnar):
             return None
         step, name = below.operator.in_columns(), below.name
@@ -51,7 +63,22 @@ def _path(nodes: Mapping[str, Node], children: Mapping[str, Sequence[str]], sour
     assert isinstance(gather, Gather)
     reads = _reads([step for _, step in steps])
     is_possible = all(_is_possible(step) for _, step in steps) and can_read(reads)
-    return ColumnarPath(source.name, tuple(steps), gather, reads) if is_possible else None
+    end = _direct_end(nodes, children, name)
+    return ColumnarPath(source.name, tuple(steps), gather, reads, end) if is_possible else None
+
+
+def _direct_end(nodes: Mapping[str, Node], children: Mapping[str, Sequence[str]], table: str) -> DirectEnd | None:
+    between, sink = _only_child(nodes, children, table), None
+    if isinstance(between, ProcessorNode) and isinstance(between.operator, Columnar):
+        is_plain = isinstance(between.operator.in_columns(), Unwrap)
+        sink = _only_child(nodes, children, between.name) if is_plain else None
+    if between is None or not isinstance(sink, SinkNode) or not isinstance(sink.topic, str) or sink.partitioner is not None:
+        return None
+    return DirectEnd(between.name, sink, sink.topic)
+
+
+def _only_child(nodes: Mapping[str, Node], children: Mapping[str, Sequence[str]], name: str) -> Node | None:
+    return nodes[children[name][0]] if len(children[name]) == 1 else None
 
 
 def _is_possible(step: Step) -> bool:
@@ -79,5 +106,5 @@ def _expressions(step: Step) -> tuple[Expression, ...]:
             return (step.value,)
         case Gather():
             return (step.aggregates,)
-        case Pass():
+        case Pass() | Unwrap():
             return ()

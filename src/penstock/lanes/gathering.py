@@ -13,33 +13,32 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.columns.aggregation import Groups, fold
 from penstock.columns.documents import read
 from penstock.columns.evaluation import holds, replaced
 from penstock.columns.frames import Frame
 from penstock.columns.steps import Keep, Replace, Step
-from penstock.columns.vectors import DoubtError
-from penstock.expressions.nodes import Aggregates
 from penstock.lanes.columnar import ColumnarPath
 from penstock.lanes.entrances import has_replays
 from penstock.lanes.lane import Lane
-from penstock.lanes.position import headers_of
-from penstock.lanes.sources import Intake
-from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers
-from penstock.state import CachedKeyValueStore, Held, load_all
+from penstock.lanes.settling import Arrived, Changes, Keys, Table, changed, keys_of, settle
+from penstock.state import CachedKeyValueStore
+from penstock.topology.nodes import SourceNode
 
 COLUMNS_FROM = 500
 """The fewest records of a shard's epoch that are worth being computed in columns."""
 
 _log = logging.getLogger(__name__)
 
+Tally = tuple[str, int, float]
+"""A node, how many records it received, and the seconds they took."""
+
 
 class Gathered(NamedTuple):
-    """What records come to: entries of a store in the order of their last puts, drops, and records and seconds by node."""
+    """What records come to: changes of the table, how many records it dropped, and what each node did."""
 
-    held: dict[Any, Held]
+    changes: Changes | None
     dropped: int
-    tallies: list[tuple[str, int, float]]
+    tallies: list[Tally]
 
 
 def are_many(records: pa.Table) -> bool:
@@ -71,22 +70,22 @@ def gather(lane: Lane, records: pa.Table, catalogue: Sequence[str]) -> bool:
     if path is None or type(store) is not CachedKeyValueStore or store.held:
         return False
     try:
-        found = _gathered(path, lane.intakes[path.source], store, records)
+        found = _gathered(path, lane.intakes[path.source].node, Table(lane.circuit.blueprint.spec(store.name), store), records)
     except Exception as error:  # rows will find out whether it is one
         _log.debug("walked, not computed in columns: %s: %s", type(error).__name__, error)
         return False
-    store.held.update(found.held)
+    if found.changes is not None:
+        settle(lane, path, store, found.changes)
     lane.outbox.drop(path.steps[-1][0], path.gather.drops_for, found.dropped)
     if lane.samples is not None:
-        for name, count, seconds in found.tallies:
-            lane.samples.add(name, count, seconds)
+        for tally in found.tallies:
+            lane.samples.add(*tally)
     lane.clocks.latest = int(records.column("timestamp").to_numpy().max())
     return True
 
 
-def _gathered(path: ColumnarPath, intake: Intake, store: CachedKeyValueStore[Any, Any], records: pa.Table) -> Gathered:
-    began = perf_counter()
-    tallies: list[tuple[str, int, float]] = []
+def _gathered(path: ColumnarPath, source: SourceNode, table: Table, records: pa.Table) -> Gathered:
+    began, tallies = perf_counter(), list[Tally]()
 
     def tally(name: str, count: int) -> None:
         nonlocal began
@@ -94,7 +93,7 @@ def _gathered(path: ColumnarPath, intake: Intake, store: CachedKeyValueStore[Any
         tallies.append((name, count, now - began))
         began = now
 
-    frame, keys = read(path.reads, records.column("value")), _keys(intake, records.column("key"))
+    frame, keys = read(path.reads, records.column("value")), keys_of(source.key, table.key, records.column("key"))
     rows = np.arange(frame.size)
     tally(path.source, frame.size)
     for name, step in path.steps[:-1]:
@@ -103,24 +102,9 @@ def _gathered(path: ColumnarPath, intake: Intake, store: CachedKeyValueStore[Any
         tally(name, arrived)
     arrived = frame.size
     frame, rows = _complete(frame, rows, keys)
-    held = _held(path.gather.aggregates, frame, rows, keys, store, records) if frame.size else {}
+    changes = changed(path, table, frame, Arrived(keys, rows, records)) if frame.size else None
     tally(path.steps[-1][0], arrived)
-    return Gathered(held, arrived - frame.size, tallies)
-
-
-class Keys(NamedTuple):
-    """The different keys of some records, and the number of each record's key among them; -1 for a record without a key."""
-
-    different: list[Any]
-    numbers: Any
-
-
-def _keys(intake: Intake, column: pa.ChunkedArray) -> Keys:
-    encoded = column.combine_chunks().dictionary_encode()
-    different = list(map(intake.key, encoded.dictionary.to_pylist()))
-    if len(set(different)) < len(different):
-        raise DoubtError("different bytes of the same key")
-    return Keys(different, encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False))
+    return Gathered(changes, arrived - frame.size, tallies)
 
 
 def _after(step: Step, frame: Frame, rows: Any) -> tuple[Frame, Any]:
@@ -141,46 +125,3 @@ def _complete(frame: Frame, rows: Any, keys: Keys) -> tuple[Frame, Any]:
 
 def _where(mask: Any, frame: Frame, rows: Any) -> tuple[Frame, Any]:
     return (frame, rows) if mask.all() else (frame.where(mask), rows[mask])
-
-
-def _held(
-    node: Aggregates, frame: Frame, rows: Any, keys: Keys, store: CachedKeyValueStore[Any, Any], records: pa.Table
-) -> dict[Any, Held]:
-    """Return the new entries of the store's cache."""
-    used, numbers = np.unique(keys.numbers[rows], return_inverse=True)
-    own = [keys.different[number] for number in used.tolist()]
-    before = load_all(store, own)
-    if any(entry is not None and entry[0] is None for entry in before):
-        raise DoubtError("an entry without a value")
-    results = fold(node, frame, Groups(numbers, len(own)), [None if entry is None else entry[0] for entry in before])
-    timestamps = records.column("timestamp").to_numpy()[rows]
-    times = np.array([NO_TIMESTAMP if entry is None else entry[1] for entry in before], np.int64)
-    np.maximum.at(times, numbers, timestamps)
-    last = np.zeros(len(own), np.int64)
-    np.maximum.at(last, numbers, np.arange(len(rows)))
-    order = np.argsort(last)
-    entries = list(
-        zip(
-            _objects(node, results),
-            times.tolist(),
-            own,
-            _headers(records.column("headers"), rows[last]),
-            timestamps[last].tolist(),
-            strict=True,
-        )
-    )
-    return {own[number]: entries[number] for number in order.tolist()}
-
-
-def _objects(node: Aggregates, results: list[list[Any]]) -> list[Any]:
-    """Return results by field as the objects that a store keeps."""
-    names, into = [name for name, _ in node.fields], node.into
-    if into is None:
-        return [dict(zip(names, values, strict=True)) for values in zip(*results, strict=True)]
-    return [into(**dict(zip(names, values, strict=True))) for values in zip(*results, strict=True)]
-
-
-def _headers(column: pa.ChunkedArray, rows: Any) -> list[Headers]:
-    if column.null_count == len(column):
-        return [NO_HEADERS] * len(rows)
-    return [headers_of(row) for row in column.take(pa.array(rows)).to_pylist()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -53,6 +53,10 @@ class Outbox:
         self.commit_requested: bool = False
         self._rows: list[Row] = []
         self.send: Callable[[Row], None] = self._rows.append  # called for every row: no call in between
+
+    def send_all(self, rows: Iterable[Row]) -> None:
+        """Send several rows."""
+        self._rows.extend(rows)
 
     def send_dead_letter(self, row: Row) -> None:
         """Send a dead letter."""

@@ -33,13 +33,14 @@ class OwnShard:
 class Stores:
     """The stores and registers of one shard by name, and the global ones."""
 
-    __slots__ = ("_blueprint", "_flushes", "_pending", "_shard")
+    __slots__ = ("_blueprint", "_flushes", "_pending", "_ready", "_shard")
 
     def __init__(self, blueprint: Blueprint, shard: OwnShard) -> None:
         self._blueprint = blueprint
         self._shard = shard
         self._pending: dict[str, dict[Any, Any]] = {}
         self._flushes: dict[str, Callable[[], None]] = {}
+        self._ready: dict[str, Callable[[], None]] = {}
         for name in blueprint.stores:
             shard.state.store(blueprint.specs[name])
             self._flushes[name] = _nothing_to_flush
@@ -84,15 +85,21 @@ class Stores:
         if self._flushes[store] is _nothing_to_flush:
             self._flushes[store] = flush
 
+    def emit_once(self, store: str, emit: Callable[[], None]) -> None:
+        """Call `emit` when the epoch ends, at the store's turn: its changes of this epoch are written and ready to be sent."""
+        self._ready[store] = emit
+
     def flush(self) -> None:
         """Let every cached table emit its pending changes."""
-        for emit in self._flushes.values():
+        for name, emit in self._flushes.items():
+            if name in self._ready:
+                self._ready.pop(name)()
             emit()
 
     @property
     def are_holding_back(self) -> bool:
         """Whether tables have changes to emit."""
-        return any(self._pending.values()) or any(cache.held for cache in self._caches())
+        return bool(self._ready) or any(self._pending.values()) or any(cache.held for cache in self._caches())
 
     def _caches(self) -> list[CachedKeyValueStore[Any, Any]]:
         stores = [self.store(name) for name, flush in self._flushes.items() if flush is not _nothing_to_flush]

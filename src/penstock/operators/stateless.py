@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from penstock.columns.steps import Columnar, Keep, Pass, Replace, Step
+from penstock.columns.steps import Columnar, Keep, Pass, Replace, Step, Unwrap
 from penstock.errors import ATTRIBUTED
 from penstock.expressions.functions import Computed
 from penstock.processor import Host, Operator, Wrap
@@ -243,8 +243,11 @@ class PassThrough(Operator, Columnar):
 
 
 @dataclass(frozen=True, slots=True)
-class NewValue(Operator):
+class NewValue(Operator, Columnar):
     """A table's changes as a stream: the new value of each."""
+
+    def in_columns(self) -> Step | None:
+        return Unwrap()
 
     def bind(self, host: Host, forward: Process) -> Process:
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

@@ -1,7 +1,7 @@
 """The state of a shard: typed stores on an epoch's overlay on its lane's engine, with undo data for epochs in flight."""
 
 from penstock.state.bounds import MAX_TIME, after, after_prefix
-from penstock.state.bulk import load_all
+from penstock.state.bulk import read_all, write_all
 from penstock.state.engines.engine import Engine, SpaceBatch
 from penstock.state.engines.factory import EngineFactory, EngineKind, Snapshots
 from penstock.state.engines.memory import MemoryEngine
@@ -80,12 +80,13 @@ __all__ = [
     "after_prefix",
     "entry_decoder",
     "last_registers",
-    "load_all",
     "memory_engine",
+    "read_all",
     "record_key",
     "retention_limit",
     "timer_id",
     "timestamp_of",
     "value_decoder",
+    "write_all",
     "write_serde",
 ]

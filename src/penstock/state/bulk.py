@@ -1,17 +1,24 @@
-"""Many entries of a cached table at once: the old values of an epoch's keys."""
+"""Many entries of a cached table at once: read before an epoch's results are known, and written together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import add
+from struct import Struct
 from typing import Any
 
-from penstock.records import ValueAndTimestamp
 from penstock.state.timestamped import CachedKeyValueStore
 
+_pack = Struct(">q").pack
 
-def load_all(store: CachedKeyValueStore[Any, Any], keys: Sequence[Any]) -> list[ValueAndTimestamp[Any] | None]:
-    """Return the values of keys that are not held; the engine reads them in its own order, which is faster."""
-    space, decode = store._space, store._decode_entry
-    names = list(map(store._key_bytes, keys))
-    space.read_ahead(sorted(names))
-    return [None if raw is None else decode(raw) for raw in map(space.get, names)]
+
+def read_all(store: CachedKeyValueStore[Any, Any], names: list[bytes]) -> list[bytes | None]:
+    """Return the timestamped values of ascending keys that are not held."""
+    return store._space.get_many(names)
+
+
+def write_all(
+    store: CachedKeyValueStore[Any, Any], names: Sequence[bytes], times: Iterable[int], values: Iterable[bytes]
+) -> None:
+    """Set the values of keys that are not held, without forwarding them."""
+    store._space.bulk().update(zip(names, map(add, map(_pack, times), values), strict=True))

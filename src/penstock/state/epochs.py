@@ -151,8 +151,8 @@ def changed_digest(before: int, keys: list[bytes], values: list[bytes | None], o
 def _digest_of_some(keys: list[bytes], values: list[bytes | None]) -> int:
     if None not in values:
         return digest(keys, values)  # type: ignore[arg-type]
-    there = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
-    return digest([key for key, _ in there], [value for _, value in there])
+    there = [key for key, value in zip(keys, values, strict=True) if value is not None]
+    return digest(there, [value for value in values if value is not None])
 
 
 def _sealed(data: bytes) -> bytes:

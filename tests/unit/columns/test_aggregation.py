@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import agg, col
-from penstock.columns.aggregation import Groups, can_fold, fold
+from penstock.columns.aggregation import Groups, can_fold, fold, initials
 from penstock.columns.documents import read
 from penstock.columns.evaluation import paths_in
 from penstock.columns.vectors import DoubtError
@@ -94,13 +94,19 @@ def by_rows(node: Aggregates, records: list[tuple[int, bytes]], before: list[Any
     return states
 
 
+def old_columns(node: Aggregates, before: list[Any]) -> list[list[Any]]:
+    old = [None if state is None else state if node.into is None else msgspec.to_builtins(state) for state in before]
+    pairs = zip(node.fields, initials(node), strict=True)
+    return [[initial if state is None else state[name] for state in old] for (name, _), initial in pairs]
+
+
 def by_columns(node: Aggregates, records: list[tuple[int, bytes]], before: list[Any]) -> list[Any] | None:
     """The same, of the groups that have records."""
     own = sorted({group for group, _ in records})
     numbers = np.array([own.index(group) for group, _ in records])
     try:
         frame = read(frozenset(paths_in(node)), column([document for _, document in records]))
-        results = fold(node, frame, Groups(numbers, len(own)), [before[group] for group in own])
+        results = fold(node, frame, Groups(numbers, len(own)), old_columns(node, [before[group] for group in own]))
     except DoubtError:
         return None
     states = list(before)

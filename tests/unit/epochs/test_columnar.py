@@ -24,8 +24,14 @@ from penstock.epochs.program import Epoch
 from penstock.epochs.wire import Kind, decode_control, without_reports
 from penstock.handlers import ErrorHandlers, LogAndContinue
 from penstock.lanes import gathering
+from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.epoch import RECORDS, Catalogue, walk
+from penstock.lanes.lane import Lane, Surroundings
+from penstock.lanes.samples import Samples
+from penstock.lanes.stores import OwnShard
 from penstock.letters import REPLAY_NODE
 from penstock.records import Headers
+from penstock.state import LaneState, memory_engine
 from tests.unit.epochs.application import ID, program_of
 
 Record = tuple[bytes | None, bytes | None, int, Headers]
@@ -226,6 +232,31 @@ def test_traced_records_are_walked() -> None:
         found = outcome(plain, [traced], columns=True, is_traced=True)
     assert not used
     assert found == outcome(plain, [traced], columns=False, is_traced=True)
+
+
+@pytest.mark.parametrize("make", [plain, filtered, into_a_class])
+def test_a_sampled_epoch_counts_the_same_records_at_each_node(make: Callable[[], Topology]) -> None:
+    def counted(columns: bool) -> dict[str, int]:
+        topology, samples = make(), Samples()
+        nodes, source = list(topology.nodes.values()), next(iter(topology.nodes))
+        lane = Lane(
+            Blueprint(nodes, topology.stores, columns=columns),
+            OwnShard(LaneState(memory_engine())),
+            Surroundings(lambda: 0),
+            samples=samples,
+        )
+        columns_of = zip(*[(0, 0, number, *record) for number, record in enumerate(orders(70))], strict=True)
+        names = ("source", "origin", "offset", "key", "value", "timestamp")
+        given_columns = dict(zip(names, columns_of, strict=False))
+        rows = [{name: values[row] for name, values in given_columns.items()} for row in range(70)]
+        walk(lane, pa.Table.from_pylist(rows, schema=RECORDS), Catalogue((source,), (("in", 0),)))
+        assert lane.clocks.latest == max(given_columns["timestamp"])
+        return {name: records for name, (records, _) in samples.by_node().items()}
+
+    with columns_used() as used:
+        found = counted(columns=True)
+    assert used == [True]
+    assert found == counted(columns=False)
 
 
 def test_nothing_is_computed_in_columns_unless_it_is_said() -> None:

@@ -1,0 +1,217 @@
+"""The changes of a table in an epoch that is computed in columns: from the records that reach it to what is stored and sent.
+
+If only a sink follows that writes what the store writes, the bytes of the store are sent. Otherwise the changes are held in the
+table's cache, and what follows is done as if records had been walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.columns.aggregation import Groups, fold, initials
+from penstock.columns.documents import reader
+from penstock.columns.frames import Frame
+from penstock.columns.texts import documents
+from penstock.columns.vectors import DoubtError
+from penstock.expressions.nodes import Aggregates
+from penstock.lanes.columnar import ColumnarPath
+from penstock.lanes.lane import Lane
+from penstock.lanes.outbox import Row, RowKind
+from penstock.lanes.position import headers_of
+from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers
+from penstock.serdes import Json, Serde, String
+from penstock.state import CachedKeyValueStore, StoreSpec, read_all, timestamp_of, write_all
+
+_new = tuple.__new__  # cheaper than Row(...)
+
+
+class Table(NamedTuple):
+    """The store of a table, and its declaration."""
+
+    spec: StoreSpec
+    store: CachedKeyValueStore[Any, Any]
+
+    @property
+    def key(self) -> Serde[Any]:
+        """The serde of its keys."""
+        return self.spec.serdes[0]
+
+
+class Keys(NamedTuple):
+    """The different keys of some records, as the store writes them, ascending, and, unless they are text, as objects.
+
+    `numbers` is the number of each record's key among them, -1 for a record without a key.
+    """
+
+    names: list[bytes]
+    objects: list[Any] | None
+    numbers: Any
+
+    def of(self, used: Sequence[int]) -> Keys:
+        """Return only some of the keys."""
+        objects = None if self.objects is None else [self.objects[number] for number in used]
+        return self._replace(names=[self.names[number] for number in used], objects=objects)
+
+
+class Arrived(NamedTuple):
+    """The records that have reached the table: all keys of the epoch, and the rows of these records."""
+
+    keys: Keys
+    rows: Any
+    records: pa.Table
+
+
+class Changes(NamedTuple):
+    """New entries of a table by key, and the order of their last puts.
+
+    `values` are bytes if they are `sent_as_stored`, otherwise objects.
+    """
+
+    keys: Keys
+    values: list[Any]
+    sent_as_stored: bool
+    times: Any
+    headers: list[Headers]
+    last_times: list[int]
+    order: list[int]
+
+
+def keys_of(read: Serde[Any], written: Serde[Any], column: pa.ChunkedArray) -> Keys:
+    """Return the keys of records; all of them are read, as an unreadable one is an error even if its record goes nowhere."""
+    encoded = column.combine_chunks().dictionary_encode()
+    numbers = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    if read == written == String() and _is_text(encoded.dictionary):
+        order = pc.array_sort_indices(encoded.dictionary)
+        return Keys(encoded.dictionary.take(order).to_pylist(), None, _renumbered(numbers, order.to_numpy()))
+    objects = list(map(read.deserialize, encoded.dictionary.to_pylist()))
+    names = list(map(written.serialize, objects))
+    if len(set(objects)) < len(names) or len(set(names)) < len(names):
+        raise DoubtError("different bytes of the same key")
+    by_name = sorted(range(len(names)), key=names.__getitem__)
+    return Keys([names[key] for key in by_name], [objects[key] for key in by_name], _renumbered(numbers, np.array(by_name, int)))
+
+
+def _renumbered(numbers: Any, order: Any) -> Any:
+    """Return the numbers of keys in another order; the last place is for records without a key."""
+    places = np.full(len(order) + 1, -1, np.int64)
+    places[order] = np.arange(len(order))
+    return places[numbers]
+
+
+def _is_text(keys: pa.BinaryArray) -> bool:
+    try:
+        keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def changed(path: ColumnarPath, table: Table, frame: Frame, arrived: Arrived) -> Changes:
+    """Return the changes of a table by the records that have reached it."""
+    node, rows, records = path.gather.aggregates, arrived.rows, arrived.records
+    groups, used = _groups(arrived.keys.numbers[rows], len(arrived.keys.names))
+    keys = arrived.keys if used is None else arrived.keys.of(used)
+    raw = read_all(table.store, keys.names)
+    results = fold(node, frame, groups, _before(node, table, raw))
+    timestamps = records.column("timestamp").to_numpy()[rows]
+    times = np.array([NO_TIMESTAMP if each is None else timestamp_of(each) for each in raw], np.int64)
+    np.maximum.at(times, groups.numbers, timestamps)
+    last = np.zeros(groups.size, np.int64)
+    np.maximum.at(last, groups.numbers, np.arange(len(rows)))
+    as_stored = _is_sent_as_stored(path, table.spec)
+    values = documents([name for name, _ in node.fields], results) if as_stored else _objects(node, results)
+    headers = _headers(records.column("headers"), rows[last])
+    return Changes(keys, values, as_stored, times, headers, timestamps[last].tolist(), np.argsort(last).tolist())
+
+
+def _groups(numbers: Any, count: int) -> tuple[Groups, list[int] | None]:
+    """Return the groups of records, numbered without gaps, and the keys they stand for; None if that is every key."""
+    is_used = np.zeros(count, bool)
+    is_used[numbers] = True
+    if is_used.all():
+        return Groups(numbers, count), None
+    used = np.flatnonzero(is_used)
+    return Groups((np.cumsum(is_used) - 1)[numbers], len(used)), used.tolist()
+
+
+def _before(node: Aggregates, table: Table, raw: Sequence[bytes | None]) -> list[list[Any]]:
+    """Return the aggregates of earlier epochs, by field."""
+    names = [name for name, _ in node.fields]
+    decode: Callable[[bytes], Any] = table.spec.serdes[1].deserialize
+    fields: list[Callable[[Any], Any]] = [attrgetter(name) for name in names]
+    if node.into is None:
+        if table.spec.serdes[1] != Json():
+            raise DoubtError("a store that is not JSON")
+        decode, by_path = reader(frozenset((name,) for name in names))
+        fields = [by_path[name,] for name in names]
+    states = [None if each is None else decode(each[8:]) for each in raw]
+    if node.into is not None and not set(map(type, states)) <= {node.into, type(None)}:
+        raise DoubtError("an entry of another class")
+    pairs = zip(fields, initials(node), strict=True)
+    return [[initial if state is None else field(state) for state in states] for field, initial in pairs]
+
+
+def _is_sent_as_stored(path: ColumnarPath, spec: StoreSpec) -> bool:
+    if path.end is None or path.gather.aggregates.into is not None:
+        return False
+    sink = path.end.sink
+    return spec.serdes[1] == sink.value == Json() and spec.serdes[0] == sink.key
+
+
+def _headers(column: pa.ChunkedArray, rows: Any) -> list[Headers]:
+    if column.null_count == len(column):
+        return [NO_HEADERS] * len(rows)
+    return [headers_of(row) for row in column.take(pa.array(rows)).to_pylist()]
+
+
+def settle(lane: Lane, path: ColumnarPath, store: CachedKeyValueStore[Any, Any], changes: Changes) -> None:
+    """Put changes into the store, and have them sent when the epoch ends."""
+    if not changes.sent_as_stored:
+        _hold(store, changes)
+        return
+    write_all(store, changes.keys.names, changes.times.tolist(), changes.values)
+    lane.stores.emit_once(store.name, lambda: _send(lane, path, changes))
+
+
+def _hold(store: CachedKeyValueStore[Any, Any], changes: Changes) -> None:
+    keys = changes.keys
+    objects = [name.decode() for name in keys.names] if keys.objects is None else keys.objects
+    entries = list(zip(changes.values, changes.times.tolist(), objects, changes.headers, changes.last_times, strict=True))
+    store.held.update((objects[number], entries[number]) for number in changes.order)
+
+
+def _objects(node: Aggregates, results: list[list[Any]]) -> list[Any]:
+    """Return results by field as the objects that a store keeps."""
+    names, into = [name for name, _ in node.fields], node.into
+    if into is None:
+        return [dict(zip(names, values, strict=True)) for values in zip(*results, strict=True)]
+    return [into(**dict(zip(names, values, strict=True))) for values in zip(*results, strict=True)]
+
+
+def _send(lane: Lane, path: ColumnarPath, changes: Changes) -> None:
+    """Send the changes in the order of their last puts, as the flush of a cache does."""
+    end, values, order = path.end, changes.values, changes.order
+    assert end is not None
+    names, times, headers = changes.keys.names, changes.times.tolist(), changes.headers
+    kind, cause = RowKind.EXCHANGE if end.sink.internal else RowKind.SINK, lane.cursor.row
+    columns = (
+        repeat(end.topic),
+        map(names.__getitem__, order),
+        map(values.__getitem__, order),
+        map(times.__getitem__, order),
+        map(headers.__getitem__, order),
+        repeat(None),
+        repeat(kind),
+        repeat(cause),
+    )
+    lane.outbox.send_all(_new(Row, row) for row in zip(*columns, strict=False))
+    if lane.samples is not None:
+        for name in (end.between, end.sink.name):
+            lane.samples.add(name, len(order), 0.0)

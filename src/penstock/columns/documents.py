@@ -48,16 +48,17 @@ def reader(paths: frozenset[Path]) -> Reader:
 
 
 def read(paths: frozenset[Path], column: pa.ChunkedArray) -> Frame:
-    """Return the fields of a column of documents."""
-    if column.null_count:
-        raise DoubtError("a record without a value")
-    _validate(column.combine_chunks())
+    """Return the fields of a column of documents; those of a record without a value are null."""
+    present = column.drop_null() if column.null_count else column
     decode, fields = reader(paths)
+    if len(present):
+        _validate(present.combine_chunks())
     try:
-        documents = list(map(decode, column.to_pylist()))
+        documents = list(map(decode, present.to_pylist()))
     except (msgspec.MsgspecError, RecursionError) as error:
         raise DoubtError("a record that is no document, or cannot be read") from error
-    return Frame(len(documents), {path: _objects(documents, field) for path, field in fields.items()}, {})
+    absent = column.is_null().to_numpy() if column.null_count else None
+    return Frame(len(column), {path: _objects(documents, field, absent) for path, field in fields.items()}, {}, absent)
 
 
 def _validate(documents: pa.BinaryArray) -> None:
@@ -100,9 +101,13 @@ def _validate_suspect(document: bytes) -> None:
         raise DoubtError("a record that cannot be read") from error
 
 
-def _objects(documents: list[Any], field: Callable[[Any], Any]) -> Any:
-    array = np.empty(len(documents), np.object_)
-    array[:] = list(map(field, documents))
+def _objects(documents: list[Any], field: Callable[[Any], Any], absent: Any) -> Any:
+    found = np.empty(len(documents), np.object_)
+    found[:] = list(map(field, documents))
+    if absent is None:
+        return found
+    array = np.empty(len(absent), np.object_)
+    array[~absent] = found
     return array
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from penstock.columns.vectors import DoubtError, Vector, declared, nulls, vector_of
 
 Path = tuple[str, ...]
@@ -15,13 +17,14 @@ class Frame:
     """The columns of some records: as read, in which case they get their types when they are used, or computed.
 
     `objects` has arrays of Python's objects by path, all that any expression will ask for; None if the columns were computed:
-    then a field that is not there is null, as in a dict.
+    then a field that is not there is null, as in a dict. `absent` says which records have no value, None if all have one.
     """
 
-    __slots__ = ("_objects", "_vectors", "size")
+    __slots__ = ("_absent", "_objects", "_vectors", "size")
 
-    def __init__(self, size: int, objects: Mapping[Path, Any] | None, vectors: Mapping[Path, Vector]) -> None:
+    def __init__(self, size: int, objects: Mapping[Path, Any] | None, vectors: Mapping[Path, Vector], absent: Any = None) -> None:
         self.size: int = size
+        self._absent = absent
         self._objects = objects
         self._vectors = dict(vectors)
 
@@ -48,9 +51,11 @@ class Frame:
         if objects is not None:
             objects = {path: array[mask] for path, array in objects.items() if path not in vectors}
         size = int(mask.sum()) if mask.dtype == bool else len(mask)
-        return Frame(size, objects, vectors)
+        return Frame(size, objects, vectors, None if self._absent is None else self._absent[mask])
 
     @property
-    def value(self) -> Vector | None:
-        """The values themselves, if they are scalars."""
-        return self._vectors.get(())
+    def have_value(self) -> Any:
+        """For each record, whether it has a value."""
+        if () in self._vectors or (self._objects is not None and () in self._objects):
+            return self.column(()).are_known
+        return np.ones(self.size, bool) if self._absent is None else ~self._absent

@@ -12,6 +12,7 @@ from penstock.columns.aggregation import can_fold
 from penstock.columns.documents import can_read
 from penstock.columns.evaluation import is_supported, paths_in
 from penstock.columns.frames import Path
+from penstock.columns.scalars import are_scalars
 from penstock.columns.steps import Columnar, Gather, Keep, Pass, Replace, Step, Unwrap
 from penstock.expressions.nodes import Node as Expression
 from penstock.serdes import Json
@@ -47,7 +48,8 @@ def columnar_paths(nodes: Sequence[Node], children: Mapping[str, Sequence[str]])
 
 
 def _path(nodes: Mapping[str, Node], children: Mapping[str, Sequence[str]], source: SourceNode) -> ColumnarPath | None:
-    if source.value != Json():
+    of_scalars = are_scalars(source.value)
+    if not of_scalars and source.value != Json():
         return None
     steps: list[tuple[str, Step]] = []
     name = source.name
@@ -62,7 +64,8 @@ def _path(nodes: Mapping[str, Node], children: Mapping[str, Sequence[str]], sour
     gather = steps[-1][1]
     assert isinstance(gather, Gather)
     reads = _reads([step for _, step in steps])
-    is_possible = all(_is_possible(step) for _, step in steps) and can_read(reads)
+    is_readable = reads <= {()} if of_scalars else can_read(reads)
+    is_possible = is_readable and all(_is_possible(step) for _, step in steps)
     end = _direct_end(nodes, children, name)
     return ColumnarPath(source.name, tuple(steps), gather, reads, end) if is_possible else None
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.columns.documents import read
 from penstock.columns.evaluation import holds, replaced
 from penstock.columns.frames import Frame
+from penstock.columns.scalars import are_scalars, read_scalars
 from penstock.columns.steps import Keep, Replace, Step
 from penstock.lanes.columnar import ColumnarPath
 from penstock.lanes.entrances import has_replays
@@ -93,7 +94,7 @@ def _gathered(path: ColumnarPath, source: SourceNode, table: Table, records: pa.
         tallies.append((name, count, now - began))
         began = now
 
-    frame, keys = read(path.reads, records.column("value")), keys_of(source.key, table.key, records.column("key"))
+    frame, keys = _values(path, source, records.column("value")), keys_of(source.key, table.key, records.column("key"))
     rows = np.arange(frame.size)
     tally(path.source, frame.size)
     for name, step in path.steps[:-1]:
@@ -105,6 +106,10 @@ def _gathered(path: ColumnarPath, source: SourceNode, table: Table, records: pa.
     changes = changed(path, table, frame, Arrived(keys, rows, records)) if frame.size else None
     tally(path.steps[-1][0], arrived)
     return Gathered(changes, arrived - frame.size, tallies)
+
+
+def _values(path: ColumnarPath, source: SourceNode, column: pa.ChunkedArray) -> Frame:
+    return read_scalars(source.value, column) if are_scalars(source.value) else read(path.reads, column)
 
 
 def _after(step: Step, frame: Frame, rows: Any) -> tuple[Frame, Any]:
@@ -119,8 +124,7 @@ def _after(step: Step, frame: Frame, rows: Any) -> tuple[Frame, Any]:
 
 def _complete(frame: Frame, rows: Any, keys: Keys) -> tuple[Frame, Any]:
     """Return the records with a key and a value."""
-    is_complete = keys.numbers[rows] >= 0
-    return _where(is_complete if frame.value is None else is_complete & frame.value.are_known, frame, rows)
+    return _where((keys.numbers[rows] >= 0) & frame.have_value, frame, rows)
 
 
 def _where(mask: Any, frame: Frame, rows: Any) -> tuple[Frame, Any]:

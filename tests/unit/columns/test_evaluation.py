@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 from penstock import col, struct
 from penstock.columns.documents import can_read, read
 from penstock.columns.evaluation import evaluate, holds, is_supported, paths_in, replaced
+from penstock.columns.scalars import read_scalars
 from penstock.columns.vectors import DoubtError
 from penstock.expressions.nodes import Literal, Node
 from penstock.expressions.rows import condition, evaluator
+from penstock.serdes import Int64
 from tests.unit.expressions.trees import FLOATS, INTS, NAMES, RECORDS, TREES
 
 NUMBERS: list[dict[str, Any]] = [{"a": number, "b": number - 3.5, "c": number % 3} for number in range(1, 9)]
@@ -147,9 +150,22 @@ def test_a_record_that_rows_would_refuse_or_read_differently_is_in_doubt(documen
             evaluate(A.node, read(frozenset({("a",)}), column(documents)))
 
 
-def test_a_record_without_a_value_is_in_doubt() -> None:
-    with pytest.raises(DoubtError):
-        read(frozenset({("a",)}), pa.chunked_array([pa.array([b"{}", None], pa.binary())]))
+@pytest.mark.parametrize("documents", [[b'{"a":1}', None, b"{}"], [None, None]])
+def test_the_fields_of_a_record_without_a_value_are_null(documents: list[bytes | None]) -> None:
+    frame = read(frozenset({("a",)}), pa.chunked_array([pa.array(documents, pa.binary())]))
+    assert evaluate(A.node, frame).objects() == [1, None, None][3 - len(documents) :]
+    assert frame.have_value.tolist() == [document is not None for document in documents]
+    assert frame.where(~frame.have_value).have_value.tolist() == [False] * documents.count(None)
+    assert replaced(struct(b=A).node, frame).have_value.all()
+
+
+@given(st.lists(INTS.filter(lambda value: abs(value) < 2**63) | st.none(), min_size=1), TREES)
+def test_scalars_are_columns_of_their_own(values: list[int | None], node: Node) -> None:
+    frame = read_scalars(Int64(), pa.chunked_array([pa.array([Int64().serialize(v) if v is not None else None for v in values])]))
+    assert frame.have_value.tolist() == [value is not None for value in values]
+    if is_supported(node) and paths_in(node) <= {()}:
+        with suppress(DoubtError):
+            assert same(evaluate(node, frame).objects(), [evaluator(node)(None, value) for value in values])
 
 
 @given(st.lists(st.lists(st.tuples(NAMES, INTS | st.just({"b": 1})), max_size=4), min_size=1))
@@ -190,7 +206,8 @@ def test_a_new_value_has_the_fields_of_its_struct_and_no_others() -> None:
 def test_a_new_value_may_be_a_scalar() -> None:
     new = replaced((A * 2).node, read(frozenset({("a",)}), column([b'{"a":4}', b"{}"])))
     assert evaluate((col() + 1).node, new).objects() == [9, None]
-    assert replaced(Literal("x", "'x'"), new).value is not None
+    assert new.have_value.tolist() == [True, False]
+    assert replaced(Literal("x", "'x'"), new).have_value.all()
 
 
 def test_the_right_side_is_computed_only_where_the_left_one_does_not_decide() -> None:

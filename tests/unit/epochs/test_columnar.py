@@ -84,6 +84,15 @@ def into_a_class() -> Topology:
     return builder.build()
 
 
+def of_text() -> Topology:
+    builder = StreamsBuilder()
+    words = builder.stream("in", value=str).filter(col() != "{}").group_by_key()
+    words.agg(n=agg.count(), first=agg.first(col()), last=agg.last(col()), high=agg.max(col()), store="totals").to_stream().to(
+        "out"
+    )
+    return builder.build()
+
+
 def behind_an_exchange() -> Topology:
     builder = StreamsBuilder()
     orders = builder.stream("in").filter(col("a") > 1).group_by(col("c"))
@@ -91,7 +100,7 @@ def behind_an_exchange() -> Topology:
     return builder.build()
 
 
-SHAPES = [plain, filtered, mapped, of_scalars, into_a_class, behind_an_exchange]
+SHAPES = [plain, filtered, mapped, of_scalars, into_a_class, of_text, behind_an_exchange]
 NUMBERS = st.integers(0, 12)
 VALUES = st.fixed_dictionaries(
     {"a": NUMBERS, "b": st.sampled_from((0.1, 0.25, 1e9, 7.5)), "c": st.sampled_from(("x", "y", "zö"))}
@@ -282,7 +291,9 @@ def two_readers() -> Topology:
 
 def typed() -> Topology:
     builder = StreamsBuilder()
-    builder.stream("in", value=dict[str, Any]).group_by_key().agg(n=agg.count(), store="totals").to_stream().to("out")
+    builder.stream("in", value=dict[str, int | float | str]).group_by_key().agg(n=agg.count(), store="totals").to_stream().to(
+        "out"
+    )
     return builder.build()
 
 

@@ -1,0 +1,26 @@
+"""Reads numbers, text and truth values as a column: records whose value is nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.frames import Frame
+from penstock.serdes import Boolean, Float32, Float64, Int16, Int32, Int64, Serde, String
+
+_SERDES = frozenset({Boolean, Float32, Float64, Int16, Int32, Int64, String})
+
+
+def are_scalars(serde: Serde[Any]) -> bool:
+    """Whether all values of a serde are scalars of one type."""
+    return type(serde) in _SERDES
+
+
+def read_scalars(serde: Serde[Any], column: pa.ChunkedArray) -> Frame:
+    """Return the values of a column."""
+    deserialize, raw = serde.deserialize, column.to_pylist()
+    values = np.empty(len(raw), np.object_)
+    values[:] = [None if data is None else deserialize(data) for data in raw]
+    return Frame(len(raw), {(): values}, {})

@@ -23,6 +23,12 @@ LARGE = 100_000
 """The approximate size of a large value in bytes."""
 
 
+AGGREGATES = "aggregates"
+"""The focus of cases with ready aggregates, which are always cached, because columns need a cache."""
+
+OFTEN = 13
+"""Every case with such a number, counted from one, is about them."""
+
 SPLITTING = {"table_join_foreign", "cogrouped_cogroup", "stream_join_stream", "stream_merge"}
 """Verbs with which a record may reach one store in several stages."""
 
@@ -73,6 +79,19 @@ def _json_tables(draft: Draft) -> None:
     )
 
 
+def _aggregates(draft: Draft) -> None:
+    """Ready aggregates of a stream that nothing else reads, so that lanes may compute them in columns."""
+    key, value = draft.choice(("string", "string", "long")), draft.choice(("long", "double", "string", "json"))
+    known = Handle("", "stream", key, value, key_known=True, value_known=True)
+    source = replace(known, id=draft.add("builder_stream", (), topic=draft.topic(key, value), key=key, value=value))
+    grouped = replace(known, kind="grouped", id=draft.add("stream_group_by_key", (source,)))
+    functions = {"json": ("all", "all"), "string": ("all", "count", "min", "max", "first", "last")}
+    own = functions.get(value, ("all", "count", "sum", "sum", "min", "max", "first", "last"))
+    fields = {f"f{number}": draft.choice(own) for number in range(draft.choice((1, 2, 3)))}
+    result = Handle("", "table", key, "json", key_known=True)
+    draft.step("grouped_agg", (grouped,), result, fields=fields, store={"name": draft.fresh("store")})
+
+
 EXTRA: dict[str, generator.Operator] = {
     **{f"own_keys_{kind}": partial(_with_store, fn=kind, value="long") for kind in OWN_KEYS},
     "latest": partial(_with_store, fn="latest", value="string"),
@@ -94,17 +113,20 @@ def case(seed: int, index: int) -> EpochCase:
     """One case of a seed."""
     dice = Random(f"epochs/{seed}/{index}")
     # 7919 is prime: adjacent cases are of different kinds, so that a short run covers many
-    focus = FOCI[index * 7919 % len(FOCI)]
+    focus = AGGREGATES if index % OFTEN == OFTEN - 1 else FOCI[index * 7919 % len(FOCI)]
     draft = EpochDraft(dice)
     kind = "topology" if focus.startswith("topology:") else "dsl"
     if kind == "topology":
         topologies.compose(draft, focus.removeprefix("topology:"))
     else:
-        generator.compose(draft, focus, OPERATORS)
+        generator.compose(draft, focus, {**OPERATORS, focus: _aggregates} if focus == AGGREGATES else OPERATORS)
     shards = dice.choice((1, 2, 2, 3, 4, 5, 8))
     in_flight = Random(f"in flight/{seed}/{index}").choice((0, 1, 2))
-    drafted = EpochCase(f"{seed}/{index}", tuple(draft.ops), (), draft.topics, kind, shards=shards, in_flight=in_flight)
-    settings = Settings(caching=draft.chance(0.25), wall_clock=dice.choice((0, 0, 1_000, 86_400_000)))
+    columns = focus == AGGREGATES or Random(f"columns/{seed}/{index}").random() < 0.5
+    drafted = EpochCase(
+        f"{seed}/{index}", tuple(draft.ops), (), draft.topics, kind, shards=shards, in_flight=in_flight, columns=columns
+    )
+    settings = Settings(caching=draft.chance(0.25) or focus == AGGREGATES, wall_clock=dice.choice((0, 0, 1_000, 86_400_000)))
     course = Course(dice, drafted, draft)
     steps = course.steps()
     ops = drafted.ops

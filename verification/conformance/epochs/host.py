@@ -17,6 +17,7 @@ from verification.conformance.epochs.internals import (
     Attempt,
     Contents,
     has_scattered_processors,
+    in_columns,
     kept_specs,
     specs_of,
     ways_of,
@@ -48,6 +49,7 @@ class Outcome:
     unstable: str | None = None
     lane_changes: int = 0
     in_flight: int = 0
+    in_columns: int = 0
     is_left_out: bool = False
     origins: dict[Origin, int] = field(default_factory=dict)
 
@@ -66,10 +68,13 @@ def play(case: EpochCase) -> Outcome:
         actions = list(course(case, topology))
         first = next((action.wall_clock for action in actions if isinstance(action, Run)), case.settings.wall_clock)
         judge = Judge(topology, specs, case.shards, first)
-        application = Application(topology, folder / "state", case.shards, list(outcome.origins), caching=caching)
+        origins = list(outcome.origins)
+        application = Application(topology, folder / "state", case.shards, origins, caching=caching, columns=case.columns)
         kept = kept_specs(topology, specs)
         try:
-            _Play(case, application, judge, outcome, folder / "copy", kept).all(actions)
+            with in_columns() as settled:
+                _Play(case, application, judge, outcome, folder / "copy", kept).all(actions)
+            outcome.in_columns = len(settled)
             if outcome.failure is None and outcome.expected_failure is None:
                 outcome.expected_stores = judge.contents(kept)
                 outcome.stores, outcome.changelogs = application.contents(kept), application.rebuilt(kept)

@@ -9,10 +9,12 @@ import shutil
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import pyarrow as pa
 
@@ -25,10 +27,12 @@ from penstock.epochs.restore import ChangelogRows, restore_lane
 from penstock.epochs.shards import shards_of
 from penstock.epochs.wire import Kind, decode_control, without_reports
 from penstock.handlers import ErrorHandlers
+from penstock.lanes import gathering
 from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import NOWHERE, At, Position, RawRecord
+from penstock.lanes.settling import settle
 from penstock.lanes.stores import OwnShard
 from penstock.operators.foreign_keys import SubscriptionSend
 from penstock.plan import Plan
@@ -237,11 +241,21 @@ class Attempt(NamedTuple):
 class Application:
     """An application without Kafka and Spark: real epochs and lanes on disk, over changelogs that are lists."""
 
-    def __init__(self, topology: Topology, directory: Path, shards: int, origins: Sequence[Origin], *, caching: bool) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        directory: Path,
+        shards: int,
+        origins: Sequence[Origin],
+        *,
+        caching: bool,
+        columns: bool = False,
+    ) -> None:
         self._topology = topology
         self._directory = directory
         self._shards = shards
         self._caching = caching
+        self._columns = columns
         self._origins = tuple(origins)
         self._logs: defaultdict[Origin, Log] = defaultdict(list)
         self._ids: defaultdict[str, str] = defaultdict(lambda: "first")
@@ -253,7 +267,7 @@ class Application:
         self._high_times = dict.fromkeys(origins, NO_TIMESTAMP)
         self._mark: Mark | None = None
         self._global_logs: dict[str, list[Arrived]] = {}
-        self._program = _program(topology, str(directory), shards, 1, caching=caching)
+        self._program = _program(topology, str(directory), shards, 1, caching=caching, columns=columns)
         self._codes = {name: code for code, name in enumerate(self._program.sources)}
 
     # ---- starts ---------------------------------------------------------------------------------------------------
@@ -264,7 +278,7 @@ class Application:
         self._in_flight.clear()
         self._mark = None
         self._program = replace(
-            _program(self._topology, str(self._directory), self._shards, lanes, caching=self._caching),
+            _program(self._topology, str(self._directory), self._shards, lanes, caching=self._caching, columns=self._columns),
             incarnation=f"start-{self._starts}",
         )
         home = Home(str(self._directory), ID)
@@ -481,7 +495,20 @@ class Application:
         return [key for key, _ in rows], [value for _, value in rows]
 
 
-def _program(topology: Topology, directory: str, shards: int, lanes: int, *, caching: bool) -> Program:
+@contextmanager
+def in_columns() -> Iterator[list[str]]:
+    """Compute epochs of any size in columns; return the stores whose changes were computed so, each time."""
+    settled: list[str] = []
+
+    def noted(lane: Any, path: Any, store: Any, changes: Any) -> None:
+        settled.append(store.name)
+        settle(lane, path, store, changes)
+
+    with patch.object(gathering, "settle", noted), patch.object(gathering, "COLUMNS_FROM", 1):
+        yield settled
+
+
+def _program(topology: Topology, directory: str, shards: int, lanes: int, *, caching: bool, columns: bool = False) -> Program:
     program = Program.of(
         ID,
         topology,
@@ -492,6 +519,7 @@ def _program(topology: Topology, directory: str, shards: int, lanes: int, *, cac
         engine=EngineKind.LMDB,
         incarnation="",
         handlers=ErrorHandlers(),
+        columns=columns,
     )
     if caching:
         return program

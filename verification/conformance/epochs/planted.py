@@ -157,4 +157,28 @@ MUTANTS = (
         "    state.roll_back(epoch.number, stage)\n",
         "    state.roll_back(epoch.number, max(stage, state.reached[1]))\n",
     ),
+    Mutant(
+        "columns begin with empty aggregates in every epoch",
+        "lanes/settling.py",
+        "    states = [None if each is None else decode(each[8:]) for each in raw]\n",
+        "    states = [None for each in raw]\n",
+    ),
+    Mutant(
+        "in columns, a result has the time of its last record",
+        "lanes/settling.py",
+        "    np.maximum.at(times, groups.numbers, timestamps)\n",
+        "    times[groups.numbers] = timestamps\n",
+    ),
+    Mutant(
+        "columns do not count the records they drop",
+        "lanes/gathering.py",
+        "path.gather.drops_for, found.dropped)",
+        "path.gather.drops_for, 0)",
+    ),
+    Mutant(
+        "in columns, the first value is the last one",
+        "columns/aggregation.py",
+        "[each is None for each in old], old, np.minimum, LAST_INT64)",
+        "[each is None for each in old], old, np.maximum, -1)",
+    ),
 )

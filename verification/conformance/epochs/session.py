@@ -52,7 +52,8 @@ def judge(case: EpochCase) -> Verdict:
     outcome = play(case)
     if outcome.is_left_out:
         return Verdict(case.id, [], set(), {"left_out": 1})
-    counts = {**counted(case.steps), "lane_changes": outcome.lane_changes, "in_flight": outcome.in_flight}
+    counts = {**counted(case.steps), "lane_changes": outcome.lane_changes}
+    counts |= {"in_flight": outcome.in_flight, "shards_in_columns": outcome.in_columns}
     return Verdict(case.id, differences(case, outcome), {name for op in case.ops for name in features(op)}, counts)
 
 

@@ -49,8 +49,12 @@ class Restart(Step):
 
 @dataclass(frozen=True)
 class EpochCase(Case):
-    """A case for the epoch host: its number of shards, of lanes at first, and of epochs in flight while the next one runs."""
+    """A case for the epoch host: its number of shards, of lanes at first, and of epochs in flight while the next one runs.
+
+    With `columns`, expressions are computed in columns where they can be, however few records there are.
+    """
 
     shards: int = 1
     lanes: int = 1
     in_flight: int = 0
+    columns: bool = False

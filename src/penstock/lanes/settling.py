@@ -211,7 +211,7 @@ def _send(lane: Lane, path: ColumnarPath, changes: Changes) -> None:
         repeat(kind),
         repeat(cause),
     )
-    lane.outbox.send_all(_new(Row, row) for row in zip(*columns, strict=False))
+    lane.outbox.send_all(map(_new, repeat(Row), zip(*columns, strict=False)))
     if lane.samples is not None:
         for name in (end.between, end.sink.name):
             lane.samples.add(name, len(order), 0.0)

@@ -22,14 +22,13 @@ from benchmarks.sides.job import Candidates, Job, Side
 from benchmarks.sides.penstock import Penstock, PenstockColumns
 from benchmarks.workloads.loading import PARTITIONS, Loaded, create, load
 from benchmarks.workloads.workload import Workload, WrongResultError
-from verification.harness.broker import Broker
+from verification.harness.broker import NEVER_KILLED, Broker
 from verification.harness.patience import TIMEOUT_S
 from verification.harness.processes import HarnessError
 
-BROKER = {
-    "log.cleaner.backoff.ms": "15000",  # Kafka's default: that of the harness keeps the cleaner busy
-    "broker.session.timeout.ms": "30000",  # the only broker must not be fenced because its machine is busy
-}
+BROKER = {**NEVER_KILLED, "log.cleaner.backoff.ms": "15000"}
+"""The cleaner's time is Kafka's default: that of the harness keeps it busy."""
+
 SETTLE_S, QUIET_FOR_S, QUIET_PERCENT = 60, 3, 10
 SIDES: dict[str, Candidates] = {
     "penstock": [Penstock()],

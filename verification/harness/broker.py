@@ -41,6 +41,9 @@ QUICK_FOR_TESTS = {
     "transaction.state.log.num.partitions": "4",
 }
 
+NEVER_KILLED = {"broker.session.timeout.ms": "30000"}
+"""For a broker that nobody kills: with a shorter session, a busy machine may fence it, and then nothing has a leader."""
+
 
 class Broker:
     """One node. As a context manager it is started on entry, and killed and removed on exit.

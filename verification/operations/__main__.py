@@ -16,11 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from verification.harness.broker import Broker
+from verification.harness.broker import NEVER_KILLED, Broker
 from verification.operations import checklist, dashboard, overhead, plan_cases, questions, readiness
 
 REPORT = Path("reports/operations.json")
-BROKER = {"log.cleaner.backoff.ms": "15000"}
+BROKER = {**NEVER_KILLED, "log.cleaner.backoff.ms": "15000"}
 CHECKLIST = ("-q", "--no-cov", "-p", "no:randomly", "-m", "security", "tests")
 LETTERS = ("dlq-replay", "dlq-replay-into-nodes")
 QUICK = ("probes",)

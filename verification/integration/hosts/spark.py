@@ -23,7 +23,7 @@ from penstock.runtime.application import RunningApplication
 from penstock.spark.session import open_session
 from penstock.state import REGISTERS
 from penstock.topology import SourceNode
-from verification.harness.broker import Broker
+from verification.harness.broker import NEVER_KILLED, Broker
 from verification.harness.patience import ends, insist, is_passing
 from verification.harness.processes import HarnessError, wait_until
 from verification.integration.contents import contents, restored
@@ -74,7 +74,7 @@ class SparkHost:
     """A broker and a Spark session, for one application after the other; as a context manager it ends both on exit."""
 
     def __init__(self) -> None:
-        self._broker = Broker()
+        self._broker = Broker(settings=NEVER_KILLED)
         self._numbers = itertools.count(1)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Penstock with default settings, its topologies written with lambdas or with columns."""
+"""Penstock, its topologies written with lambdas and default settings, or with expressions that are computed in columns."""
 
 from __future__ import annotations
 
@@ -72,3 +72,7 @@ class PenstockColumns(Penstock):
         if not hasattr(penstock, "agg"):
             return "this version of Penstock has no expressions over columns"
         return None if topology in WITH_COLUMNS else "measured with lambdas only"
+
+    def environment(self, job: Job) -> Mapping[str, str]:
+        """Stages that consist of expressions are computed in columns."""
+        return {**Penstock.environment(self, job), "PENSTOCK_COLUMNS": "true"}

@@ -21,10 +21,10 @@ from penstock.columns.vectors import DoubtError
 _DEEPEST = 500
 """The brackets of a document that is certainly not nested too deeply for any reader."""
 
-_LONGEST_NUMBER = 300
-"""The characters of a document in which no number can be infinite unless it has an exponent."""
+_MOST_DIGITS = 200
+"""A number of at most so many digits is finite, unless its exponent has three digits or more."""
 
-_E, _DOT, _PLUS, _ZERO, _NINE = b"e.+09"
+_E, _DOT, _PLUS, _ZERO, _NINE, _LIST, _OBJECT = b"e.+09[{"
 
 
 class Reader(NamedTuple):
@@ -69,13 +69,29 @@ def _validate(documents: pa.BinaryArray) -> None:
         raise DoubtError("text that is not UTF-8") from error
     starts = np.frombuffer(documents.buffers()[1], np.int32)[documents.offset : documents.offset + len(documents) + 1]
     text = np.frombuffer(documents.buffers()[2], np.uint8)[starts[0] : starts[-1]]
-    suspects = np.diff(starts) >= _LONGEST_NUMBER
-    exponents = _large_exponents(text)
-    if len(exponents):
-        suspects[np.searchsorted(starts, exponents + starts[0], "right") - 1] = True
+    suspects = _suspects(text, starts - starts[0])
     if suspects.any():
         for document in documents.filter(pa.array(suspects)).to_pylist():
             _validate_suspect(document)
+
+
+def _suspects(text: Any, starts: Any) -> Any:
+    """Return for each document whether it may have a number that is infinite, or be nested too deeply."""
+    suspects = np.zeros(len(starts) - 1, bool)
+    longest = np.diff(starts).max()
+    suspects[np.searchsorted(starts, _large_exponents(text), "right") - 1] = True
+    if longest > _MOST_DIGITS:
+        suspects[np.searchsorted(starts, _long_numbers(text), "right") - 1] = True
+    if longest >= _DEEPEST:
+        brackets = np.flatnonzero((text == _LIST) | (text == _OBJECT))
+        suspects |= np.diff(np.searchsorted(brackets, starts)) >= _DEEPEST
+    return suspects
+
+
+def _long_numbers(text: Any) -> Any:
+    """Return where more digits begin than a number may have."""
+    others = np.flatnonzero(~(_are_digits(text) | (text == _DOT)))
+    return others[:-1][np.diff(others) > _MOST_DIGITS + 1]
 
 
 def _large_exponents(text: Any) -> Any:

@@ -129,6 +129,7 @@ def test_what_may_be_an_error_is_in_doubt(expression: Any) -> None:
         b'{"a":1,"x":-1.5E+999}',
         b'{"a":1,"x":[[1.0e309]]}',
         b'{"a":1,"x":' + b"9" * 400 + b"}",
+        b'{"a":1,"x":' + b"9" * 250 + b"e99}",
         b'{"a":1,"x":' + b"[" * 1100 + b"]" * 1100 + b"}",
         b'{"a":18446744073709551616}',
         b'{"a":9223372036854775808}',
@@ -186,6 +187,13 @@ def test_any_bytes_in_an_unread_field_are_read_as_rows_read_them(rest: bytes) ->
 
 def test_large_numbers_in_text_are_no_reason_for_doubt() -> None:
     assert by_columns(A.node, [b'{"a":1,"id":"1e999"}', b'{"a":2,"id":"' + b"9" * 500 + b'"}']) == [1, 2]
+
+
+@given(st.integers(150, 350), st.integers(0, 350), st.sampled_from(["", "e99", "E+108", "e-99", "e400"]), st.booleans())
+def test_long_numbers_are_read_as_rows_read_them(digits: int, fraction: int, exponent: str, is_text: bool) -> None:
+    number = f"{'9' * digits}{'.' if fraction else ''}{'3' * fraction}{exponent}".encode()
+    document = b'{"a":1,"x":"%s"}' % number if is_text else b'{"a":1,"x":%s}' % number
+    assert by_columns(A.node, [b"{}", document]) == by_rows(A.node, [b"{}", document])
 
 
 def test_a_slice_of_a_column_is_checked_alone() -> None:

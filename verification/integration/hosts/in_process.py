@@ -75,6 +75,7 @@ class _Running:
             engine=EngineKind.LMDB,
             incarnation=INCARNATION,
             handlers=ErrorHandlers(),
+            columns=True,
         )
         Home(directory, APPLICATION_ID).take_over(INCARNATION)
         self._source_of = _sources_by_topic(self._program)

@@ -129,6 +129,7 @@ class SparkHost:
             worker_epoch_records=chosen,
             epoch_interval="10ms",
             admin_address="127.0.0.1:0",
+            columns=True,
         )
 
     def _feed(self, run: _Run, running: RunningApplication, phases: Sequence[Phase], cut: Cut, is_first_there: bool) -> None:

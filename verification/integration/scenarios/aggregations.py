@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from penstock import FixedKeyProcessor, KStream, Record, StreamsBuilder, Topology, key_value_store
-from verification.integration.inputs import any_key, fed, forward_moments, moments, one_phase
+from penstock import FixedKeyProcessor, KStream, Record, StreamsBuilder, Topology, agg, col, key_value_store
+from verification.integration.inputs import START_MS, any_key, fed, forward_moments, moments, one_phase
 from verification.integration.scenario import Output, Phase, Reading, Scenario, Setup
 
 
@@ -155,10 +156,51 @@ def _few_lines(rng: Random, count: int) -> Sequence[Phase]:
     return one_phase([fed("lines", any_key(rng), f"v{rng.randrange(50)}", time) for time in times])
 
 
+def _of_expressions(setup: Setup) -> Topology:
+    """Ready aggregates by key and, of another topic, behind an exchange: in columns where a shard has enough records."""
+    builder = StreamsBuilder()
+    totals = (
+        builder.stream(setup.topic("orders"), value=dict)
+        .filter((col("amount") > 20) | col("rate", float).is_null())
+        .group_by_key()
+        .agg(
+            n=agg.count(),
+            total=agg.sum(col("amount")),
+            rates=agg.sum(col("rate", float) * col("amount")),
+            highest=agg.max(col("amount")),
+            first=agg.first(col("city")),
+            last=agg.last(col("city")),
+            store=setup.store("totals"),
+        )
+    )
+    totals.to_stream().to(setup.topic("totals"))
+    visits = builder.stream(setup.topic("visits"), value=dict).group_by(col("city"))
+    cities = visits.agg(n=agg.count(), rates=agg.sum(col("rate", float)), store=setup.store("cities"))
+    cities.to_stream().to(setup.topic("cities"))
+    return builder.build()
+
+
+def _orders(rng: Random, count: int) -> Sequence[Phase]:
+    """One topic after the other, because columns take a shard's epoch of one source; few keys, so that it has enough records."""
+    phases, start = [], START_MS
+    for topic in ("orders", "visits"):
+        times = list(forward_moments(rng, count, start=start))
+        phases.append(Phase([fed(topic, any_key(rng, keys=4), json.dumps(_order(rng)), time) for time in times]))
+        start = times[-1]
+    return phases
+
+
+def _order(rng: Random) -> dict[str, Any]:
+    rate = rng.choice([None, 1, rng.random() * 10 ** rng.randrange(-3, 12)])
+    amount = rng.choice([None, rng.randrange(1000)]) if rng.random() < 0.001 else rng.randrange(1000)
+    return {"amount": amount, "rate": rate, "city": rng.choice("abc") * 2, "note": "x" * rng.randrange(40)}
+
+
 SCENARIOS = (
     Scenario("word count", _word_count, _lines, (Output("counts"),)),
     Scenario("reduce and aggregate", _totals, _amounts, (Output("highest"), Output("sums")), input_partitions=3),
     Scenario("cogroup", _cogrouped, _clicks_and_views, (Output("seen"),)),
     Scenario("counts of counts", _counts_of_counts, _lines, (Output("seen", cached=Reading.VALUES),), undated=("seen",)),
     Scenario("five exchanges", _five_exchanges, _few_lines, (Output("trails"),)),
+    Scenario("aggregates of expressions", _of_expressions, _orders, (Output("totals"), Output("cities"))),
 )

@@ -75,6 +75,11 @@ def by_lane(frames: Sequence[pa.Table], lanes: int) -> list[list[pa.RecordBatch]
     return [table.filter(pa.array(lane == number)).to_batches() for number in range(lanes)]
 
 
+def in_task(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on, as in a task of Spark."""
+    monkeypatch.setattr(TaskContext, "get", lambda: SimpleNamespace(partitionId=lambda: number))
+
+
 def staged(program: Program, partitions: Sequence[pa.RecordBatch], monkeypatch: pytest.MonkeyPatch) -> pa.Table:
     """The hops that `EpochJobs` has Spark run, with tables for frames."""
     broadcast, last = broadcast_of(program), len(program.plan.stages) - 1
@@ -84,12 +89,15 @@ def staged(program: Program, partitions: Sequence[pa.RecordBatch], monkeypatch: 
     if is_plain:
         frames = [on_shards(Assignment(program, EPOCH), from_topics([part])).select(ROUTED_INPUT.names) for part in partitions]
     else:
-        frames = [pa.Table.from_batches(from_sources(broadcast, EPOCH)(iter([part]))) for part in partitions]
+        frames = []
+        for number, part in enumerate(partitions):
+            in_task(number, monkeypatch)
+            frames.append(pa.Table.from_batches(from_sources(broadcast, EPOCH)(iter([part]))))
         first = 0 if program.needs_lanes(0) else 1
     for stage in range(first, last + 1):
         sent = []
         for lane, batches in enumerate(by_lane(frames, program.lanes)):
-            monkeypatch.setattr(TaskContext, "get", lambda lane=lane: SimpleNamespace(partitionId=lambda: lane))
+            in_task(lane, monkeypatch)
             hop = on_lane(broadcast, EPOCH, stage, is_first=is_plain and stage == 0)
             sent.append(pa.Table.from_batches(hop(iter(batches)), OUT if stage == last else WIRE))
         frames = sent

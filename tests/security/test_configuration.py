@@ -15,9 +15,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.config import HIDDEN, Config, Secret, revealed
+from penstock.config import Config
 from penstock.errors import ConfigError
 from penstock.kafka.clients import consumer_settings, oauth_endpoints, open_consumer, producer_settings, spark_options
+from penstock.settings import HIDDEN, Secret, revealed
 from penstock.spark.session import session_settings
 from verification.harness.canaries import canaries_in
 

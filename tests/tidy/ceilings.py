@@ -8,7 +8,6 @@ from __future__ import annotations
 
 LINES_GOAL = 400
 LINES: dict[str, int] = {
-    "penstock.config": 497,
     "penstock.dsl.handles": 1393,  # the handles name each other in their types, so they share a module
 }
 

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.config import Config, Guarantee, Settings, is_secret
+from penstock.config import Config, Guarantee
 from penstock.errors import ConfigError
+from penstock.settings import Settings, is_secret
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 

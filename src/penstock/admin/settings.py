@@ -12,8 +12,9 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from penstock.admin.answers import Json
-from penstock.config import CLIENTS, Config, is_secret
+from penstock.config import Config
 from penstock.runtime.application import RunningApplication
+from penstock.settings import CLIENTS, is_secret
 
 HIDDEN = "[hidden]"
 

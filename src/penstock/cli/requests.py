@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from penstock.config import Secret
 from penstock.errors import BrokerError, ConfigError
+from penstock.settings import Secret
 
 TOKEN_VARIABLE = "PENSTOCK_ADMIN_TOKEN"  # noqa: S105 - only its name
 _TIMEOUT_S = 30.0

@@ -11,9 +11,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from penstock.config import CLIENTS, OAUTH_ENDPOINTS, Config, Guarantee, Settings, revealed
+from penstock.config import Config, Guarantee
 from penstock.errors import ConfigError
 from penstock.kafka.failures import configured_wrongly, failure, translated
+from penstock.settings import CLIENTS, OAUTH_ENDPOINTS, Settings, revealed
 
 logger: logging.Logger = logging.getLogger("penstock.kafka")
 """Receives the clients' own log."""

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from penstock.config import revealed
 from penstock.errors import BrokerError, PenstockError
 from penstock.kafka.clients import logger as client_logger
 from penstock.kafka.failures import configured_wrongly, failure, translated
+from penstock.settings import revealed
 
 logger: logging.Logger = logging.getLogger(__name__)
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 
-from penstock.config import Config, Settings, revealed
+from penstock.config import Config
 from penstock.epochs.program import Program
 from penstock.epochs.restore import Committed, ReadChangelog, Restored
 from penstock.kafka.clients import oauth_endpoints, spark_options
 from penstock.queries import CommittedState
+from penstock.settings import Settings, revealed
 from penstock.spark.by_client import ReadRecords
 from penstock.spark.job import EpochJobs
 from penstock.spark.restore import OnProgress, restore

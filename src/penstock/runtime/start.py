@@ -18,7 +18,7 @@ import pyarrow as pa
 from structlog.contextvars import bound_contextvars
 
 from penstock.barrier import Barrier
-from penstock.config import Config, Guarantee, revealed
+from penstock.config import Config, Guarantee
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.restore import Committed
@@ -53,6 +53,7 @@ from penstock.runtime.restore_progress import RestoreProgress
 from penstock.runtime.time_order import TimeOrder
 from penstock.runtime.topic_watch import Growth, TopicWatch
 from penstock.runtime.truth import Position, Truth, program_of
+from penstock.settings import revealed
 from penstock.telemetry import logs
 from penstock.telemetry.spans import Tracing
 from penstock.topology import Topology

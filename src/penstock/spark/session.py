@@ -13,8 +13,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.config import is_secret, revealed
 from penstock.errors import ConfigError
+from penstock.settings import is_secret, revealed
 from penstock.spark.jars import connector_jars
 from penstock.workers import LineReader
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.config import revealed
+from penstock.settings import revealed
 
 GROUP = "kafka.group.id"
 

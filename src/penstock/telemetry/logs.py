@@ -18,7 +18,8 @@ import structlog
 from structlog.contextvars import merge_contextvars
 from structlog.stdlib import ExtraAdder, ProcessorFormatter
 
-from penstock.config import Config, is_secret
+from penstock.config import Config
+from penstock.settings import is_secret
 from penstock.telemetry.redaction import HIDDEN, Redactor, escaped
 
 CONTEXT = ("application", "topology", "incarnation", "lane", "epoch", "phase")

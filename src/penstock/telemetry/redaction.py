@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote
 
-from penstock.config import Config, Secret, is_secret
+from penstock.config import Config
+from penstock.settings import Secret, is_secret
 
 HIDDEN = "[hidden]"
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from penstock.barrier import Barrier
-from penstock.config import Config, revealed
+from penstock.config import Config
 from penstock.errors import ConfigError, PenstockError
 from penstock.kafka.clients import open_admin, reach_brokers, spark_options
 from penstock.kafka.publishers import TransactionalPublisher
 from penstock.kafka.topics import InternalTopic, Topics
+from penstock.settings import revealed
 from tests.jvm.kafka.live_topics import rows
 from verification.harness.broker import Broker
 from verification.harness.processes import free_port, run_java

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import Config, revealed
+from penstock.config import Config
 from penstock.kafka.clients import spark_options
+from penstock.settings import revealed
 from tests.security.tls_servers import faulty
 from verification.harness.processes import HarnessError, run_java
 from verification.harness.secure import Authority, SecureBroker

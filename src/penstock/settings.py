@@ -1,0 +1,166 @@
+"""`Settings` of Kafka's clients and of Spark: `Secret`, a value that must not be shown, and what may not be set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from penstock.errors import ConfigError
+
+CLIENTS = ("producer.", "main.consumer.", "restore.consumer.")
+"""As in Kafka Streams, a setting with one of these prefixes applies to one client only."""
+
+HIDDEN = "[hidden]"
+_SECRET_NAME = re.compile(
+    r"passw|passphrase|secret|token(?!\.endpoint\.url$)|credential|jaas|private\.?key|key\.pem|keystore\.key$|basic\.auth|user\.info"
+    r"|access\.?key|oauthbearer\.config|assertion"
+)
+_SECRET_VALUE = re.compile(r"://[^/@\s]+:[^/@\s]+@")
+_SETTING_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_OWN = {
+    "group.id": "the application's id is the group",
+    "transactional.id": "it is derived from the application's id",
+    "enable.auto.commit": "offsets are committed together with the results",
+    "auto.offset.reset": "the topology decides where a topic without an offset begins",
+    "transaction.timeout.ms": "set transaction_timeout instead",
+}
+_EXACTLY_ONCE = {
+    "isolation.level": ("read_committed",),
+    "enable.idempotence": ("true",),
+    "acks": ("all", "-1"),
+    "request.required.acks": ("all", "-1"),
+}
+_VERIFIED = {
+    "ssl.endpoint.identification.algorithm": ("https", "Give the broker a certificate for the host name that clients use."),
+    "enable.ssl.certificate.verification": ("true", "Set ssl.ca.location to the authority that signed its certificate."),
+}
+"""Without these, TLS does not protect against a man in the middle."""
+OAUTH_ENDPOINTS = ("sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.jwks.endpoint.url")
+_OWN_OF_SPARK = {
+    "spark.sql.shuffle.partitions": "work is divided into lanes; set lanes instead",
+    "spark.sql.adaptive.enabled": "Spark would merge the lanes of a small epoch",
+}
+
+
+class Secret(str):
+    """A setting's value that shows as `[hidden]` however it is printed, and in a pickle; `reveal` returns it.
+
+    It can be compared, encoded and searched like any text. `str` and formatting give `[hidden]`, so code that passes the value
+    on must call `reveal`.
+
+    Example:
+        >>> from penstock.settings import Secret
+        >>> password = Secret("s3cr3t")
+        >>> print(password, f"{password:>10}", [password], "%s" % password)
+        [hidden]   [hidden] [[hidden]] [hidden]
+        >>> password == "s3cr3t", password.reveal()
+        (True, 's3cr3t')
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, value: str) -> Secret:  # noqa: PYI034 - a secret that is one already stays what it is
+        """Return the value as a secret; one that already is a secret is returned as it is, because `str` would hide it."""
+        return value if isinstance(value, Secret) else super().__new__(cls, value)
+
+    def reveal(self) -> str:
+        """The secret itself, for a client."""
+        return str.__str__(self)
+
+    def __str__(self) -> str:
+        return HIDDEN
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __format__(self, form: str) -> str:
+        return format(HIDDEN, form)
+
+    def __reduce_ex__(self, protocol: object) -> tuple[type[Secret], tuple[str]]:
+        return Secret, (HIDDEN,)
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Secret:
+        return self
+
+
+class Settings(Mapping[str, str]):
+    """Settings of a client or of Spark by name; secrets show as `[hidden]` wherever they are printed."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = {name: Secret(value) if is_secret(name, value) else value for name, value in values.items()}
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+
+def revealed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with secrets as plain text, for a client. Do not keep the result."""
+    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in settings.items()}
+
+
+def is_secret(name: str, value: str = "") -> bool:
+    """Whether a setting must not be shown: because of its name, or because its value is a URL with a password."""
+    return bool(_SECRET_NAME.search(name.lower()) or _SECRET_VALUE.search(value))
+
+
+def check_kafka(kafka: Mapping[str, str], is_exactly_once: bool) -> None:
+    """Raise if a setting of Kafka's clients cannot work."""
+    if not kafka.get("bootstrap.servers", "").strip():
+        raise ConfigError(
+            'kafka: "bootstrap.servers" is missing. Set it in penstock.toml, PENSTOCK_BOOTSTRAP_SERVERS or bootstrap_servers=.'
+        )
+    for full_name, value in kafka.items():
+        prefix = next((client for client in CLIENTS if full_name.startswith(client)), "")
+        name = full_name.removeprefix(prefix)
+        if not _SETTING_NAME.fullmatch(name):
+            raise ConfigError(f"kafka: invalid setting name {full_name!a}: use letters, digits, '.', '_' and '-'.")
+        if value != value.strip() and not is_secret(name):
+            raise ConfigError(f"kafka: {full_name!r} has blanks around its value. Remove them.")
+        if name in _OWN:
+            raise ConfigError(f"kafka: {full_name!r} cannot be set: {_OWN[name]}.")
+        allowed = _EXACTLY_ONCE.get(name)
+        if is_exactly_once and allowed and value.lower() not in allowed:
+            raise ConfigError(
+                f"kafka: {full_name!r} must be {allowed[0]!r} under exactly_once. Leave it out, or choose at_least_once."
+            )
+        if name in _VERIFIED and value.lower() != _VERIFIED[name][0]:
+            safe, cure = _VERIFIED[name]
+            raise ConfigError(f"kafka: {full_name!r} must be {safe!r}, or anyone could pose as the broker. {cure}")
+        if name in OAUTH_ENDPOINTS and not _is_https(value):
+            raise ConfigError(f"kafka: {full_name!r} must be an https:// URL without a password.")
+
+
+def _is_https(url: str) -> bool:
+    """Whether credentials may be sent to a URL. It must not contain the separators of Java's list of allowed URLs."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "https" and bool(parts.hostname) and not re.search(r"[\s,@\"'\\]", url)
+    except ValueError:
+        return False
+
+
+def check_spark(spark: Mapping[str, str]) -> None:
+    """Raise if a setting of Spark cannot work."""
+    for name, value in spark.items():
+        if name != "master" and not (name.startswith("spark.") and _SETTING_NAME.fullmatch(name)):
+            raise ConfigError(f"spark: unknown setting {name!a}. Use 'master', or a name that begins with 'spark.'.")
+        if name in _OWN_OF_SPARK:
+            raise ConfigError(f"spark: {name!r} cannot be set: {_OWN_OF_SPARK[name]}.")
+        if name == "spark.speculation" and value.strip().lower() != "false":
+            raise ConfigError(f"spark: {name!r} must be 'false': only one task may write to a lane's store.")

@@ -166,7 +166,7 @@ audit: $(VENV_READY) ## Known vulnerabilities of what is locked; asks a service 
 
 lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock, and those of Quix Streams
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
-		--no-header --no-annotate --no-emit-index-url pyproject.toml --group dev --output-file requirements.lock
+		--no-header --no-annotate --no-emit-index-url pyproject.toml --all-extras --group dev --output-file requirements.lock
 	echo quixstreams | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url - --output-file benchmarks/quix-requirements.lock
 

@@ -54,7 +54,7 @@ from penstock.processor import (
 )
 from penstock.records import Headers, Record, RecordContext, RecordMetadata, SideOutput, Windowed
 from penstock.runtime.hooks import Plugin
-from penstock.serdes import Int32, MsgPack, Serde, SessionWindowed, TimeWindowed
+from penstock.serdes import Avro, Int32, JsonSchema, MsgPack, Protobuf, Serde, SessionWindowed, TimeWindowed
 from penstock.state import SharedKeyValueStore
 from penstock.timing import (
     Suppressed,
@@ -77,6 +77,7 @@ from penstock.topology import Topology
 
 __all__ = [
     "App",
+    "Avro",
     "CallContext",
     "Cancellable",
     "CircuitBreaker",
@@ -88,6 +89,7 @@ __all__ = [
     "GlobalKTable",
     "Headers",
     "Int32",
+    "JsonSchema",
     "KGroupedStream",
     "KGroupedTable",
     "KStream",
@@ -97,6 +99,7 @@ __all__ = [
     "Plugin",
     "Processor",
     "ProcessorContext",
+    "Protobuf",
     "PunctuationType",
     "Record",
     "RecordContext",

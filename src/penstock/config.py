@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import ConfigError, TopologyError
-from penstock.settings import Secret, Settings, check_kafka, check_spark, is_secret
+from penstock.serdes.registry.settings import RegistrySettings
+from penstock.settings import Secret, Settings, check_kafka, check_spark, is_secret, revealed
 from penstock.timing import duration_ms
 
 if sys.version_info >= (3, 11):
@@ -30,6 +31,9 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_FILE = Path("penstock.toml")
 VARIABLE_PREFIX = "PENSTOCK_"
+_TABLES = ("kafka", "spark", "schema_registry")
+_SHORT = {"bootstrap_servers": ("kafka", "bootstrap.servers"), "schema_registry_url": ("schema_registry", "url")}
+"""Settings of tables that have a name of their own."""
 _MAX_INT32 = 2**31 - 1
 _MAX_PORT = 65_535
 _RANGES = {
@@ -77,6 +81,8 @@ class Config:
             Kafka Streams' prefixes `producer.`, `main.consumer.` (Spark's reader: the Java client's names) and
             `restore.consumer.`, to that client only. `env:NAME` or `file:PATH` reads a value from there.
         spark: `master`, and any setting that begins with `spark.`.
+        schema_registry: How to reach the schema registry, by Confluent's names: `url`, `basic.auth.user.info` or
+            `bearer.auth.token`, `ssl.ca.location` and others (docs/schema-registry.md), with references as in `kafka`.
         guarantee: Exactly once, or at least once.
         lanes: How many lanes share the work, at most one per shard; by default, one per core.
         shards: How many shards the keys are divided into: the largest number of lanes ever possible. Fixed at the first start.
@@ -119,6 +125,7 @@ class Config:
 
     kafka: Mapping[str, str]
     spark: Mapping[str, str] = field(default_factory=dict)
+    schema_registry: Mapping[str, str] = field(default_factory=dict)
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     lanes: int | None = None
     shards: int = 32
@@ -150,8 +157,8 @@ class Config:
 
     def __post_init__(self) -> None:
         """Raise if a setting cannot work, however the object was created."""
-        object.__setattr__(self, "kafka", Settings(self.kafka))
-        object.__setattr__(self, "spark", Settings(self.spark))
+        for name in _TABLES:
+            object.__setattr__(self, name, Settings(getattr(self, name)))
         for name in _REFERENCES:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, Secret(getattr(self, name)))
@@ -173,6 +180,12 @@ class Config:
         _ = self.admin_endpoint
         check_kafka(self.kafka, is_exactly_once=self.guarantee is Guarantee.EXACTLY_ONCE)
         check_spark(self.spark)
+        _ = self.registry_settings
+
+    @property
+    def registry_settings(self) -> RegistrySettings | None:
+        """How to reach the schema registry, with its secrets as plain text; None if there is none. Do not show the result."""
+        return RegistrySettings.of(revealed(self.schema_registry)) if self.schema_registry else None
 
     @property
     def admin_endpoint(self) -> tuple[str, int] | None:
@@ -188,28 +201,33 @@ class Config:
     def load(cls, path: Path | None = None, environment: Mapping[str, str] | None = None, **overrides: object) -> Config:
         """Read the configuration from a TOML file (`penstock.toml` if it exists), the environment and arguments; the last wins.
 
-        `bootstrap_servers` is short for `bootstrap.servers` of `kafka`. The tables `kafka` and `spark` are merged by name.
+        `bootstrap_servers` is short for `bootstrap.servers` of `kafka`, `schema_registry_url` for `url` of `schema_registry`. The
+        tables are merged by name.
         """
         environment = os.environ if environment is None else environment
-        given: dict[str, Any] = {"kafka": {}, "spark": {}}
+        given: dict[str, Any] = {table: {} for table in _TABLES}
         if path is not None or DEFAULT_FILE.is_file():
             source = path or DEFAULT_FILE
             _merge(given, _read_toml(source), str(source))
         _merge(given, _from_environment(environment), "environment")
         _merge(given, overrides, "arguments")
         given["spark"] = {name: _text(name, value) for name, value in given["spark"].items()}
-        given["kafka"] = {name: _resolve(name, _text(name, value), environment) for name, value in given["kafka"].items()}
+        for table in ("kafka", "schema_registry"):
+            given[table] = {name: _resolve(name, _text(name, value), environment) for name, value in given[table].items()}
         for name in _REFERENCES:
             if name in given:
                 given[name] = _resolve(name, _text(name, given[name]), environment)
         config = cls(**{_field_of(name): value for name, value in given.items()})
         if config.kafka.get("security.protocol", "").upper() == "SASL_PLAINTEXT":
             _log.warning("kafka: security.protocol SASL_PLAINTEXT does not encrypt anything; use SASL_SSL")
+        registry = config.registry_settings
+        if registry is not None and registry.has_credentials and any(url.startswith("http:") for url in registry.urls):
+            _log.warning("schema_registry: credentials are sent to an http:// URL, which does not encrypt them; use https://")
         return config
 
 
 _FIELDS = tuple(f.name for f in fields(Config))
-_NAMES = (*(name.removesuffix("_ms") for name in _FIELDS), "bootstrap_servers")
+_NAMES = (*(name.removesuffix("_ms") for name in _FIELDS), *_SHORT)
 
 
 def _field_of(name: str) -> str:
@@ -234,7 +252,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
         name = variable.removeprefix(VARIABLE_PREFIX).lower()
         if not variable.startswith(VARIABLE_PREFIX) or variable.startswith(f"{VARIABLE_PREFIX}FAULT"):
             continue
-        if name in _NAMES and name not in {"kafka", "spark"}:
+        if name in _NAMES and name not in _TABLES:
             given[name] = setting_of_text(name, text)
         elif nearest := get_close_matches(name, _NAMES, n=1, cutoff=0.8):
             raise ConfigError(f"environment: unknown variable {variable}. Did you mean {VARIABLE_PREFIX}{nearest[0].upper()}?")
@@ -253,9 +271,10 @@ def _whole(text: str) -> int | str:
 
 def _merge(given: dict[str, Any], more: Mapping[str, object], source: str) -> None:
     for name, value in more.items():
-        if name == "bootstrap_servers":
-            given["kafka"]["bootstrap.servers"] = value
-        elif name in {"kafka", "spark"}:
+        if name in _SHORT:
+            table, full_name = _SHORT[name]
+            given[table][full_name] = value
+        elif name in _TABLES:
             if not isinstance(value, Mapping):
                 raise ConfigError(f"{source}: {name} must be a table of settings, not {type(value).__name__}.")
             given[name].update(_flat(value))

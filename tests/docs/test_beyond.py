@@ -10,7 +10,17 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-PAGES = ("async", "columns", "dead-letters", "global-state", "logs-and-traces", "plugins", "reference", "side-outputs")
+PAGES = (
+    "async",
+    "columns",
+    "dead-letters",
+    "global-state",
+    "logs-and-traces",
+    "plugins",
+    "reference",
+    "schema-registry",
+    "side-outputs",
+)
 
 
 @pytest.mark.parametrize("page", [f"{name}.md" for name in PAGES])

@@ -47,14 +47,14 @@ def refusal(environment: dict[str, str] | None = None, /, **overrides: Any) -> s
 
 @pytest.mark.security(14)
 class TestRefusals:
-    @pytest.mark.parametrize("name", [name for name in NAMES if name not in {"kafka", "spark", *FREE_TEXT}])
+    @pytest.mark.parametrize("name", [name for name in NAMES if name not in {"kafka", "spark", "schema_registry", *FREE_TEXT}])
     @pytest.mark.parametrize("value", [CANARY, "", " ", "True ", "１２", [CANARY], {CANARY: CANARY}], ids=repr)
     def test_an_invalid_value_is_refused_by_name_and_not_repeated(self, name: str, value: Any) -> None:
         said = refusal(**{name: value})
         assert said.startswith(f"{name}: ")
         assert CANARY not in said
 
-    @pytest.mark.parametrize("name", [name for name in NAMES if name not in {"kafka", "spark", *FREE_TEXT}])
+    @pytest.mark.parametrize("name", [name for name in NAMES if name not in {"kafka", "spark", "schema_registry", *FREE_TEXT}])
     def test_an_invalid_variable_is_refused_by_name_and_not_repeated(self, name: str) -> None:
         said = refusal({f"PENSTOCK_{name.upper()}": CANARY})
         assert name in said
@@ -200,17 +200,18 @@ class TestMasking:
             "spark.proxy": f"https://ann:{CANARY}@host/",
             "spark.ssl.keyPassword": CANARY,
         }
-        return load(kafka=kafka, spark=spark, admin_token=CANARY, admin_read_token=CANARY)
+        registry = {"url": "https://registry", "basic.auth.user.info": f"ann:{CANARY}", "ssl.key.password": CANARY}
+        return load(kafka=kafka, spark=spark, schema_registry=registry, admin_token=CANARY, admin_read_token=CANARY)
 
     def shown(self, config: Config) -> Iterator[str | bytes]:
         yield from (repr(config), str(config), f"{config}", f"{config!s:>9}", "%s %r" % (config, config))  # noqa: UP031 - on purpose
         yield from (repr(asdict(config)), str(asdict(config)), repr(copy.copy(config)), repr(copy.deepcopy(config)))
-        for found in (config.kafka, config.spark):
+        for found in (config.kafka, config.spark, config.schema_registry):
             yield from (repr(found), str(found), f"{found}", repr(dict(found)), repr(list(found.values())))
         for secret in [config.admin_token, config.admin_read_token, *(config.kafka[name] for name in SECRET_NAMES)]:
             yield from (repr(secret), str(secret), f"{secret}", f"{secret:<80}", f"{secret!r}", "%s" % secret)  # noqa: UP031
         yield from (pickle.dumps(config, protocol) for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1))
-        yield from (pickle.dumps(found) for found in (config.kafka, config.spark, config.admin_token))
+        yield from (pickle.dumps(found) for found in (config.kafka, config.spark, config.schema_registry, config.admin_token))
         yield repr([getattr(config, field.name) for field in fields(config)])
         yield repr(consumer_settings(config, "app")) + repr(producer_settings(config))
 

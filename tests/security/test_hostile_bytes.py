@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from penstock.barrier import CommitMetadata
 from penstock.config import Config
-from penstock.epochs.program import changelog_topic, lanes_topic
+from penstock.epochs.program import lanes_topic
 from penstock.errors import ConfigError, PenstockError, SerializationError, StateError
 from penstock.handlers import ErrorHandlers, dead_letter
 from penstock.plan import decode_facts, encode_facts, facts, plan
@@ -32,6 +32,7 @@ from penstock.serdes import (
 )
 from penstock.state import last_registers
 from penstock.state.epochs import Applied, Head, Step, decode_head, decode_undo, encode_head, encode_undo
+from penstock.topology.bindings import changelog_topic
 from tests.unit.epochs.application import ID, SHARDS, Application, Raw, every_kind_of_store
 from tests.unit.serdes.every_serde import SERDES
 

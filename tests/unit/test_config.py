@@ -66,6 +66,9 @@ def test_reads_every_setting_from_a_file() -> None:
         [spark]
         master = "local[2]"
         spark.driver.memory = "2g"
+        [schema_registry]
+        url = "https://registry:8081"
+        auto.register.schemas = false
         """
     )
     assert Config.load(environment={}) == Config(
@@ -84,6 +87,7 @@ def test_reads_every_setting_from_a_file() -> None:
         replication_factor=3,
         kafka={"bootstrap.servers": "one:9092", "linger.ms": "7", "socket.keepalive.enable": "true"},
         spark={"master": "local[2]", "spark.driver.memory": "2g"},
+        schema_registry={"url": "https://registry:8081", "auto.register.schemas": "false"},
     )
 
 
@@ -293,3 +297,42 @@ def test_a_switch_is_on_or_off_also_in_the_environment(name: str, text: str, exp
     assert getattr(Config.load(environment=environment), name) is expected
     with pytest.raises(ConfigError, match=f"{name}: expected true or false"):
         Config.load(environment={**environment, f"PENSTOCK_{name.upper()}": "maybe"})
+
+
+class TestSchemaRegistry:
+    def test_without_a_table_there_is_none(self) -> None:
+        assert load().registry_settings is None
+
+    def test_its_url_has_a_name_of_its_own(self) -> None:
+        by_argument = load(schema_registry_url="http://registry:8081")
+        assert by_argument == load({"PENSTOCK_SCHEMA_REGISTRY_URL": "http://registry:8081"})
+        settings = by_argument.registry_settings
+        assert settings is not None
+        assert settings.urls == ("http://registry:8081",)
+
+    @pytest.mark.parametrize("name", ["basic.auth.user.info", "bearer.auth.token", "ssl.key.password"])
+    def test_secrets_are_read_by_reference_and_never_shown(self, name: str) -> None:
+        url, certificate = "https://registry:8081", "me.pem"
+        table = {"url": url, "ssl.certificate.location": certificate, name: "env:SECRET"}
+        config = load({"SECRET": "me:s3cr3t"}, schema_registry=table)
+        settings = config.registry_settings
+        assert settings is not None
+        assert "me:s3cr3t" in (settings.user, settings.token, settings.key_password)
+        for shown in (
+            repr(config),
+            str(asdict(config)),
+            repr(settings),
+            pickle.dumps(config.schema_registry[name]).decode("latin-1"),
+        ):
+            assert "s3cr3t" not in shown
+
+    def test_what_cannot_work_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match=r'schema_registry: "url" is missing'):
+            load(schema_registry={"auto.register.schemas": "false"})
+        with pytest.raises(ConfigError, match="schema_registry must be a table"):
+            load(schema_registry="http://registry:8081")
+
+    def test_credentials_over_plain_http_are_warned_about(self, caplog: pytest.LogCaptureFixture) -> None:
+        load(schema_registry={"url": "http://registry", "bearer.auth.token": "s3cr3t"})
+        assert "credentials are sent to an http:// URL" in caplog.text
+        assert "s3cr3t" not in caplog.text

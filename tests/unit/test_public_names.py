@@ -15,6 +15,7 @@ CODE = " ".join(re.findall(r"```.*?```|`[^`]+`", PAGE, re.DOTALL))
 
 TOP = [
     "App",
+    "Avro",
     "CallContext",
     "Cancellable",
     "CircuitBreaker",
@@ -26,6 +27,7 @@ TOP = [
     "GlobalKTable",
     "Headers",
     "Int32",
+    "JsonSchema",
     "KGroupedStream",
     "KGroupedTable",
     "KStream",
@@ -35,6 +37,7 @@ TOP = [
     "Plugin",
     "Processor",
     "ProcessorContext",
+    "Protobuf",
     "PunctuationType",
     "Record",
     "RecordContext",
@@ -92,7 +95,7 @@ ELSEWHERE = {
     "penstock.handlers": "ErrorHandler ErrorHandlers FailureKind",
     "penstock.processor": "TimerKind Timers",
     "penstock.records": "SourceRecord ValueAndTimestamp VersionedRecord",
-    "penstock.serdes": "Boolean Bytes Float32 Float64 Int16 Int64 Json List String UUIDs Void",
+    "penstock.serdes": "Boolean Bytes Float32 Float64 Int16 Int64 Json List Reference String UUIDs Void",
     "penstock.state": "StoreSpec",
     "penstock.testing": "FakeAsync InputTopic OutputTopic TopologyTestDriver",
     "penstock.timing": "Duration Watermark",

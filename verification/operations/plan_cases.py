@@ -14,12 +14,12 @@ from typing import Any
 
 from penstock import App, StreamsBuilder, Topology, tumbling
 from penstock.config import Config
-from penstock.epochs.program import changelog_topic
 from penstock.errors import IncompatibleTopologyError
 from penstock.plan import Changes, Verdict
 from penstock.runtime.rehearsal import rehearse
 from penstock.spark.session import open_session
 from penstock.state import EngineFactory, EngineKind, LaneState, StoreKind
+from penstock.topology.bindings import changelog_topic
 from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.harness.topics import Sent

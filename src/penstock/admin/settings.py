@@ -79,6 +79,16 @@ _SPARK = frozenset(
         "spark.sql.shuffle.partitions",
     }
 )
+_REGISTRY = frozenset(
+    {
+        "url",
+        "request.timeout.ms",
+        "retry.timeout.ms",
+        "auto.register.schemas",
+        "use.latest.version",
+        "normalize.schemas",
+    }
+)
 
 
 def routes(running: RunningApplication) -> list[Route]:
@@ -93,11 +103,12 @@ def routes(running: RunningApplication) -> list[Route]:
 def shown(config: Config) -> dict[str, Any]:
     """Return every setting by name, with its value if it is on the list."""
     report: dict[str, Any] = {}
-    for name in (field.name for field in fields(config) if field.name not in {"kafka", "spark"}):
+    for name in (field.name for field in fields(config) if field.name not in {"kafka", "spark", "schema_registry"}):
         value = getattr(config, name)
         report[name] = _plain(value) if name in _SHOWN or value is None else HIDDEN
     report["kafka"] = _allowed(config.kafka, _KAFKA)
     report["spark"] = _allowed(config.spark, _SPARK)
+    report["schema_registry"] = _allowed(config.schema_registry, _REGISTRY)
     return report
 
 

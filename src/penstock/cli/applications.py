@@ -38,7 +38,7 @@ def load_app(where: str) -> App:
 
 
 def overrides(pairs: Iterable[str]) -> dict[str, Any]:
-    """Return settings from `name=value`; names of client and Spark settings start with `kafka.` and `spark.`.
+    """Return settings from `name=value`; those of tables start with `kafka.`, `schema_registry.` and `spark.`.
 
     Example:
         >>> from penstock.cli.applications import overrides
@@ -53,8 +53,8 @@ def overrides(pairs: Iterable[str]) -> dict[str, Any]:
         if is_secret(name, text) and not text.startswith(("env:", "file:")):
             raise ConfigError(f"--set {name}: all users of this machine can see the command line. Write env:NAME or file:PATH.")
         table, dot, rest = name.partition(".")
-        if dot and table == "kafka":
-            given.setdefault("kafka", {})[rest] = text
+        if dot and table in {"kafka", "schema_registry"}:
+            given.setdefault(table, {})[rest] = text
         elif dot and table == "spark":
             given.setdefault("spark", {})["master" if rest == "master" else name] = text
         else:

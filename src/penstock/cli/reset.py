@@ -19,7 +19,7 @@ from penstock.barrier import CommitMetadata
 from penstock.cli.screen import output_console, shown, table
 from penstock.config import Config, Guarantee
 from penstock.epochs.home import Home
-from penstock.epochs.program import changelog_topic, lanes_topic
+from penstock.epochs.program import lanes_topic
 from penstock.errors import ConfigError, StateError
 from penstock.faults import point
 from penstock.kafka.clients import open_admin
@@ -40,6 +40,7 @@ from penstock.runtime.rewind import (
 )
 from penstock.runtime.truth import committed_facts
 from penstock.topology import Topology
+from penstock.topology.bindings import changelog_topic
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

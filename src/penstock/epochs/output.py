@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.epochs.assignment import Assignment
-from penstock.epochs.program import Program, changelog_topic, lanes_topic
+from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.shards import shard_of
 from penstock.epochs.wire import Kind, wire
 from penstock.lanes.cursor import BEFORE_RECORDS
@@ -18,6 +18,7 @@ from penstock.lanes.epoch import FIRST, LAST, RECORDS, headers_array, in_turn
 from penstock.lanes.outbox import Row, RowKind
 from penstock.records import NO_TIMESTAMP
 from penstock.state import REGISTERS, StoreChanges
+from penstock.topology.bindings import changelog_topic
 
 _BITS = 20
 _LEVELS = 3

@@ -14,9 +14,11 @@ from penstock.operators.table_joins import TableJoinSide
 from penstock.plan import Plan
 from penstock.records import NO_TIMESTAMP
 from penstock.serdes import Serde, String
+from penstock.serdes.registry.registry import Registry
 from penstock.state import EngineKind, Mark, StoreKind, StoreSpec, record_key
 from penstock.timing import Watermark
 from penstock.topology import Node, ProcessorNode, SinkNode, SourceNode, Topology, watermarked_nodes
+from penstock.topology.bindings import bound_nodes, bound_specs, changelog_topic
 
 _TIMES_BEHIND_KEY = {StoreKind.WINDOW: 12, StoreKind.TIMESTAMPED_WINDOW: 12, StoreKind.SESSION: 16}
 """How many bytes of a changelog row follow the key."""
@@ -43,9 +45,10 @@ class Program:
     """The sub-topology of each node, by the name of its first node."""
 
     @classmethod
-    def of(cls, application_id: str, topology: Topology, plan: Plan, **rest: Any) -> Program:
+    def of(cls, application_id: str, topology: Topology, plan: Plan, registry: Registry | None = None, **rest: Any) -> Program:
         """Create the program of a topology."""
-        nodes, specs, stores = dict(topology.nodes), dict(topology.stores), dict(topology.global_stores)
+        nodes, stores = bound_nodes(topology.nodes, registry), dict(topology.global_stores)
+        specs = bound_specs(topology.stores, application_id, registry)
         for store in _joined_stores(nodes, specs):
             specs[store] = replace(specs[store], cached=False)
         groups = {name: group[0] for group in topology.groups() for name in group}
@@ -265,11 +268,6 @@ class Epoch:
     def catalogue(self, program: Program) -> Catalogue:
         """Return what the codes in this epoch's records stand for."""
         return Catalogue(program.sources, self.origins)
-
-
-def changelog_topic(application_id: str, store: str) -> str:
-    """Return the name of a store's changelog, by Kafka Streams' rule."""
-    return f"{application_id}-{store}-changelog"
 
 
 def lanes_topic(application_id: str) -> str:

@@ -17,7 +17,7 @@ from penstock import faults
 from penstock.epochs.due import forget_due
 from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import own_mark
-from penstock.epochs.program import Program, changelog_topic, lanes_topic
+from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.shards import shards_of
 from penstock.errors import TopicError
 from penstock.records import NO_TIMESTAMP
@@ -32,6 +32,7 @@ from penstock.state import (
     last_registers,
     retention_limit,
 )
+from penstock.topology.bindings import changelog_topic
 
 LOST_CHANGELOG = "Restore the topic from a backup of the cluster, or reset the application."
 """The cure if Kafka has lost the state of the committed offsets."""

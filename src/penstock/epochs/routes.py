@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.shards import shard_of, shard_of_partition
+from penstock.errors import RegistryError
 from penstock.serdes import Serde, String
 
 
@@ -61,6 +62,8 @@ def canonical_keys(serde: Serde[Any], keys: pa.ChunkedArray) -> Sequence[bytes |
         try:
             value = read(key)
             return key if value is None else write(value)
+        except RegistryError:  # the key would get the shard of its bytes, not its own
+            raise
         except Exception:  # noqa: BLE001 - the source's lane decodes it again, and calls the error handler
             return key
 

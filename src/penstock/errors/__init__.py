@@ -19,7 +19,8 @@ PenstockError                        1
 ├── CommitError                     21   a transaction timed out or was aborted
 ├── BrokerError                     22   the brokers were unreachable for too long
 ├── StalledError                    23   an epoch did not finish in time
-└── EpochTooLargeError              24   an epoch without records exceeds what the machine can process
+├── EpochTooLargeError              24   an epoch without records exceeds what the machine can process
+└── RegistryError                   25   the schema registry did not answer for too long, or denies access
 """
 
 from penstock.errors.exceptions import (
@@ -38,6 +39,7 @@ from penstock.errors.exceptions import (
     ProductionError,
     QueryError,
     QueryTimeoutError,
+    RegistryError,
     SerializationError,
     StalledError,
     StateError,
@@ -62,6 +64,7 @@ __all__ = [
     "ProductionError",
     "QueryError",
     "QueryTimeoutError",
+    "RegistryError",
     "SerializationError",
     "StalledError",
     "StateError",

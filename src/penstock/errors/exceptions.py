@@ -40,8 +40,15 @@ class ProcessingError(PenstockError):
     exit_code = 10
 
 
-ATTRIBUTED = (ProcessingError, TopologyError)
-"""Errors that already name their node, so other nodes pass them on unchanged."""
+class RegistryError(PenstockError):
+    """The schema registry does not answer, or denies access: no record is at fault, so no handler may drop one. Start again."""
+
+    code = "registry"
+    exit_code = 25
+
+
+ATTRIBUTED = (ProcessingError, TopologyError, RegistryError)
+"""Errors that nodes pass on unchanged: they already name their node, or no record is at fault."""
 
 
 class CircuitOpenError(PenstockError):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from penstock.errors import RegistryError
 from penstock.lanes.cursor import AFTER_RECORDS, BEFORE_RECORDS, CursorPosition
 from penstock.lanes.entrances import has_replays
 from penstock.lanes.gathering import gather
@@ -252,6 +253,8 @@ def read_all(lane: Lane, records: pa.Table, catalogue: Catalogue) -> Values | No
     """
     try:
         return _values(lane, records, catalogue)
+    except RegistryError:
+        raise
     except Exception:
         return None
 
@@ -260,6 +263,8 @@ def _readable(lane: Lane, records: pa.Table, catalogue: Catalogue) -> tuple[pa.T
     """Decode keys and values by source and column; records that cannot be decoded are removed if the handler allows it."""
     try:
         return records, _values(lane, records, catalogue)
+    except RegistryError:
+        raise
     except Exception:
         kept = _without_unreadable(lane, records, catalogue)
         return kept, _values(lane, kept, catalogue)
@@ -305,6 +310,8 @@ def _is_readable(lane: Lane, intake: Intake, origin: RecordMetadata, row: dict[s
     """Whether key and value of a record can be decoded; if not, the handler has decided to drop it."""
     try:
         intake.values(origin, row["key"], row["value"])
+    except RegistryError:
+        raise
     except Exception as error:
         raw = RawRecord(row["key"], row["value"], row["timestamp"], headers_of(row["headers"]))
         lane.failures.deserialization(intake.node, error, raw, origin)

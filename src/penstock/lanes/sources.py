@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from penstock.errors import ProcessingError, SerializationError
+from penstock.errors import ProcessingError, RegistryError, SerializationError
 from penstock.lanes.failures import Failures
 from penstock.lanes.position import RawRecord
 from penstock.records import LAST_TIMESTAMP, NO_TIMESTAMP, Headers, Process, RecordMetadata, SourceRecord
@@ -30,8 +30,12 @@ class Intake:
     def __init__(self, node: SourceNode, process: Process) -> None:
         self.node: SourceNode = node
         self.process: Process = process
-        self.key: Callable[[bytes], Any] = node.key.deserialize
-        self.value: Callable[[bytes], Any] = node.value.deserialize
+        key, value = node.key, node.value
+        if not node.internal:
+            topics = ",".join(node.topics) if node.pattern is None else node.pattern.pattern
+            key, value = key.for_topic(topics, is_key=True), value.for_topic(topics, is_key=False)
+        self.key: Callable[[bytes], Any] = key.deserialize
+        self.value: Callable[[bytes], Any] = value.deserialize
 
     def decode(self, failures: Failures, origin: RecordMetadata, raw: RawRecord, partition_time: int) -> Arrival | None:
         """Decode a raw record and extract its event time; return None if the extractor or the error handler drops it."""
@@ -82,6 +86,8 @@ class Intake:
         node = self.node
         try:
             return None if key is None else self.key(key), None if value is None else self.value(value)
+        except RegistryError:
+            raise
         except Exception as error:
             raise ProcessingError(
                 f"{node.name} cannot read the record from {_place(origin)}: {error}\n"

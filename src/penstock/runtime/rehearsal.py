@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from penstock.config import Config
-from penstock.epochs.program import changelog_topic
 from penstock.errors import ConfigError, StateError, TopicError, TopologyError
 from penstock.handlers import ErrorHandlers
 from penstock.kafka.clients import open_admin
@@ -20,6 +19,7 @@ from penstock.records import Partition
 from penstock.runtime.committed import refuse_lost_changelogs, refuse_state_without_offsets
 from penstock.runtime.truth import Truth, program_of
 from penstock.topology import Topology
+from penstock.topology.bindings import changelog_topic
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from functools import cached_property
 import msgspec
 
 from penstock.config import Config
-from penstock.epochs.program import Program, changelog_topic, lanes_topic
+from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.restore import Committed
 from penstock.errors import TopicError, TopologyError
 from penstock.handlers import ErrorHandlers
@@ -38,8 +38,10 @@ from penstock.runtime.committed import (
 )
 from penstock.runtime.past import FoundOffsets, Lost, Past, lost_input, past, refuse_lost_input
 from penstock.runtime.progress import Progress
+from penstock.serdes.registry.registry import Registry, RemoteSource
 from penstock.state import EngineKind
 from penstock.topology import SinkNode, SourceNode, Topology
+from penstock.topology.bindings import changelog_topic
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ def program_of(application_id: str, topology: Topology, handlers: ErrorHandlers,
         application_id,
         topology,
         plan(topology),
+        _registry(config),
         lanes=config.lanes or min(os.cpu_count() or 1, config.shards),
         shards=config.shards,
         directory=str(config.state_dir.absolute()),
@@ -59,6 +62,12 @@ def program_of(application_id: str, topology: Topology, handlers: ErrorHandlers,
         is_traced=config.tracing,
         columns=config.columns,
     )
+
+
+def _registry(config: Config) -> Registry | None:
+    """Return the schema registry of these settings. Its secrets are plain text: tasks need them, but pickling would hide them."""
+    settings = config.registry_settings
+    return None if settings is None else Registry(RemoteSource(settings))
 
 
 @dataclass(frozen=True)

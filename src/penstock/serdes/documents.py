@@ -88,13 +88,13 @@ class Json(Document[T]):
         if _mentions_pydantic(self.of):
             return _pydantic_codec(self.of)
         shape = shape_of(self.of)
-        if any(_is_pydantic(getattr(node, "cls", None)) for node in _nodes(shape)):
+        if any(is_pydantic(getattr(node, "cls", None)) for node in _nodes(shape)):
             return _pydantic_codec(self.of)
         _refuse_unmapped(self.of, shape)
         encode = msgspec.json.Encoder(order="deterministic").encode
         decoder = msgspec.json.Decoder(self.of)
         _clear_caches(shape)
-        return _instances_only(shape, encode), decoder.decode
+        return instances_only(shape, encode), decoder.decode
 
 
 class MsgPack(Document[T]):
@@ -120,7 +120,7 @@ class MsgPack(Document[T]):
         _refuse_unmapped(self.of, shape)
         decoder = msgspec.msgpack.Decoder(self.of)
         _clear_caches(shape)
-        return _instances_only(shape, encode), decoder.decode
+        return instances_only(shape, encode), decoder.decode
 
 
 def _dump_sorted(value: Any) -> bytes:
@@ -136,14 +136,15 @@ def _pydantic_codec(of: Any) -> Codec:
         # By alias, because validation reads aliases. A field of the wrong type is an error: Pydantic would only warn.
         return adapter.dump_json(value, by_alias=True, warnings="error")
 
-    return _instances_of(of, encode) if _is_pydantic(of) else encode, adapter.validate_json
+    return _instances_of(of, encode) if is_pydantic(of) else encode, adapter.validate_json
 
 
 def _mentions_pydantic(of: Any) -> bool:
-    return _is_pydantic(of) or any(map(_mentions_pydantic, get_args(of)))
+    return is_pydantic(of) or any(map(_mentions_pydantic, get_args(of)))
 
 
-def _is_pydantic(kind: Any) -> bool:
+def is_pydantic(kind: Any) -> bool:
+    """Whether a type is a Pydantic model or dataclass."""
     return hasattr(kind, "__pydantic_validator__")
 
 
@@ -187,19 +188,19 @@ def _refuse_unmapped(of: Any, shape: shapes.Type) -> None:
         if isinstance(node, shapes.CustomType):
             unmapped = type_name(node.cls)
             where = "" if node is shape else f" within {type_name(of)}"
-            cure = "Use Json(...) for Pydantic models." if _is_pydantic(node.cls) else _CURE
+            cure = "Use Json(...) for Pydantic models." if is_pydantic(node.cls) else _CURE
             raise TypeError(f"{unmapped}{where} has no mapping to documents. {cure}")
 
 
-def _instances_only(shape: shapes.Type, encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+def instances_only(shape: shapes.Type, encode: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Check the class of values if the type is a user's class: msgspec writes any value, and readers would fail."""
     if isinstance(shape, (shapes.DataclassType, shapes.StructType)):
         return _instances_of(get_origin(shape.cls) or shape.cls, encode)
     return encode
 
 
-def _instances_of(kind: type, encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    def encode_instance(value: Any) -> bytes:
+def _instances_of(kind: type, encode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def encode_instance(value: Any) -> Any:
         if isinstance(value, kind):
             return encode(value)
         raise TypeError(f"expected {kind.__name__}")

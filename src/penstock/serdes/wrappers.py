@@ -21,7 +21,10 @@ class WrappingSerde(Serde[T]):
 
     def for_topic(self, topic: str, is_key: bool) -> Serde[T]:
         """This serde with the inner one for that topic."""
-        inner = self.inner.for_topic(topic, is_key)
+        return self.around(self.inner.for_topic(topic, is_key))
+
+    def around(self, inner: Serde[Any]) -> Serde[T]:
+        """This serde with another inner one."""
         if inner is self.inner:
             return self
         other = copy(self)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from penstock.errors import SerializationError, StateError
+from penstock.errors import RegistryError, SerializationError, StateError
 from penstock.records import NO_HEADERS, Change, Headers, Process, ValueAndTimestamp
 from penstock.state.keyvalue import KeyValueReads
 from penstock.state.store import plain_log
@@ -259,6 +259,8 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         for name, (value, timestamp, key, *_) in held.items():
             try:
                 written[bytes_of(name)] = None if value is None else _pack(timestamp) + serialize(value)
+            except RegistryError:
+                raise
             except Exception as error:  # far from the record that set the value: name the key
                 raise SerializationError(f"{error} (store {self.name!r}, key {key!r})") from error
 

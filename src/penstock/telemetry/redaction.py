@@ -46,8 +46,10 @@ class Redactor:
     def of(cls, config: Config) -> Redactor:
         """Return a redactor that knows the secrets of a configuration."""
         own = [config.admin_token, config.admin_read_token]
-        values = [*config.kafka.values(), *config.spark.values(), *own]
-        return cls(value for value in values if isinstance(value, Secret))
+        values = [*config.kafka.values(), *config.spark.values(), *config.schema_registry.values(), *own]
+        registry = config.registry_settings
+        password = "" if registry is None or registry.user is None else registry.user.partition(":")[2]
+        return cls([*(value for value in values if isinstance(value, Secret)), Secret(password)])
 
     def __call__(self, text: str) -> str:
         """Return the text without secrets."""

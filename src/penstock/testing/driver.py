@@ -23,16 +23,20 @@ from penstock.lanes.outbox import Row
 from penstock.lanes.position import At, RawRecord
 from penstock.lanes.sources import Arrival, Intake
 from penstock.lanes.stores import OwnShard
-from penstock.operators.asynchronous import MapAsync, MapValuesAsync, ProcessAsync
 from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata
 from penstock.serdes import Bytes, Serde, serde_of
+from penstock.serdes.registry.memory import MemorySource
+from penstock.serdes.registry.registry import Registry
+from penstock.serdes.registry.serde import connected
 from penstock.state import LaneState, memory_engine
+from penstock.testing.fakes import checked_fakes
 from penstock.testing.queues import Head, TopicQueues
 from penstock.testing.topics import InputTopic, OutputTopic
 from penstock.testing.virtual_time import VirtualTimeLoop
 from penstock.testing.watermarks import TopicWatermarks
 from penstock.timing import Duration, Instant, duration_ms, instant_ms
 from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology, watermarked_nodes
+from penstock.topology.bindings import bound_nodes, bound_specs
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -51,7 +55,7 @@ class TopologyTestDriver:
     every table emits each of its updates. `partitions` is the number of partitions that partitioners see for each topic. The
     error handlers are those of `App`; a retry does not wait here. `fakes` maps functions of the topology to their replacements:
     functions that asynchronous verbs call, or their `setup=`. Calls take no time: while a call only waits for time to pass,
-    a virtual clock skips ahead.
+    a virtual clock skips ahead. Serdes with a schema registry use one in memory, `schema_registry`.
 
     Example:
         >>> from penstock import StreamsBuilder
@@ -77,7 +81,7 @@ class TopologyTestDriver:
     ) -> None:
         self._topology = topology
         self._loop = LoopThread(lambda thread: VirtualTimeLoop(lambda: self._now, thread))
-        self._callers = Callers(self._loop, _checked(fakes, topology))
+        self._callers = Callers(self._loop, checked_fakes(fakes, topology))
         self._handlers = ErrorHandlers(
             deserialization=deserialization_errors, processing=processing_errors, production=production_errors
         )
@@ -90,7 +94,12 @@ class TopologyTestDriver:
         self._outputs: defaultdict[str, deque[Row]] = defaultdict(deque)
         self._produced: set[str] = set()
         self._global_offsets: defaultdict[str, int] = defaultdict(int)
-        self._specs = {name: spec if caching else replace(spec, cached=False) for name, spec in topology.stores.items()}
+        self.schema_registry: MemorySource = MemorySource()
+        """Where the schemas of this test are: `schema_registry.subjects` shows them, `register` adds one."""
+        self._registry = Registry(self.schema_registry)
+        self._nodes = bound_nodes(topology.nodes, self._registry)
+        specs = bound_specs(topology.stores, APPLICATION_ID, self._registry)
+        self._specs = {name: spec if caching else replace(spec, cached=False) for name, spec in specs.items()}
         self._global_sources = set(topology.global_stores.values())
         self._partitions = partitions
         self._watermarks = TopicWatermarks(topology, self._now)
@@ -100,7 +109,7 @@ class TopologyTestDriver:
         """Bind the lane to the committed state: Spark does this for every epoch, the driver only once."""
         self._state = LaneState(self._engine)
         blueprint = Blueprint(
-            list(self._topology.nodes.values()),
+            list(self._nodes.values()),
             self._specs,
             global_stores=self._topology.global_stores,
             watermarked=watermarked_nodes(self._topology.nodes),
@@ -174,7 +183,8 @@ class TopologyTestDriver:
         """
         node = self._intake(topic).node
         start_ms = self._now if start is None else instant_ms(start)
-        return InputTopic(self, topic, _serde(key, node.key), _serde(value, node.value), start_ms, duration_ms(advance))
+        serdes = _of_topic(self._registry, topic, _serde(key, node.key), _serde(value, node.value))
+        return InputTopic(self, topic, *serdes, start_ms, duration_ms(advance))
 
     @overload
     def output(self, topic: str) -> OutputTopic[Any, Any]: ...
@@ -195,15 +205,14 @@ class TopologyTestDriver:
         """
         if topic in self._handlers.dead_letter_topics() | self._topology.dead_letter_topics():
             return OutputTopic(self._outputs[topic], _serde(key, Bytes()), _serde(value, Bytes()))
-        sinks = [node for node in self._topology.nodes.values() if isinstance(node, SinkNode) and not node.internal]
+        sinks = [node for node in self._nodes.values() if isinstance(node, SinkNode) and not node.internal]
         fixed = [node for node in sinks if node.topic == topic] or [node for node in sinks if not isinstance(node.topic, str)]
         if not fixed and (key is None or value is None):
             known = ", ".join(sorted(str(node.topic) for node in sinks if isinstance(node.topic, str))) or "none"
             raise TopologyError(f"The topology writes no topic {topic!r}. It writes: {known}.")
         node = fixed[0] if fixed else None
-        return OutputTopic(
-            self._outputs[topic], _serde(key, node.key if node else None), _serde(value, node.value if node else None)
-        )
+        serdes = _serde(key, node.key if node else None), _serde(value, node.value if node else None)
+        return OutputTopic(self._outputs[topic], *_of_topic(self._registry, topic, *serdes))
 
     def produced_topic_names(self) -> set[str]:
         """Topics with at least one written record; exchanges are not topics."""
@@ -367,20 +376,6 @@ class TopologyTestDriver:
                     self._accept(row.topic, back, RawRecord(row.key, row.value, row.timestamp, row.headers))
 
 
-def _checked(
-    fakes: Mapping[Callable[..., Any], Callable[..., Any]], topology: Topology
-) -> Mapping[Callable[..., Any], Callable[..., Any]]:
-    """Return the fakes; raise if one replaces a function that the topology does not call."""
-    operators = [node.operator for node in topology.nodes.values() if isinstance(node, ProcessorNode)]
-    calls = [operator.call for operator in operators if isinstance(operator, (MapAsync, MapValuesAsync, ProcessAsync))]
-    known = [function for call in calls for function in (call.function, call.setup) if function is not None]
-    for function in fakes:
-        if function not in known:
-            names = ", ".join(getattr(each, "__qualname__", repr(each)) for each in known) or "none"
-            raise TopologyError(f"fakes= replaces {function!r}, which no asynchronous verb calls. They call: {names}.")
-    return fakes
-
-
 def _sections(topology: Topology) -> list[str]:
     """The sources of atomic sections, in order."""
     nodes = topology.nodes.values()
@@ -397,3 +392,8 @@ def _serde(given: Any, known: Serde[Any] | None) -> Serde[Any]:
     if known is None:
         raise TopologyError("Give key= and value=: the topology does not know the serdes of this topic.")
     return known
+
+
+def _of_topic(registry: Registry, topic: str, key: Serde[Any], value: Serde[Any]) -> tuple[Serde[Any], Serde[Any]]:
+    key, value = connected(key, registry), connected(value, registry)
+    return key.for_topic(topic, is_key=True), value.for_topic(topic, is_key=False)

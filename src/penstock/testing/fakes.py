@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from penstock.errors import TopologyError
+from penstock.operators.asynchronous import MapAsync, MapValuesAsync, ProcessAsync
 from penstock.timing import Duration, duration_ms
+from penstock.topology import ProcessorNode, Topology
 
 
 class FakeAsync:
@@ -69,3 +72,17 @@ def _in_turn(given: Any, afterwards: Any) -> Callable[[tuple[Any, ...]], Any]:
         following = iter(given)
         return lambda arguments: next(following, afterwards)
     return lambda arguments: given
+
+
+def checked_fakes(
+    fakes: Mapping[Callable[..., Any], Callable[..., Any]], topology: Topology
+) -> Mapping[Callable[..., Any], Callable[..., Any]]:
+    """Return the fakes; raise if one replaces a function that the topology does not call."""
+    operators = [node.operator for node in topology.nodes.values() if isinstance(node, ProcessorNode)]
+    calls = [operator.call for operator in operators if isinstance(operator, (MapAsync, MapValuesAsync, ProcessAsync))]
+    known = [function for call in calls for function in (call.function, call.setup) if function is not None]
+    for function in fakes:
+        if function not in known:
+            names = ", ".join(getattr(each, "__qualname__", repr(each)) for each in known) or "none"
+            raise TopologyError(f"fakes= replaces {function!r}, which no asynchronous verb calls. They call: {names}.")
+    return fakes

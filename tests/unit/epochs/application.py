@@ -18,7 +18,7 @@ from penstock.epochs.assignment import Assignment
 from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import INPUT, roll_back_lane
 from penstock.epochs.in_process import run_epoch
-from penstock.epochs.program import Epoch, Program, changelog_topic, lanes_topic
+from penstock.epochs.program import Epoch, Program, lanes_topic
 from penstock.epochs.restore import ChangelogRows, Committed, ReadChangelog, Restored, restore_lane
 from penstock.epochs.shards import lane_of, shard_of, shards_of
 from penstock.epochs.wire import Kind, decode_control, without_reports
@@ -30,6 +30,7 @@ from penstock.runtime.past import Past
 from penstock.runtime.progress import Progress
 from penstock.state import EPOCH, EngineKind, Mark, ShardState
 from penstock.testing import TopologyTestDriver
+from penstock.topology.bindings import changelog_topic
 from verification.harness.tasks import Tasks
 
 ID = "app"

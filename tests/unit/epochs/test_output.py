@@ -11,7 +11,7 @@ import pytest
 from penstock import Processor, StreamsBuilder, Topology, bounded_disorder, shared_store
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.output import ANY_SHARD, OfShard, Sent, rows_of_changes, rows_sent
-from penstock.epochs.program import Epoch, Program, changelog_topic, lanes_topic
+from penstock.epochs.program import Epoch, Program, lanes_topic
 from penstock.epochs.shards import shard_of
 from penstock.epochs.wire import Kind
 from penstock.lanes.cursor import BEFORE_RECORDS
@@ -19,6 +19,7 @@ from penstock.lanes.epoch import FIRST, LAST, RECORDS
 from penstock.lanes.outbox import Row, RowKind
 from penstock.records import NO_HEADERS
 from penstock.state import REGISTERS, StoreChanges
+from penstock.topology.bindings import changelog_topic
 from tests.unit.epochs.application import SHARDS, program_of
 
 AT_77 = Epoch(5, 4, wall_clock=77)

@@ -9,8 +9,9 @@ import cloudpickle
 import pytest
 
 from penstock import Processor, Record, Store, StreamsBuilder, bounded_disorder, key_value_store, tumbling
-from penstock.epochs.program import Epoch, changelog_topic, lanes_topic
+from penstock.epochs.program import Epoch, lanes_topic
 from penstock.epochs.shards import shard_of
+from penstock.topology.bindings import changelog_topic
 from tests.unit.epochs.application import SHARDS, every_kind_of_store, program_of
 
 

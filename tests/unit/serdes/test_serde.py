@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypedDict
 import cloudpickle
 import msgspec
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from penstock import records, serdes
 from penstock.errors import PenstockError
@@ -221,7 +222,7 @@ def test_the_example_in_the_docstring_holds(name: Any) -> None:
     example = re.search(r"`([^`]+ == [^`]+|[^`]+\)` raises `\w+)`", docstring)
     assert example, f"{name} has no example"
     expression, _, error = example[1].partition("` raises `")
-    names = {**vars(serdes), **vars(records), "UUID": uuid.UUID}
+    names = {**vars(serdes), **vars(records), "UUID": uuid.UUID, "Timestamp": Timestamp}
     if error:
         with pytest.raises(getattr(serdes, error)):
             eval(expression, names)

@@ -89,3 +89,9 @@ def test_very_short_secrets_are_not_searched_for() -> None:
 )
 def test_deceptive_characters_are_escaped(text: str, shown: str | None) -> None:
     assert escaped(text) == (text if shown is None else shown)
+
+
+def test_the_password_of_the_schema_registry_is_hidden_alone_too() -> None:
+    registry = {"url": "https://registry", "basic.auth.user.info": "ann:hunter2hunter2"}
+    config = Config(kafka={"bootstrap.servers": "b:1"}, schema_registry=registry)
+    assert Redactor.of(config)("ann:hunter2hunter2 hunter2hunter2") == f"{HIDDEN} {HIDDEN}"

@@ -22,7 +22,7 @@ from penstock.epochs.assignment import Assignment
 from penstock.epochs.home import Home, lane_as_of, open_lane
 from penstock.epochs.hops import INPUT, roll_back_lane
 from penstock.epochs.in_process import run_epoch
-from penstock.epochs.program import Epoch, Program, changelog_topic, lanes_topic
+from penstock.epochs.program import Epoch, Program, lanes_topic
 from penstock.epochs.restore import ChangelogRows, restore_lane
 from penstock.epochs.shards import shards_of
 from penstock.epochs.wire import Kind, decode_control, without_reports
@@ -45,6 +45,7 @@ from penstock.runtime.progress import Progress
 from penstock.state import EngineKind, LaneState, Mark, StoreKind, StoreSpec, last_registers, memory_engine
 from penstock.state.bounds import MAX_TIME
 from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology
+from penstock.topology.bindings import changelog_topic
 from verification.conformance.epochs.router import Arrived, Origin
 
 ID = "epochs"

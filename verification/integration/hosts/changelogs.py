@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from penstock.epochs.home import Home
-from penstock.epochs.program import Program, changelog_topic, lanes_topic
+from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.restore import ChangelogRows, Committed, restore_lane
 from penstock.records import Partition
 from penstock.runtime.committed import places
 from penstock.state import REGISTERS
+from penstock.topology.bindings import changelog_topic
 
 Log = tuple[list[bytes], list[bytes | None]]
 

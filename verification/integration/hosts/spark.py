@@ -17,12 +17,13 @@ from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from penstock import App
-from penstock.epochs.program import changelog_topic, lanes_topic
+from penstock.epochs.program import lanes_topic
 from penstock.records import Partition
 from penstock.runtime.application import RunningApplication
 from penstock.spark.session import open_session
 from penstock.state import REGISTERS
 from penstock.topology import SourceNode
+from penstock.topology.bindings import changelog_topic
 from verification.harness.broker import NEVER_KILLED, Broker
 from verification.harness.patience import ends, insist, is_passing
 from verification.harness.processes import HarnessError, wait_until

@@ -1,0 +1,221 @@
+"""`Avro`: values in Avro's binary form, with their schema in a registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from penstock.errors import SerializationError, TopologyError
+from penstock.serdes.documents import is_pydantic, shape_of
+from penstock.serdes.registry.avro_types import avro_schema
+from penstock.serdes.registry.conversion import converters
+from penstock.serdes.registry.extras import extra
+from penstock.serdes.registry.registry import Registry
+from penstock.serdes.registry.schemas import Reference, Schema, SchemaKind
+from penstock.serdes.registry.serde import HEADER, Read, RegistrySerde, Usage, UsageKeywords, Write
+from penstock.serdes.serde import type_name
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+T = TypeVar("T")
+
+_MARK = b"\xc3\x01"
+_PRINT = 8
+_PLAIN_HEADER = len(_MARK) + _PRINT
+
+
+class Avro(RegistrySerde[T]):
+    r"""Avro with a schema registry: `Avro(Order)` writes and reads an `Order`, `Avro(schema=…)` a dict, `Avro()` reads any dict.
+
+    A dataclass, `msgspec.Struct`, TypedDict or Pydantic model gives its schema itself (`namespace` is that of its record), or
+    has the one in `schema`: JSON as text, as a dict, or a `Path` to a file. What was written with another schema is read into
+    this one, by Avro's rules. `references` are the schemas that it uses and the registry already has. `subject` is `"topic"`
+    (`orders-value`), `"record"` (`com.acme.Order`) or `"topic_record"`. With `register=False`, the registry must have the
+    schema; with `use_latest=True`, values are written with the latest schema of the subject. By default, `auto.register.schemas`
+    and `use.latest.version` of the settings decide.
+
+    Without a topic it writes Avro's single-object encoding: `Avro(bool).serialize(True)[:2] == b"\xc3\x01"`.
+    """
+
+    @overload
+    def __init__(
+        self: Avro[Any], *, schema: Any = ..., references: Sequence[Reference] = ..., **usage: Unpack[UsageKeywords]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        of: type[T],
+        *,
+        schema: Any = ...,
+        namespace: str = ...,
+        references: Sequence[Reference] = ...,
+        **usage: Unpack[UsageKeywords],
+    ) -> None: ...
+    def __init__(
+        self,
+        of: Any = Any,
+        *,
+        schema: Any = None,
+        namespace: str = "",
+        references: Sequence[Reference] = (),
+        **usage: Unpack[UsageKeywords],
+    ) -> None:
+        extra("avro", "fastavro")
+        super().__init__(Usage(**usage))
+        self.of = of
+        self.text = _text(of, schema, namespace)
+        self.references = tuple(references)
+        if self.text and not references:
+            _parsed(Schema(SchemaKind.AVRO, self.text), None)  # raises when the topology is built, not at the first record
+
+    @property
+    def name(self) -> str:
+        """The full name of the record."""
+        return _name(json.loads(self.text)) if self.text else ""
+
+    def own_schema(self, subject: str) -> Schema | None:
+        """See `RegistrySerde`."""
+        return self._schema
+
+    @property
+    def _schema(self) -> Schema | None:
+        return Schema(SchemaKind.AVRO, self.text, self.references) if self.text else None
+
+    def writer(self, schema: Schema) -> Write:
+        """See `RegistrySerde`."""
+        return _writer(_parsed(schema, self.registry), converters(self.of)[0], b"")
+
+    def reader(self, schema_id: int) -> Read:
+        """See `RegistrySerde`."""
+        registry = self.require_registry()
+        found, own = registry.schema(schema_id), self._schema
+        if found.kind is not SchemaKind.AVRO:
+            raise SerializationError(f"{self!r} cannot read values of schema {schema_id}, which is {found.kind.value}.")
+        wanted = None if own is None or own.text == found.text else _parsed(own, registry)
+        return _reader(_parsed(found, registry), wanted, converters(self.of)[1], HEADER)
+
+    def plain(self) -> tuple[Write, Read]:
+        """Avro's single-object encoding: a mark, the schema's fingerprint, the value."""
+        schema = self._schema
+        if schema is None:
+            raise SerializationError("Avro() can only read topics: it has no schema. Give it the type or the schema to write.")
+        parsed = _parsed(schema, self.registry)
+        to_plain, from_plain = converters(self.of)
+        head = _MARK + _fingerprint(schema)
+        read_value = _reader(parsed, None, from_plain, _PLAIN_HEADER)
+
+        def read(data: bytes) -> Any:
+            if data[:_PLAIN_HEADER] == head:
+                return read_value(data)
+            what = "another schema" if data[: len(_MARK)] == _MARK else "no schema"
+            raise SerializationError(f"it was written with {what}; only the schema that wrote the keys of a store can read them")
+
+        return _writer(parsed, to_plain, head), read
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.of not in (Any, dict) and not is_pydantic(self.of):
+            shape_of(self.of)  # takes from the class what reading has put there, which cannot be pickled
+        return super().__getstate__()
+
+    def __repr__(self) -> str:
+        return f"Avro({self.name if self.of is Any else type_name(self.of)})"
+
+
+def _text(of: Any, schema: Any, namespace: str) -> str:
+    """Return the schema as compact JSON; empty if there is none."""
+    if schema is None:
+        if of in (Any, dict):
+            return ""
+        return _compact(avro_schema(of, namespace))
+    if namespace:
+        raise TopologyError("Avro(): namespace= is for the schema of a type; schema= has its own.")
+    if isinstance(schema, Path):
+        schema = schema.read_text(encoding="utf-8")
+    if isinstance(schema, str):
+        try:
+            schema = json.loads(schema)
+        except ValueError as error:
+            raise TopologyError(f"Avro(): schema= is not JSON: {error}") from None
+    return _compact(schema)
+
+
+def _compact(schema: Any) -> str:
+    return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
+
+
+def _name(schema: Any) -> str:
+    if not isinstance(schema, Mapping):
+        return schema if isinstance(schema, str) else ""
+    name, namespace = str(schema.get("name", schema.get("type", ""))), schema.get("namespace")
+    return f"{namespace}.{name}" if namespace and "." not in name else name
+
+
+def _parsed(schema: Schema, registry: Registry | None) -> Any:
+    """Return a schema as fastavro takes it, with those that it refers to."""
+    if registry is None:
+        return _parse(schema, registry, {})
+    return registry.memo(("avro", schema), lambda: _parse(schema, registry, {}))
+
+
+def _parse(schema: Schema, registry: Registry | None, named: dict[str, Any]) -> Any:
+    fastavro = extra("avro", "fastavro")
+
+    for reference in schema.references:
+        if reference.name not in named:
+            if registry is None:
+                raise TopologyError("An Avro schema with references can be used only where a schema registry is.")
+            _parse(registry.referenced(reference), registry, named)
+    try:
+        return fastavro.parse_schema(json.loads(schema.text), named)
+    except (
+        fastavro.schema.SchemaParseException,
+        fastavro.schema.UnknownType,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+    ) as error:
+        raise TopologyError(f"Invalid Avro schema: {error}") from error
+
+
+def _fingerprint(schema: Schema) -> bytes:
+    schemas = extra("avro", "fastavro.schema")
+
+    return bytes.fromhex(schemas.fingerprint(schemas.to_parsing_canonical_form(json.loads(schema.text)), "CRC-64-AVRO"))
+
+
+def _writer(parsed: Any, to_plain: Callable[[Any], Any], head: bytes) -> Write:
+    schemaless_writer = extra("avro", "fastavro").schemaless_writer
+
+    if parsed in ("bytes", {"type": "bytes"}):  # Confluent's serializers write them without their size
+        return lambda value: head + to_plain(value)
+
+    def write(value: Any) -> bytes:
+        buffer = BytesIO()
+        if head:
+            buffer.write(head)
+        schemaless_writer(buffer, parsed, to_plain(value))
+        return buffer.getvalue()
+
+    return write
+
+
+def _reader(parsed: Any, wanted: Any, from_plain: Callable[[Any], Any], begin: int) -> Read:
+    schemaless_reader = extra("avro", "fastavro").schemaless_reader
+
+    if parsed in ("bytes", {"type": "bytes"}):
+        return lambda data: from_plain(data[begin:])
+
+    def read(data: bytes) -> Any:
+        buffer = BytesIO(data)
+        buffer.seek(begin)
+        value = schemaless_reader(buffer, parsed, wanted)
+        if buffer.tell() != len(data):
+            raise ValueError(f"{len(data) - buffer.tell()} bytes follow the value")
+        return from_plain(value)
+
+    return read

@@ -1,0 +1,175 @@
+"""Requests to a registry over HTTP: bounded in time, repeated while it cannot answer, with its refusals as they are."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import logging
+import ssl
+import time
+from collections.abc import Callable
+from functools import cached_property
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from penstock.errors import RegistryError
+from penstock.serdes.registry.settings import RegistrySettings
+
+_log = logging.getLogger(__name__)
+
+_TYPE = "application/vnd.schemaregistry.v1+json"
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
+_LONGEST_ANSWER = 16 << 20
+_LONGEST_TEXT = 500
+_DENIED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+
+
+class RefusalError(Exception):
+    """What the registry refuses for good: an unknown id, an incompatible schema. `code` is the registry's own number."""
+
+    def __init__(self, status: int, code: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.code = code
+
+
+class _NoAnswerError(Exception):
+    """No answer now: another attempt may succeed."""
+
+
+class Requests:
+    """Sends requests to the addresses of a registry, one after the other; `sleep` and `clock` are for tests."""
+
+    def __init__(
+        self,
+        settings: RegistrySettings,
+        sleep: Callable[[float], object] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self._sleep = sleep
+        self._clock = clock
+
+    def get(self, path: str) -> Any:
+        """Return the answer to a GET."""
+        return self._send("GET", path, None)
+
+    def post(self, path: str, body: object) -> Any:
+        """Return the answer to a POST."""
+        return self._send("POST", path, orjson.dumps(body))
+
+    def _send(self, method: str, path: str, body: bytes | None) -> Any:
+        deadline = self._clock() + self.settings.retry_timeout_s
+        wait = _FIRST_WAIT_S
+        while True:
+            try:
+                return self._attempt(method, path, body)
+            except _NoAnswerError as error:
+                if self._clock() + wait >= deadline:
+                    raise RegistryError(
+                        f"The schema registry at {', '.join(self.settings.urls)} has not answered {method} {path} for "
+                        f"{self.settings.retry_timeout_s:g} s: {error}. Nothing of the epoch is committed. Check the registry "
+                        f"and schema_registry in penstock.toml, then start again."
+                    ) from error
+                _log.warning("the schema registry does not answer; retrying in %.1f s: %s", wait, error)
+            self._sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT_S)
+
+    def _attempt(self, method: str, path: str, body: bytes | None) -> Any:
+        """Try every address once."""
+        failures = []
+        for url in self.settings.urls:
+            try:
+                return self._answer(url, method, path, body)
+            except (OSError, http.client.HTTPException, _NoAnswerError) as error:
+                failures.append(f"{url}: {type(error).__name__ if not str(error) else error}")
+        raise _NoAnswerError("; ".join(failures))
+
+    def _answer(self, url: str, method: str, path: str, body: bytes | None) -> Any:
+        status, content = self._exchange(url, method, path, body)
+        if status < HTTPStatus.MULTIPLE_CHOICES:
+            return _read(content, url)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT}:
+            raise _NoAnswerError(f"status {status}: {_text(content)}")
+        if status in _DENIED:
+            raise RegistryError(
+                f"The schema registry at {url} denies {method} {path} (status {status}: {_text(content)}). Check "
+                f"'basic.auth.user.info' or 'bearer.auth.token' of schema_registry, and what that user may do."
+            )
+        refusal = _refusal(status, content)
+        if refusal is None:
+            raise RegistryError(
+                f"{url} does not answer as a schema registry does ({method} {path}: status {status}). Check 'url' of "
+                f"schema_registry: it may need a path, as Apicurio's /apis/ccompat/v7."
+            )
+        raise refusal
+
+    def _exchange(self, url: str, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        parts = urlsplit(url)
+        connection = self._connection(parts.scheme, parts.hostname or "", parts.port)
+        try:
+            connection.request(method, parts.path + path, body, self._headers)
+            response = connection.getresponse()
+            content = response.read(_LONGEST_ANSWER + 1)
+        except ssl.SSLCertVerificationError as error:
+            raise RegistryError(
+                f"The certificate of {url} cannot be trusted: {error.verify_message}. Set 'ssl.ca.location' of schema_registry "
+                f"to the authority that signed it."
+            ) from error
+        finally:
+            connection.close()
+        if len(content) > _LONGEST_ANSWER:
+            raise RegistryError(f"{url} answers {method} {path} with more than {_LONGEST_ANSWER} bytes.")
+        return response.status, content
+
+    def _connection(self, scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
+        timeout = self.settings.request_timeout_s
+        if scheme == "https":
+            return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._tls)
+        return http.client.HTTPConnection(host, port, timeout=timeout)
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        settings = self.settings
+        try:
+            context = ssl.create_default_context(cafile=settings.authority)
+            if settings.certificate is not None:
+                context.load_cert_chain(settings.certificate, settings.key, settings.key_password)
+        except (OSError, ssl.SSLError) as error:
+            raise RegistryError(
+                f"Cannot read the certificates of schema_registry ('ssl.ca.location', 'ssl.certificate.location', "
+                f"'ssl.key.location'): {error}"
+            ) from error
+        return context
+
+    @cached_property
+    def _headers(self) -> dict[str, str]:
+        headers = {"Accept": _TYPE, "Content-Type": _TYPE}
+        if self.settings.user is not None:
+            headers["Authorization"] = f"Basic {base64.b64encode(self.settings.user.encode()).decode()}"
+        elif self.settings.token is not None:
+            headers["Authorization"] = f"Bearer {self.settings.token}"
+        return headers
+
+
+def _read(content: bytes, url: str) -> Any:
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        raise RegistryError(f"{url} answers with something that is not JSON. Check 'url' of schema_registry.") from None
+
+
+def _refusal(status: int, content: bytes) -> RefusalError | None:
+    """Return what a registry says in its own form; None if it is no registry that answers."""
+    try:
+        said = orjson.loads(content)
+        return RefusalError(status, int(said["error_code"]), str(said.get("message", ""))[:_LONGEST_TEXT])
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _text(content: bytes) -> str:
+    return content[:_LONGEST_TEXT].decode(errors="replace").strip() or "no text"

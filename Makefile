@@ -17,6 +17,8 @@ TOXIPROXY := .parts/toxiproxy
 TOXIPROXY_READY := $(TOXIPROXY)/.ready
 PROMETHEUS := .parts/prometheus
 PROMETHEUS_READY := $(PROMETHEUS)/.ready
+REGISTRY := .parts/registry
+REGISTRY_READY := $(REGISTRY)/.ready
 CHROMIUM := .parts/chromium
 CHROMIUM_READY := $(CHROMIUM)/.ready
 ARCHIVE := $(CURDIR)/.parts/spark/classes.jsa
@@ -31,7 +33,7 @@ SOURCES := src verification benchmarks tests hatch_build.py
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time integration chaos operations operable browser docs security audit lock jars-pin clean
+.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time integration chaos operations operable browser registry docs security audit lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +70,10 @@ test-jvm coverage integration chaos: $(ARCHIVE)
 
 $(PROMETHEUS_READY): tools/prometheus/bring
 	@tools/prometheus/bring $(PROMETHEUS)
+	@touch $@
+
+$(REGISTRY_READY): tools/registry/bring tools/registry/pom.xml tools/registry/jars.sha256 tools/registry/archive.sha256
+	@tools/registry/bring $(REGISTRY)
 	@touch $@
 
 $(CHROMIUM_READY): tools/chromium/bring
@@ -155,6 +161,9 @@ operations: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $
 
 operable: operations   # its former name
 
+registry: $(VENV_READY) $(REGISTRY_READY) ## Serdes with a real schema registry, their bytes beside Java's, their speed beside JSON's (SEED)
+	$(BIN)/python -m verification.registry --seed $(SEED)
+
 docs: $(VENV_READY) ## Run the examples of the documents as they stand
 	$(BIN)/pytest tests/docs
 
@@ -170,10 +179,11 @@ lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock, and
 	echo quixstreams | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url - --output-file benchmarks/quix-requirements.lock
 
-jars-pin: ## Pin the jars that tools/kafka/pom.xml and tools/connector/bring now name; read the difference before committing it
+jars-pin: ## Pin the jars that tools/kafka, tools/connector and tools/registry now name; read the difference before committing it
 	@tools/kafka/bring --pin $(PARTS)
 	@tools/connector/bring --pin $(CONNECTOR)
-	@touch $(PARTS_READY) $(CONNECTOR_READY)
+	@tools/registry/bring --pin $(REGISTRY)
+	@touch $(PARTS_READY) $(CONNECTOR_READY) $(REGISTRY_READY)
 
 clean: ## Remove caches and reports, not the parts
 	rm -rf reports dist build .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

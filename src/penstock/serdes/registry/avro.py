@@ -66,9 +66,9 @@ class Avro(RegistrySerde[T]):
     ) -> None:
         extra("avro", "fastavro")
         super().__init__(Usage(**usage))
-        self.of = of
-        self.text = _text(of, schema, namespace)
-        self.references = tuple(references)
+        self.of: Any = of
+        self.text: str = _text(of, schema, namespace)
+        self.references: tuple[Reference, ...] = tuple(references)
         if self.text and not references:
             _parsed(Schema(SchemaKind.AVRO, self.text), None)  # raises when the topology is built, not at the first record
 

@@ -63,10 +63,10 @@ class JsonSchema(RegistrySerde[T]):
     ) -> None:
         extra("json-schema", "jsonschema_rs")
         super().__init__(Usage(**usage))
-        self.of = of
-        self.text = _text(of, schema)
-        self.references = tuple(references)
-        self.validate = validate
+        self.of: Any = of
+        self.text: str = _text(of, schema)
+        self.references: tuple[Reference, ...] = tuple(references)
+        self.validate: bool = validate
         Json(of)  # raises for a type without a mapping when the topology is built
         if self.text and not references:
             _validator(Schema(SchemaKind.JSON, self.text), None)

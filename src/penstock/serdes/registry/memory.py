@@ -14,7 +14,7 @@ class MemorySource:
     """Schemas by id, and the ids of each subject's versions. Equal schemas have one id, as in Confluent's registry."""
 
     def __init__(self) -> None:
-        self.settings = RegistrySettings(("memory",))
+        self.settings: RegistrySettings = RegistrySettings(("memory",))
         self._ids: dict[Schema, int] = {}
         self._subjects: dict[str, list[Schema]] = {}
 

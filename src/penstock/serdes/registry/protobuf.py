@@ -35,7 +35,7 @@ class Protobuf(RegistrySerde[T]):
         super().__init__(Usage(**usage))
         if not hasattr(of, "DESCRIPTOR") or not hasattr(of, "FromString"):
             raise TopologyError(f"Protobuf() takes a class that protoc has generated, not {of!r}.")
-        self.of = of
+        self.of: Any = of
 
     @property
     def name(self) -> str:

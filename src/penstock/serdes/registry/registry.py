@@ -43,7 +43,7 @@ class Registry:
     """The questions of serdes to a source. It can be pickled; what it has learnt stays in its process."""
 
     def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
-        self.source = source
+        self.source: Source = source
         self._clock = clock
         self._forget()
 
@@ -131,7 +131,7 @@ class RemoteSource:
     """A registry with Confluent's HTTP interface: Confluent's own, Apicurio, Karapace and others."""
 
     def __init__(self, settings: RegistrySettings) -> None:
-        self.settings = settings
+        self.settings: RegistrySettings = settings
         self._requests = Requests(settings)
 
     def __reduce__(self) -> tuple[type[RemoteSource], tuple[RegistrySettings]]:

@@ -32,8 +32,8 @@ class RefusalError(Exception):
 
     def __init__(self, status: int, code: int, text: str) -> None:
         super().__init__(text)
-        self.status = status
-        self.code = code
+        self.status: int = status
+        self.code: int = code
 
 
 class _NoAnswerError(Exception):
@@ -49,7 +49,7 @@ class Requests:
         sleep: Callable[[float], object] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.settings = settings
+        self.settings: RegistrySettings = settings
         self._sleep = sleep
         self._clock = clock
 

@@ -68,7 +68,7 @@ class RegistrySerde(Serde[T]):
     registry: Registry | None = None
 
     def __init__(self, usage: Usage) -> None:
-        self.usage = usage
+        self.usage: Usage = usage
 
     # ---- what a format is ---------------------------------------------------------------------------------------------
 

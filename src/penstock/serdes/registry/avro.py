@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from penstock.errors import SerializationError, TopologyError
@@ -15,8 +14,8 @@ from penstock.serdes.registry.conversion import converters
 from penstock.serdes.registry.extras import extra
 from penstock.serdes.registry.registry import Registry
 from penstock.serdes.registry.schemas import Reference, Schema, SchemaKind
-from penstock.serdes.registry.serde import HEADER, Read, RegistrySerde, Usage, UsageKeywords, Write
-from penstock.serdes.serde import type_name
+from penstock.serdes.registry.serde import HEADER, Read, Usage, UsageKeywords, Write
+from penstock.serdes.registry.text_serde import TextSerde, compact, given
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -28,7 +27,7 @@ _PRINT = 8
 _PLAIN_HEADER = len(_MARK) + _PRINT
 
 
-class Avro(RegistrySerde[T]):
+class Avro(TextSerde[T]):
     r"""Avro with a schema registry: `Avro(Order)` writes and reads an `Order`, `Avro(schema=…)` a dict, `Avro()` reads any dict.
 
     A dataclass, `msgspec.Struct`, TypedDict or Pydantic model gives its schema itself (`namespace` is that of its record), or
@@ -40,6 +39,8 @@ class Avro(RegistrySerde[T]):
 
     Without a topic it writes Avro's single-object encoding: `Avro(bool).serialize(True)[:2] == b"\xc3\x01"`.
     """
+
+    kind = SchemaKind.AVRO
 
     @overload
     def __init__(
@@ -65,10 +66,7 @@ class Avro(RegistrySerde[T]):
         **usage: Unpack[UsageKeywords],
     ) -> None:
         extra("avro", "fastavro")
-        super().__init__(Usage(**usage))
-        self.of: Any = of
-        self.text: str = _text(of, schema, namespace)
-        self.references: tuple[Reference, ...] = tuple(references)
+        super().__init__(of, _text(of, schema, namespace), references, Usage(**usage))
         if self.text and not references:
             _parsed(Schema(SchemaKind.AVRO, self.text), None)  # raises when the topology is built, not at the first record
 
@@ -77,30 +75,19 @@ class Avro(RegistrySerde[T]):
         """The full name of the record."""
         return _name(json.loads(self.text)) if self.text else ""
 
-    def own_schema(self, subject: str) -> Schema | None:
-        """See `RegistrySerde`."""
-        return self._schema
-
-    @property
-    def _schema(self) -> Schema | None:
-        return Schema(SchemaKind.AVRO, self.text, self.references) if self.text else None
-
     def writer(self, schema: Schema) -> Write:
         """See `RegistrySerde`."""
         return _writer(_parsed(schema, self.registry), converters(self.of)[0], b"")
 
     def reader(self, schema_id: int) -> Read:
         """See `RegistrySerde`."""
-        registry = self.require_registry()
-        found, own = registry.schema(schema_id), self._schema
-        if found.kind is not SchemaKind.AVRO:
-            raise SerializationError(f"{self!r} cannot read values of schema {schema_id}, which is {found.kind.value}.")
-        wanted = None if own is None or own.text == found.text else _parsed(own, registry)
-        return _reader(_parsed(found, registry), wanted, converters(self.of)[1], HEADER)
+        found, own = self.written_with(schema_id), self.schema
+        wanted = None if own is None or own.text == found.text else _parsed(own, self.registry)
+        return _reader(_parsed(found, self.registry), wanted, converters(self.of)[1], HEADER)
 
     def plain(self) -> tuple[Write, Read]:
         """Avro's single-object encoding: a mark, the schema's fingerprint, the value."""
-        schema = self._schema
+        schema = self.schema
         if schema is None:
             raise SerializationError("Avro() can only read topics: it has no schema. Give it the type or the schema to write.")
         parsed = _parsed(schema, self.registry)
@@ -121,30 +108,16 @@ class Avro(RegistrySerde[T]):
             shape_of(self.of)  # takes from the class what reading has put there, which cannot be pickled
         return super().__getstate__()
 
-    def __repr__(self) -> str:
-        return f"Avro({self.name if self.of is Any else type_name(self.of)})"
-
 
 def _text(of: Any, schema: Any, namespace: str) -> str:
     """Return the schema as compact JSON; empty if there is none."""
     if schema is None:
         if of in (Any, dict):
             return ""
-        return _compact(avro_schema(of, namespace))
+        return compact(avro_schema(of, namespace))
     if namespace:
         raise TopologyError("Avro(): namespace= is for the schema of a type; schema= has its own.")
-    if isinstance(schema, Path):
-        schema = schema.read_text(encoding="utf-8")
-    if isinstance(schema, str):
-        try:
-            schema = json.loads(schema)
-        except ValueError as error:
-            raise TopologyError(f"Avro(): schema= is not JSON: {error}") from None
-    return _compact(schema)
-
-
-def _compact(schema: Any) -> str:
-    return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
+    return compact(given("Avro", schema))
 
 
 def _name(schema: Any) -> str:

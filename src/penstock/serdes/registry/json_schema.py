@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
@@ -14,8 +13,8 @@ from penstock.serdes.documents import Json, is_pydantic
 from penstock.serdes.registry.extras import extra
 from penstock.serdes.registry.registry import Registry
 from penstock.serdes.registry.schemas import Reference, Schema, SchemaKind
-from penstock.serdes.registry.serde import HEADER, Read, RegistrySerde, Usage, UsageKeywords, Write
-from penstock.serdes.serde import type_name
+from penstock.serdes.registry.serde import HEADER, Read, Usage, UsageKeywords, Write
+from penstock.serdes.registry.text_serde import TextSerde, compact, given
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class JsonSchema(RegistrySerde[T]):
+class JsonSchema(TextSerde[T]):
     """JSON with a schema registry: `JsonSchema(Order)` for a type, `JsonSchema(schema=…)` for dicts, `JsonSchema()` to read any.
 
     A type gives its schema itself, or has the one in `schema`: JSON as text, as a dict, or a `Path` to a file. Values are checked
@@ -32,6 +31,8 @@ class JsonSchema(RegistrySerde[T]):
 
     Without a topic it writes plain JSON: `JsonSchema(schema={"type": "object"}).serialize({"b": 1}) == b'{"b":1}'`.
     """
+
+    kind = SchemaKind.JSON
 
     @overload
     def __init__(
@@ -62,10 +63,7 @@ class JsonSchema(RegistrySerde[T]):
         **usage: Unpack[UsageKeywords],
     ) -> None:
         extra("json-schema", "jsonschema_rs")
-        super().__init__(Usage(**usage))
-        self.of: Any = of
-        self.text: str = _text(of, schema)
-        self.references: tuple[Reference, ...] = tuple(references)
+        super().__init__(of, _text(of, schema), references, Usage(**usage))
         self.validate: bool = validate
         Json(of)  # raises for a type without a mapping when the topology is built
         if self.text and not references:
@@ -76,14 +74,6 @@ class JsonSchema(RegistrySerde[T]):
         """The title of the schema."""
         schema = json.loads(self.text or "{}")
         return str(schema.get("title", "")) if isinstance(schema, dict) else ""
-
-    def own_schema(self, subject: str) -> Schema | None:
-        """See `RegistrySerde`."""
-        return self._schema
-
-    @property
-    def _schema(self) -> Schema | None:
-        return Schema(SchemaKind.JSON, self.text, self.references) if self.text else None
 
     def writer(self, schema: Schema) -> Write:
         """See `RegistrySerde`."""
@@ -104,12 +94,7 @@ class JsonSchema(RegistrySerde[T]):
         decode = Json(self.of).deserialize
         if not self.validate or self.of not in (Any, dict):  # a type's values are checked by reading them
             return lambda data: decode(data[HEADER:])
-        schema = self._schema
-        if schema is None:
-            schema = self.require_registry().schema(schema_id)
-            if schema.kind is not SchemaKind.JSON:
-                raise SerializationError(f"{self!r} cannot read values of schema {schema_id}, which is {schema.kind.value}.")
-        check = self._check(schema)
+        check = self._check(self.schema or self.written_with(schema_id))
 
         def read(data: bytes) -> Any:
             document = data[HEADER:]
@@ -135,24 +120,14 @@ class JsonSchema(RegistrySerde[T]):
 
         return check
 
-    def __repr__(self) -> str:
-        return f"JsonSchema({self.name if self.of is Any else type_name(self.of)})"
-
 
 def _text(of: Any, schema: Any) -> str:
     """Return the schema as compact JSON; empty if there is none."""
     if schema is None:
         if of in (Any, dict):
             return ""
-        schema = of.model_json_schema() if is_pydantic(of) else _of_type(of)
-    if isinstance(schema, Path):
-        schema = schema.read_text(encoding="utf-8")
-    if isinstance(schema, str):
-        try:
-            schema = json.loads(schema)
-        except ValueError as error:
-            raise TopologyError(f"JsonSchema(): schema= is not JSON: {error}") from None
-    return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
+        return compact(of.model_json_schema() if is_pydantic(of) else _of_type(of))
+    return compact(given("JsonSchema", schema))
 
 
 def _of_type(of: Any) -> Any:

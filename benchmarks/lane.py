@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from struct import Struct
 from typing import Any
@@ -171,16 +172,20 @@ def expressions(chained: bool) -> Topology:
 
 def by_penstock(directory: str, batches: list[pa.RecordBatch], chained: bool) -> None:
     """A lane, bound again for every epoch."""
-    _run(directory, batches, topology(chained))
+    run_lane(directory, batches, _blueprint(topology(chained)))
 
 
 def in_columns(directory: str, batches: list[pa.RecordBatch], chained: bool) -> None:
     """A lane that computes expressions in columns."""
-    _run(directory, batches, expressions(chained))
+    run_lane(directory, batches, _blueprint(expressions(chained)))
 
 
-def _run(directory: str, batches: list[pa.RecordBatch], built: Topology) -> None:
-    blueprint = Blueprint(list(built.nodes.values()), built.stores, columns=True)
+def _blueprint(built: Topology) -> Blueprint:
+    return Blueprint(list(built.nodes.values()), built.stores, columns=True)
+
+
+def run_lane(directory: str, batches: list[pa.RecordBatch], blueprint: Blueprint) -> None:
+    """Walk epochs of records from a source `in`, with the lane bound and its store opened anew for each."""
     for epoch, batch in enumerate(batches):
         state = LaneState(EngineFactory(EngineKind.LMDB, directory).open())
         lane = Lane(blueprint, OwnShard(state), Surroundings(lambda: 0))
@@ -193,11 +198,11 @@ def _run(directory: str, batches: list[pa.RecordBatch], built: Topology) -> None
 # ---- measuring ---------------------------------------------------------------------------------------------------------
 
 
-def rate(run: Callable[[str, list[pa.RecordBatch], bool], None], batches: list[pa.RecordBatch], chained: bool) -> float:
+def rate(run: Callable[[str, list[pa.RecordBatch]], None], batches: list[pa.RecordBatch]) -> float:
     """Records per second of CPU time, over all epochs, in a fresh directory."""
     directory = tempfile.mkdtemp()
     began = time.process_time()
-    run(directory, batches, chained)
+    run(directory, batches)
     took = time.process_time() - began
     shutil.rmtree(directory)
     count: int = sum(batch.num_rows for batch in batches)
@@ -232,9 +237,9 @@ def main(arguments: list[str] | None = None) -> int:
         penstock: list[float] = []
         columns: list[float] = []
         for _ in range(options.rounds):
-            hand.append(rate(by_hand, batches, chained))
-            penstock.append(rate(by_penstock, batches, chained))
-            columns.append(rate(in_columns, batches, chained))
+            hand.append(rate(partial(by_hand, chained=chained), batches))
+            penstock.append(rate(partial(by_penstock, chained=chained), batches))
+            columns.append(rate(partial(in_columns, chained=chained), batches))
         report[f"hand_per_s{name}"] = round(max(hand))
         report[f"penstock_per_s{name}"] = round(max(penstock))
         report[f"ratio{name}"] = round(max(penstock) / max(hand), 3)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import time
+from functools import partial
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
-from benchmarks.lane import add, records, start
+from benchmarks.lane import add, rate, records, run_lane, start
 from penstock import Avro, Serde, StreamsBuilder
 from penstock.lanes.blueprint import Blueprint
-from penstock.lanes.epoch import Catalogue, walk
-from penstock.lanes.lane import Lane, Surroundings
-from penstock.lanes.stores import OwnShard
 from penstock.serdes import Json
 from penstock.serdes.registry.registry import Registry
 from penstock.serdes.registry.serde import connected
-from penstock.state import EngineFactory, EngineKind, LaneState
 from penstock.topology.bindings import bound_nodes
 
 _SCHEMA = {
@@ -58,16 +52,4 @@ def _rate(serde: Serde[Any], registry: Registry, batches: list[pa.RecordBatch]) 
     stream.group_by_key().aggregate(start, add, store="totals", value=Json()).to_stream().to("totals")
     built = builder.build()
     blueprint = Blueprint(list(bound_nodes(built.nodes, registry).values()), built.stores)
-    directory = tempfile.mkdtemp()
-    began = time.process_time()
-    for epoch, batch in enumerate(batches):
-        state = LaneState(EngineFactory(EngineKind.LMDB, directory).open())
-        lane = Lane(blueprint, OwnShard(state), Surroundings(lambda: 0))
-        walk(lane, pa.Table.from_batches([batch]), Catalogue(("in",), (("records", 0),)))
-        lane.outbox.drain()
-        state.commit(epoch)
-        state.close()
-    took = time.process_time() - began
-    shutil.rmtree(directory)
-    count: int = sum(batch.num_rows for batch in batches)
-    return count / took
+    return rate(partial(run_lane, blueprint=blueprint), batches)

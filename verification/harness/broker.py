@@ -7,10 +7,8 @@ the next until it is closed.
 from __future__ import annotations
 
 import contextlib
-import shutil
 import signal
 import subprocess
-import tempfile
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
@@ -22,6 +20,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from verification.harness.processes import HarnessError, free_port, java, run_java, wait_until
+from verification.harness.server import Server
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -45,8 +44,8 @@ NEVER_KILLED = {"broker.session.timeout.ms": "30000"}
 """For a broker that nobody kills: with a shorter session, a busy machine may fence it, and then nothing has a leader."""
 
 
-class Broker:
-    """One node. As a context manager it is started on entry, and killed and removed on exit.
+class Broker(Server):
+    """One node.
 
     With `proxied_port` it has a second listener that advertises that port, where a proxy must listen and
     forward everything to `upstream`. Clients that connect there stay behind the proxy, because metadata repeats the port.
@@ -61,6 +60,7 @@ class Broker:
     def __init__(
         self, *, proxied_port: int | None = None, settings: Mapping[str, str] | None = None, node_id: int = 1, heap: str = "512m"
     ) -> None:
+        super().__init__(f"broker {node_id}", f"kafka-{node_id}-")
         self.node_id = node_id
         self.port = free_port()
         self.controller_port = free_port()
@@ -68,10 +68,8 @@ class Broker:
         self._upstream_port = free_port()
         self._settings = dict(settings or {})
         self._heap = heap
-        self._directory = Path(tempfile.mkdtemp(prefix=f"kafka-{node_id}-"))
         self._voters = self.voter
         self._cluster_id = _new_cluster_id()
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -93,22 +91,6 @@ class Broker:
         """This node as an entry of `controller.quorum.voters`."""
         return f"{self.node_id}@127.0.0.1:{self.controller_port}"
 
-    @property
-    def pid(self) -> int:
-        """The process id of the running node."""
-        return self._running().pid
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
     def join(self, cluster_id: str, voters: str) -> None:
         """Make it a node of a cluster; only before the first start."""
         self._cluster_id, self._voters = cluster_id, voters
@@ -120,17 +102,12 @@ class Broker:
 
     def launch(self) -> None:
         """Start the process without waiting: the nodes of a cluster need each other to respond."""
-        if self._process is not None:
-            raise HarnessError(f"broker {self.node_id} is already running")
         properties = self._write_properties()
         if not (self._directory / "data" / "meta.properties").exists():
             format_storage = ("format", f"--cluster-id={self._cluster_id}", "--config", str(properties), *self._format_options())
             run_java("kafka.tools.StorageTool", *format_storage)
         options = [f"-Xmx{self._heap}", f"-Xms{self._heap}", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError"]
-        with (self._directory / "output.log").open("ab") as output:
-            self._process = subprocess.Popen(
-                java("kafka.Kafka", str(properties), options=options), stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
+        self._run(java("kafka.Kafka", str(properties), options=options))
 
     def wait_until_it_answers(self) -> None:
         """Wait until it lists itself as a broker of the cluster."""
@@ -138,10 +115,7 @@ class Broker:
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0, "reconnect.backoff.max.ms": 200})
 
         def answers() -> bool:
-            code = self._running().poll()
-            if code is not None:
-                output = (self._directory / "output.log").read_text(errors="replace")
-                raise HarnessError(f"broker {self.node_id} ended with {code} while starting:\n{output[-4000:]}")
+            self._check_it_starts()
             with contextlib.suppress(KafkaException):
                 return self.node_id in admin.list_topics(timeout=1).brokers
             return False
@@ -159,36 +133,10 @@ class Broker:
             raise HarnessError(f"broker {self.node_id} did not stop in {STOP_TIMEOUT_S} s") from None
         self._process = None
 
-    def kill(self) -> None:
-        """Kill it immediately (SIGKILL)."""
-        process = self._running()
-        process.kill()
-        process.wait()
-        self._process = None
-
-    def pause(self) -> None:
-        """Suspend it (SIGSTOP): its connections stay open and nothing responds."""
-        self._running().send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Continue it (SIGCONT)."""
-        self._running().send_signal(signal.SIGCONT)
-
     def restart(self) -> None:
         """Stop it gracefully and start it again, on the same ports and with its data."""
         self.stop()
         self.start()
-
-    def close(self) -> None:
-        """Kill it if it is running, and remove its data."""
-        if self._process is not None:
-            self.kill()
-        shutil.rmtree(self._directory, ignore_errors=True)
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            raise HarnessError(f"broker {self.node_id} is not running")
-        return self._process
 
     def _format_options(self) -> list[str]:
         """Further options for formatting its storage."""

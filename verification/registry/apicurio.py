@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import http.client
-import os
 import shutil
-import signal
 import subprocess
-import tempfile
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING
 
 from verification.harness.processes import PARTS, HarnessError, free_port, wait_until
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from verification.harness.server import Server
 
 REGISTRY = PARTS / "registry"
 OLDEST_JAVA = 21
@@ -23,20 +16,16 @@ START_TIMEOUT_S = 600
 _INTERFACE = "/apis/ccompat/v7"
 
 
-class Apicurio:
-    """The registry's process; as a context manager it is started on entry and killed on exit.
-
-    With a certificate and its key, PEM files, it also answers on a port with TLS.
-    """
+class Apicurio(Server):
+    """The registry's process. With a certificate and its key, PEM files, it also answers on a port with TLS."""
 
     def __init__(self, certificate: Path | None = None, key: Path | None = None) -> None:
         if not (REGISTRY / "app" / "quarkus-run.jar").exists():
             raise HarnessError(f"no registry in {REGISTRY}; run `make registry`")
+        super().__init__("the registry", "apicurio-")
         self.port = free_port()
         self.tls_port = free_port()
         self._tls = None if certificate is None or key is None else (certificate, key)
-        self._directory = Path(tempfile.mkdtemp(prefix="apicurio-"))
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -53,34 +42,8 @@ class Apicurio:
         """The address of Apicurio's own interface, for its Java client."""
         return f"http://127.0.0.1:{self.port}/apis/registry/v3"
 
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def pause(self) -> None:
-        """Suspend it (SIGSTOP): connections are accepted, and nothing answers."""
-        self._running().send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Continue it (SIGCONT)."""
-        self._running().send_signal(signal.SIGCONT)
-
-    def close(self) -> None:
-        """Kill it."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-        shutil.rmtree(self._directory, ignore_errors=True)
-
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
         settings = {"QUARKUS_HTTP_HOST": "127.0.0.1", "QUARKUS_HTTP_PORT": str(self.port)}
         if self._tls is not None:
             certificate, key = self._tls
@@ -91,17 +54,11 @@ class Apicurio:
                 "QUARKUS_HTTP_INSECURE_REQUESTS": "enabled",
             }
         command = [str(newest_java()), "-Xmx512m", "-XX:+UseSerialGC", "-jar", str(REGISTRY / "app" / "quarkus-run.jar")]
-        with (self._directory / "output.log").open("wb") as output:
-            self._process = subprocess.Popen(
-                command, env={**os.environ, **settings}, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
+        self._run(command, settings)
         wait_until(f"the registry at {self.url} answers", self._answers, START_TIMEOUT_S, every_s=0.5)
 
     def _answers(self) -> bool:
-        code = self._running().poll()
-        if code is not None:
-            output = (self._directory / "output.log").read_text(errors="replace")
-            raise HarnessError(f"the registry ended with {code} while starting:\n{output[-4000:]}")
+        self._check_it_starts()
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             connection.request("GET", f"{_INTERFACE}/subjects")
@@ -110,11 +67,6 @@ class Apicurio:
             return False
         finally:
             connection.close()
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            raise HarnessError("the registry is not running")
-        return self._process
 
 
 def newest_java() -> Path:

@@ -14,10 +14,10 @@ import numpy as np
 
 from penstock.columns.evaluation import evaluate, is_supported
 from penstock.columns.frames import Frame
-from penstock.columns.vectors import FIRST_INT64, LAST_INT64, DoubtError, Vector, as_floats, bounds
+from penstock.columns.vectors import DoubtError, Vector, as_floats, bounds
 from penstock.expressions.aggregation import initializer
 from penstock.expressions.nodes import Aggregates, Function, Node
-from penstock.expressions.types import FLOAT, INT, NUMBER, Kind, fields_of
+from penstock.expressions.types import FIRST_INT64, FLOAT, INT, LAST_INT64, NUMBER, Kind, fields_of
 
 _KINDS: dict[type | None, tuple[Kind | None, ...]] = {int: (None, NUMBER, INT), float: (None, NUMBER, FLOAT)}
 """The kinds of fields that keep a number as it is."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +9,6 @@ import numpy as np
 
 from penstock.columns.frames import Frame, Path
 from penstock.columns.vectors import (
-    FIRST_INT64,
-    LAST_INT64,
     DoubtError,
     Vector,
     as_exact_floats,
@@ -34,6 +31,8 @@ from penstock.expressions.nodes import (
     Side,
     Struct,
 )
+from penstock.expressions.rows import COMPARISON
+from penstock.expressions.types import FIRST_INT64, LAST_INT64
 
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": np.add,
@@ -42,14 +41,6 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "/": np.true_divide,
     "//": np.floor_divide,
     "%": np.remainder,
-}
-_COMPARISON: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
 }
 _DIVISION = frozenset({"/", "//", "%"})
 _NUMBERS = frozenset({int, float})
@@ -151,9 +142,9 @@ def _comparison(node: Comparison, frame: Frame) -> Vector:
     valid = _both_valid(one, other)
     if one.kind is str and valid is not None:  # an object array has None in the place of nulls, which cannot be compared
         values = np.zeros(frame.size, bool)
-        values[valid] = _COMPARISON[node.sign](one.values[valid], other.values[valid])
+        values[valid] = COMPARISON[node.sign](one.values[valid], other.values[valid])
         return Vector(bool, values, valid)
-    return Vector(bool, _COMPARISON[node.sign](one.values, other.values).astype(bool, copy=False), valid)
+    return Vector(bool, COMPARISON[node.sign](one.values, other.values).astype(bool, copy=False), valid)
 
 
 def _logic(node: Logic, frame: Frame) -> Vector:

@@ -18,6 +18,15 @@ def are_scalars(serde: Serde[Any]) -> bool:
     return type(serde) in _SERDES
 
 
+def is_text(column: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether the bytes of a column are all UTF-8."""
+    try:
+        column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 def read_scalars(serde: Serde[Any], column: pa.ChunkedArray) -> Frame:
     """Return the values of a column."""
     deserialize, raw = serde.deserialize, column.to_pylist()

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.expressions.types import FIRST_INT64, LAST_INT64
+
 
 class DoubtError(Exception):
     """Columns cannot be sure to give what rows give, so rows compute it."""
@@ -45,7 +47,6 @@ class Vector(NamedTuple):
 
 
 DTYPES: dict[type | None, Any] = {bool: np.bool_, int: np.int64, float: np.float64, str: np.object_}
-FIRST_INT64, LAST_INT64 = -(2**63), 2**63 - 1
 _EXACT = 2**53
 """Integers up to this one are floats, too."""
 

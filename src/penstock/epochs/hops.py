@@ -289,7 +289,7 @@ class StageRun:
     @property
     def _may_gather(self) -> bool:
         """Whether some shard's records may be computed in columns, so that each shard reads its own."""
-        return bool(self._blueprint.columnar_paths) and any(map(are_many, self.arrived.values()))
+        return any(map(are_many, self.arrived.values())) and bool(self._blueprint.columnar_paths)
 
     def flush(self) -> None:
         """Make pending calls and flush caches, in all shards."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.scalars import is_text
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.shards import shard_of, shard_of_partition
 from penstock.errors import RegistryError
@@ -54,7 +55,7 @@ def _of_keys(keys: Sequence[bytes | None], partitions: Sequence[int], shards: in
 def canonical_keys(serde: Serde[Any], keys: pa.ChunkedArray) -> Sequence[bytes | None]:
     """Return the bytes that the serde would write for each key; keys that it cannot decode are unchanged."""
     raw: list[bytes | None] = keys.to_pylist()
-    if serde.is_canonical or (isinstance(serde, String) and _is_text(keys)):
+    if serde.is_canonical or (isinstance(serde, String) and is_text(keys)):
         return raw
     read, write = serde.deserialize, serde.serialize
 
@@ -68,11 +69,3 @@ def canonical_keys(serde: Serde[Any], keys: pa.ChunkedArray) -> Sequence[bytes |
             return key
 
     return [None if key is None else canonical(key) for key in raw]
-
-
-def _is_text(keys: pa.ChunkedArray) -> bool:
-    try:
-        keys.cast(pa.string())
-    except pa.ArrowInvalid:
-        return False
-    return True

@@ -11,8 +11,8 @@ from math import isfinite, isnan
 from typing import Any, NamedTuple
 
 from penstock.expressions.nodes import Aggregate, Aggregates, Function
-from penstock.expressions.rows import FIRST_INT64, LAST_INT64, Evaluate, evaluator
-from penstock.expressions.types import FLOAT, NUMBER, SCALARS, Kind, fields_of
+from penstock.expressions.rows import Evaluate, evaluator
+from penstock.expressions.types import FIRST_INT64, FLOAT, LAST_INT64, NUMBER, SCALARS, Kind, fields_of
 
 Keep = Callable[[Any], Any]
 """Returns a value as it is kept; raises if it cannot be."""

@@ -21,7 +21,7 @@ from penstock.expressions.nodes import (
     Side,
     Struct,
 )
-from penstock.expressions.types import BOOL, SCALARS, class_of_fields, kind_of
+from penstock.expressions.types import BOOL, FIRST_INT64, LAST_INT64, SCALARS, class_of_fields, kind_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-_LAST_INT64 = 2**63 - 1
 _PARENTHESES = "put each comparison in parentheses, as in (col('a') > 1) & (col('b') < 2)"
 
 
@@ -236,7 +235,7 @@ def operand(value: Any) -> Node:
             f"An expression cannot contain {value!r} ({user_line()}): its constants are bool, int, float and str, "
             "and its fields col('name')."
         )
-    if type(value) is int and not -_LAST_INT64 - 1 <= value <= _LAST_INT64:
+    if type(value) is int and not FIRST_INT64 <= value <= LAST_INT64:
         raise TopologyError(f"{value} has more than 64 bits ({user_line()}): integers in expressions are int64.")
     if isinstance(value, float) and isnan(value):
         raise TopologyError(f"An expression cannot contain NaN ({user_line()}): no value is equal to it.")

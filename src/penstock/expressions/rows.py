@@ -20,12 +20,10 @@ from penstock.expressions.nodes import (
     Side,
     Struct,
 )
-from penstock.expressions.types import field_names
+from penstock.expressions.types import FIRST_INT64, LAST_INT64, field_names
 
 Evaluate = Callable[[Any, Any], Any]
 """`evaluate(key, row)`: the value of an expression; a row is a record's value, or the two values of a join."""
-
-FIRST_INT64, LAST_INT64 = -(2**63), 2**63 - 1
 
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -35,7 +33,7 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "//": operator.floordiv,
     "%": operator.mod,
 }
-_COMPARISON: dict[str, Callable[[Any, Any], Any]] = {
+COMPARISON: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -159,7 +157,7 @@ def _negative(node: Negative) -> Evaluate:
 
 
 def _comparison(node: Comparison) -> Evaluate:
-    left, right, compare = evaluator(node.left), evaluator(node.right), _COMPARISON[node.sign]
+    left, right, compare = evaluator(node.left), evaluator(node.right), COMPARISON[node.sign]
     if isinstance(node.right, Literal):
         constant = node.right.value
 

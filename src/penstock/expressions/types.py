@@ -31,6 +31,9 @@ from penstock.expressions.nodes import (
 SCALARS: tuple[type, ...] = (bool, int, float, str)
 """The types that a column may be declared as, and that aggregates work on."""
 
+FIRST_INT64, LAST_INT64 = -(2**63), 2**63 - 1
+"""The smallest and the largest integer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:

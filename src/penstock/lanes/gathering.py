@@ -49,8 +49,10 @@ def are_many(records: pa.Table) -> bool:
 
 def path_of(lane: Lane, records: pa.Table, catalogue: Sequence[str]) -> ColumnarPath | None:
     """Return the columnar path that all these records take; None if they must be walked."""
+    if not are_many(records) or lane.clocks.follow_stream_time:
+        return None
     paths = lane.circuit.blueprint.columnar_paths
-    if not paths or not are_many(records) or lane.clocks.follow_stream_time:
+    if not paths:
         return None
     codes = records.column("source").to_numpy()
     path = paths.get(catalogue[codes[0]])

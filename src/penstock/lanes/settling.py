@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from penstock.columns.aggregation import Groups, fold, initials
 from penstock.columns.documents import reader
 from penstock.columns.frames import Frame
+from penstock.columns.scalars import is_text
 from penstock.columns.texts import documents
 from penstock.columns.vectors import DoubtError
 from penstock.expressions.nodes import Aggregates
@@ -27,7 +28,7 @@ from penstock.lanes.outbox import Row, RowKind
 from penstock.lanes.position import headers_of
 from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers
 from penstock.serdes import Json, Serde, String
-from penstock.state import CachedKeyValueStore, StoreSpec, read_all, timestamp_of, write_all
+from penstock.state import CachedKeyValueStore, StoreSpec, read_all, timestamp_of, value_decoder, write_all
 
 _new = tuple.__new__  # cheaper than Row(...)
 
@@ -87,7 +88,7 @@ def keys_of(read: Serde[Any], written: Serde[Any], column: pa.ChunkedArray) -> K
     """Return the keys of records; all of them are read, as an unreadable one is an error even if its record goes nowhere."""
     encoded = column.combine_chunks().dictionary_encode()
     numbers = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    if read == written == String() and _is_text(encoded.dictionary):
+    if read == written == String() and is_text(encoded.dictionary):
         order = pc.array_sort_indices(encoded.dictionary)
         return Keys(encoded.dictionary.take(order).to_pylist(), None, _renumbered(numbers, order.to_numpy()))
     objects = list(map(read.deserialize, encoded.dictionary.to_pylist()))
@@ -103,14 +104,6 @@ def _renumbered(numbers: Any, order: Any) -> Any:
     places = np.full(len(order) + 1, -1, np.int64)
     places[order] = np.arange(len(order))
     return places[numbers]
-
-
-def _is_text(keys: pa.BinaryArray) -> bool:
-    try:
-        keys.cast(pa.string())
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def changed(path: ColumnarPath, table: Table, frame: Frame, arrived: Arrived) -> Changes:
@@ -151,7 +144,8 @@ def _before(node: Aggregates, table: Table, raw: Sequence[bytes | None]) -> list
             raise DoubtError("a store that is not JSON")
         decode, by_path = reader(frozenset((name,) for name in names))
         fields = [by_path[name,] for name in names]
-    states = [None if each is None else decode(each[8:]) for each in raw]
+    state_in = value_decoder(decode)
+    states = [None if each is None else state_in(each) for each in raw]
     if node.into is not None and not set(map(type, states)) <= {node.into, type(None)}:
         raise DoubtError("an entry of another class")
     pairs = zip(fields, initials(node), strict=True)

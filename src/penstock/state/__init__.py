@@ -18,14 +18,7 @@ from penstock.state.shared import Act, SharedKeyValueStore, Write, WriteSerde, w
 from penstock.state.specs import RawLayout, Sharing, StoreKind, StoreSpec
 from penstock.state.store import StateOfStores
 from penstock.state.timers import TimerEntry, TimerFront, TimerStore, timer_id
-from penstock.state.timestamped import (
-    CachedKeyValueStore,
-    Held,
-    TimestampedKeyValueStore,
-    entry_decoder,
-    timestamp_of,
-    value_decoder,
-)
+from penstock.state.timestamped import CachedKeyValueStore, TimestampedKeyValueStore, entry_decoder, timestamp_of, value_decoder
 from penstock.state.versioned import NEWEST, NOT_PUT, VersionedKeyValueStore
 from penstock.state.windows import TimestampedWindowStore, WindowReads, WindowStore
 
@@ -45,7 +38,6 @@ __all__ = [
     "Engine",
     "EngineFactory",
     "EngineKind",
-    "Held",
     "KeyValueReads",
     "KeyValueStore",
     "LaneState",

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import add
-from struct import Struct
 from typing import Any
 
-from penstock.state.timestamped import CachedKeyValueStore
-
-_pack = Struct(">q").pack
+from penstock.state.timestamped import CachedKeyValueStore, pack_time
 
 
 def read_all(store: CachedKeyValueStore[Any, Any], names: list[bytes]) -> list[bytes | None]:
@@ -21,4 +18,4 @@ def write_all(
     store: CachedKeyValueStore[Any, Any], names: Sequence[bytes], times: Iterable[int], values: Iterable[bytes]
 ) -> None:
     """Set the values of keys that are not held, without forwarding them."""
-    store._space.bulk().update(zip(names, map(add, map(_pack, times), values), strict=True))
+    store._space.bulk().update(zip(names, map(add, map(pack_time, times), values), strict=True))

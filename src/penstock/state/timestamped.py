@@ -20,7 +20,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _time = Struct(">q")
-_pack = _time.pack
+pack_time = _time.pack
 _unpack_from = _time.unpack_from
 _new = tuple.__new__  # cheaper than ValueAndTimestamp(...), and this is the hot path
 
@@ -74,7 +74,7 @@ class TimestampedKeyValueStore(KeyValueReads[K, V]):
 
     def put(self, key: K, value: V | None, timestamp: int) -> None:
         """Set a key's value as of `timestamp`; None deletes it."""
-        self._put_raw(self._key_bytes(key), None if value is None else _pack(timestamp) + self._serialize(value))
+        self._put_raw(self._key_bytes(key), None if value is None else pack_time(timestamp) + self._serialize(value))
 
     def put_if_absent(self, key: K, value: V | None, timestamp: int) -> ValueAndTimestamp[V] | None:
         """Set a key's value unless it has one; return the one it had."""
@@ -258,7 +258,7 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         written, bytes_of, serialize = self._space.bulk(), self._bytes_of, self._serialize
         for name, (value, timestamp, key, *_) in held.items():
             try:
-                written[bytes_of(name)] = None if value is None else _pack(timestamp) + serialize(value)
+                written[bytes_of(name)] = None if value is None else pack_time(timestamp) + serialize(value)
             except RegistryError:
                 raise
             except Exception as error:  # far from the record that set the value: name the key

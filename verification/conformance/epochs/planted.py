@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         "records are routed by the bytes of the producer",
         "epochs/routes.py",
-        "    if serde.is_canonical or (isinstance(serde, String) and _is_text(keys)):\n",
+        "    if serde.is_canonical or (isinstance(serde, String) and is_text(keys)):\n",
         "    if True:\n",
     ),
     Mutant(
@@ -160,7 +160,7 @@ MUTANTS = (
     Mutant(
         "columns begin with empty aggregates in every epoch",
         "lanes/settling.py",
-        "    states = [None if each is None else decode(each[8:]) for each in raw]\n",
+        "    states = [None if each is None else state_in(each) for each in raw]\n",
         "    states = [None for each in raw]\n",
     ),
     Mutant(

@@ -18,7 +18,7 @@ from penstock.epochs.due import is_due, note_due, was_due
 from penstock.epochs.home import open_lane
 from penstock.epochs.lane_reports import Watch
 from penstock.epochs.opened import OpenStores, open_stores
-from penstock.epochs.output import ANY_SHARD, OfShard, Sent, rows_of_changes, rows_sent
+from penstock.epochs.output import ANY_SHARD, RECORDS_BY_SHARD, Output, rows_of_changes
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.serial import AllLanes
 from penstock.epochs.shards import shard_of, shards_of
@@ -34,7 +34,7 @@ from penstock.epochs.wire import (
 )
 from penstock.errors import StateError
 from penstock.lanes.blueprint import Blueprint
-from penstock.lanes.epoch import HEADERS, RECORDS, Values, feed, processing_order, read_all
+from penstock.lanes.epoch import HEADERS, Values, feed, processing_order, read_all
 from penstock.lanes.failures import FailurePolicy
 from penstock.lanes.gathering import are_many
 from penstock.lanes.lane import Lane, Surroundings, flush
@@ -58,11 +58,13 @@ INPUT = pa.schema(
 ROUTED_INPUT = pa.schema([*INPUT, pa.field("shard", pa.int32())])
 """The same with the shard of each record, if Spark has computed it."""
 
-RECORDS_BY_SHARD = pa.schema([*RECORDS, pa.field("shard", pa.int32())])
-"""Records on their way into a lane, each with its shard."""
-
 _NO_RECORDS = RECORDS_BY_SHARD.empty_table()
 _WIRE_NAME = {"source": "name"}
+
+_PIECE = 4_000
+"""How many records of a shard are decoded and processed at a time: with more, they no longer fit into the processor's caches."""
+_FEW = 500
+"""Shards with fewer records than this, on average, are decoded together."""
 
 Owner = Callable[[bytes], ShardState]
 """The shard that owns a key, as of the end of the epoch before."""
@@ -233,7 +235,8 @@ class StageRun:
         self._catalogue = epoch.catalogue(program)
         self._values: Values | None = None
         self._all = _NO_RECORDS
-        self._walked: list[pa.Table] = []
+        self._output = Output(program, assigned.stage)
+        self._calling: list[tuple[int, Lane, pa.Table]] = []
         self.arrived: dict[int, pa.Table] = {}
         """The records of each shard that has any, in processing order."""
         self.bound: dict[int, Lane] = {}
@@ -279,12 +282,28 @@ class StageRun:
             self.arrived[int(shards[start])] = self._all.slice(start, end - start)
 
     def feed(self, bound: Lane, shard: int, watermark: int | None) -> None:
-        """Run a shard's records through its nodes."""
-        if not self.bound and self._all.num_rows and not self._may_gather:
+        """Run a shard's records through its nodes, and flush its caches; with pending calls, `flush` does that for all shards."""
+        if not self.bound and 0 < self._all.num_rows < _FEW * len(self.arrived) and not self._may_gather:
             self._values = read_all(bound, self._all, self._catalogue)
         self.bound[shard] = bound
         records = self.arrived.get(shard, _NO_RECORDS)
-        self._walked.append(feed(bound, records, self._catalogue, watermark, self._values if records.num_rows else None))
+        if bound.circuit.pending_calls:
+            self._calling.append((shard, bound, self._fed(bound, records, watermark)))
+            return
+        for piece in self._pieces(records, watermark):
+            walked = self._fed(bound, piece, watermark)
+            self._output.add(shard, bound.outbox.drain(), walked)
+        flush([bound])
+        self._output.add(shard, bound.outbox.drain(), _NO_RECORDS)
+
+    def _fed(self, bound: Lane, records: pa.Table, watermark: int | None) -> pa.Table:
+        return feed(bound, records, self._catalogue, watermark, self._values if records.num_rows else None)
+
+    def _pieces(self, records: pa.Table, watermark: int | None) -> list[pa.Table]:
+        """Return the records in pieces that are processed one after the other."""
+        if records.num_rows <= _PIECE or watermark is not None or self._values is not None or self._may_gather:
+            return [records]
+        return [records.slice(start, _PIECE) for start in range(0, records.num_rows, _PIECE)]
 
     @property
     def _may_gather(self) -> bool:
@@ -292,22 +311,19 @@ class StageRun:
         return any(map(are_many, self.arrived.values())) and bool(self._blueprint.columnar_paths)
 
     def flush(self) -> None:
-        """Make pending calls and flush caches, in all shards."""
-        flush(list(self.bound.values()))
+        """Make pending calls, and flush the caches of all shards that have made some."""
+        flush([bound for _, bound, _ in self._calling])
+        for shard, bound, walked in self._calling:
+            self._output.add(shard, bound.outbox.drain(), walked)
 
     def end(self, state: LaneState | None = None) -> list[pa.Table]:
         """Return the output of the stage: rows for topics and later stages, and rows for the driver."""
-        sent, dropped = Sent([], [], pa.concat_tables([_NO_RECORDS, *self._walked])), dict[tuple[str, str], int]()
-        first_row = 0
-        for (shard, bound), walked in zip(self.bound.items(), self._walked, strict=True):
-            rows = bound.outbox.drain()
-            sent.rows.extend(rows)
-            sent.by_shard.append(OfShard(shard, len(rows), first_row))
-            first_row += walked.num_rows
+        dropped = dict[tuple[str, str], int]()
+        for bound in self.bound.values():
             for what, count in bound.outbox.dropped.items():
                 dropped[what] = dropped.get(what, 0) + count
             bound.close()
-        report: LaneReport = self._watch.report(first_row, state)
+        report: LaneReport = self._watch.report(self._output.records, state)
         control = Control(
             {},
             self.due[0],
@@ -315,9 +331,8 @@ class StageRun:
             self.due[1],
             wants_commit=any(bound.outbox.commit_requested for bound in self.bound.values()),
         )
-        table = rows_sent(self._assigned.program, sent, self._assigned.stage)
         about = rows_about(self._assigned.shards.start, report, None if control == Control() else control)
-        return [about] if table is None else [table, about]
+        return [*self._output.tables(), about]
 
 
 def _blueprint(assigned: Assignment) -> Blueprint:

@@ -24,6 +24,13 @@ _BITS = 20
 _LEVELS = 3
 
 
+RECORDS_BY_SHARD = pa.schema([*RECORDS, pa.field("shard", pa.int32())])
+"""Records on their way into a lane, each with its shard."""
+
+_NO_RECORDS = RECORDS_BY_SHARD.empty_table()
+_MOST_ROWS = 10_000
+"""How many rows of a lane are objects at a time: with more, they no longer fit into the processor's caches."""
+
 ANY_SHARD = -1
 """Replaces the shard for a stage without state, which runs on no particular lane, and for one that has all shards."""
 
@@ -37,11 +44,43 @@ class OfShard(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What a lane sends in a stage, shard by shard, and all records that it has processed."""
+    """Rows that a lane sends in a stage, shard by shard, and the records that have caused them."""
 
     rows: list[Row]
     by_shard: list[OfShard]
-    walked: pa.Table
+    walked: list[pa.Table]
+
+
+class Output:
+    """What a lane sends in a stage, as tables: rows become columns before they are many, and take little memory from then on."""
+
+    def __init__(self, program: Program, level: int) -> None:
+        self._program = program
+        self._level = level
+        self._tables: list[pa.Table] = []
+        self._sent = Sent([], [], [])
+        self.records: int = 0
+        """How many records were processed."""
+
+    def add(self, shard: int, rows: list[Row], walked: pa.Table) -> None:
+        """Add rows that a shard sends after those it has sent so far; their causes are among the records `walked`, or none."""
+        self._sent.rows.extend(rows)
+        self._sent.by_shard.append(OfShard(shard, len(rows), sum(each.num_rows for each in self._sent.walked)))
+        self._sent.walked.append(walked)
+        self.records += walked.num_rows
+        if len(self._sent.rows) >= _MOST_ROWS:
+            self._convert()
+
+    def tables(self) -> list[pa.Table]:
+        """Return all rows."""
+        self._convert()
+        return self._tables
+
+    def _convert(self) -> None:
+        table = rows_sent(self._program, self._sent, self._level)
+        if table is not None:
+            self._tables.append(table)
+        self._sent = Sent([], [], [])
 
 
 def rows_sent(program: Program, sent: Sent, level: int) -> pa.Table | None:
@@ -79,7 +118,7 @@ def _is_later_turn(program: Program, level: int, topics: Sequence[str], exchange
 
 def letters_sent(program: Program, letters: list[Row]) -> pa.Table | None:
     """Return the rows of dead letters that were sent outside a stage, while records were read."""
-    return rows_sent(program, Sent(letters, [OfShard(0, len(letters), 0)], RECORDS.empty_table()), 0)
+    return rows_sent(program, Sent(letters, [OfShard(0, len(letters), 0)], []), 0)
 
 
 def _kinds(kinds: Sequence[RowKind], exchange: Sequence[bool]) -> Any:
@@ -114,7 +153,7 @@ class _Caused:
         own = np.repeat(np.array([each.shard for each in sent.by_shard], np.int32), counts)
         self._shards = np.maximum(own, 0)
         self._numbers = np.arange(len(causes)) - np.repeat(first_rows, counts)  # of each row within its shard
-        self._walked = sent.walked
+        self._walked = pa.concat_tables([_NO_RECORDS, *sent.walked])
         self._is_before = causes == BEFORE_RECORDS
         self._is_by_record = causes >= 0
         first_records = np.repeat(np.array([each.first_record for each in sent.by_shard], np.int64), counts)
@@ -123,8 +162,8 @@ class _Caused:
         others = -1 - 2 * self._shards.astype(np.int64) - self._is_before
         self._number = _number_by_cause(np.where(self._is_by_record, self._records, others))
         self.senders = self._shards
-        if (own == ANY_SHARD).any() and sent.walked.num_rows:
-            of_cause = sent.walked.column("shard").to_numpy()[self._records]
+        if (own == ANY_SHARD).any() and self._walked.num_rows:
+            of_cause = self._walked.column("shard").to_numpy()[self._records]
             self.senders = np.where((own == ANY_SHARD) & self._is_by_record, of_cause, self._shards).astype(np.int32)
 
     def places(self, level: int, has_watermarks: bool, is_later_turn: Any = None) -> dict[str, Any]:

@@ -47,9 +47,9 @@ _CONSUMER = {
 _INPUT_CONSUMER = {  # keeps its queue filled
     **_CONSUMER,
     "fetch.queue.backoff.ms": "10",  # with the default of a second, a full queue stays empty for that long
-    "queued.min.messages": "1000000",  # only the bytes limit the queue
+    "queued.min.messages": "100000",
     "queued.max.messages.kbytes": "32768",
-    "max.partition.fetch.bytes": str(8 << 20),
+    "max.partition.fetch.bytes": str(2 << 20),
 }
 _PROBE_S = 2.0
 _LOGIN_MODULES = {

@@ -172,7 +172,7 @@ def _walk_records(lane: Lane, records: pa.Table, decoded: dict[int, Feed], catal
         for cursor.row, code in enumerate(records.column("source").to_pylist()):
             process, arriving = decoded[code]
             process(*next(arriving))
-    lane.clocks.latest = int(records.column("timestamp").to_numpy().max())
+    lane.clocks.latest = max(lane.clocks.latest, int(records.column("timestamp").to_numpy().max()))
 
 
 def _walk_to_watermark(lane: Lane, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue, watermark: int) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from enum import IntEnum
+from typing import Any
 
 import pyarrow as pa
 
@@ -66,19 +67,26 @@ def _fill(of: socket.socket, view: memoryview) -> None:
         place += read
 
 
-def packed(batches: Iterable[pa.RecordBatch]) -> pa.Buffer:
-    """Return batches of one schema as an Arrow stream; no batches are an empty buffer."""
-    sink: pa.BufferOutputStream | None = None
-    writer = None
-    for batch in batches:
-        if writer is None:
-            sink = pa.BufferOutputStream()
-            writer = pa.ipc.new_stream(sink, batch.schema)
-        writer.write_batch(batch)
-    if writer is None or sink is None:
-        return pa.py_buffer(b"")
-    writer.close()
-    return sink.getvalue()
+def send_rows(to: socket.socket, batches: Sequence[pa.RecordBatch]) -> None:
+    """Send batches of one schema as an Arrow stream, which is never in memory as a whole."""
+    if not batches:
+        send(to, Kind.ROWS, b"")
+        return
+    to.sendall(_FRAME.pack(Kind.ROWS, _stream_size(batches)))
+    with to.makefile("wb") as stream:
+        _write(stream, batches)
+
+
+def _stream_size(batches: Sequence[pa.RecordBatch]) -> int:
+    counter = pa.MockOutputStream()
+    _write(counter, batches)
+    return int(counter.size())
+
+
+def _write(sink: Any, batches: Sequence[pa.RecordBatch]) -> None:
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
 
 
 def unpacked(content: pa.Buffer) -> list[pa.RecordBatch]:

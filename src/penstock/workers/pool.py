@@ -25,7 +25,7 @@ from penstock import errors
 from penstock.epochs.program import Program
 from penstock.epochs.restore import Restored
 from penstock.errors import PenstockError, ProcessingError
-from penstock.workers.messages import Kind, packed, receive, send, socket_pair, unpacked
+from penstock.workers.messages import Kind, receive, send, send_rows, socket_pair, unpacked
 from penstock.workers.output import LineReader
 from penstock.workers.requests import RestoreLane, RowsRequest
 
@@ -188,7 +188,7 @@ class _Worker:
 
     def ask(self, request: Any, batches: Batches, deadline: float | None, on_progress: OnProgress) -> tuple[Kind, pa.Buffer]:
         """Send a request and wait for its answer."""
-        send(self._socket, Kind.ROWS, packed(batches))
+        send_rows(self._socket, batches)
         send(self._socket, Kind.REQUEST, cloudpickle.dumps(request))
         while True:
             if deadline is not None and not _is_readable(self._socket, deadline):

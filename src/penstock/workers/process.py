@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from penstock.epochs.program import Program
 from penstock.errors import PenstockError
-from penstock.workers.messages import Kind, packed, receive, send, socket_pair, unpacked
+from penstock.workers.messages import Kind, receive, send, send_rows, socket_pair, unpacked
 from penstock.workers.requests import RestoreLane
 
 COLLECT_EVERY = 100_000
@@ -105,8 +105,9 @@ def _answer(driver: socket.socket, prepared: Callable[[], Program]) -> None:
             answer = request.restore(program, lambda left: send(driver, Kind.PROGRESS, msgspec.msgpack.encode(left)))
             send(driver, Kind.VALUE, answer)
         else:
-            rows = packed(request.run(program, unpacked(table)))
-            send(driver, Kind.ROWS, rows)
+            rows = list(request.run(program, unpacked(table)))
+            del table
+            send_rows(driver, rows)
     except (BrokenPipeError, ConnectionResetError):
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - raised in the driver; a user's function may call `sys.exit`

@@ -56,7 +56,7 @@ def sink(cause: int, topic: str = "out") -> Row:
 
 def sent_by(*shards: tuple[int, list[Row], pa.Table]) -> Sent:
     """What shards send, each with its processed records."""
-    sent, first = Sent([], [], pa.concat_tables([walked(), *(records for _, _, records in shards)])), 0
+    sent, first = Sent([], [], [records for _, _, records in shards]), 0
     for shard, rows, records in shards:
         sent.rows.extend(rows)
         sent.by_shard.append(OfShard(shard, len(rows), first))

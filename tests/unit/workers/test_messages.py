@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from penstock.workers.messages import Kind, packed, receive, send, socket_pair, unpacked
+from penstock.workers.messages import Kind, receive, send, send_rows, socket_pair, unpacked
 
 LARGE = bytes(range(256)) * (10 << 12)  # 10 MB
 
@@ -73,23 +73,29 @@ def test_a_socket_that_closes_in_the_middle_of_a_frame_is_the_end(pair: tuple[so
 
 
 class TestTables:
-    def test_batches_keep_their_boundaries_and_their_content(self) -> None:
+    def test_batches_keep_their_boundaries_and_their_content(self, pair: tuple[socket.socket, socket.socket]) -> None:
         batches = [batch(1, 2), batch(), batch(3)]
-        assert unpacked(packed(batches)) == batches
+        send_rows(pair[0], batches)
+        kind, content = receive(pair[1])
+        assert kind is Kind.ROWS
+        assert unpacked(content) == batches
 
-    def test_a_slice_takes_only_its_own_rows(self) -> None:
+    def test_a_slice_takes_only_its_own_rows(self, pair: tuple[socket.socket, socket.socket]) -> None:
         whole = batch(*range(100_000))
-        content = packed([whole.slice(500, 2)])
+        send_rows(pair[0], [whole.slice(500, 2)])
+        _, content = receive(pair[1])
         assert unpacked(content) == [batch(500, 501)]
         assert content.size < 2_000
 
     def test_no_batches_are_an_empty_message(self, pair: tuple[socket.socket, socket.socket]) -> None:
-        send(pair[0], Kind.ROWS, packed([]))
+        send_rows(pair[0], [])
         _, content = receive(pair[1])
         assert content.size == 0
         assert unpacked(content) == []
 
-    def test_a_table_goes_through_a_socket(self, pair: tuple[socket.socket, socket.socket]) -> None:
+    def test_a_message_follows_a_table(self, pair: tuple[socket.socket, socket.socket]) -> None:
         batches = [batch(*range(start, start + 1_000)) for start in range(0, 5_000, 1_000)]
-        send(pair[0], Kind.ROWS, packed(batches))
+        send_rows(pair[0], batches)
+        send(pair[0], Kind.VALUE, b"next")
         assert unpacked(receive(pair[1])[1]) == batches
+        assert receive(pair[1])[1].to_pybytes() == b"next"

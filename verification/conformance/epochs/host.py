@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from verification.conformance.epochs.internals import (
     Contents,
     has_scattered_processors,
     in_columns,
+    in_small_pieces,
     kept_specs,
     specs_of,
     ways_of,
@@ -72,7 +73,7 @@ def play(case: EpochCase) -> Outcome:
         application = Application(topology, folder / "state", case.shards, origins, caching=caching, columns=case.columns)
         kept = kept_specs(topology, specs)
         try:
-            with in_columns() as settled:
+            with in_columns() as settled, nullcontext() if case.columns else in_small_pieces():
                 _Play(case, application, judge, outcome, folder / "copy", kept).all(actions)
             outcome.in_columns = len(settled)
             if outcome.failure is None and outcome.expected_failure is None:

@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
+from penstock.epochs import hops, output
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.home import Home, lane_as_of, open_lane
 from penstock.epochs.hops import INPUT, roll_back_lane
@@ -507,6 +508,13 @@ def in_columns() -> Iterator[list[str]]:
 
     with patch.object(gathering, "settle", noted), patch.object(gathering, "COLUMNS_FROM", 1):
         yield settled
+
+
+@contextmanager
+def in_small_pieces() -> Iterator[None]:
+    """Decode, process and send few records of a shard at a time, as lanes do with many."""
+    with patch.object(hops, "_PIECE", 3), patch.object(hops, "_FEW", 0), patch.object(output, "_MOST_ROWS", 2):
+        yield
 
 
 def _program(topology: Topology, directory: str, shards: int, lanes: int, *, caching: bool, columns: bool = False) -> Program:

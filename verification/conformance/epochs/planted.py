@@ -158,6 +158,12 @@ MUTANTS = (
         "    state.roll_back(epoch.number, max(stage, state.reached[1]))\n",
     ),
     Mutant(
+        "all pieces of a shard's records are taken for the first",
+        "epochs/output.py",
+        "OfShard(shard, len(rows), sum(each.num_rows for each in self._sent.walked))",
+        "OfShard(shard, len(rows), 0)",
+    ),
+    Mutant(
         "columns begin with empty aggregates in every epoch",
         "lanes/settling.py",
         "    states = [None if each is None else state_in(each) for each in raw]\n",

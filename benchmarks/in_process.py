@@ -24,7 +24,7 @@ def program_of(topology: Topology, lanes: int) -> Iterator[Program]:
             topology,
             plan(topology),
             lanes=lanes,
-            shards=32,
+            shards=16,
             directory=directory,
             engine=EngineKind.LMDB,
             incarnation="one",

@@ -128,7 +128,7 @@ class Config:
     schema_registry: Mapping[str, str] = field(default_factory=dict)
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     lanes: int | None = None
-    shards: int = 32
+    shards: int = 16
     epoch_interval_ms: int = 100
     max_epoch_records: int = 500_000
     max_epoch_bytes: int | None = None

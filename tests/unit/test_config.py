@@ -132,7 +132,7 @@ def test_arguments_win_over_the_environment_which_wins_over_the_file() -> None:
         ({"lanes": 0}, "lanes: expected a value between 1 and 10000.$"),
         ({"lanes": "8"}, "lanes: expected a whole number.$"),
         ({"lanes": True}, "lanes: expected a whole number"),
-        ({"lanes": 33}, "lanes: 33 lanes cannot share 32 shards.*Set lanes to 32 or less"),
+        ({"lanes": 17}, "lanes: 17 lanes cannot share 16 shards.*Set lanes to 16 or less"),
         ({"shards": None}, "shards: expected a whole number"),
         ({"epoch_interval": "soon"}, 'epoch_interval: expected a number and a unit, such as "250ms"'),
         ({"epoch_interval": "-1s"}, "epoch_interval: expected a value between 0 and .* ms"),

@@ -15,6 +15,7 @@ from penstock.dsl.table_drafts import AggregateDraft, TablePlace
 from penstock.expressions.functions import Computed, Form
 from penstock.expressions.nodes import Aggregates
 from penstock.operators.aggregates import StreamAggregate
+from penstock.operators.counts import one_more, zero
 from penstock.processor import TableOperator
 from penstock.serdes import Int64, Serde, serde_of
 from penstock.state import StoreSpec
@@ -163,26 +164,6 @@ def kept_as(
     kept.key = kept.key or key
     kept.value = given_serde(given_value) or kept.value or value
     return kept
-
-
-def zero() -> int:
-    """Return the count before the first record."""
-    return 0
-
-
-def one_more(key: Any, value: Any, count: int) -> int:
-    """Count a record, or an entry that was added."""
-    return count + 1
-
-
-def one_less(key: Any, value: Any, count: int) -> int:
-    """Subtract an entry that was removed."""
-    return count - 1
-
-
-def sum_of_counts(key: Any, left: int, right: int) -> int:
-    """Return the count of two merged sessions."""
-    return left + right
 
 
 def nothing() -> None:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.dsl.aggregations import Operate, aggregate_write, kept_as, one_less, one_more, ready_aggregates, zero
+from penstock.dsl.aggregations import Operate, aggregate_write, kept_as, ready_aggregates
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.place import Place
 from penstock.dsl.repartitions import SUFFIX, ExchangeEnds
 from penstock.dsl.stores import Materialized, Store
 from penstock.dsl.table_drafts import AggregateDraft, TablePlace
 from penstock.expressions.functions import Computed, Form
+from penstock.operators.counts import one_less, one_more, zero
 from penstock.operators.table_aggregates import TableAggregate, TableReduce
 from penstock.serdes import ChangeSerde, Int64
 from penstock.topology import Line

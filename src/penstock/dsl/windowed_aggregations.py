@@ -13,17 +13,15 @@ from penstock.dsl.aggregations import (
     kept_as,
     merging,
     nothing,
-    one_more,
     ready_aggregates,
     reducing,
-    sum_of_counts,
-    zero,
 )
 from penstock.dsl.draft import Draft
 from penstock.dsl.stores import Materialized, Store
 from penstock.dsl.table_drafts import TablePlace
 from penstock.errors import TopologyError
 from penstock.expressions.functions import Computed, Form
+from penstock.operators.counts import one_more, sum_of_counts, zero
 from penstock.operators.sessions import SessionAggregate
 from penstock.operators.sliding_windows import SlidingAggregate
 from penstock.operators.windowed import WindowAggregate

@@ -88,9 +88,7 @@ def rows_sent(program: Program, sent: Sent, level: int) -> pa.Table | None:
     if not sent.rows:
         return None
     topics, keys, values, timestamps, headers, partitions, kinds, causes = zip(*sent.rows, strict=True)
-    exchange = [kind is RowKind.EXCHANGE for kind in kinds]
-    codes, sources = program.topic_codes, program.exchange_source
-    names = [sources[topic] if inside else codes.get(topic, -1) for topic, inside in zip(topics, exchange, strict=True)]
+    exchange, names = _destinations(program, topics, kinds)
     caused = _Caused(sent, np.array(causes, np.int64))
     return wire(
         len(sent.rows),
@@ -106,6 +104,17 @@ def rows_sent(program: Program, sent: Sent, level: int) -> pa.Table | None:
         headers=headers_array(headers),
         **caused.places(level, program.has_watermarks, _is_later_turn(program, level, topics, exchange)),
     )
+
+
+def _destinations(program: Program, topics: Sequence[str], kinds: Sequence[RowKind]) -> tuple[list[bool], list[int]]:
+    """Return whether each row goes to an exchange, and the index of the source that reads it there, or of its topic."""
+    codes, sources = program.topic_codes, program.exchange_source
+    count = len(topics)
+    if topics.count(topics[0]) == kinds.count(kinds[0]) == count:
+        inside = kinds[0] is RowKind.EXCHANGE
+        return [inside] * count, [sources[topics[0]] if inside else codes.get(topics[0], -1)] * count
+    exchange = [kind is RowKind.EXCHANGE for kind in kinds]
+    return exchange, [sources[topic] if inside else codes.get(topic, -1) for topic, inside in zip(topics, exchange, strict=True)]
 
 
 def _is_later_turn(program: Program, level: int, topics: Sequence[str], exchange: Sequence[bool]) -> Any:
@@ -135,10 +144,13 @@ def _targets(
     if not any(exchange):
         return senders
     shards, serial = program.shards, program.serial_exchanges
-    targets = [
-        sender if key is None or not inside else shard_of(key, shards)
-        for key, inside, sender in zip(keys, exchange, senders.tolist(), strict=True)
-    ]
+    if all(exchange) and None not in keys:
+        targets = [shard_of(key, shards) for key in keys if key is not None]
+    else:
+        targets = [
+            sender if key is None or not inside else shard_of(key, shards)
+            for key, inside, sender in zip(keys, exchange, senders.tolist(), strict=True)
+        ]
     if serial:
         targets = [0 if topic in serial else target for topic, target in zip(topics, targets, strict=True)]
     return np.array(targets, np.int32)

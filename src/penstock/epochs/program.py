@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from penstock.epochs.exchanges import without_unread_values
 from penstock.epochs.shards import shard_of
 from penstock.handlers import ErrorHandlers
 from penstock.lanes.epoch import Catalogue
@@ -47,12 +48,12 @@ class Program:
     @classmethod
     def of(cls, application_id: str, topology: Topology, plan: Plan, registry: Registry | None = None, **rest: Any) -> Program:
         """Create the program of a topology."""
-        nodes, stores = bound_nodes(topology.nodes, registry), dict(topology.global_stores)
+        nodes = without_unread_values(bound_nodes(topology.nodes, registry))
         specs = bound_specs(topology.stores, application_id, registry)
         for store in _joined_stores(nodes, specs):
             specs[store] = replace(specs[store], cached=False)
         groups = {name: group[0] for group in topology.groups() for name in group}
-        return cls(application_id, nodes, specs, stores, plan, sub_topologies=groups, **rest)
+        return cls(application_id, nodes, specs, dict(topology.global_stores), plan, sub_topologies=groups, **rest)
 
     @cached_property
     def sources(self) -> tuple[str, ...]:

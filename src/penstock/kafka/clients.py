@@ -47,7 +47,9 @@ _CONSUMER = {
 _INPUT_CONSUMER = {  # keeps its queue filled
     **_CONSUMER,
     "fetch.queue.backoff.ms": "10",  # with the default of a second, a full queue stays empty for that long
-    "queued.min.messages": "100000",
+    "queued.min.messages": "100000",  # a record in the queue takes much more memory than its bytes
+    "fetch.min.bytes": "65536",
+    "fetch.wait.max.ms": "10",  # with both: at most a hundred requests a second, or each record of a slow topic would be one
     "queued.max.messages.kbytes": "32768",
     "max.partition.fetch.bytes": str(2 << 20),
 }

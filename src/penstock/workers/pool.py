@@ -33,6 +33,8 @@ Batches = Sequence[pa.RecordBatch]
 OnProgress = Callable[[int], None]
 
 _STOP_S = 5.0
+_ALLOCATION = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "1048576"}
+"""How workers allocate memory: tables of an epoch go back to the system when it ends. Arrow's own pool keeps them."""
 _LONGEST = 4_000
 
 
@@ -66,7 +68,7 @@ class WorkerPool:
     def start(self) -> None:
         """Start the forking process, without waiting until it is ready."""
         own, other = socket_pair()
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)}
+        environment = {**_ALLOCATION, **os.environ, "PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)}
         with LineReader(self._heard) as output, other:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
                 [sys.executable, "-m", "penstock.workers.process", str(other.fileno())],

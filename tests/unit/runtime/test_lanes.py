@@ -22,7 +22,7 @@ def program(directory: Path, **settings: Any) -> Program:
     return program_of("app", builder.build(), ErrorHandlers(), config, "one")
 
 
-@pytest.mark.parametrize(("cores", "lanes"), [(None, 1), (1, 1), (31, 31), (32, 32), (33, 32), (64, 32)])
+@pytest.mark.parametrize(("cores", "lanes"), [(None, 1), (1, 1), (15, 15), (16, 16), (17, 16), (64, 16)])
 def test_by_default_there_is_a_lane_per_core_but_none_without_a_shard(
     cores: int | None, lanes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from penstock.records import Partition
 from penstock.runtime.past import Lost
 from penstock.runtime.truth import Position, Truth, program_of
 
-SEVEN = CommitMetadata(epoch=7, incarnation="a1", fingerprint="f", lanes=2, shards=32, high_time=99, topic_id=None, partitions=2)
+SEVEN = CommitMetadata(epoch=7, incarnation="a1", fingerprint="f", lanes=2, shards=16, high_time=99, topic_id=None, partitions=2)
 
 
 class Topics:

@@ -20,8 +20,8 @@ MUTANTS = (
     Mutant(
         "an exchange keeps the shard of the old key",
         "epochs/output.py",
-        "sender if key is None or not inside else shard_of(key, shards)",
-        "sender",
+        "[shard_of(key, shards) for key in keys if key is not None]",
+        "senders.tolist()",
     ),
     Mutant(
         "shards of a lane share their registers",

@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 
 import psutil
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from benchmarks.report.report import Place, Report
@@ -22,6 +22,7 @@ from benchmarks.sides.job import Candidates, Job, Side
 from benchmarks.sides.penstock import Penstock, PenstockColumns
 from benchmarks.workloads.loading import PARTITIONS, Loaded, create, load
 from benchmarks.workloads.workload import Workload, WrongResultError
+from verification.harness import topics
 from verification.harness.broker import NEVER_KILLED, Broker
 from verification.harness.patience import TIMEOUT_S
 from verification.harness.processes import HarnessError
@@ -30,6 +31,7 @@ BROKER = {**NEVER_KILLED, "log.cleaner.backoff.ms": "15000"}
 """The cleaner's time is Kafka's default: that of the harness keeps it busy."""
 
 SETTLE_S, QUIET_FOR_S, QUIET_PERCENT = 60, 3, 10
+WARM_UP_S, WARM_UP_PARTITIONS, WARM_UP_RECORDS = 20, 20, 200
 SIDES: dict[str, Candidates] = {
     "penstock": [Penstock()],
     "penstock-columns": [PenstockColumns()],
@@ -80,6 +82,7 @@ class Bench:
     def broker(self) -> Iterator[Broker]:
         """A new broker: what earlier applications left behind does not slow down the next."""
         with Broker(heap="1g", settings=BROKER) as broker:
+            _warm_up(broker, self.options.scaled(WARM_UP_S))
             yield broker
             gc.collect()  # clients that are garbage would go on looking for it
 
@@ -145,6 +148,20 @@ def in_turn(names: Sequence[str], number: int) -> list[str]:
     """The names, each round beginning with another one: a machine that gets slower does not favour the first."""
     shift = number % len(names) if names else 0
     return [*names[shift:], *names[:shift]]
+
+
+def _warm_up(broker: Broker, seconds: float) -> None:
+    """Send transactions for a while: a broker that has just started compiles its code while it serves the first side."""
+    create(broker.bootstrap_servers, "warm-up", WARM_UP_PARTITIONS)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "warm-up", "log_level": 4})
+    producer.init_transactions(TIMEOUT_S)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        producer.begin_transaction()
+        for number in range(WARM_UP_RECORDS):
+            producer.produce("warm-up", bytes(100), partition=number % WARM_UP_PARTITIONS)
+        producer.commit_transaction(TIMEOUT_S)
+    topics.delete(broker.bootstrap_servers, "warm-up")
 
 
 def _settle(broker: Broker) -> None:

@@ -20,7 +20,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _time = Struct(">q")
-pack_time = _time.pack
+pack_time: Callable[[int], bytes] = _time.pack
 _unpack_from = _time.unpack_from
 _new = tuple.__new__  # cheaper than ValueAndTimestamp(...), and this is the hot path
 

@@ -13,17 +13,12 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from verification.harness.processes import HarnessError, free_port, java, run_java, wait_until
-from verification.harness.server import Server
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from verification.harness.server import Server, Started
 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 30
@@ -168,7 +163,7 @@ class Broker(Server):
         return path
 
 
-class Cluster:
+class Cluster(Started):
     """Some brokers that replicate everything to each other and need a majority; as a context manager like `Broker`."""
 
     def __init__(self, brokers: int = 3, *, settings: Mapping[str, str] | None = None) -> None:
@@ -183,19 +178,12 @@ class Cluster:
         """The addresses of all brokers."""
         return ",".join(broker.bootstrap_servers for broker in self.brokers)
 
-    def __enter__(self) -> Self:
-        try:
-            for broker in self.brokers:
-                broker.launch()
-            for broker in self.brokers:
-                broker.wait_until_it_answers()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+    def start(self) -> None:
+        """Start all brokers with their existing data, and wait until each responds."""
+        for broker in self.brokers:
+            broker.launch()
+        for broker in self.brokers:
+            broker.wait_until_it_answers()
 
     def close(self) -> None:
         """Kill those that are running, and remove their data."""

@@ -13,13 +13,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from verification.harness.processes import PARTS
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from verification.harness.server import Started
 
 _PROGRAM = PARTS / "chromium" / "chromium"
 _PATIENCE_S = 30.0
@@ -39,7 +36,7 @@ def chromium() -> str | None:
     return str(_PROGRAM) if _PROGRAM.exists() else shutil.which("chromium")
 
 
-class Chromium:
+class Chromium(Started):
     """One browser with one page. Its profile is new, and removed with it.
 
     `complaints` are the errors of the page so far: of its console, scripts, network, and policy violations.
@@ -48,13 +45,16 @@ class Chromium:
     def __init__(self, *, width: int = 1280, height: int = 800) -> None:
         self._size = (width, height)
         self._profile = tempfile.mkdtemp(prefix="chromium-")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._in = self._out = -1
         self._number = 0
         self._buffer = b""
         self._messages: deque[dict[str, Any]] = deque()
         self._session: str | None = None
         self.complaints: list[str] = []
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Start the browser, and open its page."""
         program = chromium()
         assert program is not None, "no chromium: tools/chromium/bring .parts/chromium"
         take, self._out = os.pipe()
@@ -67,26 +67,19 @@ class Chromium:
         )
         os.close(take)
         os.close(give)
-        try:
-            self._begin()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        self._begin()
 
     def close(self) -> None:
         """End the browser."""
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        os.close(self._in)
-        os.close(self._out)
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            os.close(self._in)
+            os.close(self._out)
         shutil.rmtree(self._profile, ignore_errors=True)
 
     def _begin(self) -> None:

@@ -1,4 +1,4 @@
-"""Prometheus, which scrapes what a test serves: `with Prometheus(directory, [port]) as prometheus`."""
+"""Prometheus, which scrapes what a test serves: `with Prometheus([port]) as prometheus`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import json
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
 from verification.harness.processes import PARTS, free_port, wait_until
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from verification.harness.server import Server
 
 PROGRAMS = PARTS / "prometheus"
 
@@ -40,36 +37,28 @@ def promtool(*arguments: str, given: bytes = b"") -> str:
     return said
 
 
-class Prometheus:
+class Prometheus(Server):
     """A server with its own port and data; `ports` on loopback are its targets."""
 
-    def __init__(self, directory: Path, ports: Sequence[int], rules: Sequence[Path] = ()) -> None:
-        self._directory = directory
+    def __init__(self, ports: Sequence[int], rules: Sequence[Path] = ()) -> None:
+        super().__init__("Prometheus", "prometheus-")
         self._port = free_port()
-        self._log = directory / "prometheus.log"
         config = _CONFIG.format(
             rules=json.dumps([str(path) for path in rules]), targets=json.dumps([f"127.0.0.1:{port}" for port in ports])
         )
-        (directory / "prometheus.yml").write_text(config, encoding="utf-8")
+        (self._directory / "prometheus.yml").write_text(config, encoding="utf-8")
 
-    def __enter__(self) -> Self:
-        with self._log.open("w") as log:
-            self._process = subprocess.Popen(
-                [
-                    PROGRAMS / "prometheus",
-                    f"--config.file={self._directory / 'prometheus.yml'}",
-                    f"--storage.tsdb.path={self._directory / 'data'}",
-                    f"--web.listen-address=127.0.0.1:{self._port}",
-                ],
-                stdout=log,
-                stderr=log,
-            )
+    def start(self) -> None:
+        """Start it, and wait until it is ready."""
+        self._run(
+            [
+                str(PROGRAMS / "prometheus"),
+                f"--config.file={self._directory / 'prometheus.yml'}",
+                f"--storage.tsdb.path={self._directory / 'data'}",
+                f"--web.listen-address=127.0.0.1:{self._port}",
+            ]
+        )
         wait_until("Prometheus", self._is_ready, 30)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._process.kill()
-        self._process.wait()
 
     def ask(self, path: str, **parameters: str) -> Any:
         """The data of a response of its HTTP API; raises if the request is invalid."""
@@ -82,8 +71,7 @@ class Prometheus:
         return found
 
     def _is_ready(self) -> bool:
-        if self._process.poll() is not None:
-            raise AssertionError(f"Prometheus has ended:\n{self._log.read_text()}")
+        self._check_it_starts()
         try:
             with urlopen(f"http://127.0.0.1:{self._port}/-/ready", timeout=5):
                 return True

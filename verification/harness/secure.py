@@ -9,13 +9,9 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from verification.harness.broker import Broker
 from verification.harness.processes import HarnessError
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 MECHANISM = "SCRAM-SHA-512"
 USER = "ann"
@@ -95,10 +91,6 @@ class SecureBroker(Broker):
                 "org.apache.kafka.common.security.scram.ScramLoginModule required;"
             ),
         }
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        return self
 
     @property
     def login(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The process of a server that a test starts, pauses and kills."""
+"""What a test starts and closes, above all the process of a server, which it may also pause and kill."""
 
 from __future__ import annotations
 
@@ -21,20 +21,16 @@ if TYPE_CHECKING:
 _SHOWN = 4000
 
 
-class Server(ABC):
-    """A server with a directory of its own. As a context manager it is started on entry, and killed and removed on exit.
-
-    `title` is its name in errors, `prefix` that of its directory.
-    """
-
-    def __init__(self, title: str, prefix: str) -> None:
-        self._title = title
-        self._directory = Path(tempfile.mkdtemp(prefix=prefix))
-        self._process: subprocess.Popen[bytes] | None = None
+class Started(ABC):
+    """As a context manager, it is started on entry and closed on exit."""
 
     @abstractmethod
     def start(self) -> None:
         """Start it, and wait until it responds."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it, even if it has only partly started."""
 
     def __enter__(self) -> Self:
         try:
@@ -46,6 +42,18 @@ class Server(ABC):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+class Server(Started):
+    """A server with a directory of its own, which is removed when it is closed.
+
+    `title` is its name in errors, `prefix` that of its directory.
+    """
+
+    def __init__(self, title: str, prefix: str) -> None:
+        self._title = title
+        self._directory = Path(tempfile.mkdtemp(prefix=prefix))
+        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def pid(self) -> int:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import http.client
 import json
-import subprocess
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from verification.harness.processes import PARTS, ROOT, HarnessError, free_port, wait_until
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from verification.harness.server import Server
 
 SERVER = PARTS / "toxiproxy" / "toxiproxy-server"
 TIMEOUT_S = 10
 
 
-class Toxiproxy:
-    """The proxy's process; as a context manager it is started on entry and killed on exit.
+class Toxiproxy(Server):
+    """The proxy's process. Closing it ends every proxied connection.
 
     Example:
         >>> with Toxiproxy() as network, Broker(proxied_port=free_port()) as broker:  # doctest: +SKIP
@@ -29,34 +25,19 @@ class Toxiproxy:
     def __init__(self) -> None:
         if not SERVER.exists():
             raise HarnessError(f"no {SERVER.relative_to(ROOT)}; run `make setup`")
+        super().__init__("toxiproxy", "toxiproxy-")
         self._port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Self:
-        command = [str(SERVER), "-host", "127.0.0.1", "-port", str(self._port)]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            wait_until(f"toxiproxy at port {self._port} answers", self._answers, TIMEOUT_S, every_s=0.02)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self._run([str(SERVER), "-host", "127.0.0.1", "-port", str(self._port)])
+        wait_until(f"toxiproxy at port {self._port} answers", self._answers, TIMEOUT_S, every_s=0.02)
 
     def proxy(self, upstream: str, port: int) -> Proxy:
         """Listen on a loopback port and forward everything to `upstream` ("host:port")."""
         name = f"port-{port}"
         self.call("POST", "/proxies", {"name": name, "listen": f"127.0.0.1:{port}", "upstream": upstream, "enabled": True})
         return Proxy(self, name)
-
-    def close(self) -> None:
-        """End the process, and with it every proxied connection."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> None:
         """Call the HTTP API once; raise unless it succeeds."""
@@ -71,6 +52,7 @@ class Toxiproxy:
             raise HarnessError(f"toxiproxy: {method} {path} returned {answer.status}: {text}")
 
     def _answers(self) -> bool:
+        self._check_it_starts()
         try:
             self.call("GET", "/version")
         except OSError:

@@ -5,7 +5,8 @@ They run in Spark tasks, one hop per Python call with shuffles in between, or on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -234,6 +235,7 @@ class StageRun:
         self._blueprint = _blueprint(assigned)
         self._catalogue = epoch.catalogue(program)
         self._values: Values | None = None
+        self._may_gather = False
         self._all = _NO_RECORDS
         self._output = Output(program, assigned.stage)
         self._calling: list[tuple[int, Lane, pa.Table]] = []
@@ -276,10 +278,15 @@ class StageRun:
         self._all = pa.Table.from_arrays(columns, schema=RECORDS_BY_SHARD)
         if not in_shards:
             self.arrived = {ANY_SHARD: self._all}
-            return
+        else:
+            self.arrived = dict(self._by_shard(shards))
+        # Then each shard reads its own records, and all at once, for columns.
+        self._may_gather = any(map(are_many, self.arrived.values())) and bool(self._blueprint.columnar_paths)
+
+    def _by_shard(self, shards: Any) -> Iterator[tuple[int, pa.Table]]:
         starts = np.flatnonzero(np.diff(shards, prepend=-1)).tolist()
         for start, end in zip(starts, [*starts[1:], len(shards)], strict=True):
-            self.arrived[int(shards[start])] = self._all.slice(start, end - start)
+            yield int(shards[start]), self._all.slice(start, end - start)
 
     def feed(self, bound: Lane, shard: int, watermark: int | None) -> None:
         """Run a shard's records through its nodes, and flush its caches; with pending calls, `flush` does that for all shards."""
@@ -304,11 +311,6 @@ class StageRun:
         if records.num_rows <= _PIECE or watermark is not None or self._values is not None or self._may_gather:
             return [records]
         return [records.slice(start, _PIECE) for start in range(0, records.num_rows, _PIECE)]
-
-    @property
-    def _may_gather(self) -> bool:
-        """Whether some shard's records may be computed in columns, so that each shard reads its own."""
-        return any(map(are_many, self.arrived.values())) and bool(self._blueprint.columnar_paths)
 
     def flush(self) -> None:
         """Make pending calls, and flush the caches of all shards that have made some."""

@@ -59,13 +59,14 @@ class Output:
         self._level = level
         self._tables: list[pa.Table] = []
         self._sent = Sent([], [], [])
+        self._converted = 0
         self.records: int = 0
         """How many records were processed."""
 
     def add(self, shard: int, rows: list[Row], walked: pa.Table) -> None:
         """Add rows that a shard sends after those it has sent so far; their causes are among the records `walked`, or none."""
         self._sent.rows.extend(rows)
-        self._sent.by_shard.append(OfShard(shard, len(rows), sum(each.num_rows for each in self._sent.walked)))
+        self._sent.by_shard.append(OfShard(shard, len(rows), self.records - self._converted))
         self._sent.walked.append(walked)
         self.records += walked.num_rows
         if len(self._sent.rows) >= _MOST_ROWS:
@@ -81,6 +82,7 @@ class Output:
         if table is not None:
             self._tables.append(table)
         self._sent = Sent([], [], [])
+        self._converted = self.records
 
 
 def rows_sent(program: Program, sent: Sent, level: int) -> pa.Table | None:

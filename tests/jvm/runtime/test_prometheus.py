@@ -85,8 +85,8 @@ def _answers(port: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def prometheus(metered: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    with Prometheus(tmp_path_factory.mktemp("prometheus"), [metered], [ALERTS]) as running:
+def prometheus(metered: int) -> Iterator[Prometheus]:
+    with Prometheus([metered], [ALERTS]) as running:
         wait_until("two scrapes", lambda: bool(running.query("rate(penstock_records_total[5m])")), 30)
         yield running
 

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -16,6 +16,7 @@ import psutil
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from benchmarks.measurements import sinks
 from benchmarks.report.report import Place, Report
 from benchmarks.sides import kafka_streams, quix, spark
 from benchmarks.sides.job import Candidates, Job, Side
@@ -31,7 +32,7 @@ BROKER = {**NEVER_KILLED, "log.cleaner.backoff.ms": "15000"}
 """The cleaner's time is Kafka's default: that of the harness keeps it busy."""
 
 SETTLE_S, QUIET_FOR_S, QUIET_PERCENT = 60, 3, 10
-WARM_UP_S, WARM_UP_PARTITIONS, WARM_UP_RECORDS = 20, 20, 200
+WARM_UP_S, WARM_UP_PARTITIONS, WARM_UP_RECORDS = 20, 20, 2_000
 SIDES: dict[str, Candidates] = {
     "penstock": [Penstock()],
     "penstock-columns": [PenstockColumns()],
@@ -151,16 +152,18 @@ def in_turn(names: Sequence[str], number: int) -> list[str]:
 
 
 def _warm_up(broker: Broker, seconds: float) -> None:
-    """Send transactions for a while: a broker that has just started compiles its code while it serves the first side."""
+    """Send and read transactions for a while: a broker that has just started compiles its code while it serves the first side."""
     create(broker.bootstrap_servers, "warm-up", WARM_UP_PARTITIONS)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "warm-up", "log_level": 4})
     producer.init_transactions(TIMEOUT_S)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        producer.begin_transaction()
-        for number in range(WARM_UP_RECORDS):
-            producer.produce("warm-up", bytes(100), partition=number % WARM_UP_PARTITIONS)
-        producer.commit_transaction(TIMEOUT_S)
+    with closing(sinks.reader(broker.bootstrap_servers, "warm-up", at_end=True)) as consumer:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            producer.begin_transaction()
+            for number in range(WARM_UP_RECORDS):
+                producer.produce("warm-up", bytes(100), partition=number % WARM_UP_PARTITIONS)
+            producer.commit_transaction(TIMEOUT_S)
+            consumer.consume(WARM_UP_RECORDS, timeout=1)
     topics.delete(broker.bootstrap_servers, "warm-up")
 
 

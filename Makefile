@@ -16,6 +16,8 @@ CONNECTOR_READY := $(CONNECTOR)/.ready
 TOXIPROXY := .parts/toxiproxy
 TOXIPROXY_READY := $(TOXIPROXY)/.ready
 PROMETHEUS := .parts/prometheus
+POSTGRES := .parts/postgres
+POSTGRES_READY := $(POSTGRES)/.ready
 PROMETHEUS_READY := $(PROMETHEUS)/.ready
 REGISTRY := .parts/registry
 REGISTRY_READY := $(REGISTRY)/.ready
@@ -33,7 +35,7 @@ SOURCES := src verification benchmarks tests hatch_build.py
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time integration chaos operations operable browser registry docs security audit lock jars-pin clean
+.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution operations operable browser registry docs security audit lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,8 +67,12 @@ $(TOXIPROXY_READY): tools/toxiproxy/go.mod tools/toxiproxy/go.sum
 $(ARCHIVE): $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) verification/harness/archive.py
 	@$(BIN)/python -m verification.harness.archive $@
 
-test-jvm coverage integration chaos: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(ARCHIVE)
-test-jvm coverage integration chaos: $(ARCHIVE)
+test-jvm coverage integration chaos chaos-local sources evolution: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(ARCHIVE)
+test-jvm coverage integration chaos chaos-local sources evolution: $(ARCHIVE)
+
+$(POSTGRES_READY): tools/postgres/bring
+	@tools/postgres/bring $(POSTGRES)
+	@touch $@
 
 $(PROMETHEUS_READY): tools/prometheus/bring
 	@tools/prometheus/bring $(PROMETHEUS)
@@ -105,13 +111,13 @@ format: $(VENV_READY) ## Format, and fix what can be fixed without a thought
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-test-jvm: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(PROMETHEUS_READY) ## Tests with a real broker, and with Spark where it says so
+test-jvm: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) $(PROMETHEUS_READY) ## Tests with a real broker, and with Spark where it says so
 	$(BIN)/pytest --no-cov -m jvm $(JVM_TESTS)
 
 test: $(VENV_READY) ## Unit tests; no Java
 	PYTHONHASHSEED=0 $(BIN)/pytest --no-cov $(UNIT_TESTS)
 
-coverage: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(PROMETHEUS_READY) ## Both, with the lines and branches that they reach together
+coverage: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) $(PROMETHEUS_READY) ## Both, with the lines and branches that they reach together
 	@mkdir -p reports
 	PYTHONHASHSEED=0 COVERAGE_FILE=reports/unit.coverage $(BIN)/pytest $(UNIT_TESTS) --cov --cov-report=
 	COVERAGE_FILE=reports/jvm.coverage $(BIN)/pytest -m jvm $(JVM_TESTS) --cov --cov-report=
@@ -144,17 +150,29 @@ bench: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(if $(QUICK),,$(QUIX_REA
 bench-first: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## The part of it that was there first: count and sum by key, latency and restore, beside Kafka Streams
 	$(BIN)/python -m benchmarks --only B,I,K --sides penstock,kafka-streams --report reports/bench-first.json
 
+bench-local: $(VENV_READY) $(PARTS_READY) ## The local engine beside Kafka Streams: first commit, latency, memory
+	$(BIN)/python -m benchmarks.local
+
 bench-time: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Timers of a lane, and records that a service is asked about on Spark
 	$(BIN)/python -m benchmarks.time
 
-integration: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## The same topologies in the test driver, in epochs and on Spark (SEED; QUICK=1: minutes)
+integration: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## The same topologies in the test driver, in epochs, on Spark and on the local engine (SEED; QUICK=1: minutes)
 	$(BIN)/python -m verification.integration --seed $(SEED) $(if $(QUICK),--quick)
 
-chaos: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Faults under load, nothing lost or doubled (SEED; QUICK=1: six minutes)
-	$(BIN)/python -m verification.chaos --seed $(SEED) $(if $(QUICK),--quick)
+chaos: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) ## Faults under load, nothing lost or doubled (SEED; QUICK=1: six minutes)
+	$(BIN)/python -m verification.chaos --seed $(SEED) $(if $(QUICK),--campaign quick)
+
+chaos-local: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) ## 2,000 kills on the local engine, and changes of the engine (SEED)
+	$(BIN)/python -m verification.chaos --campaign local --seed $(SEED) --report reports/chaos-local.json
 
 browser: $(VENV_READY) $(CHROMIUM_READY) ## The dashboard in a real browser
 	$(BIN)/pytest --no-cov tests/browser
+
+sources: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Files and then a topic, killed around the hand-over, beside the topic alone (SEED)
+	$(BIN)/python -m verification.sources --seed $(SEED)
+
+evolution: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## A million rows migrated under kills, and plans of edits beside what happens
+	$(BIN)/python -m verification.evolution
 
 operations: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(if $(QUICK),,$(PROMETHEUS_READY) $(CHROMIUM_READY)) ## Security, plans, probes, dead letters, queries, overhead (QUICK=1: minutes)
 	$(BIN)/python -m verification.operations $(if $(QUICK),--quick)

@@ -49,7 +49,7 @@ def _run_at(bench: Bench, exchanges: str, topology: str, rate: str) -> None:
             for name in in_turn(list(rates), number):
                 side = _side(bench, name, entrants)
                 with bench.tolerance((*place, name)):
-                    found = _measure(bench, broker, side, topology, rates[name], after_s)
+                    found = measure(bench, broker, side, topology, rates[name], after_s)
                     bench.report.add((*place, name), found, settings=side.settings, rate=rates[name])
 
 
@@ -75,7 +75,8 @@ def _side(bench: Bench, name: str, entrants: Mapping[str, Candidates]) -> Side:
     return next((side for side in entrants[name] if side.settings == best), entrants[name][0])
 
 
-def _measure(bench: Bench, broker: Broker, side: Side, topology: str, rate: int, after_s: tuple[int, ...]) -> dict[str, Any]:
+def measure(bench: Bench, broker: Broker, side: Side, topology: str, rate: int, after_s: tuple[int, ...]) -> dict[str, Any]:
+    """Latency, CPU time and memory of a side at a steady rate, from these times on."""
     source = bench.fresh("latency-in")
     create(broker.bootstrap_servers, source)
     with bench.job(broker, side, "latency", topology, (source,)) as job:

@@ -41,7 +41,7 @@ def run(bench: Bench) -> None:
 
 
 def _measure(broker: Broker, side: Side, job: Job) -> dict[str, float]:
-    found = {"cold_s": _first_commit_s(broker, Application(side, job), 1)}
+    found = {"cold_s": first_commit_s(broker, Application(side, job), 1)}
     found["warm_s"] = _again(broker, side, job)
     if side.name == "quix":  # it has no JVM
         return found
@@ -65,10 +65,10 @@ def _again(broker: Broker, side: Side, job: Job, environment: Mapping[str, str] 
     """Start it with one more record than it has committed; return the seconds until that is committed."""
     before = sum(topics.end_offsets(job.bootstrap_servers, job.sources[0]).values())
     topics.produce(job.bootstrap_servers, job.sources[0], [topics.Sent(key=b"k1", value=document(before, "k1", 0))])
-    return _first_commit_s(broker, Application(side, job, environment), before + 1)
+    return first_commit_s(broker, Application(side, job, environment), before + 1)
 
 
-def _first_commit_s(broker: Broker, application: Application, records: int) -> float:
+def first_commit_s(broker: Broker, application: Application, records: int) -> float:
     """The seconds until as many records are committed. It then commits the rest, so that the next start has nothing to do."""
     progress = application.side.progress(application.job)
     try:

@@ -61,6 +61,17 @@ class Penstock:
 
 
 @dataclass(frozen=True, slots=True)
+class PenstockLocal(Penstock):
+    """The same without Spark."""
+
+    name: str = "penstock-local"
+
+    def environment(self, job: Job) -> Mapping[str, str]:
+        """No JVM is started."""
+        return {**Penstock.environment(self, job), "PENSTOCK_ENGINE": "local"}
+
+
+@dataclass(frozen=True, slots=True)
 class PenstockColumns(Penstock):
     """The same with expressions over columns instead of lambdas."""
 

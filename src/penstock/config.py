@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -19,7 +18,7 @@ from typing import Any
 
 from penstock.errors import ConfigError, TopologyError
 from penstock.serdes.registry.settings import RegistrySettings
-from penstock.settings import Secret, Settings, check_kafka, check_spark, is_secret, revealed
+from penstock.settings import Secret, Settings, check_kafka, check_spark, resolved, revealed
 from penstock.timing import duration_ms
 
 if sys.version_info >= (3, 11):
@@ -213,10 +212,10 @@ class Config:
         _merge(given, overrides, "arguments")
         given["spark"] = {name: _text(name, value) for name, value in given["spark"].items()}
         for table in ("kafka", "schema_registry"):
-            given[table] = {name: _resolve(name, _text(name, value), environment) for name, value in given[table].items()}
+            given[table] = {name: resolved(name, _text(name, value), environment) for name, value in given[table].items()}
         for name in _REFERENCES:
             if name in given:
-                given[name] = _resolve(name, _text(name, given[name]), environment)
+                given[name] = resolved(name, _text(name, given[name]), environment)
         config = cls(**{_field_of(name): value for name, value in given.items()})
         if config.kafka.get("security.protocol", "").upper() == "SASL_PLAINTEXT":
             _log.warning("kafka: security.protocol SASL_PLAINTEXT does not encrypt anything; use SASL_SSL")
@@ -334,24 +333,6 @@ def _text(name: str, value: object) -> str:
     if not isinstance(value, (str, int, float)):
         raise ConfigError(f"{name}: expected text, a number or a boolean, got {type(value).__name__}.")
     return value if isinstance(value, str) else str(value).lower()
-
-
-def _resolve(name: str, value: str, environment: Mapping[str, str]) -> str:
-    """Return the value, read from the environment or a file if it is a reference."""
-    kind, colon, where = value.partition(":")
-    if kind == "env" and colon:
-        if where not in environment:
-            raise ConfigError(f"{name}: environment variable {where!r} is not set.")
-        return environment[where]
-    if kind == "file" and colon:
-        try:
-            with Path(where).open(encoding="utf-8") as file:
-                if is_secret(name) and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-                    _log.warning("%s: other users may read or write %s; run chmod 600 on it", name, where)
-                return file.read().rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{name}: cannot read {where!r}: {type(error).__name__}") from None
-    return value
 
 
 def _check_range(name: str, value: object, low: int, high: int) -> None:

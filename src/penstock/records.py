@@ -174,3 +174,14 @@ else:
         value: Any
         timestamp: int
         valid_to: int | None = None
+
+
+class Delivered(NamedTuple):
+    """A record that is delivered to another system, with key and value deserialized; a value of None is a deletion."""
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Headers
+    partition: int
+    offset: int

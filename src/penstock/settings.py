@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from penstock.errors import ConfigError
+
+_log = logging.getLogger(__name__)
 
 CLIENTS = ("producer.", "main.consumer.", "restore.consumer.")
 """As in Kafka Streams, a setting with one of these prefixes applies to one client only."""
@@ -112,6 +118,24 @@ class Settings(Mapping[str, str]):
 def revealed(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings with secrets as plain text, for a client. Do not keep the result."""
     return {name: value.reveal() if isinstance(value, Secret) else value for name, value in settings.items()}
+
+
+def resolved(name: str, value: str, environment: Mapping[str, str]) -> str:
+    """Return the value, read from the environment or a file if it is a reference."""
+    kind, colon, where = value.partition(":")
+    if kind == "env" and colon:
+        if where not in environment:
+            raise ConfigError(f"{name}: environment variable {where!r} is not set.")
+        return environment[where]
+    if kind == "file" and colon:
+        try:
+            with Path(where).open(encoding="utf-8") as file:
+                if is_secret(name) and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                    _log.warning("%s: other users may read or write %s; run chmod 600 on it", name, where)
+                return file.read().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{name}: cannot read {where!r}: {type(error).__name__}") from None
+    return value
 
 
 def is_secret(name: str, value: str = "") -> bool:

@@ -14,11 +14,13 @@ PAGES = (
     "async",
     "columns",
     "dead-letters",
+    "evolution",
     "global-state",
     "logs-and-traces",
     "plugins",
     "reference",
     "schema-registry",
+    "sources-and-sinks",
     "side-outputs",
 )
 

@@ -23,12 +23,22 @@ from penstock import (
     shared_store,
     tumbling,
 )
+from penstock.delivery import Files, Postgres, Target
 from penstock.handlers import ErrorHandler
 from verification.chaos import guards
 from verification.chaos.payments import BANK, REFUSED_EVERY, WINDOW_MS, Topics
 
 BROKEN = os.environ.get("CHAOS_BROKEN", "")
 """The broken part of the application: `payments`, `totals`, or none."""
+
+
+FILES = os.environ.get("CHAOS_FILES", "")
+"""The directory that one of the outputs is delivered to; none without it."""
+
+
+def table(name: str, key: str | tuple[()] = ()) -> Target | None:
+    """The table that an output is delivered to, if there is a database."""
+    return Postgres("env:CHAOS_DATABASE", name, key=key) if "CHAOS_DATABASE" in os.environ else None
 
 
 def build(topics: Topics) -> Topology:
@@ -39,13 +49,13 @@ def build(topics: Topics) -> Topology:
     builder = StreamsBuilder()
     builder.add_state_store(shared_store("ledger", value=int, merge=add))
     payments = builder.stream(topics.input, key=str, value=dict).map_values(checked)
-    payments.to(topics.echo, value=dict)
+    payments.to(topics.echo, value=dict, deliver_to=table("payments"))
     by_key = payments.group_by_key()
     sums = by_key.aggregate(nothing_yet, with_payment, store=Store("sums", value=dict, caching=False))
-    sums.to_stream().to(topics.sums, value=dict)
+    sums.to_stream().to(topics.sums, value=dict, deliver_to=table("sums", key="id"))
     by_group = payments.group_by(group_of, key=str, value=dict)
     groups = by_group.aggregate(nothing_yet, with_payment, store=Store("groups", value=dict, caching=False))
-    groups.to_stream().to(topics.groups, value=dict)
+    groups.to_stream().to(topics.groups, value=dict, deliver_to=Files(FILES) if FILES else None)
     windows = by_key.windowed_by(tumbling(WINDOW_MS, grace="1h")).count(store=Store("windows", caching=False))
     windows.to_stream().map(named_window).to(topics.windows, key=str, value=int)
     payments.process(Give, stores=["ledger"])

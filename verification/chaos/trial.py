@@ -218,6 +218,13 @@ class Trial:
         except HarnessError:
             self.stuck(f"the driver ends when {part.value} is killed", f"not within {DEATH_S} s")
 
+    def kill_worker(self) -> None:
+        """Send SIGKILL to a worker, if there is one; the application continues."""
+        if self.application.kill(Part.WORKER):
+            self.wanted += 1
+            self.fired += 1
+            self.kills += 1
+
     def kill_at(self, fault: str, **settings: str) -> None:
         """Start the application and let it die at a fault point; what is committed must be consistent then."""
         self.wanted += 1

@@ -9,14 +9,14 @@ from pathlib import Path
 from verification.integration import campaign
 from verification.integration.scenarios import SCENARIOS
 
-HOSTS = ("in-process", "spark")
+HOSTS = ("in-process", "spark", "local")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the suite, or a part of it; the exit code is 0 if everything agrees with the test driver."""
     parser = argparse.ArgumentParser(prog="python -m verification.integration")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="run one combination of each topology on Spark, and few in process")
+    parser.add_argument("--quick", action="store_true", help="one combination of each topology as an application")
     parser.add_argument("--only", nargs="*", default=None, metavar="NAME", help="run only topologies whose name contains this")
     parser.add_argument("--hosts", nargs="*", choices=HOSTS, default=HOSTS)
     parser.add_argument("--show", type=int, default=2, help="how many differences of a topology to print")

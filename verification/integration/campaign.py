@@ -1,4 +1,4 @@
-"""One run of the suite: every scenario in every cut, in one process and on Spark, compared with the test driver."""
+"""One run of the suite: every scenario in every cut, in one process and as an application, compared with the test driver."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from verification.integration.compare import Difference, differences
 from verification.integration.cut import LANES, RECUT, Cut
 from verification.integration.hosts import driver, in_process
+from verification.integration.hosts.application import ApplicationHost
 from verification.integration.hosts.in_process import Trouble
-from verification.integration.hosts.spark import SparkHost
 from verification.integration.scenario import Judge, Result, Scenario
 from verification.integration.scenarios import BY_NAME
 
@@ -23,13 +24,16 @@ RECORDS = {1: 40, 5: 100, 7: 100, 97: 400, 120: 400, 1000: 2500, 5000: 2000}
 
 SIZES = (1, 5, 97, 5000)
 CHANGES = ((2, (5, 1)), (1, (4, 2)), (5, (2, 8)), (8, (1, 3)))
-"""The numbers of lanes of the starts of a scenario on Spark; scenarios take them in turn."""
+"""The numbers of lanes of the starts of a scenario's application; scenarios take them in turn."""
 
 QUICK_MOVES = 6
 """In a quick run, one scenario in this many changes its lanes."""
 
+APPLICATIONS: dict[str, Literal["spark", "local"]] = {"Spark": "spark", "local": "local"}
+"""The engines of applications by the name of the host."""
+
 AT_A_TIME = 2
-"""The number of concurrent applications on Spark."""
+"""The number of concurrent applications."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +72,11 @@ def in_one_process(scenario: Scenario, is_quick: bool) -> Sequence[Combination]:
     return [*IN_PROCESS, *(Combination("in process", cut, caching) for cut in recut for caching in (False, True))]
 
 
-def on_spark(scenario: Scenario, number: int, is_quick: bool) -> Sequence[Combination]:
-    """The combinations of a scenario on Spark: all its cuts, with caches in every second one, and a change of lanes; or one."""
-    turns = [Combination("Spark", cut, caching=(number + turn) % 2 == 1) for turn, cut in enumerate(scenario.cuts)]
+def as_application(scenario: Scenario, host: str, number: int, is_quick: bool) -> Sequence[Combination]:
+    """The combinations of an application: all its cuts, with caches in every second one, and a change of lanes; or one."""
+    turns = [Combination(host, cut, caching=(number + turn) % 2 == 1) for turn, cut in enumerate(scenario.cuts)]
     first, then = CHANGES[number % len(CHANGES)]
-    moves = Combination("Spark", Cut(97, first), caching=number % 2 == 0, then=then)
+    moves = Combination(host, Cut(97, first), caching=number % 2 == 0, then=then)
     if is_quick:
         return [moves if number % QUICK_MOVES == 0 else turns[4 * number % len(turns)]]
     return [*turns, moves]
@@ -111,10 +115,11 @@ def run(scenarios: Sequence[Scenario], seed: int, is_quick: bool, hosts: Sequenc
             expected[name] = known
             tally.add(name, *outcome)
             _say(name, *outcome, seconds, show)
-    if "spark" in hosts:
-        for name, seconds, outcome in _on_spark(scenarios, seed, is_quick, expected):
-            tally.add(name, *outcome)
-            _say(name, *outcome, seconds, show)
+    for host, engine in APPLICATIONS.items():
+        if engine in hosts:
+            for name, seconds, outcome in _as_applications(host, engine, scenarios, seed, is_quick, expected):
+                tally.add(name, *outcome)
+                _say(name, *outcome, seconds, show)
     seconds = round(time.monotonic() - begun, 1)
     _report(report, seed, is_quick, tally, seconds)
     print(f"epochs: {tally.epochs}, combinations: {tally.combinations}, {seconds} s; see {report}")
@@ -155,16 +160,20 @@ def _one_in_process(name: str, seed: int, is_quick: bool) -> tuple[str, Expected
     return name, expected, time.monotonic() - begun, (combinations, epochs, found)
 
 
-def _on_spark(
-    scenarios: Sequence[Scenario], seed: int, is_quick: bool, expected: Mapping[str, Expected]
+def _as_applications(
+    name: str,
+    engine: Literal["spark", "local"],
+    scenarios: Sequence[Scenario],
+    seed: int,
+    is_quick: bool,
+    expected: Mapping[str, Expected],
 ) -> Iterator[tuple[str, float, Outcome]]:
-    with SparkHost() as host, ThreadPoolExecutor(AT_A_TIME) as pool:
-        futures = [
-            pool.submit(
-                _one_on_spark, host, scenario, on_spark(scenario, number, is_quick), seed, dict(expected.get(scenario.name, {}))
-            )
-            for number, scenario in enumerate(scenarios)
-        ]
+    with ApplicationHost(engine) as host, ThreadPoolExecutor(AT_A_TIME) as pool:
+        futures = []
+        for number, scenario in enumerate(scenarios):
+            combinations = as_application(scenario, name, number, is_quick)
+            known = dict(expected.get(scenario.name, {}))
+            futures.append(pool.submit(_one_application, host, scenario, combinations, seed, known))
         try:
             for scenario, future in zip(scenarios, futures, strict=True):
                 yield scenario.name, *future.result()
@@ -172,8 +181,8 @@ def _on_spark(
             pool.shutdown(cancel_futures=True)
 
 
-def _one_on_spark(
-    host: SparkHost,
+def _one_application(
+    host: ApplicationHost,
     scenario: Scenario,
     combinations: Sequence[Combination],
     seed: int,

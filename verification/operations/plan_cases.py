@@ -1,4 +1,4 @@
-"""Five edits of a topology that has run: what `penstock plan` says about each store and source, and what then happens.
+"""Edits of a topology that has run: what `penstock plan` says about each store and source, and what then happens.
 
 The plan uses the topology's facts; what happens is observed in the stores' files, the changelogs and the group's offsets.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock import App, StreamsBuilder, Topology, tumbling
+from penstock import App, Store, StreamsBuilder, Topology, tumbling
 from penstock.config import Config
 from penstock.errors import IncompatibleTopologyError
 from penstock.plan import Changes, Verdict
@@ -125,12 +125,91 @@ def joined(prefix: str) -> Topology:
     return builder.build()
 
 
+@dataclass(frozen=True)
+class Total:
+    """A value with a field."""
+
+    n: int = 0
+
+
+def _with_note() -> type:
+    """The same type after an edit: with another field, which has a default."""
+
+    @dataclass(frozen=True)
+    class Total:
+        n: int = 0
+        note: str = ""
+
+    return _renamed(Total)
+
+
+def _with_required_note() -> type:
+    """The same with a field that every value must have."""
+
+    @dataclass(frozen=True)
+    class Total:
+        note: str
+        n: int = 0
+
+    return _renamed(Total)
+
+
+def _renamed(kind: type) -> type:
+    """A type by the name that it would have if the edit had been made in place."""
+    kind.__qualname__, kind.__module__ = Total.__qualname__, Total.__module__
+    return kind
+
+
+def totals(value: type = Total, version: int = 1, *, migrates: bool = False, key: Any = str) -> Version:
+    """Totals of this type and version, and another store."""
+
+    def version_of(prefix: str) -> Topology:
+        builder = StreamsBuilder()
+        records = builder.stream(f"{prefix}-left", value=str)
+        store = Store("totals", value=value, version=version, old=Total, migrate=converted if migrates else None)
+        grouped = records.group_by_key() if key is str else records.group_by(lambda key, _: len(key), key=key)
+        grouped.aggregate(value, lambda _, record, total: replace(total, n=total.n + 1), store=store)
+        records.group_by_key().count(store="counts")
+        return builder.build()
+
+    return version_of
+
+
+CONVERTED = 1_000
+
+
+def converted(total: Total) -> Total:
+    """A value of the next version: converted twice it would be another one."""
+    return Total(total.n + CONVERTED)
+
+
+def windowed_for(retention: str) -> Version:
+    """Windows that are kept for this long, and another store."""
+
+    def version(prefix: str) -> Topology:
+        builder = StreamsBuilder()
+        records = builder.stream(f"{prefix}-left", value=str)
+        kept = Store("windows", retention=retention)
+        records.group_by_key().windowed_by(tumbling("1m", grace="0s")).count(store=kept)
+        records.group_by_key().count(store="counts")
+        return builder.build()
+
+    return version
+
+
 CASES = (
     Case("added-branch", counting, with_a_branch),
     Case("renamed-store", counting_into("counts"), counting_into("totals")),
     Case("changed-window", windowed("1m"), windowed("5m")),
     Case("changed-serde", table_of(str), table_of(dict)),
     Case("removed-join", joined, counting_into("counts")),
+    Case("migrated-values", totals(), totals(version=2, migrates=True)),
+    Case("version-without-migration", totals(), totals(version=2)),
+    Case("skipped-version", totals(), totals(version=3, migrates=True)),
+    Case("changed-key", totals(), totals(key=int)),
+    Case("changed-retention", windowed_for("1h"), windowed_for("2h")),
+    Case("added-field", totals(), totals(_with_note())),
+    Case("added-required-field", totals(), totals(_with_required_note())),
 )
 
 
@@ -249,14 +328,24 @@ def _stores(first: App, second: App, before: Look, after: Look) -> dict[str, Ver
     for name in second.topology.stores:
         content = after.contents[name]
         assert NEW in content, f"{name} has none of the last records: {content}"
-        if OLD in content and content[OLD] == before.contents.get(name, {}).get(OLD):
+        old = before.contents.get(name, {}).get(OLD)
+        if OLD in content and _is_same(content[OLD], old):
             happened[name] = Verdict.KEPT
+        elif OLD in content and isinstance(old, Total) and content[OLD] == converted(old):
+            happened[name] = Verdict.MIGRATED
         elif OLD not in content:
             happened[name] = Verdict.NEW
     for name in first.topology.stores.keys() - second.topology.stores.keys():
         if before.changelogs[name] == after.changelogs[name]:
             happened[name] = Verdict.LOST
     return happened
+
+
+def _is_same(now: Any, before: Any) -> bool:
+    """Whether a value is the same, if need be with more fields."""
+    if isinstance(before, Total) and is_dataclass(now):
+        return asdict(now).items() >= asdict(before).items()  # type: ignore[arg-type]
+    return bool(now == before)
 
 
 def _sources(before: Look, after: Look) -> dict[str, Verdict]:

@@ -47,6 +47,8 @@ from penstock.topology import user_line
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from penstock.delivery.target import Target
+
 # A stream only returns keys and values, so a stream of a subclass is a stream of its base. A table also looks up keys, so only
 # its values are covariant. Verbs that take serdes see the stream as `KStream[K2 | None, V2 | None]`: null needs no serde.
 K_co = TypeVar("K_co", covariant=True)
@@ -486,10 +488,15 @@ class KStream(AsyncVerbs[K_co, V_co]):
         key: type[K2] | Serde[K2] | None = None,
         value: type[V2] | Serde[V2] | None = None,
         partitioner: Callable[[str, K_co, V_co, int], int | Collection[int] | None] | None = None,
+        deliver_to: Target | None = None,
         name: str | None = None,
     ) -> None:
-        """Write the stream to a topic, or to the topic that `topic(key, value, context)` names for each record."""
-        write_to(self._place, topic, key, value, partitioner, name, user_line())
+        """Write the stream to a topic, or to the topic that `topic(key, value, context)` names for each record.
+
+        With `deliver_to`, a `penstock.delivery.Target`, the application also delivers all records of the topic to another system,
+        each exactly once.
+        """
+        write_to(self._place, topic, key, value, partitioner, deliver_to, name, user_line())
 
     def to_table(
         self: KStream[K2 | None, V2 | None],

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.place import Place, given_serde
+from penstock.errors import TopologyError
 from penstock.topology import Line, SinkNode, Topology
 from penstock.topology.functions import checked
 from penstock.topology.nodes import Partitioner, TopicExtractor
 
+if TYPE_CHECKING:
+    from penstock.delivery.target import Target
+
 
 def write_to(
-    here: Place, topic: str | TopicExtractor, key: Any, value: Any, partitioner: Partitioner | None, name: str | None, line: Line
+    here: Place,
+    topic: str | TopicExtractor,
+    key: Any,
+    value: Any,
+    partitioner: Partitioner | None,
+    target: Target | None,
+    name: str | None,
+    line: Line,
 ) -> None:
     """Put a sink below a stream."""
+    if target is not None and not isinstance(topic, str):
+        raise TopologyError(f"deliver_to= needs the name of a topic, not a function that chooses one ({line}).")
     if not isinstance(topic, str):
         checked(topic, "key, value, context", "to", line)
     if partitioner is not None:
@@ -24,6 +37,6 @@ def write_to(
     value_serde = given_serde(value) or here.value or here.draft.default_value
 
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        topology.add_node(SinkNode(sink, parents, topic, key_serde, value_serde, line, partitioner))
+        topology.add_node(SinkNode(sink, parents, topic, key_serde, value_serde, line, partitioner, target=target))
 
     here.draft.add(DraftNode(sink, line, write), here.node)

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.dsl.draft import Draft
 from penstock.errors import TopologyError
 from penstock.serdes import Serde, serde_of
-from penstock.state import Sharing, StoreKind, StoreSpec
+from penstock.state import Migration, Sharing, StoreKind, StoreSpec
 from penstock.timing import Duration, SessionWindows, SlidingWindows, Windows, duration_ms
 from penstock.topology import user_line
 from penstock.topology.functions import checked
@@ -21,7 +21,8 @@ class Store:
 
     A table whose store has a name can be queried. `retention` is for windowed tables; `history` makes the table versioned and is
     how far back it can be read; entries expire after `ttl`. `logging` is False for no changelog, or a dict of its topic settings.
-    `shared` lets processors that name the store read any key, also of another lane.
+    `shared` lets processors that name the store read any key, also of another lane. If values change, increase `version`, and let
+    `migrate(old)` return the new value of an old one; `old` is the type or serde of old values, by default that of new ones.
 
     Example:
         >>> Store("stats", value=dict, retention="1d").name
@@ -38,6 +39,9 @@ class Store:
     logging: bool | Mapping[str, str] = True
     segment_interval: Duration | None = None
     shared: bool = False
+    version: int = 1
+    migrate: Callable[[Any], Any] | None = None
+    old: Any = None
 
 
 @dataclass(slots=True)
@@ -64,10 +68,13 @@ class Materialized:
 
     def _common(self, draft: Draft) -> dict[str, Any]:
         logging = self.options.logging
+        value = self.value if self.value is not None else draft.default_value
         return {
             "name": self.store_name,
             "key": self.key if self.key is not None else draft.default_key,
-            "value": self.value if self.value is not None else draft.default_value,
+            "value": value,
+            "version": self.options.version,
+            "migration": migration(self.options.migrate, self.options.old, value),
             "logged": logging is not False,
             "changelog_config": changelog_config(logging),
             "aggregates": self.aggregates,
@@ -147,6 +154,14 @@ def changelog_config(logging: bool | Mapping[str, str] | None) -> tuple[tuple[st
     return tuple(sorted(logging.items())) if isinstance(logging, Mapping) else ()
 
 
+def migration(migrate: Callable[[Any], Any] | None, old: Any, value: Serde[Any]) -> Migration | None:
+    """Return how old values are converted, if `migrate=` says so."""
+    if migrate is None:
+        return None
+    checked(migrate, "old", "migrate=", user_line())
+    return Migration(value if old is None else serde_of(old), migrate)
+
+
 def materialized(draft: Draft, store: str | Store | None, prefix: str, *, queryable: bool = False) -> Materialized:
     """Resolve the argument `store=`; generate a name if it has none."""
     options = Store(store) if isinstance(store, str) else store or Store()
@@ -163,16 +178,25 @@ def _spec(kind: StoreKind, name: str, key: Any, value: Any, logging: bool | Mapp
 
 
 def key_value_store(
-    name: str, *, key: Any = str, value: Any = dict, ttl: Duration | None = None, logging: bool | Mapping[str, str] = True
+    name: str,
+    *,
+    key: Any = str,
+    value: Any = dict,
+    ttl: Duration | None = None,
+    logging: bool | Mapping[str, str] = True,
+    version: int = 1,
+    migrate: Callable[[Any], Any] | None = None,
+    old: Any = None,
 ) -> StoreSpec:
-    """A store of keys and values for processors.
+    """A store of keys and values for processors; `version`, `migrate` and `old` are those of `Store`.
 
     Example:
         >>> key_value_store("pending", value=int).name
         'pending'
     """
     ttl_ms = None if ttl is None else duration_ms(ttl)
-    return _spec(StoreKind.KEY_VALUE, name, key, value, logging, ttl_ms=ttl_ms)
+    converted = migration(migrate, old, serde_of(value))
+    return _spec(StoreKind.KEY_VALUE, name, key, value, logging, ttl_ms=ttl_ms, version=version, migration=converted)
 
 
 def shared_store(

@@ -180,7 +180,7 @@ def _run_on(stores: OpenStores, assigned: Assignment, records: pa.Table, is_anew
         run.due = was_due(state, assigned.shards, stage)
     faults.point("lane.before_write")
     is_idle = not run.bound and state.epoch == epoch.number  # and an earlier stage has brought the lane to this epoch
-    written = [] if is_idle else _written(assigned, state)
+    written = [] if is_idle else write_lane(assigned, state)
     stores.forget_views()
     faults.point("lane.after_write")
     return [*run.end(state), *written]
@@ -205,15 +205,15 @@ def _run_serially(stores: OpenStores, assigned: Assignment, records: pa.Table, i
     written: list[pa.Table] = []
     for number, state in enumerate(states):
         if state.is_written or state.epoch != epoch.number:
-            written += _written(assigned.at(stage, number), state)
+            written += write_lane(assigned.at(stage, number), state)
         if number < program.lanes - 1:
             faults.point("serial.between_lanes")
     stores.forget_views()
     return [*run.end(), *written]
 
 
-def _written(assigned: Assignment, state: LaneState) -> list[pa.Table]:
-    """Write the changes of a stage to a lane, and return its changelog rows."""
+def write_lane(assigned: Assignment, state: LaneState) -> list[pa.Table]:
+    """Write the changes of a stage to its lane, and return the changelog rows."""
     program, epoch = assigned.program, assigned.epoch
     mark = own_mark(program, assigned.lane, epoch.mark)
     changes = state.commit(epoch.number, assigned.stage, program.incarnation, mark, epoch.last_committed)

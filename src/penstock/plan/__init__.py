@@ -1,7 +1,17 @@
 """The plan of a topology: stages between exchanges."""
 
 from penstock.plan.changes import Changes, Decision, Verdict, source_changes, store_changes
-from penstock.plan.compatibility import TopologyFacts, decode_facts, encode_facts, facts, incompatibilities, remembered
+from penstock.plan.compatibility import (
+    TopologyFacts,
+    convertible,
+    decode_facts,
+    encode_facts,
+    facts,
+    incompatibilities,
+    migrating,
+    migrations,
+    remembered,
+)
 from penstock.plan.layouts import layout
 from penstock.plan.planner import fingerprint, plan
 from penstock.plan.stages import Plan, Stage
@@ -13,12 +23,15 @@ __all__ = [
     "Stage",
     "TopologyFacts",
     "Verdict",
+    "convertible",
     "decode_facts",
     "encode_facts",
     "facts",
     "fingerprint",
     "incompatibilities",
     "layout",
+    "migrating",
+    "migrations",
     "plan",
     "remembered",
     "source_changes",

@@ -1,6 +1,6 @@
 """What a start with another topology would do to each store and to each source's offsets, as values.
 
-No store is converted: if a store's layout has changed, the store and the whole start are refused.
+Values are converted if the topology says how. If a store's layout has changed otherwise, the whole start is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 
-from penstock.plan.compatibility import TopologyFacts, layout_change
+from penstock.plan.compatibility import TopologyFacts, layout_change, migrations
 from penstock.topology import SourceNode
 
 _BY_POSITION = re.compile(r"-\d{10}")
@@ -25,6 +25,8 @@ class Verdict(Enum):
     """As committed."""
     NEW = "new"
     """A store starts empty; a source starts at its reset position."""
+    MIGRATED = "migrated"
+    """Every value of a store is converted to its new version before records are processed."""
     REBUILT = "rebuilt"
     """A store that was removed and added again is restored from its changelog, as it was when removed."""
     LOST = "lost"
@@ -69,11 +71,13 @@ def store_changes(
     *,
     refused: Mapping[str, str] = MappingProxyType({}),
     unlogged: Collection[str] = (),
+    convertible: Collection[str] = (),
     global_stores: Iterable[str] = (),
 ) -> tuple[Decision, ...]:
     """Return the verdict on each store of the topology, and on those it no longer has.
 
-    `refused` are stores whose changelog is not as required, with the reason; `unlogged` are those without one.
+    `refused` are stores whose changelog is not as required, with the reason; `unlogged` are those without one; `convertible`
+    those whose values of the version before can be converted.
 
     Example:
         >>> from penstock import StreamsBuilder
@@ -86,7 +90,11 @@ def store_changes(
         >>> [(change.name, change.verdict.value) for change in store_changes(before, after)]
         [('totals', 'new'), ('words', 'lost')]
     """
-    judged = [_store(committed, now, name, refused.get(name), name in unlogged) for name in now.stores]
+    reasons = dict(refused)
+    if committed is not None:
+        changes = {name: layout_change(committed, now, name, convertible) for name in now.stores}
+        reasons |= {name: change for name, change in changes.items() if change is not None}
+    judged = [_store(committed, now, name, reasons.get(name), name in unlogged, convertible) for name in now.stores]
     followed = [Decision(name, Verdict.KEPT, "it follows its topic, whatever the last topology was") for name in global_stores]
     if committed is None:
         return (*judged, *followed)
@@ -120,10 +128,18 @@ def source_changes(
     return (*now, *dropped)
 
 
-def _store(committed: TopologyFacts | None, now: TopologyFacts, name: str, refusal: str | None, is_unlogged: bool) -> Decision:
-    change = None if committed is None else layout_change(committed, now, name)
-    if change is not None or refusal is not None:
-        return Decision(name, Verdict.REFUSED, change or refusal or "")
+def _store(
+    committed: TopologyFacts | None,
+    now: TopologyFacts,
+    name: str,
+    refusal: str | None,
+    is_unlogged: bool,
+    convertible: Collection[str],
+) -> Decision:
+    if refusal is not None:
+        return Decision(name, Verdict.REFUSED, refusal)
+    if committed is not None and name in migrations(committed, now, convertible):
+        return Decision(name, Verdict.MIGRATED, "every value is converted by migrate= before records are processed")
     if committed is None or name not in committed.stores:
         return Decision(name, Verdict.NEW, "starts empty: records that were already read are not read again")
     if is_unlogged:

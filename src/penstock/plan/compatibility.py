@@ -6,10 +6,12 @@ would be misread; and its records must still be routed by the same kind of key.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
+
 import msgspec
 
 from penstock.errors import StateError
-from penstock.plan.layouts import UNLOGGED, layout
+from penstock.plan.layouts import FIELDS, UNLOGGED, layout, missing_fields
 from penstock.topology import SourceNode, Topology
 
 
@@ -30,6 +32,12 @@ class TopologyFacts(msgspec.Struct, frozen=True):
     topic_ids: dict[str, str] = {}
 
 
+VERSION, MIGRATING = "version", "migrating"
+"""Of a store's layout: the version of its values, and the one that they are being converted to."""
+
+_CONVERTED = frozenset({"value", FIELDS, "aggregates", VERSION, MIGRATING, UNLOGGED})
+"""What a migration may change, and its traces."""
+
 _decode = msgspec.json.Decoder(TopologyFacts).decode
 
 
@@ -44,6 +52,11 @@ def facts(topology: Topology, fingerprint: str, incarnation: str = "") -> Topolo
         for topic in node.topics or (node.pattern.pattern if node.pattern else "",)
     ]
     return TopologyFacts(fingerprint, stores, sorted(topics), incarnation=incarnation)
+
+
+def convertible(topology: Topology) -> frozenset[str]:
+    """Return the stores whose values of the version before can be converted."""
+    return frozenset(name for name, spec in topology.stores.items() if spec.migration is not None)
 
 
 def remembered(committed: TopologyFacts | None, now: TopologyFacts) -> TopologyFacts:
@@ -70,23 +83,65 @@ def decode_facts(data: bytes) -> TopologyFacts:
         ) from None
 
 
-def incompatibilities(committed: TopologyFacts, now: TopologyFacts) -> list[str]:
-    """Return the reasons why committed state cannot be used, one line each."""
-    changes = {name: layout_change(committed, now, name) for name in now.stores}
+def incompatibilities(committed: TopologyFacts, now: TopologyFacts, can: Collection[str] = ()) -> list[str]:
+    """Return the reasons why committed state cannot be used, one line each; values of the stores `can` can be converted."""
+    changes = {name: layout_change(committed, now, name, can) for name in now.stores}
     return [f"store {name!r}: {change}" for name, change in changes.items() if change is not None]
 
 
-def layout_change(committed: TopologyFacts, now: TopologyFacts, store: str) -> str | None:
-    """Return how the layout of a store has changed; None if it has not, or if the store is new."""
+def migrating(committed: TopologyFacts, stores: Iterable[str], now: TopologyFacts) -> TopologyFacts:
+    """Return the committed facts with a note that these stores are partly converted: no other version may use them."""
+    marked = {name: {**committed.stores[name], MIGRATING: _version(now.stores[name])} for name in stores}
+    return msgspec.structs.replace(committed, stores={**committed.stores, **marked})
+
+
+def migrations(committed: TopologyFacts | None, now: TopologyFacts, can: Collection[str]) -> list[str]:
+    """Return the stores whose values have to be converted; `can` are those that can be."""
+    return [] if committed is None else [name for name in now.stores if name in can and _is_next(committed, now, name)]
+
+
+def _is_next(committed: TopologyFacts, now: TopologyFacts, store: str) -> bool:
+    """Whether a store differs from the committed one by its values only, and has the next version."""
     before, after = committed.stores.get(store), now.stores[store]
-    if before is None or before == after:
+    if before is None or int(_version(after)) != int(_version(before)) + 1:
+        return False
+    kept = {what: text for what, text in before.items() if what not in _CONVERTED}
+    return kept == {what: text for what, text in after.items() if what not in _CONVERTED} and before.get(
+        MIGRATING, _version(after)
+    ) == _version(after)
+
+
+def _version(layout: Mapping[str, str]) -> str:
+    return layout.get(VERSION, "1")
+
+
+def layout_change(committed: TopologyFacts, now: TopologyFacts, store: str, can: Collection[str] = ()) -> str | None:
+    """Return how the layout of a store has changed; None if it has not, if values can be converted, or if the store is new."""
+    before, after = committed.stores.get(store), now.stores[store]
+    if before is None or before == after or (store in can and _is_next(committed, now, store)):
         return None
+    if MIGRATING in before:
+        return f"its migration to version {before[MIGRATING]} is not complete: start the application that began it"
+    if _version(before) != _version(after):
+        return _version_change(int(_version(before)), int(_version(after)), store in can)
     if UNLOGGED in before and UNLOGGED not in after:
         return (
             "it had no changelog and now has one: its content was never logged, and an older changelog of that name would "
             "restore outdated content"
         )
-    different = [what for what in sorted({*before, *after} - {UNLOGGED}) if before.get(what) != after.get(what)]
+    different = [what for what in sorted({*before, *after} - {UNLOGGED, FIELDS}) if before.get(what) != after.get(what)]
     if not different:
-        return None
+        missing = missing_fields(before.get(FIELDS), after.get(FIELDS))
+        cure = "give them defaults, or convert old values with version= and migrate="
+        return f"its values do not have the new fields {', '.join(missing)}: {cure}" if missing else None
     return "; ".join(f"{what} was {before.get(what, 'none')} and is {after.get(what, 'none')}" for what in different)
+
+
+def _version_change(before: int, after: int, can_migrate: bool) -> str:
+    if after < before:
+        return f"its values are of version {before} and cannot become version {after} again"
+    if after > before + 1:
+        return f"its values are of version {before}: start version {before + 1} first, which converts them"
+    if not can_migrate:
+        return f"its values are of version {before}: say with migrate= how they become version {after}"
+    return f"version {after} changes more than values: kind, windows, retention and keys must stay as they are"

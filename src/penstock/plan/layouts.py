@@ -1,17 +1,23 @@
 """The layout of a store: one list, which gives both the text in committed facts and the store's part of a fingerprint.
 
 Both are kept in Kafka and compared after an upgrade. An entry's word, its place and what it says of a store that could already
-be declared never change; a new entry says nothing of such a store, and is no part of the fingerprint.
+be declared never change; a new entry says nothing of such a store, and is no part of the fingerprint. `fields` are the exception:
+they are compared only if both layouts have them, and only as far as old values can be read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
+
+import msgspec
 
 from penstock.serdes import Serde
 from penstock.state import StoreSpec
+
+FIELDS = "fields"
+"""The fields of typed values; those that a value may lack end with `?`."""
 
 UNLOGGED = "log"
 """Marks the layout of a store without a changelog. A store may lose its changelog at any time, but not get it back."""
@@ -77,6 +83,26 @@ def _name(serde: Serde[Any]) -> str:
     return f"{kind.__name__}({', '.join(_name(part) if isinstance(part, Serde) else repr(part) for part in parts)})"
 
 
+def _fields(serde: Serde[Any] | None) -> str | None:
+    """Return the fields of a type that values are read as; None if it has none."""
+    of: Any = getattr(serde, "of", None)
+    if hasattr(of, "model_fields"):
+        found = {name: field.is_required() for name, field in of.model_fields.items()}
+    elif is_dataclass(of) or (isinstance(of, type) and issubclass(of, msgspec.Struct)):
+        found = {field.encode_name: field.required for field in getattr(msgspec.inspect.type_info(of), "fields", ())}
+    else:
+        return None
+    return ", ".join(name if is_required else f"{name}?" for name, is_required in sorted(found.items()))
+
+
+def missing_fields(before: str | None, after: str | None) -> list[str]:
+    """Return the fields that values must have now and did not have before; both as layouts have them."""
+    if before is None or after is None:
+        return []
+    known = {name.removesuffix("?") for name in before.split(", ")}
+    return [name for name in after.split(", ") if name and not name.endswith("?") and name not in known]
+
+
 LAYOUT: tuple[Entry, ...] = (
     Entry("kind", lambda spec: spec.kind.value, str, _as_it_is),
     Entry("retention", lambda spec: spec.retention_ms, _milliseconds, _as_it_is),
@@ -85,9 +111,11 @@ LAYOUT: tuple[Entry, ...] = (
     Entry("duplicates", lambda spec: spec.retain_duplicates, _if_so("True"), _as_it_is),
     Entry("order", lambda spec: spec.time_ordered, _if_so("by time"), _as_it_is),
     Entry("shared", lambda spec: spec.takes_writes, _if_so("by its own keys"), None),
+    Entry("version", lambda spec: spec.version, lambda version: None if version == 1 else str(version), None),
     Entry("ttl", lambda spec: spec.ttl_ms is not None, _if_so("with a TTL"), _as_it_is),
     Entry("key", lambda spec: spec.key, _serde, _class),
     Entry("value", lambda spec: spec.value, _serde, _class),
+    Entry(FIELDS, lambda spec: spec.value, _fields, None),
     Entry(UNLOGGED, lambda spec: not spec.logged, _if_so("none"), None),
     Entry("aggregates", lambda spec: spec.aggregates, lambda aggregates: aggregates, None),
 )

@@ -210,6 +210,8 @@ class RunningApplication:
             self._states.enter(State.PENDING_SHUTDOWN)
             self._hooks.pre_stop(self)
             self._started.epochs.stop()
+            if self._until is not None:
+                self._started.deliveries.finish()
         except BaseException as error:  # noqa: BLE001 - raised by `wait`
             if self._ended.is_set():  # `_watch` has already ended it as stalled
                 return
@@ -251,6 +253,7 @@ class RunningApplication:
     def _process(self, started: Started) -> None:
         """Run epochs until a stop is requested, or the bounds of the run are reached."""
         started.input_stream.start()
+        started.deliveries.start()
         self._states.enter(State.RUNNING)
         self._hooks.post_start(self)
         checked = time.monotonic()
@@ -265,6 +268,7 @@ class RunningApplication:
             if time.monotonic() - checked > 1:
                 checked = time.monotonic()
                 started.epochs.while_idle(started.publisher.check)
+                started.deliveries.check()
 
 
 def _close_all(closers: Iterable[Callable[[], None]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from penstock.epochs.program import lanes_topic
 from penstock.epochs.restore import LOST_CHANGELOG, Committed
@@ -91,9 +91,9 @@ def refuse_state_of_lanes(rows: Iterable[LogRows]) -> None:
             raise StateError(f"The state was written by an earlier version of Penstock, by lane instead of by shard. {RESET}")
 
 
-def refuse_incompatible(committed: TopologyFacts | None, now: TopologyFacts) -> None:
-    """Refuse a topology that cannot use the committed state, and say what changed."""
-    complaints = [] if committed is None else incompatibilities(committed, now)
+def refuse_incompatible(committed: TopologyFacts | None, now: TopologyFacts, can: Collection[str] = ()) -> None:
+    """Refuse a topology that cannot use the committed state, and say what changed; stores in `can` can be converted."""
+    complaints = [] if committed is None else incompatibilities(committed, now, can)
     if complaints:
         raise IncompatibleTopologyError(
             "The committed state belongs to another topology:\n  "

@@ -99,9 +99,10 @@ class Engine:
             self.spark.close()
 
     def require_spark(self) -> SparkEngine:
-        """Return Spark, for SQL; raises if the application runs without it."""
+        """Return Spark, for SQL and other sources; raises if the application runs without it."""
         if self.spark is None:
-            raise ConfigError("SQL and tables need Spark, but the application runs with engine = local. Set engine to spark.")
+            why = "SQL, tables, and sources other than topics need Spark"
+            raise ConfigError(f"{why}, but the application runs with engine = local. Set engine to spark.")
         return self.spark
 
     def open_input(self, offsets: Mapping[Partition, int], most_bytes: int) -> Input:

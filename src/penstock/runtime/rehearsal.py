@@ -14,7 +14,7 @@ from penstock.handlers import ErrorHandlers
 from penstock.kafka.clients import open_admin
 from penstock.kafka.offsets import refuse_members
 from penstock.kafka.topics import InternalTopic, Topic, Topics, check
-from penstock.plan import Changes, Verdict, source_changes, store_changes
+from penstock.plan import Changes, Verdict, convertible, source_changes, store_changes
 from penstock.records import Partition
 from penstock.runtime.committed import refuse_lost_changelogs, refuse_state_without_offsets
 from penstock.runtime.truth import Truth, program_of
@@ -76,6 +76,7 @@ def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, c
         truth.facts,
         refused=refused,
         unlogged=topology.stores.keys() - logged,
+        convertible=convertible(topology),
         global_stores=topology.global_stores,
     )
     return Changes(stores, judged, (*refusals, *others))

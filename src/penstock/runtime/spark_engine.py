@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
+from typing import Any
 
 from penstock.config import Config
 from penstock.epochs.program import Program
@@ -16,7 +17,8 @@ from penstock.settings import Settings, revealed
 from penstock.spark.by_client import ReadRecords
 from penstock.spark.job import EpochJobs
 from penstock.spark.restore import OnProgress, restore
-from penstock.spark.session import SparkSession, has_session, open_session
+from penstock.spark.rows import ordered_rows
+from penstock.spark.session import DataFrame, SparkSession, has_session, open_session
 from penstock.spark.source import GROUP
 from penstock.spark.sql import GuardedSql
 from penstock.spark.tables import StoreTables
@@ -52,6 +54,10 @@ class SparkEngine:
                 )
                 executor.shutdown(wait=False)
             return self._opening
+
+    def rows(self, read: Callable[[SparkSession], DataFrame], order_by: Sequence[str], skip: int) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a DataFrame, in order, without the first `skip`."""
+        return ordered_rows(self.open().result(), read, order_by, skip)
 
     @property
     def is_open(self) -> bool:

@@ -10,12 +10,13 @@ from penstock.state.keyvalue import KeyValueReads, KeyValueStore
 from penstock.state.lane import LaneState, LaneView, StoreChanges
 from penstock.state.overlay import Register, Registers
 from penstock.state.raw import OrderedSpace
+from penstock.state.rewriting import rewrite
 from penstock.state.segments import retention_limit
 from penstock.state.sessions import SessionStore
 from penstock.state.shard import EPOCH, REGISTERS, ShardState, last_registers
 from penstock.state.shard_keys import record_key
 from penstock.state.shared import Act, SharedKeyValueStore, Write, WriteSerde, write_serde
-from penstock.state.specs import RawLayout, Sharing, StoreKind, StoreSpec
+from penstock.state.specs import Migration, RawLayout, Sharing, StoreKind, StoreSpec
 from penstock.state.store import StateOfStores
 from penstock.state.timers import TimerEntry, TimerFront, TimerStore, timer_id
 from penstock.state.timestamped import CachedKeyValueStore, TimestampedKeyValueStore, entry_decoder, timestamp_of, value_decoder
@@ -44,6 +45,7 @@ __all__ = [
     "LaneView",
     "Mark",
     "MemoryEngine",
+    "Migration",
     "OrderedSpace",
     "RawLayout",
     "Register",
@@ -76,6 +78,7 @@ __all__ = [
     "read_all",
     "record_key",
     "retention_limit",
+    "rewrite",
     "timer_id",
     "timestamp_of",
     "value_decoder",

@@ -192,6 +192,8 @@ class TimeFirst(Layout):
 
     _MAIN = b"\x00"
     _INDEX = b"\x01"
+    MAIN = (_MAIN, _INDEX)
+    """The bounds of the rows that have values."""
 
     def __init__(self, shard: Shard, spec: StoreSpec, retention: Retention, suffix_size: int, before_key: int) -> None:
         super().__init__(shard, spec, retention, suffix_size)

@@ -48,8 +48,20 @@ class Sharing:
     argument: Serde[Any] | None = None
 
 
+@dataclass(frozen=True)
+class Migration:
+    """How values of a store's version before become values of this one: `convert(old)`, where `value` is the serde of old ones.
+
+    A result of None deletes the entry, in stores without windows.
+    """
+
+    value: Serde[Any]
+    convert: Callable[[Any], Any]
+
+
 _WINDOWED = (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW)
 _RETAINING = (*_WINDOWED, StoreKind.SESSION, StoreKind.VERSIONED)
+_MIGRATING = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED, *_WINDOWED, StoreKind.SESSION)
 _EXPIRING = _SHARED = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED)
 
 
@@ -61,7 +73,8 @@ class StoreSpec:
     `time_ordered` is for window and session stores that are read by time (results emitted when a window closes): they
     scan by time first, as Kafka Streams' time-ordered stores do. `ttl_ms` is for key-value and timestamped stores.
     With `sharing`, every shard may read the store; if it is a plain key-value store, every shard may write it too.
-    `aggregates` describes the ready aggregates that its values consist of, if they do.
+    `aggregates` describes the ready aggregates that its values consist of, if they do. `version` is that of its values, and
+    `migration` says how those of the version before are converted.
     """
 
     name: str
@@ -80,6 +93,8 @@ class StoreSpec:
     layout: RawLayout | None = None
     sharing: Sharing | None = None
     aggregates: str | None = None
+    version: int = 1
+    migration: Migration | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -99,6 +114,9 @@ class StoreSpec:
             )
         if self.sharing is not None and (self.kind not in _SHARED or self.ttl_ms is not None):
             raise StateError(f"Store {self.name!r}: only key-value and timestamped stores without a TTL can be shared.")
+        if self.version < 1 or (self.migration is not None and (self.version == 1 or self.kind not in _MIGRATING)):
+            kinds = "key-value, window and session stores"
+            raise StateError(f"Store {self.name!r}: version= counts from 1, and migrate= is for version 2 and later of {kinds}.")
 
     @property
     def takes_writes(self) -> bool:

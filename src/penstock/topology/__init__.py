@@ -1,8 +1,20 @@
 """The logical graph: frozen nodes, the `Topology` that collects them, and its descriptions and drawings."""
 
 from penstock.errors.lines import Line, user_line
+from penstock.topology.backfill import Backfill
 from penstock.topology.graph import Topology
 from penstock.topology.groups import watermarked_nodes
 from penstock.topology.nodes import Exchange, Node, ProcessorNode, SinkNode, SourceNode
 
-__all__ = ["Exchange", "Line", "Node", "ProcessorNode", "SinkNode", "SourceNode", "Topology", "user_line", "watermarked_nodes"]
+__all__ = [
+    "Backfill",
+    "Exchange",
+    "Line",
+    "Node",
+    "ProcessorNode",
+    "SinkNode",
+    "SourceNode",
+    "Topology",
+    "user_line",
+    "watermarked_nodes",
+]

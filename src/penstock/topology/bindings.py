@@ -15,7 +15,7 @@ from penstock.serdes import Serde
 from penstock.serdes.registry.registry import Registry
 from penstock.serdes.registry.serde import connected, needs_registry
 from penstock.state import StoreSpec
-from penstock.topology.nodes import Node, ProcessorNode
+from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
 
 def changelog_topic(application_id: str, store: str) -> str:
@@ -24,7 +24,7 @@ def changelog_topic(application_id: str, store: str) -> str:
 
 
 def bound_nodes(nodes: Mapping[str, Node], registry: Registry | None) -> dict[str, Node]:
-    """Return the nodes with the registry; raise if one needs it and there is none."""
+    """Return the nodes with the registry, for tasks, which neither load nor deliver; raise if one needs it and there is none."""
     return {name: _bound(node, registry) for name, node in nodes.items()}
 
 
@@ -40,6 +40,10 @@ def _bound(node: Node, registry: Registry | None) -> Node:
     if isinstance(node, ProcessorNode):
         operator = _bound_operator(node.operator, registry)
         return node if operator is node.operator else replace(node, operator=operator)
+    if isinstance(node, SinkNode) and node.target is not None:
+        node = replace(node, target=None)
+    if isinstance(node, SourceNode) and node.backfill is not None:
+        node = replace(node, backfill=None)
     if not needs_registry(node.key) and not needs_registry(node.value):
         return node
     if registry is None:
@@ -64,10 +68,14 @@ def _own_serdes(operator: Any) -> Iterator[tuple[str, Serde[Any]]]:
 
 
 def _bound_spec(spec: StoreSpec, changelog: str, registry: Registry | None) -> StoreSpec:
-    if not needs_registry(spec.key) and not needs_registry(spec.value):
+    old = None if spec.migration is None else spec.migration.value
+    if not (needs_registry(spec.key) or needs_registry(spec.value) or needs_registry(old)):
         return spec
     if registry is None:
         raise _missing(f"store {spec.name!r}")
+    if spec.migration is not None and old is not None:
+        connected_old = connected(old, registry).for_topic(changelog, is_key=False)
+        spec = replace(spec, migration=replace(spec.migration, value=connected_old))
     key = None if spec.key is None else connected(spec.key, registry)
     value = None if spec.value is None else connected(spec.value, registry).for_topic(changelog, is_key=False)
     return replace(spec, key=key, value=value)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import TopologyError
 from penstock.errors.lines import Line, user_line
@@ -14,6 +14,10 @@ from penstock.processor import Operator
 from penstock.records import RecordContext, SourceRecord
 from penstock.serdes import Serde
 from penstock.timing import Schedule, Watermark, duration_ms
+from penstock.topology.backfill import Backfill
+
+if TYPE_CHECKING:
+    from penstock.delivery.target import Target
 
 TimestampExtractor = Callable[[SourceRecord[Any, Any]], int]
 """`extractor(record) -> timestamp_ms`; a negative result drops the record."""
@@ -42,7 +46,8 @@ class SourceNode:
     """Reads topics. `internal` sources read an exchange (Kafka Streams' repartition topic) of the same topology.
 
     Without a `watermark`, lateness follows stream time, as in Kafka Streams, and the application's watermark ignores it.
-    A source with a `schedule` reads nothing: the node below it creates records by the clock.
+    A source with a `schedule` reads nothing: the node below it creates records by the clock. What is in `backfill` is loaded into
+    one of its topics first.
     """
 
     name: str
@@ -56,6 +61,7 @@ class SourceNode:
     internal: bool = False
     watermark: Watermark | None = None
     schedule: Schedule | None = None
+    backfill: Backfill | None = None
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -87,7 +93,10 @@ class ProcessorNode:
 
 @dataclass(frozen=True, slots=True)
 class SinkNode:
-    """Writes to a topic, or (`internal`) to an exchange of the same topology."""
+    """Writes to a topic, or (`internal`) to an exchange of the same topology.
+
+    Records of the topic are delivered to `target`, if there is one, once they are committed.
+    """
 
     name: str
     parents: tuple[str, ...]
@@ -97,6 +106,7 @@ class SinkNode:
     line: Line
     partitioner: Partitioner | None = None
     internal: bool = False
+    target: Target | None = None
 
 
 Node = SourceNode | ProcessorNode | SinkNode

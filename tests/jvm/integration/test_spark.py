@@ -9,15 +9,15 @@ import pytest
 from verification.integration.compare import differences
 from verification.integration.cut import Cut
 from verification.integration.hosts import driver
-from verification.integration.hosts.spark import SparkHost
+from verification.integration.hosts.application import ApplicationHost
 from verification.integration.scenarios import BY_NAME
 
 pytestmark = pytest.mark.jvm
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkHost]:
-    with SparkHost() as running:
+def spark() -> Iterator[ApplicationHost]:
+    with ApplicationHost("spark") as running:
         yield running
 
 
@@ -31,7 +31,7 @@ def spark() -> Iterator[SparkHost]:
         ("final results", Cut(60, 2), True),
     ],
 )
-def test_spark_gives_what_the_test_driver_gives(spark: SparkHost, name: str, cut: Cut, caching: bool) -> None:
+def test_spark_gives_what_the_test_driver_gives(spark: ApplicationHost, name: str, cut: Cut, caching: bool) -> None:
     scenario = BY_NAME[name]
     phases = scenario.phases(1, 150)
     expected = driver.run(scenario, phases, caching)

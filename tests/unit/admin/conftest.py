@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from penstock import App, StreamsBuilder, Topology
 from penstock.runtime import application as application_module
+from penstock.runtime.deliveries import Deliveries
 from tests.unit.admin.clients import Application
 
 PATIENCE_S = 20
@@ -35,7 +37,7 @@ class Stage:
         assert self.may_start.wait(PATIENCE_S)
         if self.failure is not None:
             raise self.failure
-        return SimpleNamespace(epochs=self, input_stream=self, publisher=self)
+        return SimpleNamespace(epochs=self, input_stream=self, publisher=self, deliveries=Mock(spec=Deliveries))
 
     def start(self) -> None:
         """Of the stream."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -26,6 +27,12 @@ class Own(Serde[Any]):
         return data
 
 
+@dataclass
+class Order:
+    amount: int
+    note: str = ""
+
+
 KV, TABLE = StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED
 STORES: dict[str, StoreSpec] = {
     spec.name: spec
@@ -46,6 +53,8 @@ STORES: dict[str, StoreSpec] = {
         StoreSpec("ready", TABLE, String(), Json(), aggregates="agg(n=count())"),
     )
 }
+
+TYPED = StoreSpec("typed", TABLE, String(), Json(Order), version=2)
 
 WRITTEN: dict[str, tuple[str, str]] = {
     "plain": ('{"kind":"key_value","key":"String()","value":"Int64()"}', "5c7ed898862c2a1d"),
@@ -104,8 +113,18 @@ def test_the_fingerprint_of_many_stores_does_not_change() -> None:
 
 
 def test_every_word_of_a_layout_and_every_kind_of_store_is_covered() -> None:
-    assert {word for spec in STORES.values() for word in layout(spec)} == {entry.word for entry in LAYOUT}
+    assert {word for spec in (*STORES.values(), TYPED) for word in layout(spec)} == {entry.word for entry in LAYOUT}
     assert {spec.kind for spec in STORES.values()} == set(StoreKind)
+
+
+def test_fields_and_the_version_of_values_are_written() -> None:
+    assert layout(TYPED) == {
+        "kind": "timestamped",
+        "version": "2",
+        "key": "String()",
+        "value": "Json(Order)",
+        "fields": "amount, note?",
+    }
 
 
 def of(*specs: StoreSpec) -> Topology:

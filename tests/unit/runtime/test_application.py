@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,6 +18,7 @@ from penstock.errors import BrokerError, NotReadyError, PenstockError, StalledEr
 from penstock.handlers import ErrorHandlers
 from penstock.runtime import application as application_module
 from penstock.runtime.application import RunningApplication
+from penstock.runtime.deliveries import Deliveries
 from penstock.runtime.hooks import Hooks
 from penstock.runtime.states import State
 
@@ -46,7 +48,7 @@ class Stage:
         assert self.may_start.wait(PATIENCE_S)
         if self.start_failure is not None:
             raise self.start_failure
-        return SimpleNamespace(epochs=self, input_stream=self, publisher=self)
+        return SimpleNamespace(epochs=self, input_stream=self, publisher=self, deliveries=Mock(spec=Deliveries))
 
     def start(self) -> None:
         self.did.append("stream")

@@ -251,6 +251,6 @@ class TestJobs:
 
 
 def test_sql_without_spark_is_refused_with_the_cure(stage: Stage) -> None:
-    with pytest.raises(ConfigError, match=r"SQL and tables need Spark, .* engine = local\. Set engine to spark\."):
+    with pytest.raises(ConfigError, match=r"SQL, tables, .* need Spark, .* engine = local\. Set engine to spark\."):
         engine_of(engine="local").require_spark()
     assert engine_of().require_spark() is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verification.chaos.rows import changes, files, inputs, instances, kills, letters, outside, secured, timing
+from verification.chaos.rows import changes, deliveries, files, inputs, instances, kills, letters, outside, secured, timing
 from verification.chaos.rows.row import Row
 
 ROWS: tuple[Row, ...] = (
@@ -15,6 +15,7 @@ ROWS: tuple[Row, ...] = (
     *timing.ROWS,
     *letters.ROWS,
     *changes.ROWS,
+    *deliveries.ROWS,
 )
 
 GUARDED_BY = {

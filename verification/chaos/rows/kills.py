@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 import zlib
@@ -10,7 +11,7 @@ from functools import partial
 
 from verification.chaos.application import Part
 from verification.chaos.load import POISONS
-from verification.chaos.rows.row import QUICK, Row
+from verification.chaos.rows.row import FULL, LOCAL, QUICK, Row
 from verification.chaos.trial import FIRE_S, Conditions, Trial
 
 TIMES = 3
@@ -39,6 +40,11 @@ PER_LANE = ("lane.before_write", "lane.after_write")
 PER_SECTION = ("serial.before_write", "serial.between_lanes")
 AT_THE_START = ("kafka.before_init", "kafka.after_init", "restore.before_mark")
 RANDOM_KILLS = 60
+LOCAL_ENGINE = Conditions(settings={"PENSTOCK_ENGINE": "local"})
+LOCAL_ROWS, LOCAL_KILLS, QUICK_LOCAL_KILLS = 20, 100, 20
+"""Without a JVM, an application is back after a second or two, and can be killed thousands of times. In several rows, because the
+oracle compares everything that a row has sent."""
+ENGINE_CHANGES = 10
 
 
 def in_every_epoch(point: str, trial: Trial) -> None:
@@ -126,6 +132,40 @@ def at_random_moments(kills: int, trial: Trial) -> None:
     trial.finish()
 
 
+def again_and_again(kills: int, trial: Trial) -> None:
+    """Kill workers while the application continues, then the driver or everything; half the time before there is progress."""
+    chooser = random.Random(f"{trial.world.seed} {trial.name}")
+    for number in itertools.count():
+        way = chooser.choice(WAYS[:2])
+        if number % 2:
+            trial.come_back(**way)
+        else:
+            trial.start("", Part.DRIVER, **way)
+        for _ in range(chooser.randrange(4)):
+            time.sleep(chooser.uniform(0, 0.5))
+            trial.kill_worker()
+        time.sleep(chooser.uniform(0, 1))
+        trial.kill(chooser.choice((Part.DRIVER, Part.DRIVER, Part.ALL)))
+        if number % 10 == 9:
+            trial.check_cut()
+        if trial.kills >= kills:
+            break
+    trial.finish()
+
+
+def engines_in_turn(trial: Trial) -> None:
+    """Change the engine at every start, after a stop and after a SIGKILL."""
+    for number in range(ENGINE_CHANGES + 1):
+        on_spark = WAYS[2] if number % 4 == 0 else EVERY_WAY[-1]
+        trial.come_back(**({"PENSTOCK_ENGINE": "local"} if number % 2 else on_spark))
+        if number // 2 % 2:
+            trial.kill(Part.ALL)
+        else:
+            trial.application.stop()
+        trial.check_cut()
+    trial.finish()
+
+
 def worker_in_mid_lane(trial: Trial) -> None:
     """A worker dies in the middle of a lane's epoch; its task is retried, and the application continues."""
     for point, way in (("lane.before_write", WAYS[0]), ("lane.after_write", WAYS[1]), ("lane.after_write", WAYS[2])):
@@ -181,6 +221,12 @@ ROWS = (
     ),
     Row("random-kills", partial(at_random_moments, RANDOM_KILLS)),
     Row("random-kills-rocksdb", partial(at_random_moments, 10), Conditions(settings={"PENSTOCK_STORE_ENGINE": "rocksdb"})),
+    *(
+        Row(f"local-kills-{number:02}", partial(again_and_again, LOCAL_KILLS), LOCAL_ENGINE, campaigns=(LOCAL,))
+        for number in range(1, LOCAL_ROWS + 1)
+    ),
+    Row("local-kills", partial(again_and_again, QUICK_LOCAL_KILLS), LOCAL_ENGINE, campaigns=(FULL, QUICK)),
+    Row("engines-in-turn", engines_in_turn, campaigns=(FULL, LOCAL)),
     Row("worker-killed", worker_in_mid_lane),
     Row("task-retried", task_retried),
 )

@@ -11,7 +11,8 @@ from verification.chaos.trial import Conditions, Trial
 NORMAL = Conditions()
 
 
-FULL, QUICK = "full", "quick"
+FULL, QUICK, LOCAL = "full", "quick", "local"
+"""The campaigns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,6 +165,22 @@ def _round_trip(setup: Setup) -> Topology:
     return builder.build()
 
 
+def _without_duplicates(setup: Setup) -> Topology:
+    """Records that are let through once per key, and per key and first letter behind an exchange; then counted."""
+    builder = StreamsBuilder()
+    letters = builder.stream(setup.topic("letters"), value=str)
+    letters.deduplicate(within="2s", name="by-key").to(setup.topic("unique"), value=str)
+    (
+        letters.select_key(lambda _, value: value[:1])
+        .deduplicate(by=lambda _, value: len(value), within="1s", name="by-length")
+        .group_by_key(value=str)
+        .count(store=setup.store("counts"))
+        .to_stream()
+        .to(setup.topic("counts"), value=int)
+    )
+    return builder.build()
+
+
 SCENARIOS = (
     Scenario(
         "split and merge", _split_and_merged, _orders, (Output.of_stream("merged"), Output.of_stream("nothing"), Output("counts"))
@@ -183,5 +199,6 @@ SCENARIOS = (
         (*(Output.of_stream(topic) for topic in ("by-value", "everywhere", "even", "with-headers", "odd")), Output("counts")),
     ),
     Scenario("repartitioned twice", _turning, _letters_with_headers, (Output.of_stream("seen"), Output("reduced"))),
+    Scenario("without duplicates", _without_duplicates, _letters_with_headers, (Output.of_stream("unique"), Output("counts"))),
     Scenario("a topic written and read", _round_trip, _letters_with_headers, (Output.of_stream("halfway"), Output("lists"))),
 )

@@ -8,10 +8,10 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from penstock.errors import SerializationError, TopologyError
+from penstock.extras import extra
 from penstock.serdes.documents import is_pydantic, shape_of
 from penstock.serdes.registry.avro_types import avro_schema
 from penstock.serdes.registry.conversion import converters
-from penstock.serdes.registry.extras import extra
 from penstock.serdes.registry.registry import Registry
 from penstock.serdes.registry.schemas import Reference, Schema, SchemaKind
 from penstock.serdes.registry.serde import HEADER, Read, Usage, UsageKeywords, Write

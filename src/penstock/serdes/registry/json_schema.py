@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import msgspec
 
 from penstock.errors import SerializationError, TopologyError
+from penstock.extras import extra
 from penstock.serdes.documents import Json, is_pydantic
-from penstock.serdes.registry.extras import extra
 from penstock.serdes.registry.registry import Registry
 from penstock.serdes.registry.schemas import Reference, Schema, SchemaKind
 from penstock.serdes.registry.serde import HEADER, Read, Usage, UsageKeywords, Write

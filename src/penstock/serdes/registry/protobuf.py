@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import SerializationError, TopologyError
-from penstock.serdes.registry.extras import extra
+from penstock.extras import extra
 from penstock.serdes.registry.schemas import Reference, Schema, SchemaKind
 from penstock.serdes.registry.serde import HEADER, Read, RegistrySerde, Usage, UsageKeywords, Write
 

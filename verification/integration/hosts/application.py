@@ -1,4 +1,4 @@
-"""The application as a user runs it: real Spark, a real broker, one Java virtual machine and one broker for all runs."""
+"""The application as a user runs it, on Spark or on the local engine: one broker, and one Java virtual machine, for all runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -71,18 +71,23 @@ class _Run:
         return partition_of(key, self.partitions[topic])
 
 
-class SparkHost:
-    """A broker and a Spark session, for one application after the other; as a context manager it ends both on exit."""
+class ApplicationHost:
+    """A broker, and a Spark session unless the engine is local; as a context manager it ends them on exit.
 
-    def __init__(self) -> None:
+    On Spark, every second start of an application has the local engine: its state is kept.
+    """
+
+    def __init__(self, engine: Literal["spark", "local"]) -> None:
+        self._engines = ("spark", "local") if engine == "spark" else ("local",)
         self._broker = Broker(settings=NEVER_KILLED)
         self._numbers = itertools.count(1)
 
     def __enter__(self) -> Self:
         with ExitStack() as opening:
             opening.enter_context(self._broker)
-            session = open_session("integration", LANES_MAX, {"master": "local[2]"})
-            opening.callback(session.stop)
+            if "spark" in self._engines:
+                session = open_session("integration", LANES_MAX, {"master": "local[2]"})
+                opening.callback(session.stop)
             self._servers: dict[str, Any] = {"bootstrap.servers": self._broker.bootstrap_servers}
             self._admin = AdminClient(self._servers)
             self._producer = Producer({**self._servers, "linger.ms": 5, "enable.idempotence": True, "log_level": 4})
@@ -98,7 +103,7 @@ class SparkHost:
         del self._admin, self._producer
 
     def run(self, scenario: Scenario, phases: Sequence[Phase], caching: bool, cut: Cut, then: Sequence[int] = ()) -> Result:
-        """The result of a scenario on Spark; `then` are the lanes of later starts, each of which gets its share of the input."""
+        """The result of a scenario; `then` are the lanes of later starts, each of which gets its share of the input."""
         run = _Run(f"{scenario.slug}-{next(self._numbers)}", scenario, phases, caching)
         self._create(run)
         shares = _shares(phases, 1 + len(then))
@@ -128,6 +133,7 @@ class SparkHost:
             # Both ways to run an epoch: in one task if it is small, otherwise in one task per lane.
             small_epoch_records=50,
             worker_epoch_records=chosen,
+            engine=self._engines[number % len(self._engines)],
             epoch_interval="10ms",
             admin_address="127.0.0.1:0",
             columns=True,

@@ -179,7 +179,7 @@ operations: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $
 
 operable: operations   # its former name
 
-registry: $(VENV_READY) $(REGISTRY_READY) ## Serdes with a real schema registry, their bytes beside Java's, their speed beside JSON's (SEED)
+registry: $(VENV_READY) $(PARTS_READY) $(REGISTRY_READY) ## Serdes with a real schema registry, their bytes beside Java's, their speed beside JSON's (SEED)
 	$(BIN)/python -m verification.registry --seed $(SEED)
 
 docs: $(VENV_READY) ## Run the examples of the documents as they stand

@@ -47,6 +47,7 @@ _RANGES = {
     "transaction_timeout": (1_000, _MAX_INT32),
     "broker_timeout": (1_000, _MAX_INT32),
     "replication_factor": (-1, 32_767),
+    "topic_partitions": (1, 10_000),
     "epoch_timeout": (1_000, _MAX_INT32),
 }
 _DURATIONS = ("epoch_interval", "transaction_timeout", "broker_timeout", "epoch_timeout")
@@ -58,7 +59,7 @@ _CHOICES = {
     "log_level": ("DEBUG", "INFO", "WARNING", "ERROR"),
 }
 _PATHS = ("state_dir", "admin_certificate", "admin_key")
-_LISTS, _SWITCHES = ("admin_hosts", "plugins"), ("columns", "tracing")
+_LISTS, _SWITCHES = ("admin_hosts", "plugins"), ("columns", "create_topics", "tracing")
 _REFERENCES = ("admin_token", "admin_read_token")
 OFF = "off"
 """The `admin_address` for no admin server."""
@@ -100,7 +101,9 @@ class Config:
         on_lost_input: If a source topic no longer has the next records: `fail`, or `continue` and count them as skipped.
         transaction_timeout_ms: After how long the broker aborts an open transaction; the setting is `transaction_timeout`.
         broker_timeout_ms: How long the brokers may be unreachable before the application ends; `broker_timeout`.
-        replication_factor: Of internal topics; -1 is the broker's default.
+        create_topics: Whether a start creates topics of the topology that do not exist, except those of patterns.
+        topic_partitions: The number of partitions of topics that `create_topics` creates.
+        replication_factor: Of internal topics, and of those that `create_topics` creates; -1 is the broker's default.
         epoch_timeout_ms: How long an epoch may take before the application counts as stuck and ends; `epoch_timeout`.
         admin_address: Where the admin server listens, `host:port`; port 0 is any free one, `off` is none. Any address but
             loopback needs `admin_token`, `admin_certificate` and `admin_key`.
@@ -140,6 +143,8 @@ class Config:
     on_lost_input: str = "fail"
     transaction_timeout_ms: int = 60_000
     broker_timeout_ms: int = 120_000
+    create_topics: bool = False
+    topic_partitions: int = 4
     replication_factor: int = -1
     epoch_timeout_ms: int = 300_000
     admin_address: str = "127.0.0.1:7070"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -160,15 +160,16 @@ def _renamed(kind: type) -> type:
     return kind
 
 
-def totals(value: type = Total, version: int = 1, *, migrates: bool = False, key: Any = str) -> Version:
+def totals(value: Any = Total, version: int = 1, *, migrates: bool = False, key: Any = str) -> Version:
     """Totals of this type and version, and another store."""
 
     def version_of(prefix: str) -> Topology:
         builder = StreamsBuilder()
         records = builder.stream(f"{prefix}-left", value=str)
+        initial = {field.name: "" for field in fields(value) if field.name == "note"}
         store = Store("totals", value=value, version=version, old=Total, migrate=converted if migrates else None)
         grouped = records.group_by_key() if key is str else records.group_by(lambda key, _: len(key), key=key)
-        grouped.aggregate(value, lambda _, record, total: replace(total, n=total.n + 1), store=store)
+        grouped.aggregate(lambda: value(**initial), lambda _, record, total: replace(total, n=total.n + 1), store=store)
         records.group_by_key().count(store="counts")
         return builder.build()
 
@@ -343,9 +344,7 @@ def _stores(first: App, second: App, before: Look, after: Look) -> dict[str, Ver
 
 def _is_same(now: Any, before: Any) -> bool:
     """Whether a value is the same, if need be with more fields."""
-    if isinstance(before, Total) and is_dataclass(now):
-        return asdict(now).items() >= asdict(before).items()  # type: ignore[arg-type]
-    return bool(now == before)
+    return bool(now == before) or (isinstance(before, Total) and vars(before).items() <= vars(now).items())
 
 
 def _sources(before: Look, after: Look) -> dict[str, Verdict]:

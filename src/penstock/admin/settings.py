@@ -35,6 +35,8 @@ _SHOWN = frozenset(
         "on_lost_input",
         "transaction_timeout_ms",
         "broker_timeout_ms",
+        "create_topics",
+        "topic_partitions",
         "replication_factor",
         "epoch_timeout_ms",
         "admin_address",

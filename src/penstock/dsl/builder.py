@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar, overload
 
+from penstock.dsl.backfills import BackfilledSources, source_place
 from penstock.dsl.draft import Draft, DraftNode
 from penstock.dsl.handles import GlobalKTable, KStream, KTable
 from penstock.dsl.place import Place, given_serde
@@ -24,8 +25,7 @@ from penstock.records import SourceRecord
 from penstock.serdes import Json, Serde, serde_of
 from penstock.state import StoreSpec
 from penstock.timing import Duration, Watermark, schedule
-from penstock.topology import Backfill, Line, ProcessorNode, SourceNode, Topology, user_line
-from penstock.topology.backfill import Made
+from penstock.topology import Line, ProcessorNode, SourceNode, Topology, user_line
 from penstock.topology.functions import checked
 from penstock.topology.nodes import TimestampExtractor, offset_reset
 
@@ -33,7 +33,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class StreamsBuilder:
+class StreamsBuilder(BackfilledSources):
     """Declares a topology: read topics, transform, join, aggregate, write.
 
     `key` and `value` are the serdes where none is given and none is known from upstream. The defaults are text and JSON.
@@ -145,93 +145,11 @@ class StreamsBuilder:
             watermark=watermark,
         )
         equal = frozenset(topics if pattern is None else (f"pattern {pattern.pattern} {pattern.flags}",))
-        place = self._source(source, equal, key_serde, value_serde)
+        place = source_place(self._draft, source, equal, key_serde, value_serde)
         late_policy = _late_policy(late, watermark, line)
         if late_policy is None:
             return KStream(place, source=place if watermark is not None else None)
         return KStream(place.below(self._draft.name("KSTREAM-LATE-", None), late_policy, line), source=place)
-
-    def _source(self, source: SourceNode, topics: frozenset[str], key: Serde[Any] | None, value: Serde[Any] | None) -> Place:
-        name = source.name
-        node = DraftNode(name, source.line, lambda topology, parents: topology.add_node(source), topics=topics, source=source)
-        self._draft.add(node)
-        return Place(self._draft, node, name, key, value, frozenset({name}))
-
-    @overload
-    def read(
-        self,
-        frame: Callable[[Any], Any],
-        record: Callable[[Mapping[str, Any]], Made],
-        *,
-        order_by: str | Sequence[str],
-        history: str,
-        live: str | None = ...,
-        name: str | None = ...,
-    ) -> KStream[Any, Any]: ...
-
-    @overload
-    def read(
-        self,
-        frame: Callable[[Any], Any],
-        record: Callable[[Mapping[str, Any]], Made],
-        *,
-        order_by: str | Sequence[str],
-        history: str,
-        live: str | None = ...,
-        key: type[K] | Serde[K],
-        value: type[V] | Serde[V],
-        name: str | None = ...,
-    ) -> KStream[K, V]: ...
-
-    def read(
-        self,
-        frame: Callable[[Any], Any],
-        record: Callable[[Mapping[str, Any]], Made],
-        *,
-        order_by: str | Sequence[str],
-        history: str,
-        live: str | None = None,
-        key: Any = None,
-        value: Any = None,
-        name: str | None = None,
-    ) -> KStream[Any, Any]:
-        """Read what Spark can read, once, and then the topic `live`, as one stream.
-
-        `frame(session)` returns a DataFrame; `record(row)` returns the key, the value and the event time of a row, a dict. The
-        first start loads the rows into the topic `history`, exactly once; the stream reads both topics, the earlier record first.
-        `order_by` are columns that identify a row: by them, a start that follows a crash knows where to continue.
-
-        Example:
-            >>> from penstock import StreamsBuilder
-            >>> builder = StreamsBuilder()
-            >>> orders = builder.read(
-            ...     lambda spark: spark.read.parquet("lake/orders"),
-            ...     lambda row: (row["customer"], {"amount": row["amount"]}, row["at"]),
-            ...     order_by="id",
-            ...     history="orders-history",
-            ...     live="orders",
-            ... )
-            >>> [node.topics for node in builder.build().nodes.values()]
-            [('orders-history', 'orders')]
-        """
-        line = user_line()
-        checked(frame, "session", "read", line)
-        checked(record, "row", "read", line)
-        columns = (order_by,) if isinstance(order_by, str) else tuple(order_by)
-        if not columns:
-            raise TopologyError(f"read: order_by= needs at least one column ({line}).")
-        key_serde, value_serde = given_serde(key), given_serde(value)
-        topics = (history,) if live is None else (history, live)
-        source = SourceNode(
-            self._draft.name("KSTREAM-SOURCE-", name),
-            topics,
-            None,
-            key_serde or self._draft.default_key,
-            value_serde or self._draft.default_value,
-            line,
-            backfill=Backfill(history, frame, record, columns),
-        )
-        return KStream(self._source(source, frozenset(topics), key_serde, value_serde))
 
     @overload
     def table(

@@ -25,6 +25,7 @@ from penstock.dsl import (
 from penstock.dsl.aggregations import Group
 from penstock.dsl.calls import DEFAULT_TIMEOUT, CallKeywords, CallOptions, OfOne, OfTwo
 from penstock.dsl.cogroups import Cogroup
+from penstock.dsl.deduplication import Deduplicating
 from penstock.dsl.place import Place
 from penstock.dsl.repartitions import repartition_stream
 from penstock.dsl.side_outputs import Sender, side_output
@@ -291,7 +292,7 @@ class AsyncVerbs(Generic[K_co, V_co]):
         return KStream(*calls.process(self._place, function, options, key, value, name, user_line()))
 
 
-class KStream(AsyncVerbs[K_co, V_co]):
+class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
     """A stream of records with keys of type `K` and values of type `V`."""
 
     __slots__ = ("_place", "_sender", "_side", "_source")
@@ -473,10 +474,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
         partitions: int | None = None,
         partitioner: Callable[[str, K_co, V_co, int], int | Collection[int] | None] | None = None,
     ) -> KStream[K_co, V_co]:
-        """Bring records with the same key together here, rather than at the next aggregation or join.
-
-        `partitions` is accepted for compatibility with Kafka Streams: lanes do not depend on it.
-        """
+        """Bring records with the same key together here, not at the next aggregation or join; lanes do not need `partitions`."""
         return KStream(repartition_stream(self._place, name, key, value, partitions, partitioner, user_line()))
 
     # ---- out ------------------------------------------------------------------------------------------------------
@@ -491,11 +489,7 @@ class KStream(AsyncVerbs[K_co, V_co]):
         deliver_to: Target | None = None,
         name: str | None = None,
     ) -> None:
-        """Write the stream to a topic, or to the topic that `topic(key, value, context)` names for each record.
-
-        With `deliver_to`, a `penstock.delivery.Target`, the application also delivers all records of the topic to another system,
-        each exactly once.
-        """
+        """Write to a topic, or to `topic(key, value, context)`; its records also go to `deliver_to`: see `penstock.delivery`."""
         write_to(self._place, topic, key, value, partitioner, deliver_to, name, user_line())
 
     def to_table(
@@ -1215,10 +1209,7 @@ class KGroupedStream(Generic[K, V]):
         return KTable(aggregations.agg(self._group, into, aggregates, store, name, user_line()))
 
     def windowed_by(self, windows: AnyWindows) -> WindowedKStream[K, V]:
-        """Aggregate per window: `tumbling(...)`, `hopping(...)`, `sliding(...)`, `session(...)`, `unlimited()`, or your own.
-
-        Your own windows are any object with the four members of `penstock.timing.Windows`.
-        """
+        """Aggregate per window: `tumbling(...)`, `hopping(...)`, `sliding(...)`, `session(...)`, or own `timing.Windows`."""
         return WindowedKStream(windowed_aggregations.cut(self._group, windows, user_line()))
 
     def cogroup(self, aggregator: Callable[[K, V, A], A]) -> CogroupedKStream[K, A]:

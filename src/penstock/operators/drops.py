@@ -3,3 +3,4 @@
 NULL_KEY = "null key"
 NULL_KEY_OR_VALUE = "null key or value"
 EXPIRED_WINDOW = "expired window"
+DUPLICATE = "duplicate"

@@ -8,7 +8,7 @@ they are compared only if both layouts have them, and only as far as old values 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any
 
 import msgspec
@@ -88,8 +88,10 @@ def _fields(serde: Serde[Any] | None) -> str | None:
     of: Any = getattr(serde, "of", None)
     if hasattr(of, "model_fields"):
         found = {name: field.is_required() for name, field in of.model_fields.items()}
-    elif is_dataclass(of) or (isinstance(of, type) and issubclass(of, msgspec.Struct)):
-        found = {field.encode_name: field.required for field in getattr(msgspec.inspect.type_info(of), "fields", ())}
+    elif is_dataclass(of):  # not by msgspec, which would leave in the class what cannot be pickled
+        found = {field.name: field.default is MISSING and field.default_factory is MISSING for field in fields(of)}
+    elif isinstance(of, type) and issubclass(of, msgspec.Struct):
+        found = {field.encode_name: field.required for field in msgspec.structs.fields(of)}
     else:
         return None
     return ", ".join(name if is_required else f"{name}?" for name, is_required in sorted(found.items()))

@@ -26,9 +26,12 @@ LogRows = tuple[str, int, list[bytes], "list[bytes | None]"]
 """Rows of a topic: its name, the partition, keys and values."""
 
 
-def refuse_state_without_offsets(application_id: str, begins: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
-    """Refuse to start without offsets if there is state; `begins` and `ends` are of the application's own topics."""
-    if any(end > begins[place] for place, end in ends.items()):
+def refuse_state_without_offsets(application_id: str, rows: Iterable[LogRows]) -> None:
+    """Refuse to start without offsets if there is state; `rows` are committed rows of the application's own topics.
+
+    Offsets of the topics do not say it: those of an instance that was killed in its first transaction have moved, too.
+    """
+    if any(keys for _, _, keys, _ in rows):
         raise StateError(
             f"Group {application_id!r} has no committed offsets, but its changelogs are not empty: the offsets have expired, or "
             f"were deleted, perhaps with their topics. Set new offsets with `penstock reset --keep-state` to keep the state, "

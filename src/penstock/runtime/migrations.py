@@ -18,7 +18,7 @@ from penstock import faults
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.migration import finish_lane, migrate_lane
 from penstock.epochs.program import Epoch, Program
-from penstock.plan import TopologyFacts, migrating
+from penstock.plan import TopologyFacts, migrating, migrations
 from penstock.records import NO_TIMESTAMP
 from penstock.runtime.progress import Progress
 from penstock.runtime.publication import Publication
@@ -32,22 +32,26 @@ FactsRow = Callable[[TopologyFacts], pa.Table]
 
 
 class Migrations:
-    """The stores of a program whose values are of the version before."""
+    """Converts the values of a program's stores. `facts_row` returns the row by which facts are committed."""
 
-    def __init__(self, program: Program, stores: Sequence[str], publication: Publication, facts_row: FactsRow) -> None:
+    def __init__(self, program: Program, publication: Publication, facts_row: FactsRow) -> None:
         self._program = program
-        self._stores = stores
         self._publication = publication
         self._facts_row = facts_row
 
-    def run(self, progress: Progress, before: TopologyFacts, after: TopologyFacts) -> Progress:
-        """Convert all values; return the progress with the epochs that this took."""
-        names, begun = ", ".join(self._stores), migrating(before, self._stores, after)
+    def run(self, progress: Progress, before: TopologyFacts | None, after: TopologyFacts) -> Progress:
+        """Convert the values that are of the version before; return the progress with the epochs that this took."""
+        can = [name for name, spec in self._program.specs.items() if spec.migration is not None]
+        stores = migrations(before, after, can)
+        return progress if before is None or not stores else self._migrate(stores, progress, before, after)
+
+    def _migrate(self, stores: Sequence[str], progress: Progress, before: TopologyFacts, after: TopologyFacts) -> Progress:
+        names, begun = ", ".join(stores), migrating(before, stores, after)
         _log.info("migrating %s", names)
         total, is_done = 0, False
         while not is_done:
             epoch = self._next(progress)
-            found = [migrate_lane(assigned, self._stores, _MOST) for assigned in self._lanes(epoch)]
+            found = [migrate_lane(assigned, stores, _MOST) for assigned in self._lanes(epoch)]
             faults.point("migration.before_commit")
             progress = self._publish(progress, [table for each in found for table in each.rows], begun)
             faults.point("migration.after_commit")
@@ -55,7 +59,7 @@ class Migrations:
             is_done = all(each.is_done for each in found)
             _log.info("migrating %s: %d values converted", names, total)
         epoch = self._next(progress)
-        rows = [table for assigned in self._lanes(epoch) for table in finish_lane(assigned, self._stores)]
+        rows = [table for assigned in self._lanes(epoch) for table in finish_lane(assigned, stores)]
         progress = self._publish(progress, rows, after)
         _log.info("migrated %s", names)
         return progress

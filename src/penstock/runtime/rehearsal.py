@@ -65,7 +65,7 @@ def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, c
         own = _partitions(internal)
         begins, ends = topics.begin_offsets(own), topics.end_offsets(own)
         if earlier is None:
-            attempt(lambda: refuse_state_without_offsets(application_id, begins, ends))
+            attempt(lambda: refuse_state_without_offsets(application_id, truth.rows(begins, ends)))
         elif earlier.has_state:
             attempt(lambda: refuse_lost_changelogs(application_id, committed, topics.identities(internal), wanted, begins))
     attempt(lambda: refuse_members(admin, application_id, config.broker_timeout_ms))

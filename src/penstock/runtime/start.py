@@ -10,10 +10,10 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from structlog.contextvars import bound_contextvars
@@ -33,15 +33,15 @@ from penstock.kafka.offsets import refuse_members
 from penstock.kafka.preflight import Preflight
 from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
 from penstock.kafka.records import RecordReader, read_records
-from penstock.kafka.topics import InternalTopic, Topic, Topics
+from penstock.kafka.topics import Topic, Topics
 from penstock.observation import Recorder
-from penstock.plan import TopologyFacts, convertible, encode_facts, migrations
+from penstock.plan import TopologyFacts, encode_facts
 from penstock.queries import CommittedState
 from penstock.records import Partition
 from penstock.runtime.attempts import Take
-from penstock.runtime.backfills import Backfills, backfill_topic
+from penstock.runtime.beyond import Beyond
 from penstock.runtime.committed import FACTS_PARTITION, TOPOLOGY, places
-from penstock.runtime.deliveries import Deliveries, Follower
+from penstock.runtime.deliveries import Deliveries
 from penstock.runtime.engine import Engine, TaskSetUp
 from penstock.runtime.epoch_size import TARGET_S, EpochSize
 from penstock.runtime.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
@@ -60,7 +60,7 @@ from penstock.runtime.truth import Position, Truth, program_of
 from penstock.settings import revealed
 from penstock.telemetry import logs
 from penstock.telemetry.spans import Tracing
-from penstock.topology import SinkNode, SourceNode, Topology
+from penstock.topology import Topology
 
 _log = logging.getLogger(__name__)
 
@@ -116,10 +116,11 @@ class Start:
         admin = reach_brokers(config)
         topics = Topics(admin, config.broker_timeout_ms)
         truth = Truth(self._topology, program, config, topics)
+        if config.create_topics:
+            topics.ensure(truth.missing_topics(), config.replication_factor)
         sources, others = truth.existing_topics()
-        backfilled = self._backfilled_sources()
-        own = [*truth.internal_topics, *self._backfill_topics(backfilled)]
-        internal = topics.ensure(own, config.replication_factor)
+        beyond = Beyond(self._topology, program, config, topics)
+        internal = topics.ensure([*truth.internal_topics, *beyond.own_topics], config.replication_factor)
         broker = topics.broker_settings()
         written = {**others, **internal}
         self._check_limits(broker, list(written.values()))
@@ -127,14 +128,11 @@ class Start:
         publisher = self._publisher(program, sizes)
         publisher.start()
         self.closers.append(publisher.close)
-        home = Home(program.directory, self._id)
-        home.take_over(program.incarnation)
-        self.closers.append(home.occupy())
-        self.closers.append(lambda: home.let_go(program.incarnation))
-        if backfilled:
-            self._backfill(engine, topics, backfilled, sizes)
+        home = _occupied(program, self.closers)
+        beyond.load(engine, sizes)
         partitions = truth.partitions(sources)
-        position = truth.position(partitions, {name: topic.topic_id for name, topic in sources.items()})
+        topic_ids = {name: topic.topic_id for name, topic in sources.items()}
+        position = truth.position(partitions, topic_ids)
         self._log_changes(position)
         refuse_members(admin, self._id, config.broker_timeout_ms)
         committed, known_facts = truth.committed(position.before)
@@ -148,29 +146,18 @@ class Start:
         spark = engine.spark
         if spark is not None:
             spark.query(state)
-
-        deliveries = self._deliveries(topics)
-
-        def after_commit(epoch: int) -> None:
-            state.after_commit(epoch)
-            deliveries.after_commit(epoch)
-            if spark is not None:
-                spark.after_commit(epoch)
-
+        deliveries = beyond.deliveries()
+        self.closers.append(deliveries.stop)
+        followers: list[Following] = [state, deliveries] if spark is None else [state, deliveries, spark]
         check = self._check(program, self._size_limits(topics, written, sizes))
-        topic_ids = {name: topic.topic_id for name, topic in sources.items()}
-        begin = position.start
-        if migrated := migrations(truth.last_facts, truth.facts, convertible(self._topology)):
-            assert truth.last_facts is not None
-            publication = Publication(program, Barrier(publisher, config.broker_timeout_ms), check, topic_ids)
-            facts_row = partial(_facts_row, program)
-            begin = Migrations(program, migrated, publication, facts_row).run(begin, truth.last_facts, known_facts)
+        publication = Publication(program, Barrier(publisher, config.broker_timeout_ms), check, topic_ids)
+        migrations = Migrations(program, publication, partial(_facts_row, program))
         epochs = Epochs(
             program,
             engine,
             self._barrier(publisher),
             StartingPoint(
-                begin,
+                migrations.run(position.start, truth.last_facts, known_facts),
                 partitions={name: topic.partitions for name, topic in {**sources, **others}.items()},
                 topic_ids=topic_ids,
                 changelog_ids=committed.topic_ids,
@@ -181,7 +168,7 @@ class Start:
                 changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
                 inputs=lambda: topics.end_offsets(epochs.progress.offsets),
             ),
-            Contributions(tables.refresh, tables.take_rows, check, after_commit),
+            Contributions(tables.refresh, tables.take_rows, check, partial(_follow, followers)),
             self._recorder,
         )
         self.closers.append(epochs.close)
@@ -234,60 +221,6 @@ class Start:
         self.closers.append(watch.stop)
         watch.start(f"penstock-{self._id}-topics")
         return input_stream
-
-    def _backfilled_sources(self) -> list[SourceNode]:
-        """Return the sources that have something outside of Kafka, with serdes that are ready to use."""
-        found: list[SourceNode] = []
-        for name, node in self._topology.nodes.items():
-            bound = self._program.nodes[name]
-            if isinstance(node, SourceNode) and isinstance(bound, SourceNode) and node.backfill is not None:
-                found.append(replace(bound, backfill=node.backfill))
-        return found
-
-    def _backfill_topics(self, sources: Sequence[SourceNode]) -> list[InternalTopic]:
-        return [InternalTopic(backfill_topic(self._id), 1, {"cleanup.policy": "compact"})] if sources else []
-
-    def _backfill(self, engine: Engine, topics: Topics, sources: Sequence[SourceNode], sizes: Sequence[int]) -> None:
-        """Load what sources have outside of Kafka, unless that is done."""
-        config, kept = self._config, [(backfill_topic(self._id), 0)]
-
-        def progress() -> Iterator[tuple[bytes, bytes | None]]:
-            settings = consumer_settings(config, self._id)
-            for _, _, keys, values in read(
-                settings, topics.begin_offsets(kept), topics.end_offsets(kept), config.broker_timeout_ms
-            ):
-                yield from zip(keys, values, strict=True)
-
-        publisher = TransactionalPublisher(config, f"{self._id}-backfill", self._id, self._program.topics, sizes)
-        publisher.start()  # before its progress is read: then an earlier instance cannot advance it any more
-        self.closers.append(publisher.close)
-        backfills = Backfills(sources, kept[0][0], progress())
-        if not backfills.are_complete:
-            spark = engine.require_spark()
-            backfills.load(
-                lambda backfill, skip: spark.rows(backfill.read, backfill.order_by, skip),
-                Barrier(publisher, config.broker_timeout_ms),
-            )
-
-    def _deliveries(self, topics: Topics) -> Deliveries:
-        """Return what delivers topics to other systems; it is not started yet."""
-        config = self._config
-
-        def partitions(topic: str) -> Sequence[Partition]:
-            return [(topic, number) for number in range(topics.describe([topic])[topic].partitions)]
-
-        def reader() -> RecordReader:
-            return RecordReader(consumer_settings(config, self._id), config.broker_timeout_ms)
-
-        sinks: list[SinkNode] = []
-        for name, node in self._topology.nodes.items():
-            bound = self._program.nodes[name]
-            if isinstance(node, SinkNode) and isinstance(bound, SinkNode):
-                sinks.append(replace(bound, target=node.target))
-        follower = Follower(partitions, topics.begin_offsets, topics.end_offsets, reader)
-        deliveries = Deliveries(self._id, sinks, follower)
-        self.closers.append(deliveries.stop)
-        return deliveries
 
     def _labelled(self, on_input: OnInput) -> OnInput:
         """Return `on_input` with the labels of this start in the log: it is called in a thread of its own."""
@@ -417,6 +350,27 @@ class Start:
         if isinstance(until, str):
             raise ConfigError(f"Invalid until={until!r}: use None, 'latest' or offsets by (topic, partition).")
         return dict(until)
+
+
+def _occupied(program: Program, closers: list[Callable[[], None]]) -> Home:
+    """Take over the directory of the stores, until the end."""
+    home = Home(program.directory, program.application_id)
+    home.take_over(program.incarnation)
+    closers.append(home.occupy())
+    closers.append(lambda: home.let_go(program.incarnation))
+    return home
+
+
+class Following(Protocol):
+    """Something that follows the commits."""
+
+    def after_commit(self, epoch: int) -> None:
+        """Called after each commit."""
+
+
+def _follow(followers: Sequence[Following], epoch: int) -> None:
+    for follower in followers:
+        follower.after_commit(epoch)
 
 
 def _facts_row(program: Program, known: TopologyFacts) -> pa.Table:

@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -122,8 +122,16 @@ class Truth:
         found = self._topics.describe(names | written)
         missing = sorted((names | written) - found.keys())
         if missing:
-            raise TopicError(f"Topics do not exist: {', '.join(missing)}. Create them, then start again.")
+            cure = "Create them, or set create_topics; then start again."
+            raise TopicError(f"Topics do not exist: {', '.join(missing)}. {cure}")
         return {name: found[name] for name in names}, {name: found[name] for name in written}
+
+    def missing_topics(self) -> list[InternalTopic]:
+        """Return the topics that are read or written by name and do not exist."""
+        names = self.read_topics.keys() | self.written_topics
+        return [
+            InternalTopic(name, self._config.topic_partitions) for name in sorted(names - self._topics.describe(names).keys())
+        ]
 
     @property
     def internal_topics(self) -> list[InternalTopic]:
@@ -233,11 +241,15 @@ class Truth:
         """The facts of the topology on which its committed state will depend."""
         return facts(self._topology, self._program.plan.fingerprint, self._program.incarnation)
 
+    def rows(self, begins: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Iterator[LogRows]:
+        """Yield the committed rows of the application's own topics, from `begins` to `ends`."""
+        return read(consumer_settings(self._config, self._id), begins, ends, self._config.broker_timeout_ms)
+
     def committed(self, before: Past | None) -> tuple[Committed, TopologyFacts]:
         """Return the state to restore lanes to, and the facts of all stores, past ones included."""
         begins, ends = self._topics.begin_offsets(self.changelogs), self._topics.end_offsets(self.changelogs)
         if before is None:
-            refuse_state_without_offsets(self._id, begins, ends)
+            refuse_state_without_offsets(self._id, self.rows(begins, ends))
         topic_ids = self._topics.identities(topic for topic, _ in self.changelogs)
         known = self.last_facts
         if before is not None and before.has_state:

@@ -27,6 +27,13 @@ SAID = {
     "changed-window": {"windows": Verdict.REFUSED, "counts": Verdict.KEPT},
     "changed-serde": {"table": Verdict.REFUSED, "counts": Verdict.KEPT},
     "removed-join": {"counts": Verdict.KEPT},
+    "migrated-values": {"totals": Verdict.MIGRATED, "counts": Verdict.KEPT},
+    "version-without-migration": {"totals": Verdict.REFUSED},
+    "skipped-version": {"totals": Verdict.REFUSED},
+    "changed-key": {"totals": Verdict.REFUSED},
+    "changed-retention": {"windows": Verdict.REFUSED},
+    "added-field": {"totals": Verdict.KEPT},
+    "added-required-field": {"totals": Verdict.REFUSED},
 }
 
 

@@ -49,6 +49,7 @@ assert_type(orders.split(lambda key, order: order.total > 5, otherwise), "tuple[
 assert_type(orders.split(big=rich, rest=otherwise), dict[str, KStream[str, Order]])
 assert_type(orders.split(big=rich, rest=otherwise, name="by-size")["big"], KStream[str, Order])
 assert_type(big.merge(small), KStream[str, Order])
+assert_type(big.deduplicate(by=lambda key, order: order.total, within="1h"), KStream[str, Order])
 
 assert_type(orders.repartition(name="again", key=str, value=Json(Order)), KStream[str, Order])
 assert_type(orders.to_table(store="orders", value=Order), KTable[str, Order])

@@ -149,7 +149,7 @@ class TestChanges:
 
     def test_a_windowed_key_of_another_size_is_another_key(self) -> None:
         sizes = [replace(TABLE, key=TimeWindowed(String(), size)) for size in (1_000, 2_000)]
-        assert incompatibilities(*map(_facts, sizes))
+        assert incompatibilities(_facts(sizes[0]), _facts(sizes[1]))
         assert incompatibilities(_facts(sizes[0]), _facts(replace(TABLE, key=SessionWindowed(String()))))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import cloudpickle
 import msgspec
 import pytest
 from pydantic import BaseModel
@@ -85,6 +86,16 @@ def test_new_fields_need_a_default(after: Any, verdict: Verdict) -> None:
     assert judged(before, counting(value=after))[0] is verdict
 
 
+def test_a_type_can_still_be_pickled_afterwards() -> None:
+    @dataclass
+    class Local:
+        n: int = 0
+
+    topology = counting(value=Local)
+    facts(topology, "1")
+    assert cloudpickle.loads(cloudpickle.dumps(topology)).stores.keys() == {"totals"}
+
+
 def test_fields_of_every_kind_of_type_are_known() -> None:
     @dataclass
     class Plain:
@@ -112,8 +123,11 @@ def test_a_versioned_table_cannot_be_migrated() -> None:
 
 
 def test_the_signature_of_the_function_is_checked() -> None:
+    def takes_nothing() -> None:
+        """Return nothing."""
+
+    wrong: Any = takes_nothing
     builder = StreamsBuilder()
-    wrong: Any = lambda: None  # noqa: E731
     builder.table("in", store=Store("rows", version=2, migrate=wrong))
     with pytest.raises(TopologyError, match="migrate="):
         builder.build()

@@ -31,10 +31,10 @@ LOG = "app-lanes-changelog"
 class TestStateWithoutOffsets:
     def test_state_without_offsets_is_refused(self) -> None:
         with pytest.raises(StateError, match="has no committed offsets, but its changelogs are not empty"):
-            refuse_state_without_offsets("app", {(LOG, 0): 0, (LOG, 1): 5}, {(LOG, 0): 0, (LOG, 1): 6})
+            refuse_state_without_offsets("app", [(LOG, 0, [], []), (LOG, 1, [b"k"], [b"v"])])
 
     def test_empty_topics_are_not_state(self) -> None:
-        refuse_state_without_offsets("app", {(LOG, 0): 0, (LOG, 1): 5}, {(LOG, 0): 0, (LOG, 1): 5})
+        refuse_state_without_offsets("app", [(LOG, 0, [], [])])
 
 
 class TestLanesTopic:

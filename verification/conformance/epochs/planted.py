@@ -160,7 +160,7 @@ MUTANTS = (
     Mutant(
         "all pieces of a shard's records are taken for the first",
         "epochs/output.py",
-        "OfShard(shard, len(rows), sum(each.num_rows for each in self._sent.walked))",
+        "OfShard(shard, len(rows), self.records - self._converted)",
         "OfShard(shard, len(rows), 0)",
     ),
     Mutant(

@@ -12,8 +12,10 @@ import pytest
 from verification.chaos import __main__ as door
 from verification.chaos.campaign import GuardReport, Report, RowReport
 from verification.chaos.guards import GUARDS
-from verification.chaos.rows import GUARDED_BY, QUICK_GUARDS, ROWS, kills, letters
+from verification.chaos.rows import GUARDED_BY, QUICK_GUARDS, ROWS, deliveries, kills, letters
 from verification.chaos.rows.row import FULL, QUICK
+from verification.evolution import __main__ as evolution
+from verification.sources import __main__ as sources
 
 SOURCES = Path(__file__).resolve().parents[4] / "src" / "penstock"
 GOOD = RowReport("row", 3, 3, 3, 9.5, 0, [], [-9, 0], 100, 400, 60.0)
@@ -25,7 +27,8 @@ def test_every_fault_point_of_the_product_has_its_own_row() -> None:
     found -= {"reset.offsets", "reset.changelogs"}  # those of a reset: tests/jvm/runtime/test_command_line.py
     names = {row.name for row in ROWS if FULL in row.campaigns}
     assert len(found) >= 14
-    assert found <= {*names, *letters.POINTS}
+    others = {point.partition(":")[0] for point in (*sources.FAULTS, *evolution.FAULTS)}
+    assert found <= {*names, *letters.POINTS, *deliveries.POINTS, *others}
     assert {"dlq-replay", "dlq-replay-into-nodes"} <= names  # which dies at those of a replay
 
 

@@ -11,10 +11,10 @@ PHASES = ("start", "cold", "steady")
 
 def markdown(content: Content) -> str:
     """All tables that the report has figures for."""
-    machine, options = content.get("machine", {}), content.get("options", {})
+    machine = content.get("machine", {})
     intro = (
         f"Revision {content.get('revision') or 'unknown'}, {machine.get('cores')} cores, "
-        f"{machine.get('memory_mb', 0) // 1000} GB of memory, {options.get('rounds')} rounds. Figures are medians, with "
+        f"{machine.get('memory_mb', 0) // 1000} GB of memory, {_rounds(content)}. Figures are medians, with "
         "the spread in brackets: the highest less the lowest, as a share of the median."
     )
     sections = [
@@ -26,6 +26,22 @@ def markdown(content: Content) -> str:
         *_goals(content),
     ]
     return "\n\n".join([intro, *sections]) + "\n"
+
+
+def _rounds(content: Content) -> str:
+    """How many rounds there were: parts of a report may come from different runs."""
+    counts = sorted({len(each) for each in _found(content, "rounds") if each})
+    if not counts:
+        return "no rounds"
+    return f"{counts[0]} to {counts[-1]} rounds" if len(counts) > 1 else f"{counts[0]} rounds"
+
+
+def _found(content: Any, name: str) -> Iterator[Sequence[Any]]:
+    if isinstance(content, Mapping):
+        if isinstance(content.get(name), list):
+            yield content[name]
+        for part in content.values():
+            yield from _found(part, name)
 
 
 def _throughput(content: Content) -> Iterator[str]:

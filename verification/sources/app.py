@@ -29,7 +29,7 @@ def app(name: str) -> App:
     builder = StreamsBuilder()
     by_customer = orders(builder, name).group_by_key()
     by_customer.aggregate(dict, _with_order, store="totals").to_stream().to(f"{name}-totals", value=dict)
-    by_customer.windowed_by(tumbling("1m")).count(store="minutes")
+    by_customer.windowed_by(tumbling("1m", grace="1h")).count(store="minutes")
     return App(name, builder.build())
 
 

@@ -43,6 +43,7 @@ _CONSUMER = {
     "isolation.level": "read_committed",
     "fetch.wait.max.ms": "100",
     "queued.max.messages.kbytes": "131072",
+    "receive.message.max.bytes": "1000000000",  # also limits what a compressed batch may expand to; zstd fails far below it
 }
 _INPUT_CONSUMER = {  # keeps its queue filled
     **_CONSUMER,

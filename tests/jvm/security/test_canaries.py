@@ -34,7 +34,7 @@ import sys
 from penstock import App, StreamsBuilder, dead_letter
 from penstock.config import Config
 from penstock.kafka.clients import spark_options
-from penstock.spark.stream import read_range
+from penstock.spark.source import read_range
 
 logging.basicConfig(level=logging.DEBUG)
 

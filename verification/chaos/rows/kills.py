@@ -41,7 +41,7 @@ PER_SECTION = ("serial.before_write", "serial.between_lanes")
 AT_THE_START = ("kafka.before_init", "kafka.after_init", "restore.before_mark")
 RANDOM_KILLS = 60
 LOCAL_ENGINE = Conditions(settings={"PENSTOCK_ENGINE": "local"})
-LOCAL_ROWS, LOCAL_KILLS, QUICK_LOCAL_KILLS = 20, 100, 20
+LOCAL_ROWS, LOCAL_KILLS, SOME_LOCAL_KILLS = 20, 100, 20
 """Without a JVM, an application is back after a second or two, and can be killed thousands of times. In several rows, because the
 oracle compares everything that a row has sent."""
 ENGINE_CHANGES = 10
@@ -225,7 +225,7 @@ ROWS = (
         Row(f"local-kills-{number:02}", partial(again_and_again, LOCAL_KILLS), LOCAL_ENGINE, campaigns=(LOCAL,))
         for number in range(1, LOCAL_ROWS + 1)
     ),
-    Row("local-kills", partial(again_and_again, QUICK_LOCAL_KILLS), LOCAL_ENGINE, campaigns=(FULL, QUICK)),
+    Row("local-kills", partial(again_and_again, SOME_LOCAL_KILLS), LOCAL_ENGINE),
     Row("engines-in-turn", engines_in_turn, campaigns=(FULL, LOCAL)),
     Row("worker-killed", worker_in_mid_lane),
     Row("task-retried", task_retried),

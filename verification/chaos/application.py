@@ -23,6 +23,9 @@ FORKING = ("pyspark.daemon", "penstock.workers.process")
 """The modules of the processes that fork workers."""
 
 
+_SHOWN = 4000
+
+
 class Part(Enum):
     """The processes of an application that a signal is for."""
 
@@ -111,6 +114,18 @@ class Application:
             )
         self._started = time.monotonic()
         self._sessions.append(self._process.pid)
+
+    def dies_at(self, fault: str, timeout_s: float, **environment: str) -> bool:
+        """Start it, and wait until it ends; return whether it was killed at a fault point."""
+        self.start(f"{fault}:kill", Part.DRIVER, **environment)
+        return self.wait(timeout_s) == -signal.SIGKILL and self.fired > 0
+
+    def run(self, timeout_s: float, **environment: str) -> None:
+        """Start it, and wait until it ends by itself; raise if it fails."""
+        self.start("", Part.DRIVER, **environment)
+        code = self.wait(timeout_s)
+        if code:
+            raise HarnessError(f"the application ended with {code}:\n{self.log.read_text(errors='replace')[-_SHOWN:]}")
 
     @property
     def is_running(self) -> bool:

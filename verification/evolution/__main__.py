@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
 from struct import Struct
 
-from verification.chaos.application import Application, Part
+from verification.chaos.application import Application
 from verification.evolution.app import CONVERTED
 from verification.harness import topics
 from verification.harness.broker import NEVER_KILLED, Broker
@@ -73,19 +72,20 @@ def _migrate(broker: Broker, directory: Path, rows: int) -> tuple[int, bool, flo
     topics.create(broker.bootstrap_servers, f"{NAME}-in", PARTITIONS)
     _produce(broker, range(rows))
     application = Application(directory / NAME, _environment(broker, directory), COMMAND)
-    _finish(application, 1)
+    application.run(TIMEOUT_S, EVOLUTION_VERSION="1")
     kills, refused = 0, False
     for number, fault in enumerate(FAULTS):
-        application.start(f"{fault}:kill", Part.DRIVER, EVOLUTION_VERSION="2")
-        kills += application.wait(TIMEOUT_S) == -signal.SIGKILL and application.fired > 0
+        kills += application.dies_at(fault, TIMEOUT_S, EVOLUTION_VERSION="2")
         if number == len(FAULTS) // 2:
             application.start(EVOLUTION_VERSION="1")
             ended = application.wait(TIMEOUT_S)
             refused = ended != 0 and "its migration to version 2 is not complete" in application.log.read_text(errors="replace")
     _produce(broker, range(0, rows, 100))
     began = time.monotonic()
-    _finish(application, 2)
-    return kills, refused, time.monotonic() - began
+    application.run(TIMEOUT_S, EVOLUTION_VERSION="2")
+    seconds = time.monotonic() - began
+    application.close()
+    return kills, refused, seconds
 
 
 def _check(broker: Broker, rows: int) -> tuple[int, int]:
@@ -117,13 +117,6 @@ def _environment(broker: Broker, directory: Path) -> dict[str, str]:
         "PENSTOCK_LANES": "2",
         "PENSTOCK_ENGINE": "local",
     }
-
-
-def _finish(application: Application, version: int) -> None:
-    application.start(EVOLUTION_VERSION=str(version))
-    code = application.wait(TIMEOUT_S)
-    if code:
-        raise SystemExit(f"version {version} ended with {code}:\n{application.log.read_text(errors='replace')[-4000:]}")
 
 
 if __name__ == "__main__":

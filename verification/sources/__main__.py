@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import signal
 import sys
 import tempfile
 import time
@@ -19,7 +18,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from verification.chaos.application import Application, Part
+from verification.chaos.application import Application
 from verification.harness import topics
 from verification.harness.broker import NEVER_KILLED, Broker
 
@@ -94,7 +93,7 @@ def _from_topic(broker: Broker, directory: Path, orders: list[Order]) -> dict[st
     name = "from-topic"
     _create(broker, name)
     _produce(broker, name, orders)
-    _finish(_application(broker, directory, name))
+    _application(broker, directory, name).run(TIMEOUT_S, SOURCES_UNTIL="latest")
     return _tables(broker, name)
 
 
@@ -112,9 +111,9 @@ def _from_files(broker: Broker, directory: Path, orders: list[Order]) -> tuple[d
     application = _application(broker, directory, name, SOURCES_FILES=str(lake))
     kills = 0
     for fault in FAULTS:
-        application.start(f"{fault}:kill", Part.DRIVER)
-        kills += application.wait(TIMEOUT_S) == -signal.SIGKILL and application.fired > 0
-    _finish(application)
+        kills += application.dies_at(fault, TIMEOUT_S)
+    application.run(TIMEOUT_S, SOURCES_UNTIL="latest")
+    application.close()
     return _tables(broker, name), kills
 
 
@@ -129,14 +128,6 @@ def _application(broker: Broker, directory: Path, name: str, **settings: str) ->
         **settings,
     }
     return Application(directory / name, environment, COMMAND)
-
-
-def _finish(application: Application) -> None:
-    application.start(SOURCES_UNTIL="latest")
-    code = application.wait(TIMEOUT_S)
-    application.close()
-    if code:
-        raise SystemExit(f"the application ended with {code}:\n{application.log.read_text(errors='replace')[-4000:]}")
 
 
 def _create(broker: Broker, name: str, *more: str) -> None:

@@ -114,15 +114,15 @@ class Postgres(Target):
         if not self._key:
             self._execute(cursor, self._insert, [row for row, is_deletion in stored.values() if not is_deletion])
             return
-        self._execute(cursor, self._delete, [row for row, is_deletion in stored.values() if is_deletion])
+        deleted = [{column: row[column] for column in self._key} for row, is_deletion in stored.values() if is_deletion]
+        self._execute(cursor, self._delete, deleted)
         self._execute(cursor, self._upsert, [row for row, is_deletion in stored.values() if not is_deletion])
 
     def _execute(self, cursor: Any, statement: Callable[[tuple[str, ...]], Any], rows: Sequence[Row]) -> None:
         """Run one statement for all rows with the same columns."""
         by_columns: dict[tuple[str, ...], list[list[Any]]] = {}
         for row in rows:
-            columns = self._key if statement == self._delete else tuple(row)
-            by_columns.setdefault(columns, []).append([self._adapted(row[column]) for column in columns])
+            by_columns.setdefault(tuple(row), []).append([self._adapted(value) for value in row.values()])
         for columns, values in by_columns.items():
             cursor.executemany(statement(columns), values)
 

@@ -6,7 +6,7 @@ How far a shard is, is in its registers, and so in Kafka with the values that it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 from structlog.contextvars import bound_contextvars
@@ -76,10 +76,8 @@ def _converter(spec: StoreSpec) -> Callable[[bytes], bytes | None]:
     deserialize, convert, serialize = migration.value.deserialize, migration.convert, spec.serdes[1].serialize
 
     def converted(raw: bytes) -> bytes | None:
-        old: Any = None
         try:
-            old = deserialize(raw)
-            new = convert(old)
+            new = convert(deserialize(raw))
             return None if new is None else serialize(new)
         except Exception as error:
             raise ProcessingError(

@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.errors import StateError
 from penstock.plan.layouts import FIELDS, UNLOGGED, layout, missing_fields
+from penstock.state import StoreSpec
 from penstock.topology import SourceNode, Topology
 
 
@@ -54,9 +55,9 @@ def facts(topology: Topology, fingerprint: str, incarnation: str = "") -> Topolo
     return TopologyFacts(fingerprint, stores, sorted(topics), incarnation=incarnation)
 
 
-def convertible(topology: Topology) -> frozenset[str]:
+def convertible(stores: Mapping[str, StoreSpec]) -> frozenset[str]:
     """Return the stores whose values of the version before can be converted."""
-    return frozenset(name for name, spec in topology.stores.items() if spec.migration is not None)
+    return frozenset(name for name, spec in stores.items() if spec.migration is not None)
 
 
 def remembered(committed: TopologyFacts | None, now: TopologyFacts) -> TopologyFacts:
@@ -103,12 +104,15 @@ def migrations(committed: TopologyFacts | None, now: TopologyFacts, can: Collect
 def _is_next(committed: TopologyFacts, now: TopologyFacts, store: str) -> bool:
     """Whether a store differs from the committed one by its values only, and has the next version."""
     before, after = committed.stores.get(store), now.stores[store]
-    if before is None or int(_version(after)) != int(_version(before)) + 1:
+    version = _version(after)
+    if before is None or int(version) != int(_version(before)) + 1 or before.get(MIGRATING, version) != version:
         return False
-    kept = {what: text for what, text in before.items() if what not in _CONVERTED}
-    return kept == {what: text for what, text in after.items() if what not in _CONVERTED} and before.get(
-        MIGRATING, _version(after)
-    ) == _version(after)
+    return _unconverted(before) == _unconverted(after)
+
+
+def _unconverted(layout: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of a layout that a migration does not change."""
+    return {what: text for what, text in layout.items() if what not in _CONVERTED}
 
 
 def _version(layout: Mapping[str, str]) -> str:

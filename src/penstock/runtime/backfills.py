@@ -70,12 +70,12 @@ class Backfills:
             if begun.rows:
                 _log.info("continuing to load %s after %d rows", backfill.topic, begun.rows)
             loaded = begun.rows
-            records = (_made(source, backfill, row) for row in rows(backfill, loaded))
+            records = map(_maker(source, backfill), rows(backfill, loaded))
             while chunk := list(islice(records, _CHUNK)):
                 loaded += len(chunk)
                 faults.point("backfill.before_commit")
                 epoch += 1
-                barrier.commit(epoch, [_sent(backfill, chunk), self._noted(backfill, Loaded(loaded))], [])
+                barrier.commit(epoch, [_batch(backfill.topic, chunk), self._noted(backfill, Loaded(loaded))], [])
                 faults.point("backfill.after_commit")
                 _log.info("loaded %d rows into %s", loaded, backfill.topic)
             epoch += 1
@@ -84,8 +84,7 @@ class Backfills:
             _log.info("%s is complete: %d rows", backfill.topic, loaded)
 
     def _noted(self, backfill: Backfill, loaded: Loaded) -> pa.RecordBatch:
-        row = {"topic": self._topic, "key": backfill.topic.encode(), "value": msgspec.json.encode(loaded), "timestamp": 0}
-        return _batch([row])
+        return _batch(self._topic, [_Record(backfill.topic.encode(), msgspec.json.encode(loaded), 0)])
 
 
 class _Record(NamedTuple):
@@ -94,26 +93,26 @@ class _Record(NamedTuple):
     timestamp: int
 
 
-def _made(source: SourceNode, backfill: Backfill, row: Mapping[str, Any]) -> _Record:
-    """Return the record of a row, as bytes."""
-    try:
-        key, value, time = backfill.record(row)
-        at = round(time.timestamp() * 1000) if isinstance(time, datetime) else int(time)
-        topic = backfill.topic
-        key_bytes = None if key is None else source.key.for_topic(topic, is_key=True).serialize(key)
-        value_bytes = None if value is None else source.value.for_topic(topic, is_key=False).serialize(value)
-    except Exception as error:
-        raise ProcessingError(
-            f"{source.name} cannot make a record of row {dict(row)!r}: {type(error).__name__}: {error}\n"
-            f"  the node was declared at {source.line}"
-        ) from error
-    return _Record(key_bytes, value_bytes, at)
+def _maker(source: SourceNode, backfill: Backfill) -> Callable[[Mapping[str, Any]], _Record]:
+    """Return a function that makes the record of a row, as bytes."""
+    serialize_key = source.key.for_topic(backfill.topic, is_key=True).serialize
+    serialize = source.value.for_topic(backfill.topic, is_key=False).serialize
+
+    def made(row: Mapping[str, Any]) -> _Record:
+        try:
+            key, value, time = backfill.record(row)
+            # Spark's times have no time zone: they are local.
+            at = round(time.timestamp() * 1000) if isinstance(time, datetime) else int(time)
+            return _Record(None if key is None else serialize_key(key), None if value is None else serialize(value), at)
+        except Exception as error:
+            raise ProcessingError(
+                f"{source.name} cannot make a record of row {dict(row)!r}: {type(error).__name__}: {error}\n"
+                f"  the node was declared at {source.line}"
+            ) from error
+
+    return made
 
 
-def _sent(backfill: Backfill, chunk: Iterable[_Record]) -> pa.RecordBatch:
-    return _batch([{"topic": backfill.topic, **record._asdict()} for record in chunk])
-
-
-def _batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    common = {"kind": int(Kind.SINK), "stage": 0, "name": _OTHER_TOPIC}
-    return pa.RecordBatch.from_pylist([{**common, **row} for row in rows], schema=OUT)
+def _batch(topic: str, records: Iterable[_Record]) -> pa.RecordBatch:
+    common = {"kind": int(Kind.SINK), "stage": 0, "name": _OTHER_TOPIC, "topic": topic}
+    return pa.RecordBatch.from_pylist([{**common, **record._asdict()} for record in records], schema=OUT)

@@ -18,7 +18,7 @@ from penstock import faults
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.migration import finish_lane, migrate_lane
 from penstock.epochs.program import Epoch, Program
-from penstock.plan import TopologyFacts, migrating, migrations
+from penstock.plan import TopologyFacts, convertible, migrating, migrations
 from penstock.records import NO_TIMESTAMP
 from penstock.runtime.progress import Progress
 from penstock.runtime.publication import Publication
@@ -41,8 +41,7 @@ class Migrations:
 
     def run(self, progress: Progress, before: TopologyFacts | None, after: TopologyFacts) -> Progress:
         """Convert the values that are of the version before; return the progress with the epochs that this took."""
-        can = [name for name, spec in self._program.specs.items() if spec.migration is not None]
-        stores = migrations(before, after, can)
+        stores = migrations(before, after, convertible(self._program.specs))
         return progress if before is None or not stores else self._migrate(stores, progress, before, after)
 
     def _migrate(self, stores: Sequence[str], progress: Progress, before: TopologyFacts, after: TopologyFacts) -> Progress:

@@ -76,7 +76,7 @@ def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, c
         truth.facts,
         refused=refused,
         unlogged=topology.stores.keys() - logged,
-        convertible=convertible(topology),
+        convertible=convertible(topology.stores),
         global_stores=topology.global_stores,
     )
     return Changes(stores, judged, (*refusals, *others))

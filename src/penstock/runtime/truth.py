@@ -254,7 +254,7 @@ class Truth:
         known = self.last_facts
         if before is not None and before.has_state:
             refuse_lost_changelogs(self._id, known, topic_ids, self.internal_topics, begins)
-        refuse_incompatible(known, self.facts, convertible(self._topology))
+        refuse_incompatible(known, self.facts, convertible(self._topology.stores))
         target = committed_state(before, begins, ends, int(time.time() * 1000), topic_ids)
         return target, remembered(known, msgspec.structs.replace(self.facts, topic_ids=topic_ids))
 

@@ -24,20 +24,20 @@ def counting(version: int = 1, *, migrates: bool = False, value: Any = dict, ttl
 
 
 def judged(committed: TopologyFacts, after: Topology) -> tuple[Verdict, str]:
-    [change] = store_changes(committed, facts(after, "2"), convertible=convertible(after))
+    [change] = store_changes(committed, facts(after, "2"), convertible=convertible(after.stores))
     return change.verdict, change.why
 
 
 def test_the_next_version_is_migrated() -> None:
     after = counting(2, migrates=True)
     assert judged(facts(counting(), "1"), after)[0] is Verdict.MIGRATED
-    assert migrations(facts(counting(), "1"), facts(after, "2"), convertible(after)) == ["totals"]
+    assert migrations(facts(counting(), "1"), facts(after, "2"), convertible(after.stores)) == ["totals"]
 
 
 def test_the_same_version_is_not_migrated_again() -> None:
     after = counting(2, migrates=True)
     assert judged(facts(after, "1"), after)[0] is Verdict.KEPT
-    assert migrations(facts(after, "1"), facts(after, "2"), convertible(after)) == []
+    assert migrations(facts(after, "1"), facts(after, "2"), convertible(after.stores)) == []
     assert judged(facts(after, "1"), counting(2))[0] is Verdict.KEPT
 
 

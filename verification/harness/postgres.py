@@ -14,6 +14,7 @@ from verification.harness.server import Server
 PROGRAMS = PARTS / "postgres" / "bin"
 START_TIMEOUT_S = 60
 _OPTIONS = ("-c", "fsync=off", "-c", "jit=off", "-c", "max_connections=20", "-c", "unix_socket_directories=")
+_ACCESS_TO_FILES = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
 
 
 class Postgres(Server):
@@ -57,5 +58,8 @@ class Postgres(Server):
         return user.pw_name, user.pw_gid
 
     def _as_owner(self) -> list[str]:
+        if os.geteuid():
+            return []
         user, group = self._owner()
-        return [] if os.geteuid() else ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"]
+        # root's temporary directory and checkout may be closed to others: keep root's access to files
+        return ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", *_ACCESS_TO_FILES]

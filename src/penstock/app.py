@@ -11,14 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.config import Config
 from penstock.errors import ConfigError, PenstockError, StalledError, TopologyError
 from penstock.handlers import DEFAULT, ErrorHandler, ErrorHandlers
 from penstock.records import is_name
 from penstock.runtime.hooks import Hooks, Plugin, installed
 from penstock.topology import Topology
+from penstock.workers.forking import start_ahead
 
 if TYPE_CHECKING:
-    from penstock.config import Config
     from penstock.runtime.application import RunningApplication
     from penstock.runtime.states import Listener
 
@@ -66,8 +67,7 @@ class App:
         Example:
             >>> App("word-count", topology).run(bootstrap_servers="localhost:9092", until="latest")  # doctest: +SKIP
         """
-        from penstock.config import Config  # noqa: PLC0415 - as in `_start`
-        from penstock.telemetry import logs  # noqa: PLC0415
+        from penstock.telemetry import logs  # noqa: PLC0415 - as in `_start`
 
         logs.set_up(self.application_id)
         try:
@@ -101,14 +101,17 @@ class App:
             >>> with App("word-count", topology).start() as running:  # doctest: +SKIP
             ...     running.wait_until_running()
         """
-        from penstock.config import Config  # noqa: PLC0415 - as in `_start`
-
         return self._start(Config.load(**settings), until, () if on_state is None else (on_state,))
 
     def _start(
         self, config: Config, until: str | Mapping[tuple[str, int], int] | None, listeners: tuple[Listener, ...] = ()
     ) -> RunningApplication:
-        # Imported here, so that tests of a topology do not load Spark and the Kafka client.
+        # Imported here, so that tests of a topology do not load Spark and the Kafka client, and workers start meanwhile.
+        from penstock.telemetry import logs  # noqa: PLC0415
+
+        if config.has_workers:
+            start_ahead(logs.pass_on)
+
         from penstock.admin.server import AdminServer  # noqa: PLC0415
         from penstock.runtime.application import RunningApplication  # noqa: PLC0415
 

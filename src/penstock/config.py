@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.errors import ConfigError, TopologyError
 from penstock.serdes.registry.settings import RegistrySettings
-from penstock.settings import Secret, Settings, check_kafka, check_spark, resolved, revealed
+from penstock.settings import Secret, Settings, check_kafka, check_spark, is_local, resolved, revealed
 from penstock.timing import duration_ms
 
 if sys.version_info >= (3, 11):
@@ -85,7 +85,8 @@ class Config:
             `bearer.auth.token`, `ssl.ca.location` and others (docs/schema-registry.md), with references as in `kafka`.
         guarantee: Exactly once, or at least once.
         lanes: How many lanes share the work, at most one per shard; by default, one per core.
-        shards: How many shards the keys are divided into: the largest number of lanes ever possible. Fixed at the first start.
+        shards: How many shards the keys are divided into: the largest number of lanes ever possible. Fixed at the first start;
+            by default 4 for each lane, and at least 8.
         epoch_interval_ms: How long an epoch waits for records; the setting is `epoch_interval`, a duration.
         max_epoch_records: The most records of an epoch.
         max_epoch_bytes: About how many bytes of records an epoch may read, and how many bytes of results it may have; by default,
@@ -130,7 +131,7 @@ class Config:
     schema_registry: Mapping[str, str] = field(default_factory=dict)
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     lanes: int | None = None
-    shards: int = 16
+    shards: int | None = None
     epoch_interval_ms: int = 100
     max_epoch_records: int = 500_000
     max_epoch_bytes: int | None = None
@@ -170,7 +171,7 @@ class Config:
             _check_range(name, getattr(self, _field_of(name)), low, high)
         if self.replication_factor == 0:
             raise ConfigError("replication_factor: 0 would keep no replica. Set 1 or more, or -1 for the broker's default.")
-        if self.lanes is not None and self.lanes > self.shards:
+        if self.lanes is not None and self.shards is not None and self.lanes > self.shards:
             raise ConfigError(
                 f"lanes: {self.lanes} lanes cannot share {self.shards} shards: each lane needs at least one. Set lanes to "
                 f"{self.shards} or less, or leave it out. More shards need a reset: they are fixed at the first start."
@@ -190,6 +191,11 @@ class Config:
     def registry_settings(self) -> RegistrySettings | None:
         """How to reach the schema registry, with its secrets as plain text; None if there is none. Do not show the result."""
         return RegistrySettings.of(revealed(self.schema_registry)) if self.schema_registry else None
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether worker processes of the driver run epochs: all of them, or small ones."""
+        return self.engine == "local" or (is_local(self.spark) and self.worker_epoch_records != 0)
 
     @property
     def admin_endpoint(self) -> tuple[str, int] | None:
@@ -341,7 +347,7 @@ def _text(name: str, value: object) -> str:
 
 
 def _check_range(name: str, value: object, low: int, high: int) -> None:
-    if value is None and name in ("lanes", "max_epoch_bytes", "worker_epoch_records"):
+    if value is None and name in ("lanes", "shards", "max_epoch_bytes", "worker_epoch_records"):
         return
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(f"{name}: expected a whole number.")

@@ -179,6 +179,11 @@ def _is_https(url: str) -> bool:
         return False
 
 
+def is_local(spark: Mapping[str, str]) -> bool:
+    """Whether Spark runs in a single process on this machine."""
+    return spark.get("master", "local").split("[", maxsplit=1)[0] == "local"
+
+
 def check_spark(spark: Mapping[str, str]) -> None:
     """Raise if a setting of Spark cannot work."""
     for name, value in spark.items():

@@ -19,7 +19,7 @@ from penstock.epochs.due import is_due, note_due, was_due
 from penstock.epochs.home import open_lane
 from penstock.epochs.lane_reports import Watch
 from penstock.epochs.opened import OpenStores, open_stores
-from penstock.epochs.output import ANY_SHARD, RECORDS_BY_SHARD, Output, rows_of_changes
+from penstock.epochs.output import ANY_SHARD, NO_RECORDS, RECORDS_BY_SHARD, Output, rows_of_changes
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.serial import AllLanes
 from penstock.epochs.shards import shard_of, shards_of
@@ -59,7 +59,6 @@ INPUT = pa.schema(
 ROUTED_INPUT = pa.schema([*INPUT, pa.field("shard", pa.int32())])
 """The same with the shard of each record, if Spark has computed it."""
 
-_NO_RECORDS = RECORDS_BY_SHARD.empty_table()
 _WIRE_NAME = {"source": "name"}
 
 _PIECE = 4_000
@@ -236,7 +235,7 @@ class StageRun:
         self._catalogue = epoch.catalogue(program)
         self._values: Values | None = None
         self._may_gather = False
-        self._all = _NO_RECORDS
+        self._all = NO_RECORDS
         self._output = Output(program, assigned.stage)
         self._calling: list[tuple[int, Lane, pa.Table]] = []
         self.arrived: dict[int, pa.Table] = {}
@@ -293,7 +292,7 @@ class StageRun:
         if not self.bound and 0 < self._all.num_rows < _FEW * len(self.arrived) and not self._may_gather:
             self._values = read_all(bound, self._all, self._catalogue)
         self.bound[shard] = bound
-        records = self.arrived.get(shard, _NO_RECORDS)
+        records = self.arrived.get(shard, NO_RECORDS)
         if bound.circuit.pending_calls:
             self._calling.append((shard, bound, self._fed(bound, records, watermark)))
             return
@@ -301,7 +300,7 @@ class StageRun:
             walked = self._fed(bound, piece, watermark)
             self._output.add(shard, bound.outbox.drain(), walked)
         flush([bound])
-        self._output.add(shard, bound.outbox.drain(), _NO_RECORDS)
+        self._output.add(shard, bound.outbox.drain(), NO_RECORDS)
 
     def _fed(self, bound: Lane, records: pa.Table, watermark: int | None) -> pa.Table:
         return feed(bound, records, self._catalogue, watermark, self._values if records.num_rows else None)

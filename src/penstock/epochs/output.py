@@ -27,7 +27,9 @@ _LEVELS = 3
 RECORDS_BY_SHARD = pa.schema([*RECORDS, pa.field("shard", pa.int32())])
 """Records on their way into a lane, each with its shard."""
 
-_NO_RECORDS = RECORDS_BY_SHARD.empty_table()
+NO_RECORDS = pa.Table.from_batches([], RECORDS_BY_SHARD)
+"""No records. (`empty_table` would load pandas.)"""
+
 _MOST_ROWS = 10_000
 """How many rows of a lane are objects at a time: with more, they no longer fit into the processor's caches."""
 
@@ -167,7 +169,7 @@ class _Caused:
         own = np.repeat(np.array([each.shard for each in sent.by_shard], np.int32), counts)
         self._shards = np.maximum(own, 0)
         self._numbers = np.arange(len(causes)) - np.repeat(first_rows, counts)  # of each row within its shard
-        self._walked = pa.concat_tables([_NO_RECORDS, *sent.walked])
+        self._walked = pa.concat_tables([NO_RECORDS, *sent.walked])
         self._is_before = causes == BEFORE_RECORDS
         self._is_by_record = causes >= 0
         first_records = np.repeat(np.array([each.first_record for each in sent.by_shard], np.int64), counts)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from structlog.contextvars import bind_contextvars
 
 from penstock.config import Config
+from penstock.deferred_pandas import defer_pandas
 from penstock.errors import NotReadyError, PenstockError, StalledError
 from penstock.handlers import ErrorHandlers
 from penstock.observation import EpochReport, Health, Indicator, OpenEpoch, Recorder, RestoreReport
@@ -19,12 +20,13 @@ from penstock.queries import CommittedState, QueryResult, ask, view
 from penstock.runtime.start import Start, Started, Until
 from penstock.runtime.states import Listener, State, StateMachine
 from penstock.spark.failures import translated
-from penstock.spark.session import DataFrame
 from penstock.timing import Duration, duration_ms
 from penstock.topology import Topology
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from penstock.spark.session import DataFrame
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.05
@@ -77,6 +79,7 @@ class RunningApplication:
         until: Until = None,
         listeners: tuple[Listener, ...] = (),
     ) -> None:
+        defer_pandas()
         self.application_id = application_id
         self.topology = topology
         self.handlers = handlers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -21,12 +21,14 @@ from penstock.kafka.input_reader import InputReader
 from penstock.records import Partition
 from penstock.runtime.attempts import Jobs, Ranges
 from penstock.runtime.inputs import Input, ListedInput, MixedInput
-from penstock.runtime.spark_engine import SparkEngine
 from penstock.runtime.time_order import OrderedInput
-from penstock.spark.by_client import ReadRecords
-from penstock.spark.session import is_local
 from penstock.telemetry import logs
-from penstock.workers import WorkerJobs, WorkerPool
+from penstock.workers.jobs import WorkerJobs
+from penstock.workers.pool import WorkerPool
+
+if TYPE_CHECKING:
+    from penstock.runtime.spark_engine import SparkEngine
+    from penstock.spark.by_client import ReadRecords
 
 FED_LANES = 4
 """With up to this many lanes, worker processes run epochs of any size: the driver reads faster than they process."""
@@ -55,10 +57,10 @@ class TaskSetUp(NamedTuple):
 
 def most_by_workers(config: Config, lanes: int) -> int:
     """Return the most records of an epoch that worker processes run; 0 if Spark runs all epochs."""
+    if not config.has_workers:
+        return 0
     if config.engine == "local":
         return _ANY
-    if not is_local(config.spark):
-        return 0
     if config.worker_epoch_records is not None:
         return config.worker_epoch_records
     return _ANY if lanes <= FED_LANES else FED_RECORDS
@@ -82,6 +84,8 @@ class Engine:
             self._pool = WorkerPool(program, tasks.prepare, size, logs.pass_on)
             self._workers = WorkerJobs(self._pool, program, self._between, tasks.patience_s)
         if config.engine == "spark":
+            from penstock.runtime.spark_engine import SparkEngine  # noqa: PLC0415 - not for the local engine: it loads pyspark
+
             self.spark = SparkEngine(config, program, tasks.prepare, tasks.read, tasks.patience_s)
 
     def start(self) -> None:

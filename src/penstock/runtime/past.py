@@ -67,7 +67,7 @@ def past(
                 f"Topic {topic!r} was deleted and created again since offsets were committed. {rewind(topic)}, or reset the "
                 f"application."
             )
-    if newest.shards != shards:
+    if newest.shards != shards and newest.fingerprint != NO_STATE:
         raise StateError(
             f"The committed state has shards={newest.shards}, but the application was started with shards={shards}. The number "
             f"of shards cannot change."

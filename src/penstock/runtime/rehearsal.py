@@ -17,7 +17,7 @@ from penstock.kafka.topics import InternalTopic, Topic, Topics, check
 from penstock.plan import Changes, Verdict, convertible, source_changes, store_changes
 from penstock.records import Partition
 from penstock.runtime.committed import refuse_lost_changelogs, refuse_state_without_offsets
-from penstock.runtime.truth import Truth, program_of
+from penstock.runtime.truth import Truth, program_of, settled
 from penstock.topology import Topology
 from penstock.topology.bindings import changelog_topic
 
@@ -26,9 +26,10 @@ T = TypeVar("T")
 
 def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, config: Config) -> Changes:
     """Return what a start would do."""
-    program = program_of(application_id, topology, handlers, config, incarnation="")
     admin = open_admin(config)
     topics = Topics(admin, config.broker_timeout_ms)
+    config = settled(application_id, config, topics)
+    program = program_of(application_id, topology, handlers, config, incarnation="")
     truth = Truth(topology, program, config, topics)
     committed = truth.last_facts
     refusals: list[str] = []

@@ -56,7 +56,7 @@ from penstock.runtime.publication import Check, Publication
 from penstock.runtime.restore_progress import RestoreProgress
 from penstock.runtime.time_order import TimeOrder
 from penstock.runtime.topic_watch import Growth, TopicWatch
-from penstock.runtime.truth import Position, Truth, program_of
+from penstock.runtime.truth import Position, Truth, program_of, settled
 from penstock.settings import revealed
 from penstock.telemetry import logs
 from penstock.telemetry.spans import Tracing
@@ -98,7 +98,6 @@ class Start:
         self._config = config
         self._recorder = recorder
         self._program = program_of(application_id, topology, handlers, config, incarnation=uuid.uuid4().hex)
-        self._lanes = self._program.lanes
         self.closers: list[Callable[[], None]] = []
 
     @property
@@ -108,13 +107,13 @@ class Start:
 
     def run(self, until: Until) -> Started:
         """Start. If that fails, `closers` close what was opened."""
-        config = self._config
-        program = self._program
+        admin = reach_brokers(self._config)
+        topics = Topics(admin, self._config.broker_timeout_ms)
+        self._config = config = settled(self._id, self._config, topics)
+        self._program = program = program_of(self._id, self._topology, self._handlers, config, self._program.incarnation)
         engine = self._engine(lambda: topics.end_offsets(epochs.progress.offsets))
         self.closers.append(engine.close)
         engine.start()
-        admin = reach_brokers(config)
-        topics = Topics(admin, config.broker_timeout_ms)
         truth = Truth(self._topology, program, config, topics)
         if config.create_topics:
             topics.ensure(truth.missing_topics(), config.replication_factor)
@@ -138,7 +137,7 @@ class Start:
         committed, known_facts = truth.committed(position.before)
         engine.read_too(truth.source_of(sources))
         self._restore(engine, committed)
-        home.forget_others(self._lanes)
+        home.forget_others(program.lanes)
         tables = self._global_tables(program, topics, sources)
         tables.refresh(at_once=True)
         state = CommittedState(program, lambda: epochs.progress.epoch, tables.snapshot)
@@ -293,7 +292,7 @@ class Start:
         progress = RestoreProgress()
 
         def on_progress(left: Mapping[int, int]) -> None:
-            progress(self._recorder.restoring(left, self._lanes))
+            progress(self._recorder.restoring(left, self._program.lanes))
 
         began = time.monotonic()
         restored = engine.restore(committed, self._reader_of(read), on_progress)
@@ -301,7 +300,7 @@ class Start:
         self._recorder.restored()
         rows = sum(lane.rows for lane in restored)
         kinds = ", ".join(sorted({lane.found for lane in restored}))
-        _log.info("restored %d lanes (%s): %d records in %.1f s", self._lanes, kinds, rows, time.monotonic() - began)
+        _log.info("restored %d lanes (%s): %d records in %.1f s", self._program.lanes, kinds, rows, time.monotonic() - began)
 
     def _reader_of(self, read: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function by which tasks read from positions to ends: `read`, with its settings."""

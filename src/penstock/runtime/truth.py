@@ -46,15 +46,32 @@ from penstock.topology.bindings import changelog_topic
 _log = logging.getLogger(__name__)
 
 
+SHARDS_PER_LANE, LEAST_SHARDS = 4, 8
+"""How many shards a new application has by default. Each costs a partition of every changelog, and about a millisecond of every
+small epoch; with fewer, the number of lanes could hardly grow."""
+
+
+def settled(application_id: str, config: Config, topics: Topics) -> Config:
+    """Return the settings with the number of shards of the first start, unless they set it."""
+    found = topics.seen([lanes_topic(application_id)]) if config.shards is None else {}
+    return replace(config, shards=next(topic.partitions for topic in found.values())) if found else config
+
+
+def shards_of_new(config: Config) -> int:
+    """Return the number of shards that a new application has."""
+    return config.shards or max(LEAST_SHARDS, SHARDS_PER_LANE * (config.lanes or os.cpu_count() or 1))
+
+
 def program_of(application_id: str, topology: Topology, handlers: ErrorHandlers, config: Config, incarnation: str) -> Program:
     """Return the program that a start with these settings runs."""
+    shards = shards_of_new(config)
     return Program.of(
         application_id,
         topology,
         plan(topology),
         _registry(config),
-        lanes=config.lanes or min(os.cpu_count() or 1, config.shards),
-        shards=config.shards,
+        lanes=config.lanes or min(os.cpu_count() or 1, shards),
+        shards=shards,
         directory=str(config.state_dir.absolute()),
         engine=EngineKind(config.store_engine),
         incarnation=incarnation,
@@ -136,7 +153,7 @@ class Truth:
     @property
     def internal_topics(self) -> list[InternalTopic]:
         """The application's own topics, with the settings they need."""
-        program, shards = self._program, self._config.shards
+        program, shards = self._program, self._program.shards
         changelogs = [
             InternalTopic(changelog_topic(self._id, store), shards, changelog_config(program.specs[store]))
             for store in program.logged_stores
@@ -157,7 +174,7 @@ class Truth:
     def changelogs(self) -> list[Partition]:
         """The partitions from which shards are restored: those of the stores' changelogs, and of the lanes' topic."""
         topics = [lanes_topic(self._id), *(changelog_topic(self._id, store) for store in self._program.logged_stores)]
-        return [(topic, shard) for topic in topics for shard in range(self._config.shards)]
+        return [(topic, shard) for topic in topics for shard in range(self._program.shards)]
 
     def source_of(self, topics: Iterable[str]) -> dict[str, int]:
         """Return the index of the source that reads each topic in epochs; global topics are not read in epochs."""
@@ -206,7 +223,7 @@ class Truth:
         of_left = [(topic.name, number) for topic in left for number in range(topic.partitions)]
         patterns = {topic: node.pattern.pattern for topic, node in self.read_topics.items() if node.pattern is not None}
         own = {topic: topic_ids[topic] for topic, _ in partitions}
-        before = past(self.offsets([*partitions, *of_left]), own, self._config.shards, self.last_facts, patterns)
+        before = past(self.offsets([*partitions, *of_left]), own, self._program.shards, self.last_facts, patterns)
         begins, ends = self._topics.begin_offsets(partitions), self._topics.end_offsets(partitions)
         known = before.progress if before else Progress(-1, {}, {})
         lost = lost_input(known.offsets, begins, ends)

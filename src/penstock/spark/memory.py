@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
-
-from pyspark import SparkContext
 
 _log = logging.getLogger(__name__)
 
@@ -56,10 +55,11 @@ class JvmMemory:
 
 
 def _driver() -> JvmReport | None:
-    context = SparkContext._active_spark_context
+    spark = sys.modules.get("pyspark")  # the local engine does not load it
+    context = None if spark is None else spark.SparkContext._active_spark_context
     if context is None:
         return None
-    beans = context._jvm.java.lang.management.ManagementFactory  # type: ignore[union-attr]
+    beans = context._jvm.java.lang.management.ManagementFactory
     memory = beans.getMemoryMXBean()
     heap = memory.getHeapMemoryUsage()
     collectors = beans.getGarbageCollectorMXBeans()

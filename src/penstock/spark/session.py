@@ -14,9 +14,9 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import ConfigError
-from penstock.settings import is_secret, revealed
+from penstock.settings import is_local, is_secret, revealed
 from penstock.spark.jars import connector_jars
-from penstock.workers import LineReader
+from penstock.workers.output import LineReader
 
 LOOPBACK = "127.0.0.1"
 REDACTED = (
@@ -97,11 +97,6 @@ def session_settings(lanes: int, settings: Mapping[str, str], oauth_endpoints: S
     if not is_local(settings):
         return {"spark.authenticate": "true", "spark.network.crypto.enabled": "true", **combined}
     return combined
-
-
-def is_local(settings: Mapping[str, str]) -> bool:
-    """Whether Spark runs in a single process on this machine."""
-    return settings.get("master", "local").split("[", maxsplit=1)[0] == "local"
 
 
 def _with_retries(master: str) -> str:

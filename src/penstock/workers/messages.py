@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 
 _FRAME = struct.Struct("!BQ")
-_BUFFER_BYTES = 4 << 20
 
 
 class Kind(IntEnum):
@@ -28,15 +27,6 @@ class Kind(IntEnum):
     PROGRESS = 5
     ERROR = 6
     FORK = 7
-
-
-def socket_pair() -> tuple[socket.socket, socket.socket]:
-    """Return two connected sockets with buffers for large tables."""
-    pair = socket.socketpair()
-    for end in pair:
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
-    return pair
 
 
 def send(to: socket.socket, kind: Kind, content: bytes | pa.Buffer) -> None:

@@ -6,15 +6,12 @@ import os
 import select
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -25,16 +22,13 @@ from penstock import errors
 from penstock.epochs.program import Program
 from penstock.epochs.restore import Restored
 from penstock.errors import PenstockError, ProcessingError
-from penstock.workers.messages import Kind, receive, send, send_rows, socket_pair, unpacked
-from penstock.workers.output import LineReader
+from penstock.workers.forking import ForkingProcess, started
+from penstock.workers.messages import Kind, receive, send, send_rows, unpacked
 from penstock.workers.requests import RestoreLane, RowsRequest
 
 Batches = Sequence[pa.RecordBatch]
 OnProgress = Callable[[int], None]
 
-_STOP_S = 5.0
-_ALLOCATION = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "1048576"}
-"""How workers allocate memory: tables of an epoch go back to the system when it ends. Arrow's own pool keeps them."""
 _LONGEST = 4_000
 
 
@@ -60,26 +54,15 @@ class WorkerPool:
         self.size = size
         self._program = cloudpickle.dumps((program, prepare))
         self._heard = heard
-        self._control: socket.socket | None = None
-        self._forking = threading.Lock()
+        self._forking: ForkingProcess | None = None
+        self._forking_lock = threading.Lock()
         self._workers: list[_Worker | None] = [None] * size
         self._threads = ThreadPoolExecutor(size, "penstock-worker")
 
     def start(self) -> None:
         """Start the forking process, without waiting until it is ready."""
-        own, other = socket_pair()
-        environment = {**_ALLOCATION, **os.environ, "PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)}
-        with LineReader(self._heard) as output, other:
-            self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-m", "penstock.workers.process", str(other.fileno())],
-                env=environment,
-                pass_fds=[other.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
-        self._control = own
-        send(own, Kind.PROGRAM, self._program)
+        self._forking = started(self._heard)
+        send(self._forking.control, Kind.PROGRAM, self._program)
 
     def run(self, requests: Sequence[tuple[RowsRequest, Batches]], patience_s: float) -> list[list[pa.RecordBatch]]:
         """Run requests in parallel, each on the worker of its position; return the rows of each.
@@ -111,13 +94,8 @@ class WorkerPool:
         for worker in self._workers:
             if worker is not None:
                 worker.close()
-        if self._control is not None:
-            self._control.close()
-            try:
-                self._process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        if self._forking is not None:
+            self._forking.close()
 
     def _restore(self, position: int, request: RestoreLane, on_progress: Callable[[int, int], None]) -> Restored:
         """Restore a lane; if the worker dies, once more without the local store, which may have killed it."""
@@ -159,7 +137,7 @@ class WorkerPool:
         return content
 
     def _worker(self, position: int) -> _Worker:
-        with self._forking:
+        with self._forking_lock:
             worker = self._workers[position]
             if worker is None:
                 worker = self._workers[position] = self._forked()
@@ -167,14 +145,14 @@ class WorkerPool:
 
     def _forked(self) -> _Worker:
         """Fork a worker; if the forking process has ended, with a new one."""
-        assert self._control is not None
+        forking = self._forking
+        assert forking is not None
         descriptors: Sequence[int] = ()
         with suppress(OSError):
-            send(self._control, Kind.FORK, b"")
-            message, descriptors, _, _ = socket.recv_fds(self._control, 8, 1)
+            send(forking.control, Kind.FORK, b"")
+            message, descriptors, _, _ = socket.recv_fds(forking.control, 8, 1)
         if not descriptors:
-            self._control.close()
-            self._process.wait()
+            forking.close()
             self.start()
             raise WorkerLostError("The process that starts workers has ended unexpectedly.")
         return _Worker(int.from_bytes(message, "big"), socket.socket(fileno=descriptors[0]))

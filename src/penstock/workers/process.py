@@ -22,9 +22,11 @@ import cloudpickle
 import msgspec
 import pyarrow as pa
 
+from penstock.deferred_pandas import defer_pandas
 from penstock.epochs.program import Program
 from penstock.errors import PenstockError
-from penstock.workers.messages import Kind, receive, send, send_rows, socket_pair, unpacked
+from penstock.workers.forking import socket_pair
+from penstock.workers.messages import Kind, receive, send, send_rows, unpacked
 from penstock.workers.requests import RestoreLane
 
 COLLECT_EVERY = 100_000
@@ -37,6 +39,7 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     control = socket.socket(fileno=descriptor)
+    defer_pandas()
     gc.set_threshold(COLLECT_EVERY)
     gc.freeze()  # what was imported is never collected, nor copied to workers by a collection
     workers: list[int] = []

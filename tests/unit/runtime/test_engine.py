@@ -14,6 +14,7 @@ from penstock.epochs.restore import Committed
 from penstock.errors import ConfigError
 from penstock.records import Partition
 from penstock.runtime import engine as engines
+from penstock.runtime import spark_engine
 from penstock.runtime.engine import FED_LANES, FED_RECORDS, Engine, TaskSetUp, most_by_workers
 from penstock.runtime.inputs import ListedInput, MixedInput
 from penstock.runtime.time_order import OrderedInput
@@ -88,7 +89,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
         ("SparkEngine", made.spark),
         ("InputReader", made.reader),
     ):
-        monkeypatch.setattr(engines, name, part)
+        monkeypatch.setattr(spark_engine if name == "SparkEngine" else engines, name, part)
     return made
 
 

@@ -10,7 +10,7 @@ from penstock.barrier import CommitMetadata
 from penstock.errors import StateError, TopicError
 from penstock.plan import TopologyFacts
 from penstock.records import Partition
-from penstock.runtime.past import Lost, Past, lost_input, past, refuse_lost_input
+from penstock.runtime.past import NO_STATE, Lost, Past, lost_input, past, refuse_lost_input
 from penstock.runtime.progress import Progress
 
 SEVEN = CommitMetadata(epoch=7, incarnation="a1", fingerprint="f", lanes=2, shards=8, high_time=99, topic_id="id-in")
@@ -94,6 +94,10 @@ class TestPast:
     def test_another_number_of_shards_is_refused(self) -> None:
         with pytest.raises(StateError, match="committed state has shards=8, but the application was started with shards=16"):
             past(found(), IDS, 16)
+
+    def test_offsets_without_state_allow_another_number_of_shards(self) -> None:
+        reset = replace(SEVEN, fingerprint=NO_STATE)
+        assert past(found(in_0=reset, in_1=reset), IDS, 16) is not None
 
 
 class TestGoingBack:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,9 +18,9 @@ from penstock.kafka.topics import Topic
 from penstock.plan import TopologyFacts
 from penstock.records import Partition
 from penstock.runtime.past import Lost
-from penstock.runtime.truth import Position, Truth, program_of
+from penstock.runtime.truth import Position, Truth, program_of, settled
 
-SEVEN = CommitMetadata(epoch=7, incarnation="a1", fingerprint="f", lanes=2, shards=16, high_time=99, topic_id=None, partitions=2)
+SEVEN = CommitMetadata(epoch=7, incarnation="a1", fingerprint="f", lanes=2, shards=8, high_time=99, topic_id=None, partitions=2)
 
 
 class Topics:
@@ -69,6 +69,17 @@ def reading(*topics: Any, reset: str | None = None) -> Topology:
 
 def facts(*sources: str) -> TopologyFacts:
     return TopologyFacts("f", {}, list(sources), incarnation="a1")
+
+
+class TestShards:
+    @pytest.mark.parametrize(
+        ("given", "topics", "shards"), [(None, ("app-lanes-changelog",), 2), (None, (), None), (5, ("app-lanes-changelog",), 5)]
+    )
+    def test_the_number_of_the_first_start_is_kept_unless_one_is_set(
+        self, given: int | None, topics: tuple[str, ...], shards: int | None
+    ) -> None:
+        config = Config(kafka={"bootstrap.servers": "nowhere:1"}, shards=given)
+        assert settled("app", config, cast("Any", Topics(*topics))).shards == shards
 
 
 class TestTopics:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.workers import WorkerPool
+from penstock.workers.pool import WorkerPool
 from tests.unit.epochs.application import program_of
 from tests.unit.workers.programs import nothing, stateless
 

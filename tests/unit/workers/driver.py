@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from penstock.epochs.program import Epoch
-from penstock.workers import WorkerJobs, WorkerPool
+from penstock.workers.jobs import WorkerJobs
+from penstock.workers.pool import WorkerPool
 from tests.unit.epochs.application import Raw, keys_of_shards
 from tests.unit.workers.programs import Lists, installed, nothing, obedient
 

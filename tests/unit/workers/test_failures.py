@@ -14,8 +14,8 @@ import pytest
 from penstock.epochs.home import Home
 from penstock.epochs.program import Epoch, Program
 from penstock.errors import EpochTooLargeError, ProcessingError, StateError
-from penstock.workers import WorkerJobs, WorkerPool
-from penstock.workers.pool import TaskFailedError
+from penstock.workers.jobs import WorkerJobs
+from penstock.workers.pool import TaskFailedError, WorkerPool
 from tests.unit.epochs.application import Raw, keys_of_shards
 from tests.unit.workers.programs import Lists, contents, installed, obedient
 from tests.unit.workers.test_jobs import jobs_of, shown

@@ -21,7 +21,8 @@ from penstock.errors import FencedError
 from penstock.records import Partition
 from penstock.runtime.feedback import Feedback
 from penstock.runtime.progress import Progress
-from penstock.workers import WorkerJobs, WorkerPool
+from penstock.workers.jobs import WorkerJobs
+from penstock.workers.pool import WorkerPool
 from tests.unit.epochs.application import Raw, some_records
 from tests.unit.workers.programs import TOPOLOGIES, LentPool, Lists, clocked, contents, installed, re_keyed, stateless
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from penstock.workers.messages import Kind, receive, send, send_rows, socket_pair, unpacked
+from penstock.workers.forking import socket_pair
+from penstock.workers.messages import Kind, receive, send, send_rows, unpacked
 
 LARGE = bytes(range(256)) * (10 << 12)  # 10 MB
 

@@ -17,8 +17,9 @@ import pytest
 from penstock.config import Config
 from penstock.epochs.program import Epoch, Program
 from penstock.telemetry import logs
-from penstock.workers import WorkerJobs, WorkerPool
-from penstock.workers.pool import TaskFailedError, WorkerLostError
+from penstock.workers.forking import start_ahead
+from penstock.workers.jobs import WorkerJobs
+from penstock.workers.pool import TaskFailedError, WorkerLostError, WorkerPool
 from penstock.workers.requests import RollBack
 from tests.unit.epochs.application import Raw
 from tests.unit.workers.programs import LentPool, Lists, installed, nothing, obedient
@@ -51,7 +52,8 @@ def family_of(process: psutil.Process) -> list[psutil.Process]:
 
 
 def forking_process(pool: WorkerPool) -> psutil.Process:
-    return psutil.Process(pool._process.pid)
+    assert pool._forking is not None
+    return psutil.Process(pool._forking.process.pid)
 
 
 def have_ended(processes: list[psutil.Process]) -> bool:
@@ -134,3 +136,16 @@ def test_a_worker_that_cannot_be_prepared_says_why(program: Program) -> None:
 
     with started(program, prepare=fail) as pool, pytest.raises(TaskFailedError, match="RuntimeError: no preparation"):
         run(pool, program)
+
+
+def test_a_process_started_ahead_is_used_once(program: Program) -> None:
+    heard: list[str] = []
+    before = psutil.Process().children()
+    start_ahead(heard.append)
+    start_ahead(heard.append)
+    [ahead] = [child for child in psutil.Process().children() if child not in before]
+    with started(program, heard=heard.append) as one, started(program, heard=heard.append) as two:
+        assert forking_process(one) == ahead
+        assert forking_process(two) != ahead
+        run(one, program)
+    assert have_ended([ahead])

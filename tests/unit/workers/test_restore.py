@@ -12,8 +12,8 @@ import pytest
 
 from penstock.epochs.restore import ChangelogRows, ReadChangelog, Restored
 from penstock.errors import TopicError
-from penstock.workers import WorkerJobs, WorkerPool
-from penstock.workers.pool import WorkerLostError
+from penstock.workers.jobs import WorkerJobs
+from penstock.workers.pool import WorkerLostError, WorkerPool
 from tests.unit.epochs.application import Application, Place, some_records
 from tests.unit.workers.programs import nothing
 

@@ -52,7 +52,7 @@ from penstock.processor import (
     Timer,
     ValueTransformer,
 )
-from penstock.records import Headers, Record, RecordContext, RecordMetadata, SideOutput, Windowed
+from penstock.records import Headers, Record, RecordContext, RecordMetadata, SideOutput, Windowed, on_record
 from penstock.runtime.hooks import Plugin
 from penstock.serdes import Avro, Int32, JsonSchema, MsgPack, Protobuf, Serde, SessionWindowed, TimeWindowed
 from penstock.state import SharedKeyValueStore
@@ -132,6 +132,7 @@ __all__ = [
     "max_bytes",
     "max_records",
     "monotonous",
+    "on_record",
     "otherwise",
     "retry",
     "right",

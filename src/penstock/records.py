@@ -15,6 +15,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
+R = TypeVar("R")
+KIn = TypeVar("KIn", contravariant=True)
+VIn = TypeVar("VIn", contravariant=True)
+ROut = TypeVar("ROut", covariant=True)
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """Record headers, in order, with repeated names allowed; immutable, so that branches can share them."""
@@ -76,6 +80,51 @@ class Record(Generic[K, V]):
 
 
 _set_key, _set_value, _set_timestamp, _set_headers = (Record.__dict__[name].__set__ for name in Record.__slots__)
+
+
+@dataclass(frozen=True, slots=True)
+class OnRecord(Generic[KIn, VIn, ROut]):
+    """What `on_record` returns: a function of a record, marked as one."""
+
+    function: Callable[[Record[KIn, VIn]], ROut]
+
+    def __call__(self, record: Record[KIn, VIn]) -> ROut:
+        """Call the function."""
+        return self.function(record)
+
+
+OfPair = Callable[[K, V], R] | OnRecord[K, V, R]
+"""What most verbs of streams take: a function of key and value, or of the record."""
+
+OfValue = OnRecord[K, V, R] | Callable[[V], R]
+"""What verbs take that keep the key: a function of the value, or of the record."""
+
+
+def on_record(function: Callable[[Record[K, V]], R]) -> OnRecord[K, V, R]:
+    """Let a verb of a stream call `function(record)`, so that the function sees headers and timestamp too.
+
+    For `filter`, `filter_not`, `select_key`, `map`, `map_values`, `flat_map`, `flat_map_values`, `peek`, `foreach`, `split` and
+    `group_by` of a stream. What the function returns means what it means in that verb anyway. Headers are pairs, and a name may
+    occur more than once: `dict(record.headers)` has the last of each.
+
+    Example:
+        >>> from penstock import StreamsBuilder, on_record
+        >>> from penstock.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> orders = builder.stream("orders", value=str)
+        >>> orders.filter(on_record(lambda record: dict(record.headers).get("tenant") == b"acme")).to("acme")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.input("orders").pipe("tea", headers=[("tenant", b"acme")])
+        ...     driver.input("orders").pipe("coffee", headers=[("tenant", b"other")])
+        ...     driver.output("acme").values()
+        ['tea']
+    """
+    return OnRecord(function)
+
+
+def wrapped(function: Callable[..., Any], wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[..., Any]:
+    """Return `wrap(function)`; for a function of records, one that is marked too."""
+    return OnRecord(wrap(function.function)) if isinstance(function, OnRecord) else wrap(function)
 
 
 @dataclass(frozen=True, slots=True)

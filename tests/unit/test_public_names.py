@@ -70,6 +70,7 @@ TOP = [
     "max_bytes",
     "max_records",
     "monotonous",
+    "on_record",
     "otherwise",
     "retry",
     "right",

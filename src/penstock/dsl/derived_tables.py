@@ -54,7 +54,7 @@ def filter_entries(
     negate: bool = False,
 ) -> TablePlace:
     """Keep the entries for which the predicate holds; with `negate`, the others."""
-    holds = predicate(here.place, given, "filter_not" if negate else "filter", line)
+    holds = predicate(here.place, given, "filter_not" if negate else "filter", line, of_table=True)
     kept = _kept(here.place, store, "KTABLE-FILTER-")
     name = here.place.draft.name("KTABLE-FILTER-", name)
     parent = here.place.name
@@ -129,6 +129,8 @@ def stream_of(here: Place, mapper: Any, key: Any, name: str | None, line: Line) 
     """Read a table's changes as a stream, with new keys if there is a mapper."""
     if mapper is None and key is not None:
         raise TopologyError(f"to_stream takes key=, the type of the mapper's keys, only with a mapper ({line}).")
+    if mapper is not None and not isinstance(mapper, Expression):
+        checked(mapper, "key, value", "to_stream", line)
     stream = here.below(here.draft.name("KTABLE-TOSTREAM-", name), NewValue(), line)
     return stream if mapper is None else stateless.select_key(stream, mapper, key, None, line)
 

@@ -24,22 +24,23 @@ from penstock.expressions.types import (
     fields_of,
     kind_of,
 )
+from penstock.records import OfPair
 from penstock.serdes import Boolean, Bytes, Float64, Int64, Json, MsgPack, Serde, String, serde_of
 from penstock.topology import Line
-from penstock.topology.functions import checked
+from penstock.topology.functions import checked, checked_on_record
 
-Predicate = Callable[[Any, Any], Any] | Expression[bool]
-"""A function of key and value, or a condition."""
+Predicate = OfPair[Any, Any, Any] | Expression[bool]
+"""A function of key and value, or of the record, or a condition."""
 
 _PRIMITIVES: dict[type[Serde[Any]], type] = {Boolean: bool, Bytes: bytes, Float64: float, Int64: int, String: str}
 
 
-def predicate(here: Place, given: tuple[Any, ...], verb: str, line: Line) -> Callable[[Any, Any], Any]:
+def predicate(here: Place, given: tuple[Any, ...], verb: str, line: Line, *, of_table: bool = False) -> Callable[..., Any]:
     """Return a verb's predicate: a function, or one or several conditions that must all hold."""
     if not any(isinstance(each, Expression) for each in given):
         if len(given) != 1:
             raise TopologyError(f"{verb} takes one function, or any number of expressions ({line}).")
-        function: Callable[[Any, Any], Any] = checked(given[0], "key, value", verb, line)
+        function: Callable[..., Any] = (checked if of_table else checked_on_record)(given[0], "key, value", verb, line)
         return function
     nodes = [_node(each, verb, line) for each in given]
     for node in nodes:

@@ -40,7 +40,7 @@ from penstock.expressions import Expression
 from penstock.expressions.agg import Aggregate
 from penstock.operators.asynchronous import CallContext
 from penstock.processor import FixedKeyProcessor, Processor, ValueTransformer
-from penstock.records import Record, RecordContext, SideOutput, Windowed
+from penstock.records import OfPair, OfValue, Record, RecordContext, SideOutput, Windowed
 from penstock.serdes import Serde
 from penstock.timing import Duration, Suppressed
 from penstock.topology import user_line
@@ -293,7 +293,7 @@ class AsyncVerbs(Generic[K_co, V_co]):
 
 
 class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
-    """A stream of records with keys of type `K` and values of type `V`."""
+    """A stream of records with keys of type `K` and values of type `V`; see `on_record` for functions of whole records."""
 
     __slots__ = ("_place", "_sender", "_side", "_source")
 
@@ -318,7 +318,7 @@ class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
     # ---- stateless ------------------------------------------------------------------------------------------------
 
     def filter(
-        self, predicate: Callable[[K_co, V_co], Any] | Expression[bool], *more: Expression[bool], name: str | None = None
+        self, predicate: OfPair[K_co, V_co, Any] | Expression[bool], *more: Expression[bool], name: str | None = None
     ) -> KStream[K_co, V_co]:
         """Keep records for which `predicate(key, value)` holds, or for which all expressions are true.
 
@@ -331,19 +331,19 @@ class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
         return KStream(stateless.filter_records(self._place, (predicate, *more), name, user_line()))
 
     def filter_not(
-        self, predicate: Callable[[K_co, V_co], Any] | Expression[bool], *more: Expression[bool], name: str | None = None
+        self, predicate: OfPair[K_co, V_co, Any] | Expression[bool], *more: Expression[bool], name: str | None = None
     ) -> KStream[K_co, V_co]:
         """Keep the records that `filter` would drop."""
         return KStream(stateless.filter_records(self._place, (predicate, *more), name, user_line(), negate=True))
 
     def select_key(
-        self, mapper: Callable[[K_co, V_co], K2] | Expression[K2], *, key: Any = None, name: str | None = None
+        self, mapper: OfPair[K_co, V_co, K2] | Expression[K2], *, key: Any = None, name: str | None = None
     ) -> KStream[K2, V_co]:
         """Replace the key with `mapper(key, value)`, or with an expression; `key=` is the new key's type."""
         return KStream(stateless.select_key(self._place, mapper, key, name, user_line()))
 
     def map(
-        self, mapper: Callable[[K_co, V_co], tuple[K2, V2]], *, key: Any = None, value: Any = None, name: str | None = None
+        self, mapper: OfPair[K_co, V_co, tuple[K2, V2]], *, key: Any = None, value: Any = None, name: str | None = None
     ) -> KStream[K2, V2]:
         """Replace key and value with the pair that `mapper(key, value)` returns."""
         return KStream(stateless.map_records(self._place, mapper, key, value, name, user_line()))
@@ -351,7 +351,7 @@ class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
     @overload
     def map_values(
         self,
-        mapper: Callable[[V_co], V2] | Expression[V2],
+        mapper: OfValue[K_co, V_co, V2] | Expression[V2],
         *,
         with_key: Literal[False] = ...,
         value: Any = ...,
@@ -381,19 +381,19 @@ class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
         return KStream(stateless.map_values(self._place, mapper, with_key, value, name, user_line()))
 
     def flat_map(
-        self,
-        mapper: Callable[[K_co, V_co], Iterable[tuple[K2, V2]]],
-        *,
-        key: Any = None,
-        value: Any = None,
-        name: str | None = None,
+        self, mapper: OfPair[K_co, V_co, Iterable[tuple[K2, V2]]], *, key: Any = None, value: Any = None, name: str | None = None
     ) -> KStream[K2, V2]:
         """Replace a record with all `(key, value)` pairs that `mapper(key, value)` returns."""
         return KStream(stateless.flat_map(self._place, mapper, key, value, name, user_line()))
 
     @overload
     def flat_map_values(
-        self, mapper: Callable[[V_co], Iterable[V2]], *, with_key: Literal[False] = ..., value: Any = ..., name: str | None = ...
+        self,
+        mapper: OfValue[K_co, V_co, Iterable[V2]],
+        *,
+        with_key: Literal[False] = ...,
+        value: Any = ...,
+        name: str | None = ...,
     ) -> KStream[K_co, V2]: ...
 
     @overload
@@ -407,11 +407,11 @@ class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
         """Replace a value with all values that `mapper(value)` returns; the key stays."""
         return KStream(stateless.flat_map_values(self._place, mapper, with_key, value, name, user_line()))
 
-    def peek(self, action: Callable[[K_co, V_co], object], *, name: str | None = None) -> KStream[K_co, V_co]:
+    def peek(self, action: OfPair[K_co, V_co, object], *, name: str | None = None) -> KStream[K_co, V_co]:
         """Call `action(key, value)` for every record and pass the record on."""
         return KStream(stateless.peek(self._place, action, name, user_line()))
 
-    def foreach(self, action: Callable[[K_co, V_co], object], *, name: str | None = None) -> None:
+    def foreach(self, action: OfPair[K_co, V_co, object], *, name: str | None = None) -> None:
         """Call `action(key, value)` for every record; the stream ends here."""
         stateless.foreach(self._place, action, name, user_line())
 
@@ -429,22 +429,22 @@ class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
     @overload
     def split(
         self,
-        predicate: Callable[[K_co, V_co], Any] | Expression[bool],
+        predicate: OfPair[K_co, V_co, Any] | Expression[bool],
         /,
-        *predicates: Callable[[K_co, V_co], Any] | Expression[bool],
+        *predicates: OfPair[K_co, V_co, Any] | Expression[bool],
         name: str | None = ...,
     ) -> tuple[KStream[K_co, V_co], ...]: ...
 
     @overload
     def split(
-        self, *, name: str | None = ..., **named: Callable[[K_co, V_co], Any] | Expression[bool]
+        self, *, name: str | None = ..., **named: OfPair[K_co, V_co, Any] | Expression[bool]
     ) -> dict[str, KStream[K_co, V_co]]: ...
 
     def split(
         self,
-        *predicates: Callable[[K_co, V_co], Any] | Expression[bool],
+        *predicates: OfPair[K_co, V_co, Any] | Expression[bool],
         name: str | None = None,
-        **named: Callable[[K_co, V_co], Any] | Expression[bool],
+        **named: OfPair[K_co, V_co, Any] | Expression[bool],
     ) -> tuple[KStream[K_co, V_co], ...] | dict[str, KStream[K_co, V_co]]:
         """Send each record to the first branch whose predicate holds; `otherwise` is the default branch.
 
@@ -517,7 +517,7 @@ class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
 
     def group_by(
         self: KStream[K_co, V2 | None],
-        selector: Callable[[K_co, V_co], K2] | Expression[K2],
+        selector: OfPair[K_co, V_co, K2] | Expression[K2],
         *,
         key: Any = None,
         value: type[V2] | Serde[V2] | None = None,

@@ -15,9 +15,10 @@ from penstock.expressions.nodes import Struct
 from penstock.operators.lateness import OnlyLate
 from penstock.operators.printer import Print
 from penstock.operators.stateless import Branch, Filter, FlatMap, FlatMapValues, Map, MapValues, PassThrough, Peek, SelectKey
+from penstock.records import OfPair, OnRecord
 from penstock.serdes import Serde
 from penstock.topology import Line, ProcessorNode, Topology
-from penstock.topology.functions import checked
+from penstock.topology.functions import checked, checked_on_record
 
 
 def otherwise(key: Any, value: Any) -> bool:
@@ -58,7 +59,7 @@ def group_by(here: Place, selector: Any, key: Any, value: Any, name: str | None,
 def _selector(here: Place, mapper: Any, key: Any, verb: str, line: Line) -> tuple[SelectKey, Serde[Any] | None]:
     """Return the operator that replaces the key, and the serde of the new key as far as it is known."""
     if not isinstance(mapper, Expression):
-        return SelectKey(checked(mapper, "key, value", verb, line)), given_serde(key)
+        return SelectKey(checked_on_record(mapper, "key, value", verb, line)), given_serde(key)
     found = computed(mapper, Form.VALUE, records_of(here), verb, line)
     if isinstance(found.node, Struct):
         raise TopologyError(f"{verb} needs a single value as the key, not {found.describe()} ({line}).")
@@ -66,10 +67,10 @@ def _selector(here: Place, mapper: Any, key: Any, verb: str, line: Line) -> tupl
 
 
 def map_records(
-    here: Place, mapper: Callable[[Any, Any], tuple[Any, Any]], key: Any, value: Any, name: str | None, line: Line
+    here: Place, mapper: OfPair[Any, Any, tuple[Any, Any]], key: Any, value: Any, name: str | None, line: Line
 ) -> Place:
     """Replace key and value."""
-    operator = Map(checked(mapper, "key, value", "map", line))
+    operator = Map(checked_on_record(mapper, "key, value", "map", line))
     name = here.draft.name("KSTREAM-MAP-", name)
     return here.below(name, operator, line, rekeyed=True, key=given_serde(key), value=given_serde(value))
 
@@ -80,36 +81,41 @@ def map_values(here: Place, mapper: Any, with_key: bool, value: Any, name: str |
         found = computed(mapper, Form.VALUE, records_of(here), "map_values", line, with_key=with_key)
         serde = given_serde(value) or serde_for(found, records_of(here), here)
         return here.below(here.draft.name("KSTREAM-MAPVALUES-", name), MapValues(found, with_key=True), line, value=serde)
-    operator = MapValues(checked(mapper, "key, value" if with_key else "value", "map_values", line), with_key)
+    operator = MapValues(_of_value(mapper, with_key, "map_values", line), with_key)
     return here.below(here.draft.name("KSTREAM-MAPVALUES-", name), operator, line, value=given_serde(value))
 
 
 def flat_map(
-    here: Place, mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]], key: Any, value: Any, name: str | None, line: Line
+    here: Place, mapper: OfPair[Any, Any, Iterable[tuple[Any, Any]]], key: Any, value: Any, name: str | None, line: Line
 ) -> Place:
     """Replace a record with any number of records."""
-    operator = FlatMap(checked(mapper, "key, value", "flat_map", line))
+    operator = FlatMap(checked_on_record(mapper, "key, value", "flat_map", line))
     name = here.draft.name("KSTREAM-FLATMAP-", name)
     return here.below(name, operator, line, rekeyed=True, key=given_serde(key), value=given_serde(value))
 
 
-def flat_map_values(
-    here: Place, mapper: Callable[..., Iterable[Any]], with_key: bool, value: Any, name: str | None, line: Line
-) -> Place:
+def flat_map_values(here: Place, mapper: Any, with_key: bool, value: Any, name: str | None, line: Line) -> Place:
     """Replace a value with any number of values."""
-    operator = FlatMapValues(checked(mapper, "key, value" if with_key else "value", "flat_map_values", line), with_key)
+    operator = FlatMapValues(_of_value(mapper, with_key, "flat_map_values", line), with_key)
     return here.below(here.draft.name("KSTREAM-FLATMAPVALUES-", name), operator, line, value=given_serde(value))
 
 
-def peek(here: Place, action: Callable[[Any, Any], object], name: str | None, line: Line) -> Place:
+def _of_value(mapper: Any, with_key: bool, verb: str, line: Line) -> Any:
+    """Return a mapper of values after checking what it is called with."""
+    if with_key and isinstance(mapper, OnRecord):
+        raise TopologyError(f"{verb} takes no with_key= with on_record ({line}): a record has its key.")
+    return checked_on_record(mapper, "key, value" if with_key else "value", verb, line)
+
+
+def peek(here: Place, action: OfPair[Any, Any, object], name: str | None, line: Line) -> Place:
     """Call a function for every record."""
-    operator = Peek(checked(action, "key, value", "peek", line))
+    operator = Peek(checked_on_record(action, "key, value", "peek", line))
     return here.below(here.draft.name("KSTREAM-PEEK-", name), operator, line)
 
 
-def foreach(here: Place, action: Callable[[Any, Any], object], name: str | None, line: Line) -> None:
+def foreach(here: Place, action: OfPair[Any, Any, object], name: str | None, line: Line) -> None:
     """Call a function for every record, and end the stream."""
-    operator = Peek(checked(action, "key, value", "foreach", line))
+    operator = Peek(checked_on_record(action, "key, value", "foreach", line))
     here.below(here.draft.name("KSTREAM-FOREACH-", name), operator, line)
 
 
@@ -130,7 +136,7 @@ def split(
     if bool(predicates) == bool(named):
         raise TopologyError(f"split takes at least one predicate, either positional or named ({line}).")
     splitter = here.draft.name("KSTREAM-BRANCH-", name)
-    branches: list[tuple[Callable[[Any, Any], Any], str]] = []
+    branches: list[tuple[Callable[..., Any], str]] = []
     names: list[str] = []
     default: str | None = None
     for number, (label, given) in enumerate([*((None, p) for p in predicates), *named.items()], start=1):

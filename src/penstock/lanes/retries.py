@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.errors import ATTRIBUTED
 from penstock.processor import Operator, Processor, ProcessorContext, Timer, ValueTransformer
-from penstock.records import Record
+from penstock.records import Record, wrapped
 
 RetryFunction = Callable[[Exception, Callable[[], Any], Callable[[], bool]], Any]
 """`retry(error, attempt, is_clean)`: makes further attempts while the last one had no effects; returns the result or raises."""
@@ -40,7 +40,7 @@ def retrying(operator: Operator, retry: RetryFunction) -> Operator:
     both, so its effects are watched.
     """
     return operator.wrapped(
-        function=lambda function: _retried(function, retry),
+        function=lambda function: wrapped(function, lambda plain: _retried(plain, retry)),
         supplier=lambda supplier: lambda: _watched(supplier(), retry),
     )
 

@@ -10,7 +10,7 @@ from penstock.columns.steps import Columnar, Keep, Pass, Replace, Step, Unwrap
 from penstock.errors import ATTRIBUTED
 from penstock.expressions.functions import Computed
 from penstock.processor import Host, Operator, Wrap
-from penstock.records import Headers, Process
+from penstock.records import Headers, OfPair, OnRecord, Process, Record, wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Filter(Operator, Columnar):
     """Keeps records for which the predicate holds (or, negated, does not)."""
 
     is_repeatable: ClassVar[bool] = True
-    predicate: Callable[[Any, Any], Any]
+    predicate: OfPair[Any, Any, Any]
     negate: bool = False
 
     def in_columns(self) -> Step | None:
@@ -26,6 +26,13 @@ class Filter(Operator, Columnar):
 
     def bind(self, host: Host, forward: Process) -> Process:
         predicate, negate, failed = self.predicate, self.negate, host.failed
+        if isinstance(predicate, OnRecord):
+
+            def decide(holds: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                if bool(holds) is not negate:
+                    forward(key, value, timestamp, headers)
+
+            return _on_record(predicate, host, decide)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -53,10 +60,17 @@ class Map(Operator):
     """Replaces key and value; the mapper returns a `(key, value)` pair."""
 
     is_repeatable: ClassVar[bool] = True
-    mapper: Callable[[Any, Any], tuple[Any, Any]]
+    mapper: OfPair[Any, Any, tuple[Any, Any]]
 
     def bind(self, host: Host, forward: Process) -> Process:
         mapper, failed = self.mapper, host.failed
+        if isinstance(mapper, OnRecord):
+
+            def send(pair: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                new_key, new_value = pair
+                forward(new_key, new_value, timestamp, headers)
+
+            return _on_record(mapper, host, send)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -75,10 +89,12 @@ class SelectKey(Operator):
     """Replaces the key."""
 
     is_repeatable: ClassVar[bool] = True
-    selector: Callable[[Any, Any], Any]
+    selector: OfPair[Any, Any, Any]
 
     def bind(self, host: Host, forward: Process) -> Process:
         selector, failed = self.selector, host.failed
+        if isinstance(selector, OnRecord):
+            return _on_record(selector, host, lambda new, key, value, *rest: forward(new, value, *rest))
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -96,7 +112,7 @@ class MapValues(Operator, Columnar):
     """Replaces the value; `mapper(value)`, or `mapper(key, value)` with `with_key`."""
 
     is_repeatable: ClassVar[bool] = True
-    mapper: Callable[..., Any]
+    mapper: OnRecord[Any, Any, Any] | Callable[..., Any]
     with_key: bool = False
 
     def in_columns(self) -> Step | None:
@@ -104,6 +120,8 @@ class MapValues(Operator, Columnar):
 
     def bind(self, host: Host, forward: Process) -> Process:
         mapper, failed = self.mapper, host.failed
+        if isinstance(mapper, OnRecord):
+            return _on_record(mapper, host, lambda new, key, value, *rest: forward(key, new, *rest))
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -128,13 +146,20 @@ class MapValues(Operator, Columnar):
 class FlatMap(Operator):
     """One record in, any number of `(key, value)` pairs out."""
 
-    mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]]
+    mapper: OfPair[Any, Any, Iterable[tuple[Any, Any]]]
 
     def wrapped(self, function: Wrap, supplier: Wrap) -> Operator:
-        return replace(self, mapper=function(_to_the_end(self.mapper)))
+        return replace(self, mapper=function(wrapped(self.mapper, _to_the_end)))
 
     def bind(self, host: Host, forward: Process) -> Process:
         mapper, failed = self.mapper, host.failed
+        if isinstance(mapper, OnRecord):
+
+            def send(pairs: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                for new_key, new_value in pairs:
+                    forward(new_key, new_value, timestamp, headers)
+
+            return _on_record(mapper, host, send)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -152,14 +177,21 @@ class FlatMap(Operator):
 class FlatMapValues(Operator):
     """One value in, any number of values out."""
 
-    mapper: Callable[..., Iterable[Any]]
+    mapper: OnRecord[Any, Any, Iterable[Any]] | Callable[..., Iterable[Any]]
     with_key: bool = False
 
     def wrapped(self, function: Wrap, supplier: Wrap) -> Operator:
-        return replace(self, mapper=function(_to_the_end(self.mapper)))
+        return replace(self, mapper=function(wrapped(self.mapper, _to_the_end)))
 
     def bind(self, host: Host, forward: Process) -> Process:
         mapper, with_key, failed = self.mapper, self.with_key, host.failed
+        if isinstance(mapper, OnRecord):
+
+            def send(values: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                for new_value in values:
+                    forward(key, new_value, timestamp, headers)
+
+            return _on_record(mapper, host, send)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -178,10 +210,12 @@ class Peek(Operator):
     """Calls an action for each record and forwards the record; for `foreach` it has no children."""
 
     is_repeatable: ClassVar[bool] = True
-    action: Callable[[Any, Any], object]
+    action: OfPair[Any, Any, object]
 
     def bind(self, host: Host, forward: Process) -> Process:
         action, failed = self.action, host.failed
+        if isinstance(action, OnRecord):
+            return _on_record(action, host, lambda _, *record: forward(*record))
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -200,7 +234,7 @@ class Branch(Operator):
     """Sends each record to the child of the first predicate that holds."""
 
     is_repeatable: ClassVar[bool] = True
-    branches: tuple[tuple[Callable[[Any, Any], Any], str], ...]
+    branches: tuple[tuple[Callable[..., Any], str], ...]
     default: str | None = None
 
     def wrapped(self, function: Wrap, supplier: Wrap) -> Operator:
@@ -210,6 +244,15 @@ class Branch(Operator):
         branches = [(predicate, host.child(child)) for predicate, child in self.branches]
         default = host.child(self.default) if self.default is not None else None
         failed, dropped = host.failed, host.dropped
+        if any(isinstance(predicate, OnRecord) for predicate, _ in branches):
+
+            def send(child: Process | None, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                if child is not None:
+                    child(key, value, timestamp, headers)
+                else:
+                    dropped("no branch")
+
+            return _on_record(_first_of(branches, default), host, send)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -254,6 +297,33 @@ class NewValue(Operator, Columnar):
             forward(key, value[0], timestamp, headers)
 
         return process
+
+
+def _on_record(function: OnRecord[Any, Any, Any], host: Host, then: Callable[..., None]) -> Process:
+    """Return a `process` that calls a function with the record, then `then(result, key, value, timestamp, headers)`."""
+    call, failed = function.function, host.failed
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        try:
+            then(call(Record(key, value, timestamp, headers)), key, value, timestamp, headers)
+        except ATTRIBUTED:
+            raise
+        except Exception as error:
+            failed(error, key, value, timestamp, headers)
+
+    return process
+
+
+def _first_of(branches: list[tuple[Callable[..., Any], Process]], default: Process | None) -> OnRecord[Any, Any, Process | None]:
+    """Return the function from a record to the child of the first predicate that holds."""
+
+    def choose(record: Record[Any, Any]) -> Process | None:
+        for predicate, child in branches:
+            if predicate(record) if isinstance(predicate, OnRecord) else predicate(record.key, record.value):
+                return child
+        return default
+
+    return OnRecord(choose)
 
 
 def _to_the_end(mapper: Callable[..., Any]) -> Callable[..., Any]:

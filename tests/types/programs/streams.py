@@ -5,7 +5,7 @@ from __future__ import annotations
 from orders import Order
 from typing_extensions import assert_type
 
-from penstock import KGroupedStream, KStream, KTable, RecordContext, StreamsBuilder, otherwise
+from penstock import KGroupedStream, KStream, KTable, Record, RecordContext, StreamsBuilder, on_record, otherwise
 from penstock.serdes import Float64, Json, String
 
 builder = StreamsBuilder()
@@ -21,6 +21,11 @@ def rich(key: str, order: Order) -> bool:
 def kept(order: Order) -> Order | None:
     """Return None, which deletes, for a void order."""
     return order if order.total else None
+
+
+def tenant(record: Record[str, Order]) -> bytes | None:
+    """Return the tenant that the headers name."""
+    return dict(record.headers).get("tenant")
 
 
 def by_size(key: str, order: Order, context: RecordContext) -> str:
@@ -50,6 +55,20 @@ assert_type(orders.split(big=rich, rest=otherwise), dict[str, KStream[str, Order
 assert_type(orders.split(big=rich, rest=otherwise, name="by-size")["big"], KStream[str, Order])
 assert_type(big.merge(small), KStream[str, Order])
 assert_type(big.deduplicate(by=lambda key, order: order.total, within="1h"), KStream[str, Order])
+
+assert_type(orders.filter(on_record(lambda record: record.value.total > 5)), KStream[str, Order])
+assert_type(orders.filter_not(on_record(tenant)), KStream[str, Order])
+assert_type(orders.select_key(on_record(lambda record: record.timestamp)), KStream[int, Order])
+assert_type(orders.map(on_record(lambda record: (record.timestamp, record.value.total))), KStream[int, float])
+assert_type(orders.map_values(on_record(tenant)), "KStream[str, bytes | None]")
+assert_type(orders.map_values(on_record(lambda record: record.value.total)), KStream[str, float])
+assert_type(orders.flat_map(on_record(lambda record: [(record.timestamp, record.key)])), KStream[int, str])
+assert_type(orders.flat_map_values(on_record(lambda record: record.headers)), "KStream[str, tuple[str, bytes | None]]")
+assert_type(orders.peek(on_record(lambda record: print(record.headers))), KStream[str, Order])
+orders.foreach(on_record(lambda record: print(record.headers)))
+assert_type(orders.split(on_record(lambda record: record.value.total > 5), rich), "tuple[KStream[str, Order], ...]")
+assert_type(orders.split(big=on_record(tenant), rest=otherwise), dict[str, KStream[str, Order]])
+assert_type(orders.group_by(on_record(lambda record: record.timestamp), key=int), KGroupedStream[int, Order])
 
 assert_type(orders.repartition(name="again", key=str, value=Json(Order)), KStream[str, Order])
 assert_type(orders.to_table(store="orders", value=Order), KTable[str, Order])
@@ -98,3 +117,6 @@ orders.to(lambda key, order: order.customer)  # error: arg-type | reportArgument
 orders.to("out", partitioner=lambda topic, key, order, count: order.customer)  # error: arg-type | reportArgumentType
 text: KStream[str, str] = orders  # error: assignment | reportAssignmentType
 orders.late_records().upper()  # error: attr-defined | reportAttributeAccessIssue
+lines.filter(on_record(tenant))  # error: arg-type | reportArgumentType
+orders.map_values(on_record(tenant), with_key=True)  # error: call-overload | reportCallIssue
+orders.to_table().filter(on_record(tenant))  # error: arg-type | reportArgumentType

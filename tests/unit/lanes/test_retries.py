@@ -361,7 +361,9 @@ def operators() -> list[Any]:
 @pytest.mark.parametrize("kind", operators(), ids=lambda kind: kind.__name__)
 def test_every_function_of_every_operator_can_be_retried(kind: Any) -> None:
     """Every field with a user's function is wrapped, and no other field is changed."""
-    functions = {field.name for field in fields(kind) if any(word in field.type for word in ("Callable", "Joiner", "Supplier"))}
+    functions = {
+        field.name for field in fields(kind) if any(word in field.type for word in ("Callable", "Joiner", "OfPair", "Supplier"))
+    }
     given: dict[str, Any] = {field.name: (lambda: None) if field.name in functions else None for field in fields(kind)}
     if kind is Branch:
         functions, given = {"branches"}, {"branches": ((lambda: None, "child"),)}

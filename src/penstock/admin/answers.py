@@ -42,13 +42,13 @@ def whole_number(request: Request, name: str, default: int, most: int) -> int:
 
 
 async def json_object(request: Request, *names: str) -> dict[str, Any]:
-    """Return the body, a JSON object with exactly these names. Ambiguous JSON (a duplicate name, NaN, …) is refused."""
+    """Return the body, a JSON object with exactly these names, if any. Ambiguous JSON (a duplicate name, NaN, …) is refused."""
     try:
         body = strict_json(await request.body())
     except QueryError as error:
         refuse(str(error))
     if not isinstance(body, dict) or set(body) != set(names):
-        refuse(f"Invalid body: expected a JSON object with {' and '.join(repr(name) for name in names)}.")
+        refuse(f"Invalid body: expected a JSON object with {' and '.join(repr(name) for name in names) or 'nothing'}.")
     return body
 
 

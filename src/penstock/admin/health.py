@@ -39,6 +39,7 @@ def routes(running: RunningApplication) -> list[Route]:
         report: dict[str, Any] = {"status": "failing" if problems else "ok"}
         if granted(request) >= Access.READ:
             report["state"] = running.state.value
+            report["paused"] = running.is_paused
             report["problems"] = [problem._asdict() for problem in problems]
             report["restore"] = restore_report(running.recorder.restore)
         return Json(report, HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK)

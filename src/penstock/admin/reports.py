@@ -85,6 +85,7 @@ def state_report(running: RunningApplication) -> dict[str, Any]:
     return {
         "application_id": running.application_id,
         "state": running.state.value,
+        "paused": running.is_paused,
         "epoch": known(running.epoch),
         "stores": stores,
         "restore": restore_report(recorder.restore),

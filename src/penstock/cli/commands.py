@@ -169,6 +169,27 @@ def query(
 
 
 @commands.command()
+def pause(admin: Admin = ADMIN, token: Token = None) -> None:
+    """Pause a running application: it commits the epochs that have begun, and begins no other until `resume`.
+
+    Returns when they are committed. The application still answers queries and probes. A restart ends the pause.
+    """
+    from penstock.cli.pausing import pause_application
+    from penstock.cli.requests import AdminConnection
+
+    pause_application(AdminConnection.at(admin, token))
+
+
+@commands.command()
+def resume(admin: Admin = ADMIN, token: Token = None) -> None:
+    """End the pause of a running application."""
+    from penstock.cli.pausing import resume_application
+    from penstock.cli.requests import AdminConnection
+
+    resume_application(AdminConnection.at(admin, token))
+
+
+@commands.command()
 def top(
     admin: Admin = ADMIN,
     token: Token = None,

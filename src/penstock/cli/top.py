@@ -72,6 +72,8 @@ def _head(seen: Look) -> Text:
     lag = "unknown" if None in lags else f"{sum(lags):,}"
     head = shown(seen.state["application_id"], style="bold")
     head.append_text(shown(f"  {seen.state['state']}", style="green" if seen.state["state"] == "running" else "yellow"))
+    if seen.state.get("paused"):
+        head.append("  paused", style="yellow")
     head.append(f"  epoch {_number(seen.state['epoch'])}  {rate:,.0f} records/s  {per_second:.1f} epochs/s  lag {lag}")
     restore = seen.state.get("restore")
     if restore is not None and not restore["done"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,7 +87,7 @@ class InputReader:
                 if left <= 0 or any(end > offsets[place] for place, end in found.items()):
                     return found
                 if not self._has_room():
-                    self._pause()
+                    self._pause(self._full())
                 message = self._consumer.poll(left)
                 if message is not None:
                     self._add([message])
@@ -96,6 +96,14 @@ class InputReader:
         """Take over what the consumer has prefetched, as far as there is room."""
         with self._reading:
             self._fill()
+
+    def idle(self, timeout_s: float) -> None:
+        """Serve the consumer for this long without reading further: it has callbacks, errors and log lines to deliver."""
+        with self._reading:
+            self._pause(self._kept.keys())
+            message = self._consumer.poll(timeout_s)
+            if message is not None:
+                self._add([message])
 
     def between(self, ranges: Mapping[Partition, tuple[int, int]]) -> Iterator[tuple[Partition, pa.RecordBatch]]:
         """Return the records in these ranges of offsets: offset, timestamp, key, value, headers."""
@@ -151,7 +159,7 @@ class InputReader:
             messages = self._consumer.consume(_PIECE, 0.0)
             self._add(messages)
             if self._paused:
-                self._pause()
+                self._pause(self._full())
             if len(messages) < _PIECE:
                 return
 
@@ -167,14 +175,18 @@ class InputReader:
         part, kept = part / len(self._kept), self._kept[place]
         return kept.records >= part * self._most_records or kept.size >= part * self._most_bytes
 
-    def _pause(self) -> None:
-        """Read only partitions that have not used up their shares, because the caller waits for one of those.
+    def _full(self) -> set[Partition]:
+        """Return the partitions that have used up their shares; while these pause, the others can be read."""
+        return {place for place in self._kept if self._has_used(1.0, place)}
+
+    def _pause(self, places: Collection[Partition]) -> None:
+        """Do not read these partitions, until `_resume`.
 
         The consumer forgets what it has prefetched of a paused partition, so this is the exception.
         """
-        full = {place for place in self._kept if self._has_used(1.0, place)} - self._paused
-        self._paused |= full
-        self._consumer.pause([TopicPartition(*place) for place in full])
+        more = set(places) - self._paused
+        self._paused |= more
+        self._consumer.pause([TopicPartition(*place) for place in more])
 
     def _resume(self) -> None:
         """Read the paused partitions again that have room."""

@@ -24,7 +24,7 @@ class Health:
     """The health of one application.
 
     `state` returns the name of the application's state; an epoch may take `epoch_timeout_s`. An application that has records to
-    read but commits nothing for `stuck_after_s` is not ready.
+    read but commits nothing for `stuck_after_s` is not ready; a paused one is, because it answers queries.
     """
 
     recorder: Recorder
@@ -52,9 +52,9 @@ class Health:
             return (Problem(state, self._failure() if "error" in state else f"the application is {state}"),)
         problems = list(self.live())
         lag = sum(place.lag for place in self.recorder.partitions.values() if place.lag > 0)
-        idle = self.recorder.idle_for()
-        if lag and idle > self.stuck_after_s:
-            problems.append(Problem("no progress", f"no commit for {idle:.0f} s, and {lag} records to read"))
+        stuck = self.recorder.stuck_for()
+        if lag and stuck > self.stuck_after_s:
+            problems.append(Problem("no progress", f"no commit for {stuck:.0f} s, and {lag} records to read"))
         for name, indicator in list(self.indicators.items()):
             problems.extend(_asked(name, indicator))
         return tuple(problems)

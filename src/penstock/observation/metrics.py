@@ -142,6 +142,7 @@ class Metrics(Collector):
         for state in STATES:
             states.add_metric([state], state == now)
         yield states
+        yield _gauge("penstock_paused", "1 while the application is paused.", self._recorder.is_paused)
         failure = self._recorder.failure
         failures = CounterMetricFamily("penstock_errors", "Errors that ended the application, by their code.", labels=["code"])
         for code in _CODES:

@@ -88,6 +88,9 @@ class Recorder:
         self.lost: Mapping[Partition, int] = {}
         """Offsets skipped because their records were gone, by source partition."""
         self.failure: BaseException | None = None
+        self.is_paused: bool = False
+        """Whether the application is paused."""
+        self._resumed_at = self.started_at
 
     # ---- for readers --------------------------------------------------------------------------------------------------
 
@@ -118,6 +121,10 @@ class Recorder:
     def idle_for(self) -> float:
         """Return the seconds since the last commit, or since the start."""
         return self._clock() - self.committed_at
+
+    def stuck_for(self) -> float:
+        """Return the seconds in which it has committed nothing although it was not paused."""
+        return 0.0 if self.is_paused else self._clock() - max(self.committed_at, self._resumed_at)
 
     # ---- restore ------------------------------------------------------------------------------------------------------
 
@@ -235,6 +242,10 @@ class Recorder:
     def lost_input(self, place: Partition, offsets: int) -> None:
         """Record that offsets of a source partition are skipped, because their records were gone before they were read."""
         self.lost = _sums(self.lost, [(place, offsets)])
+
+    def paused(self, is_paused: bool) -> None:
+        """Record that the application was paused, or resumed."""
+        self.is_paused, self._resumed_at = is_paused, self._clock()
 
     def saw_ends(self, ends: Mapping[Partition, int]) -> None:
         """Record the current ends of the source partitions."""

@@ -17,6 +17,7 @@ from penstock.errors import NotReadyError, PenstockError, StalledError
 from penstock.handlers import ErrorHandlers
 from penstock.observation import EpochReport, Health, Indicator, OpenEpoch, Recorder, RestoreReport
 from penstock.queries import CommittedState, QueryResult, ask, view
+from penstock.runtime.pausing import Pausable
 from penstock.runtime.start import Start, Started, Until
 from penstock.runtime.states import Listener, State, StateMachine
 from penstock.spark.failures import translated
@@ -63,7 +64,7 @@ class Companions(Protocol):
         """Called when an epoch is committed."""
 
 
-class RunningApplication:
+class RunningApplication(Pausable):
     """A started application; as a context manager, it is closed at the end of the block.
 
     Epochs run in a thread of their own. `wait` waits until the application has ended, and raises the error that ended it.
@@ -80,11 +81,10 @@ class RunningApplication:
         listeners: tuple[Listener, ...] = (),
     ) -> None:
         defer_pandas()
-        self.application_id = application_id
+        super().__init__(application_id, Recorder())
         self.topology = topology
         self.handlers = handlers
         self.config = config
-        self.recorder: Recorder = Recorder()
         self._hooks = hooks
         self.recorder.listen(hooks.on_epoch)
         self.recorder.listen_to_restore(hooks.on_restore)
@@ -98,7 +98,6 @@ class RunningApplication:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"penstock-{application_id}", daemon=True)
         self._watching = threading.Thread(target=self._watch, name=f"penstock-{application_id}-watch", daemon=True)
-        self._ended = threading.Event()
         self._at_end: list[Callable[[], None]] = []
         self.admin_url: str | None = None
         """The address of the admin server; None without one."""
@@ -255,6 +254,7 @@ class RunningApplication:
 
     def _process(self, started: Started) -> None:
         """Run epochs until a stop is requested, or the bounds of the run are reached."""
+        self._may_pause(started.epochs)
         started.input_stream.start()
         started.deliveries.start()
         self._states.enter(State.RUNNING)

@@ -142,7 +142,9 @@ class Epochs:
         self._lock = threading.Lock()
         self._began = time.monotonic()
         self._stopping = False
-        self._paused = False
+        self._interrupted = False
+        self.is_paused: bool = False
+        """Whether the application is paused: no epoch begins until it is resumed. An interruption is something else."""
         self._failure: BaseException | None = None
         self._journal.moved(self.progress, self._event_time.idle())
 
@@ -161,13 +163,27 @@ class Epochs:
         """End the thread that commits."""
         self._commits.close()
 
-    def pause(self) -> None:
-        """Finish the current epoch, and run no other until `resume`; what is read in the meantime is ignored."""
-        self._paused = True
-        with self._lock, suppress(Exception):  # it is forgotten by `resume`
+    @property
+    def is_idle(self) -> bool:
+        """Whether no epoch runs, and all are committed."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            return self._failure is None and self._commits.is_idle and self.taken == self.progress
+        finally:
+            self._lock.release()
+
+    @property
+    def _may_begin(self) -> bool:
+        return not (self._stopping or self._interrupted or self.is_paused)
+
+    def interrupt(self) -> None:
+        """Finish the current epoch, and run no other until `continue_from`; what is read in the meantime is ignored."""
+        self._interrupted = True
+        with self._lock, suppress(Exception):  # it is forgotten by `continue_from`
             self._commits.wait()
 
-    def resume(
+    def continue_from(
         self,
         begins: Mapping[Partition, int],
         partitions: Mapping[str, int] | None = None,
@@ -176,7 +192,7 @@ class Epochs:
         """Continue from `begins`, and from the progress for all other partitions; return the offsets to read from.
 
         New partitions in `begins` are read from now on; `partitions` and `topic_ids` are the counts and ids of their topics. An
-        epoch that failed before the pause is forgotten: nothing of it is committed, and lanes roll it back.
+        epoch that failed before the interruption is forgotten: nothing of it is committed, and lanes roll it back.
         """
         with self._lock:
             if self._failure is not None or self.taken != self.progress:
@@ -189,13 +205,13 @@ class Epochs:
             self._backlog.begin_anew(self.progress.offsets)
             self._event_time.watch(new, self.progress)
             self._journal.moved(self.progress, self._event_time.idle())
-            self._failure, self._paused = None, False
+            self._failure, self._interrupted = None, False
             return self.progress.offsets
 
     def on_input(self, ends: Mapping[Partition, int]) -> None:
         """Run as many epochs as needed for what was read, up to `ends`."""
         with self._lock:
-            if self._stopping or self._paused or self.is_done:
+            if not self._may_begin or self.is_done:
                 return
             try:
                 self._run(ends)
@@ -207,7 +223,7 @@ class Epochs:
     def _run(self, ends: Mapping[Partition, int]) -> None:
         self._backlog.add(self.taken.offsets, ends)
         self._take(self._event_time.ahead(self._backlog.left))
-        while not self._stopping and self._take_left():
+        while self._may_begin and self._take_left():
             pass
 
     def _take(self, waiting: frozenset[Partition]) -> None:
@@ -234,7 +250,7 @@ class Epochs:
         """Run an epoch without records, if one is due."""
         with self._lock:
             self._raise_failure()
-            if self._stopping or self._take_left() or not self._agenda.is_due(self.taken.offsets):
+            if not self._may_begin or self._take_left() or not self._agenda.is_due(self.taken.offsets):
                 return
             epoch = self._begin()
             self._commit(epoch, self._attempts.tick(epoch), self.taken.offsets)

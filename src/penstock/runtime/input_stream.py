@@ -81,9 +81,9 @@ class InputStream:
         self._on_growth(growth)
         counts = {name: topic.partitions for name, topic in growth.topics.items()}
         ids = {name: topic.topic_id for name, topic in growth.topics.items()}
-        self._epochs.pause()
+        self._epochs.interrupt()
         self._stream.stop()
-        self._begin_anew(self._epochs.resume(growth.begins, counts, ids))
+        self._begin_anew(self._epochs.continue_from(growth.begins, counts, ids))
 
     def recover(self, error: Exception) -> None:
         """Continue after an error that lost records caused, if that is allowed; else raise the error that explains most."""
@@ -99,9 +99,9 @@ class InputStream:
             raise error
         for found in lost:
             report_lost(found, self._recorder)
-        self._epochs.pause()
+        self._epochs.interrupt()
         self._stream.stop()
-        self._begin_anew(self._epochs.resume({(found.topic, found.partition): found.goes_on_at for found in lost}))
+        self._begin_anew(self._epochs.continue_from({(found.topic, found.partition): found.goes_on_at for found in lost}))
 
     def _reasons(self) -> Collection[Lost]:
         """Return the lost input; raises if a topic is gone, or if lost input must not be skipped."""

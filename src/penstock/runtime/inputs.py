@@ -31,6 +31,9 @@ class Input(Protocol):
     def fill(self) -> None:
         """Prepare what was received in the meantime."""
 
+    def idle(self, timeout_s: float) -> None:
+        """Stay connected for this long, without reading further: the application is paused."""
+
     def close(self) -> None:
         """Stop reading."""
 
@@ -55,6 +58,10 @@ class ListedInput:
 
     def fill(self) -> None:
         """Do nothing: no records are received."""
+
+    def idle(self, timeout_s: float) -> None:
+        """Only wait: nothing is open."""
+        time.sleep(timeout_s)
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
@@ -88,6 +95,10 @@ class MixedInput:
         """Prepare what was received in the meantime."""
         self._reader.fill()
 
+    def idle(self, timeout_s: float) -> None:
+        """Stay connected."""
+        self._reader.idle(timeout_s)
+
     def close(self) -> None:
         """Stop reading."""
         self._reader.close()
@@ -98,10 +109,11 @@ def _count(offsets: Offsets, ends: Offsets) -> int:
 
 
 class Position(Protocol):
-    """How far epochs have got: `taken` records, and `progress` that is committed."""
+    """How far epochs have got: `taken` records, and `progress` that is committed; no epoch begins while it `is_paused`."""
 
     taken: Progress
     progress: Progress
+    is_paused: bool
 
 
 class InputLoop:
@@ -147,16 +159,21 @@ class InputLoop:
         is_first = True
         try:
             while not self._stopping.is_set():
-                offsets = self._position.taken.offsets
+                if self._position.is_paused:
+                    self._source.idle(_LOOK_S)
+                    continue
+                before = self._position.taken
+                offsets = before.offsets
                 self._source.release(self._position.progress.offsets)
                 ends = self._source.wait(offsets, _LOOK_S)
                 if ends == offsets and not is_first:
                     continue
-                is_first = False  # the first epoch commits where the application begins, even without records
                 began = time.monotonic()
                 self._running.set()
                 self._on_input(ends)
                 self._running.clear()
+                # The first epoch commits where the application begins, even without records. A pause may have prevented it.
+                is_first = is_first and self._position.taken.epoch == before.epoch
                 self._stopping.wait(self._interval_s - (time.monotonic() - began))
         except BaseException as error:  # noqa: BLE001 - raised by `wait`
             self._failure = error

@@ -113,6 +113,10 @@ class OrderedInput:
         """Prepare what was received in the meantime."""
         self._reader.fill()
 
+    def idle(self, timeout_s: float) -> None:
+        """Stay connected."""
+        self._reader.idle(timeout_s)
+
     def close(self) -> None:
         """Stop reading."""
         self._reader.close()

@@ -203,6 +203,30 @@ class TestBounds:
             assert [(kept.records, kept.size) for kept in reader._kept.values()] == [(0, 0)]
 
 
+def test_an_idle_reader_reads_nothing_more_and_loses_nothing(servers: str) -> None:
+    name = new_topic(servers, "idle", partitions=2)
+    topics.produce(servers, name, numbered(1_000, 2))
+    places = [(name, 0), (name, 1)]
+    with reading(servers, dict.fromkeys(places, 0), most_records=300) as reader:
+        begin = dict.fromkeys(places, 0)
+        reader.wait(begin, PATIENCE_S)
+        reader.idle(0.0)
+        kept = reader.read_to
+        topics.produce(servers, name, numbered(1_000, 2))
+        for _ in range(5):
+            reader.idle(0.2)
+        assert sum(reader.read_to.values()) <= sum(kept.values()) + 5, "each call may find one record that was on its way"
+        seen: dict[Partition, list[int]] = {place: [] for place in places}
+        while any(len(offsets) < 1_000 for offsets in seen.values()):
+            ends = reader.wait(begin, PATIENCE_S)
+            assert ends != begin
+            for place in places:
+                seen[place] += offsets_in(reader, place, begin[place], ends[place])
+            begin = ends
+            reader.release(ends)
+        assert seen == {place: list(range(1_000)) for place in places}
+
+
 def test_reads_on_from_an_offset_that_others_have_read_to(servers: str) -> None:
     topic = new_topic(servers, partitions=2)
     topics.produce(servers, topic, numbered(20_000, partitions=2))

@@ -29,6 +29,8 @@ class Stage:
         self.labels = {"application": "app"}
         self.progress = SimpleNamespace(epoch=7)
         self.is_done = False
+        self.is_idle = True
+        self.is_paused = False
         self.failure: BaseException | None = None
         self.may_start = threading.Event()
 

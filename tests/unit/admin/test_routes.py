@@ -34,7 +34,7 @@ class TestHealth:
         for path in ("/health/live", "/health/ready"):
             answer = application.get(path)
             assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
-            assert answer.json == {"status": "ok", "state": "running", "problems": [], "restore": None}
+            assert answer.json == {"status": "ok", "state": "running", "paused": False, "problems": [], "restore": None}
 
     def test_a_restoring_application_is_live_and_reports_its_progress(self, serve: Serve) -> None:
         application = serve(is_up=False)
@@ -145,6 +145,41 @@ def test_state(application: Application) -> None:
     assert (report["stores"][0]["entries"], report["stores"][0]["bytes"]) == (3, 420)
     assert report["restore"] == {"done": True, "fraction": 1.0, "seconds": 0.0, "lanes": []}
     assert report["memory"] == {"workers": [{"process": 4711, "bytes": 1_000_000}]}
+
+
+class TestPause:
+    def test_a_pause_is_shown_everywhere_and_the_application_stays_ready(self, application: Application, stage: Stage) -> None:
+        report = {"application_id": "word-count", "state": "running", "paused": True, "at_rest": False}
+        stage.is_idle = False
+        for _ in range(2):
+            answer = application.post("/pause", {})
+            assert (answer.status, answer.json) == (200, report)
+        stage.is_idle = True
+        assert application.get("/pause").json == {**report, "at_rest": True}
+        assert stage.is_paused
+        assert application.get("/state").json["paused"] is True
+        for path in ("/health/live", "/health/ready"):
+            answer = application.get(path)
+            assert (answer.status, answer.json["status"], answer.json["paused"]) == (200, "ok", True)
+        assert b"\npenstock_paused 1.0" in application.get("/metrics").body
+        for _ in range(2):
+            assert application.post("/resume", {}).json == {**report, "paused": False}
+        assert not stage.is_paused
+        assert b"\npenstock_paused 0.0" in application.get("/metrics").body
+
+    def test_an_application_that_starts_can_be_paused(self, serve: Serve, stage: Stage) -> None:
+        application = serve(is_up=False)
+        assert application.post("/pause", {}).json["state"] == "rebalancing"
+        stage.may_start.set()
+        assert application.running.wait_until_running(PATIENCE_S)
+        assert stage.is_paused
+
+    @pytest.mark.parametrize("path", ["/pause", "/resume"])
+    @pytest.mark.parametrize("body", [{"force": True}, [], None])
+    def test_a_body_that_says_more_is_refused(self, application: Application, path: str, body: object) -> None:
+        answer = application.post(path, body)
+        assert (answer.status, answer.json["error"]) == (400, "Invalid body: expected a JSON object with nothing.")
+        assert application.running.is_paused is False
 
 
 def test_watermarks(application: Application) -> None:

@@ -150,6 +150,11 @@ class TestTokens:
         assert with_tokens.get("/logs/level", authorization=bearer(READ)).status == 200
         assert with_tokens.post("/logs/level", CHANGE, authorization=bearer(READ)).status == 403
         assert with_tokens.post("/logs/level", CHANGE).status == 401
+        for path in ("/pause", "/resume"):
+            assert with_tokens.post(path, {}, authorization=bearer(READ)).status == 403
+            assert with_tokens.post(path, {}).status == 401
+        assert with_tokens.running.is_paused is False
+        assert with_tokens.get("/pause", authorization=bearer(READ)).status == 200
         assert with_tokens.post("/logs/level", CHANGE, authorization=bearer(OPERATE)).status == 200
         assert with_tokens.get("/state", authorization=bearer(OPERATE)).status == 200
 
@@ -163,7 +168,7 @@ class TestTokens:
     @pytest.mark.security(3)
     def test_only_a_post_changes_anything(self, application: Application) -> None:
         posted = [route.path for route in routes(application.running) if "POST" in (route.methods or ())]
-        assert [path for path in posted if not ASKING.fullmatch(path)] == ["/logs/level"]
+        assert [path for path in posted if not ASKING.fullmatch(path)] == ["/logs/level", "/pause", "/resume"]
         level = logging.getLogger().level
         assert application.get('/logs/level?logger=root&level="DEBUG"').status == 200
         assert application.ask("/logs/level", "GET", b'{"logger":"root","level":"DEBUG"}').status == 200

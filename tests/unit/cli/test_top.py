@@ -52,6 +52,12 @@ def answers(**changes: Any) -> dict[str, tuple[int, Any]]:
     }
 
 
+def test_a_pause_is_shown() -> None:
+    with serving(answers(state={**STATE, "paused": True})) as admin:
+        found = call("top", "--once", "--admin", admin.url)
+    assert "word-count  running  paused  epoch 1,234" in found.output
+
+
 def test_one_screen() -> None:
     with serving(answers()) as admin:
         found = call("top", "--once", "--admin", admin.url)

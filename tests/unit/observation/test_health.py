@@ -98,6 +98,16 @@ class TestReady:
         observed.clock.now += 9_999
         assert observed.health.ready() == ()
 
+    def test_a_paused_application_with_lag_is_ready(self, observed: Observed) -> None:
+        observed.lags(25)
+        observed.recorder.paused(True)
+        observed.clock.now += 9_999
+        assert observed.health.ready() == ()
+        observed.recorder.paused(False)
+        assert observed.health.ready() == ()
+        observed.clock.now += 31
+        assert [problem.what for problem in observed.health.ready()] == ["no progress"]
+
     def test_an_unknown_lag_is_not_a_problem(self, observed: Observed) -> None:
         observed.recorder.moved({("lines", 0): PartitionReport("lines", 0, 40, -1, -1, -1)}, -1)
         observed.clock.now += 9_999

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -21,6 +21,7 @@ from penstock.runtime.application import RunningApplication
 from penstock.runtime.deliveries import Deliveries
 from penstock.runtime.hooks import Hooks
 from penstock.runtime.states import State
+from verification.harness.processes import wait_until
 
 PATIENCE_S = 20
 
@@ -34,6 +35,8 @@ class Stage:
         self.labels = {"application": "app"}
         self.progress = SimpleNamespace(epoch=7)
         self.is_done = False
+        self.is_idle = True
+        self.is_paused = False
         self.start_failure: BaseException | None = None
         self.end: BaseException | bool = False
         self.found: TopicError | None = None
@@ -287,3 +290,77 @@ def test_it_can_be_queried_only_while_it_runs(stage: Stage) -> None:
     running.close()
     with pytest.raises(NotReadyError, match=r"Cannot query 'app' now: .*not_running"):
         running.store("words")
+
+
+class TestPause:
+    @pytest.fixture
+    def running(self, stage: Stage) -> Iterator[RunningApplication]:
+        with started(stage) as running:
+            until_running(running)
+            yield running
+
+    def test_pausing_and_resuming_twice_is_as_once(self, stage: Stage, running: RunningApplication) -> None:
+        running.resume()
+        assert (running.is_paused, running.is_at_rest, stage.is_paused) == (False, False, False)
+        for _ in range(2):
+            running.pause()
+            assert (running.is_paused, running.is_at_rest, stage.is_paused) == (True, True, True)
+        assert running.state is State.RUNNING
+        for _ in range(2):
+            running.resume()
+            assert (running.is_paused, stage.is_paused) == (False, False)
+
+    def test_it_is_at_rest_when_the_epochs_that_have_begun_are_committed(self, stage: Stage, running: RunningApplication) -> None:
+        stage.is_idle = False
+        running.pause()
+        assert running.wait_until_paused(0.1) is False
+        assert (running.is_paused, running.is_at_rest) == (True, False)
+        threading.Timer(0.1, lambda: setattr(stage, "is_idle", True)).start()
+        assert running.wait_until_paused(PATIENCE_S) is True
+
+    def test_waiting_ends_if_it_is_resumed_or_was_never_paused(self, stage: Stage, running: RunningApplication) -> None:
+        assert running.wait_until_paused() is False
+        stage.is_idle = False
+        running.pause()
+        threading.Timer(0.1, running.resume).start()
+        assert running.wait_until_paused() is False
+
+    def test_waiting_ends_with_the_application(self, stage: Stage) -> None:
+        stage.is_idle = False
+        running = started(stage)
+        until_running(running)
+        running.pause()
+        stage.end = BrokerError("no broker")
+        assert running.wait_until_paused() is False
+        with pytest.raises(BrokerError):
+            running.wait(PATIENCE_S)
+
+    def test_a_pause_during_the_start_begins_with_the_first_epoch(self, stage: Stage) -> None:
+        stage.may_start.clear()
+        with started(stage) as running:
+            running.pause()
+            assert (running.is_paused, running.is_at_rest, stage.is_paused) == (True, False, False)
+            stage.may_start.set()
+            until_running(running)
+            assert (running.is_at_rest, stage.is_paused) == (True, True)
+
+    def test_a_resumed_start_is_not_paused(self, stage: Stage) -> None:
+        stage.may_start.clear()
+        with started(stage) as running:
+            running.pause()
+            running.resume()
+            stage.may_start.set()
+            until_running(running)
+            assert stage.is_paused is False
+
+    def test_it_can_be_stopped(self, running: RunningApplication) -> None:
+        running.pause()
+        running.stop()
+        assert running.wait(PATIENCE_S)
+        assert running.state is State.NOT_RUNNING
+
+    def test_topics_and_the_publisher_are_still_looked_after(self, stage: Stage, running: RunningApplication) -> None:
+        running.pause()
+        stage.did.clear()
+        wait_until("the publisher is checked", lambda: "check" in stage.did, PATIENCE_S)
+        assert "tick" in stage.did, "`Epochs.tick` raises failures, and begins nothing"

@@ -32,38 +32,38 @@ from tests.unit.runtime.noting import (
 pytestmark = pytest.mark.usefixtures("clock")
 
 
-class TestPause:
+class TestInterruption:
     """A stream is replaced by another, with more partitions or other offsets."""
 
-    def test_what_is_read_during_a_pause_is_ignored(self, noted: Noted) -> None:
+    def test_what_is_read_meanwhile_is_ignored(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
-        epochs.pause()
+        epochs.interrupt()
         epochs.on_input(ends(a0=13))
         assert noted.calls == []
-        assert epochs.resume({}) == START.offsets
+        assert epochs.continue_from({}) == START.offsets
         epochs.on_input(ends(a0=13))
         assert epochs.progress.offsets[A0] == 13
 
     def test_the_current_epoch_is_finished_first(self, noted: Noted) -> None:
         epochs = epochs_of(noted)
-        pausing = threading.Thread(target=epochs.pause)
+        interrupting = threading.Thread(target=epochs.interrupt)
 
         def during() -> None:
-            pausing.start()
-            pausing.join(0.05)
-            assert pausing.is_alive()
+            interrupting.start()
+            interrupting.join(0.05)
+            assert interrupting.is_alive()
 
         noted.during = during
         epochs.on_input(ends(a0=13))
-        pausing.join(5)
-        assert (epochs.progress.offsets[A0], pausing.is_alive()) == (13, False)
+        interrupting.join(5)
+        assert (epochs.progress.offsets[A0], interrupting.is_alive()) == (13, False)
 
     def test_new_partitions_are_read_and_committed_from_their_beginning(self, noted: Noted) -> None:
         a2, c0 = ("a", 2), ("c", 0)
         recorder = Recorder()
         epochs = epochs_of(noted, recorder=recorder)
-        epochs.pause()
-        offsets = epochs.resume({a2: 0, c0: 7}, {"a": 3, "c": 1}, {"c": "id-c"})
+        epochs.interrupt()
+        offsets = epochs.continue_from({a2: 0, c0: 7}, {"a": 3, "c": 1}, {"c": "id-c"})
         assert offsets == {**START.offsets, a2: 0, c0: 7}
         assert set(recorder.partitions) == {A0, A1, a2, B0, c0}
         noted.controls = [Control({2: 900})]
@@ -85,8 +85,8 @@ class TestPause:
         tracker.heard(B0, 5, at=0)
         epochs.on_input(ends(a0=15, b0=31))
         assert epochs.progress.offsets[A0] == 10
-        epochs.pause()
-        assert epochs.resume({})[A0] == 10
+        epochs.interrupt()
+        assert epochs.continue_from({})[A0] == 10
         tracker.heard(B0, 600, at=0)
         epochs.on_input(ends(a0=15, b0=31))
         assert noted.ranges == [{B0: (30, 31)}, {A0: (10, 15)}]
@@ -97,8 +97,8 @@ class TestPause:
         noted.controls = [Control({}, watermarks={0: 500, 1: 500, 2: 500})]
         epochs.on_input(ends(a0=11))
         epochs.on_input(ends(a0=12))
-        epochs.pause()
-        epochs.resume({("a", 2): 0})
+        epochs.interrupt()
+        epochs.continue_from({("a", 2): 0})
         noted.controls = [Control({}, watermarks={0: 900, 1: 900, 3: 900})]
         epochs.on_input({**ends(a0=13), ("a", 2): 0})
         epochs.on_input({**ends(a0=14), ("a", 2): 0})
@@ -111,7 +111,7 @@ class TestPause:
     def test_the_first_source_with_a_watermark_may_come_late(self, noted: Noted) -> None:
         epochs = epochs_of(noted, topology=with_watermarks(), start=Progress(4, {("c", 0): 1}, {}))
         assert epochs._event_time._tracker is None
-        epochs.resume({A0: 0})
+        epochs.continue_from({A0: 0})
         assert epochs._event_time._tracker is not None
         assert set(epochs._event_time._tracker.watermarks) == {A0}
 
@@ -123,8 +123,8 @@ class TestPause:
         with pytest.raises(RuntimeError):
             epochs.tick()
         noted.failure = None
-        epochs.pause()
-        epochs.resume({A0: 12})
+        epochs.interrupt()
+        epochs.continue_from({A0: 12})
         epochs.tick()
         epochs.on_input(ends(a0=13))
         assert [epoch.number for epoch in noted.epochs] == [5, 5]

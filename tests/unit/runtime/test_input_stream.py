@@ -32,11 +32,11 @@ class Stage:
         self.look_failure: Exception | None = None
         self.recorder = Recorder()
 
-    def pause(self) -> None:
-        self.did.append("pause")
+    def interrupt(self) -> None:
+        self.did.append("interrupt")
 
-    def resume(self, begins: Mapping[Partition, int], *more: Any) -> Mapping[Partition, int]:
-        self.did.append(("resume", dict(begins), *more))
+    def continue_from(self, begins: Mapping[Partition, int], *more: Any) -> Mapping[Partition, int]:
+        self.did.append(("continue", dict(begins), *more))
         return {**self.progress.offsets, **begins}
 
     def growth(self) -> Growth | None:
@@ -87,9 +87,9 @@ def test_a_stream_is_replaced_between_epochs_when_partitions_are_added(stage: St
     reading.follow()
     assert stage.did[1:] == [
         ["a"],
-        "pause",
+        "interrupt",
         "stop 0",
-        ("resume", {A1: 3}, {"a": 2}, {"a": "id"}),
+        ("continue", {A1: 3}, {"a": 2}, {"a": "id"}),
         ("open", {A0: 10, A1: 3}),
         "start 1",
     ]
@@ -133,6 +133,6 @@ class TestRecovery:
         stage.lost = (self.LOST,)
         with caplog.at_level(logging.WARNING):
             stage.reading(may_skip=True).recover(RuntimeError("KAFKA_DATA_LOSS"))
-        assert stage.did[1:] == ["pause", "stop 0", ("resume", {A0: 25}), ("open", {A0: 25}), "start 1"]
+        assert stage.did[1:] == ["interrupt", "stop 0", ("continue", {A0: 25}), ("open", {A0: 25}), "start 1"]
         assert stage.recorder.lost == {A0: 15}
         assert "a-0: records from offset 10 to 25 were deleted before they were read; continuing at offset 25" in caplog.text

@@ -28,6 +28,7 @@ class Reader:
         self.ends = dict(ends)
         self.released: list[Offsets] = []
         self.filled = 0
+        self.idled = 0
         self.is_closed = False
         self.failure: Exception | None = None
         self.fill_failure: Exception | None = None
@@ -48,6 +49,10 @@ class Reader:
         if self.fill_failure is not None:
             raise self.fill_failure
 
+    def idle(self, timeout_s: float) -> None:
+        self.idled += 1
+        time.sleep(0.005)
+
     def close(self) -> None:
         self.is_closed = True
 
@@ -57,6 +62,7 @@ class Epochs:
 
     def __init__(self, reader: Reader, interval_s: float = 0.0) -> None:
         self.taken = self.progress = Progress(-1, dict(reader.ends), {})
+        self.is_paused = False
         self.firsts: list[Offsets] = []
         self.calls: list[tuple[float, Offsets]] = []
         self.during: Callable[[], None] = lambda: None
@@ -66,6 +72,7 @@ class Epochs:
         if not self.firsts:
             self.firsts.append(ends)
             if ends == self.taken.offsets:
+                self.taken = Progress(self.taken.epoch + 1, self.taken.offsets, {})
                 return
         self.calls.append((time.monotonic(), ends))
         self.during()
@@ -229,6 +236,42 @@ class TestInputLoop:
         assert reader.filled == 1
 
 
+class TestPausedLoop:
+    def test_it_stays_connected_and_calls_nothing(self, reader: Reader, epochs: Epochs) -> None:
+        epochs.is_paused = True
+        epochs.loop.start()
+        reader.ends[A0] = 15
+        wait_until("it has served the consumer", lambda: reader.idled > 3, PATIENCE_S, every_s=0.005)
+        assert (epochs.firsts, epochs.calls, reader.filled) == ([], [], 0)
+        epochs.is_paused = False
+        wait_until("the records are taken", lambda: len(epochs.calls) == 1, PATIENCE_S, every_s=0.005)
+
+    def test_the_first_epoch_comes_after_the_pause_even_without_records(self, reader: Reader) -> None:
+        """The pause may come between the loop's look at it and the epoch, which then does not run."""
+        calls: list[Offsets] = []
+        position = Epochs(reader)
+
+        def on_input(ends: Offsets) -> None:
+            calls.append(ends)
+            if len(calls) > 1:
+                position.taken = Progress(0, dict(ends), {})
+
+        loop = InputLoop(reader, position, on_input, 0.0, "loop")
+        loop.start()
+        wait_until("it is called again", lambda: len(calls) > 1, PATIENCE_S, every_s=0.005)
+        looks = len(reader.released)
+        wait_until("it looks again", lambda: len(reader.released) > looks + 1, PATIENCE_S, every_s=0.005)
+        loop.stop()
+        assert calls == [TAKEN, TAKEN]
+
+    def test_it_can_be_stopped(self, reader: Reader, epochs: Epochs) -> None:
+        epochs.is_paused = True
+        epochs.loop.start()
+        wait_until("it has served the consumer", lambda: reader.idled > 1, PATIENCE_S, every_s=0.005)
+        epochs.loop.stop()
+        assert reader.is_closed
+
+
 class _Moving:
     """A clock that moves by a minute with every entry of a list."""
 
@@ -266,6 +309,7 @@ class TestListedInput:
     def test_it_keeps_nothing(self) -> None:
         listed = ListedInput(dict)
         listed.fill()
+        listed.idle(0)
         listed.release({A0: 1})
         listed.close()
 
@@ -305,5 +349,6 @@ class TestMixedInput:
         listed: Any = None
         mixed = MixedInput(reader, listed, 5, lambda: True)
         mixed.fill()
+        mixed.idle(0)
         mixed.close()
-        assert (reader.filled, reader.is_closed) == (1, True)
+        assert (reader.filled, reader.idled, reader.is_closed) == (1, 1, True)

@@ -70,6 +70,9 @@ class Reader:
     def fill(self) -> None:
         pass
 
+    def idle(self, timeout_s: float) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
@@ -179,6 +182,9 @@ def test_the_input_that_is_ordered_is_released_filled_and_closed() -> None:
         def fill(self) -> None:
             calls.append("fill")
 
+        def idle(self, timeout_s: float) -> None:
+            calls.append(f"idle {timeout_s}")
+
         def close(self) -> None:
             calls.append("close")
 
@@ -186,6 +192,7 @@ def test_the_input_that_is_ordered_is_released_filled_and_closed() -> None:
     source = OrderedInput(Noted(topics, []), topics.ends)
     source.release({ORDERS: 1})
     source.fill()
+    source.idle(0.5)
     source.close()
 
-    assert calls == ["release {('orders', 0): 1}", "fill", "close"]
+    assert calls == ["release {('orders', 0): 1}", "fill", "idle 0.5", "close"]

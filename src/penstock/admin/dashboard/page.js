@@ -150,8 +150,10 @@ function throughput(epochs, now) { // records per second in steps of two seconds
 
 function showHead(snapshot) {
   say("application", plain(snapshot.application));
-  say("state", snapshot.state.replace("_", " "));
-  byId("state").className = `state ${snapshot.ready.length && snapshot.state === "running" ? "wait" : STATES[snapshot.state] || ""}`;
+  const isWaiting = snapshot.paused || snapshot.ready.length;
+  const state = `${snapshot.state.replace("_", " ")}${snapshot.paused ? ", paused" : ""}`;
+  say("state", state);
+  byId("state").className = `state ${isWaiting && snapshot.state === "running" ? "wait" : STATES[snapshot.state] || ""}`;
   say("epoch", snapshot.epoch < 0 ? "none yet" : exact(snapshot.epoch));
   say("committed", known(snapshot.committed_s) ? `${lasting(snapshot.committed_s)} ago` : "–");
   say("current", snapshot.current ? `${PHASES[snapshot.current.phase] || snapshot.current.phase}, ${lasting(snapshot.current.seconds)}` : "idle");
@@ -160,7 +162,7 @@ function showHead(snapshot) {
   const problems = [...snapshot.live, ...snapshot.ready.filter((problem) => !dying.has(problem.what))];
   byId("problems").replaceChildren(...problems.map((problem) =>
     element("li", { class: dying.has(problem.what) ? "bad" : "" }, element("b", { text: plain(problem.what) }), plain(problem.why))));
-  document.title = `${problems.length ? `(${problems.length}) ` : ""}${plain(snapshot.application)} · ${snapshot.state.replace("_", " ")}`;
+  document.title = `${problems.length ? `(${problems.length}) ` : ""}${plain(snapshot.application)} · ${state}`;
   byId("restore").hidden = !snapshot.restore;
   if (snapshot.restore) {
     byId("restored").value = snapshot.restore.fraction;

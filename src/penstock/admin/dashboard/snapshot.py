@@ -32,6 +32,7 @@ def snapshot(running: RunningApplication, after: int = -1) -> dict[str, Any]:
         "at_ms": now_ms,
         "up_s": time.monotonic() - recorder.started_at,
         "state": running.state.value,
+        "paused": recorder.is_paused,
         "live": [problem._asdict() for problem in running.health.live()],
         "ready": [problem._asdict() for problem in running.health.ready()],
         "epoch": running.epoch,

@@ -20,6 +20,7 @@ from penstock.errors import ConfigError, TopologyError
 from penstock.serdes.registry.settings import RegistrySettings
 from penstock.settings import Secret, Settings, check_kafka, check_spark, is_local, resolved, revealed
 from penstock.timing import duration_ms
+from penstock.tokens import TokenProvider, TokenSource, check_mechanism
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -81,6 +82,8 @@ class Config:
             Kafka Streams' prefixes `producer.`, `main.consumer.` (Spark's reader: the Java client's names) and
             `restore.consumer.`, to that client only. `env:NAME` or `file:PATH` reads a value from there.
         spark: `master`, and any setting that begins with `spark.`.
+        token_provider: For brokers with OAUTHBEARER: a function that returns a `penstock.tokens.Token`, or the name of an entry
+            point of the group `penstock.token_providers` (docs/security.md).
         schema_registry: How to reach the schema registry, by Confluent's names: `url`, `basic.auth.user.info` or
             `bearer.auth.token`, `ssl.ca.location` and others (docs/schema-registry.md), with references as in `kafka`.
         guarantee: Exactly once, or at least once.
@@ -129,6 +132,7 @@ class Config:
     kafka: Mapping[str, str]
     spark: Mapping[str, str] = field(default_factory=dict)
     schema_registry: Mapping[str, str] = field(default_factory=dict)
+    token_provider: str | TokenProvider | TokenSource | None = None
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     lanes: int | None = None
     shards: int | None = None
@@ -185,6 +189,10 @@ class Config:
         _ = self.admin_endpoint
         check_kafka(self.kafka, is_exactly_once=self.guarantee is Guarantee.EXACTLY_ONCE)
         check_spark(self.spark)
+        if self.token_provider is not None:
+            check_mechanism(self.kafka)
+            given = self.token_provider.provider if isinstance(self.token_provider, TokenSource) else self.token_provider
+            object.__setattr__(self, "token_provider", TokenSource(given, self.broker_timeout_ms / 1_000))
         _ = self.registry_settings
 
     @property
@@ -196,6 +204,11 @@ class Config:
     def has_workers(self) -> bool:
         """Whether worker processes of the driver run epochs: all of them, or small ones."""
         return self.engine == "local" or (is_local(self.spark) and self.worker_epoch_records != 0)
+
+    @property
+    def tokens(self) -> TokenSource | None:
+        """Where clients get their tokens; None if they need none."""
+        return self.token_provider if isinstance(self.token_provider, TokenSource) else None
 
     @property
     def admin_endpoint(self) -> tuple[str, int] | None:

@@ -20,7 +20,7 @@ CLIENTS = ("producer.", "main.consumer.", "restore.consumer.")
 
 HIDDEN = "[hidden]"
 _SECRET_NAME = re.compile(
-    r"passw|passphrase|secret|token(?!\.endpoint\.url$)|credential|jaas|private\.?key|key\.pem|keystore\.key$|basic\.auth|user\.info"
+    r"passw|passphrase|secret|token(?!\.endpoint\.url$|_provider$)|credential|jaas|private\.?key|key\.pem|keystore\.key$|basic\.auth|user\.info"
     r"|access\.?key|oauthbearer\.config|assertion"
 )
 _SECRET_VALUE = re.compile(r"://[^/@\s]+:[^/@\s]+@")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +56,14 @@ _INPUT_CONSUMER = {  # keeps its queue filled
     "max.partition.fetch.bytes": str(2 << 20),
 }
 _PROBE_S = 2.0
+_TOKENS = "oauth_cb"
+_ASKS_BY_ITSELF = (2, 13)
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+_JAAS = "main.consumer.sasl.jaas.config"
 _OTHER_LOGIN_MODULES = (
     "com.sun.security.auth.module.Krb5LoginModule",
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
@@ -99,15 +103,20 @@ def largest_record(config: Config, limits: Collection[int] = ()) -> int:
     return int(producer_settings(config, limits)["message.max.bytes"])
 
 
-def consumer_settings(config: Config, group_id: str) -> dict[str, str]:
+def consumer_settings(config: Config, group_id: str) -> dict[str, Any]:
     """Settings of a consumer that reads changelogs, or a group's committed offsets."""
     return {**_CONSUMER, **_shared(config), **_only_for("restore.consumer.", config), "group.id": group_id}
 
 
-def input_settings(config: Config, group_id: str) -> dict[str, str]:
+def input_settings(config: Config, group_id: str) -> dict[str, Any]:
     """Settings of the consumer that reads the source topics for worker processes."""
     isolation = {} if config.guarantee is Guarantee.EXACTLY_ONCE else {"isolation.level": "read_uncommitted"}
     return {**_INPUT_CONSUMER, **isolation, **_shared(config), "group.id": group_id}
+
+
+def spark_can_log_in(config: Config) -> bool:
+    """Whether Spark's Kafka source, a Java client, can log in: not if a Python function provides the tokens."""
+    return config.tokens is None or _JAAS in config.kafka
 
 
 def spark_options(config: Config) -> Settings:
@@ -127,10 +136,28 @@ def oauth_endpoints(config: Config) -> list[str]:
     return sorted({config.kafka[name] for name in names if name in config.kafka})
 
 
-def open_consumer(settings: Mapping[str, str]) -> Consumer:
+def for_client(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as a client takes them, with secrets as plain text. Do not keep the result.
+
+    Waits until a token provider has provided: a client that is being created waits too, but would not say why.
+    """
+    tokens = settings.get(_TOKENS)
+    if tokens is not None:
+        _refuse_old_client(version("confluent-kafka"))
+        tokens.ensure()
+    return revealed(settings)
+
+
+def _refuse_old_client(found: str) -> None:
+    """Raise if the client asks for tokens only when it is polled: requests before that would wait in vain."""
+    if tuple(map(int, found.split(".")[:2])) < _ASKS_BY_ITSELF:
+        raise ConfigError(f"token_provider: needs confluent-kafka {'.'.join(map(str, _ASKS_BY_ITSELF))} or later, not {found}.")
+
+
+def open_consumer(settings: Mapping[str, Any]) -> Consumer:
     """Create a consumer with these settings."""
     try:
-        return Consumer(revealed(settings), logger=logger)
+        return Consumer(for_client(settings), logger=logger)
     except KafkaException as error:
         raise configured_wrongly(error) from None
 
@@ -139,7 +166,7 @@ def open_admin(config: Config, on_error: Callable[[KafkaError], None] | None = N
     """Create an admin client; `on_error` receives connection errors."""
     settings = {**_shared(config)} if on_error is None else {**_shared(config), "error_cb": on_error}
     try:
-        return AdminClient(revealed(settings), logger=logger)
+        return AdminClient(for_client(settings), logger=logger)
     except KafkaException as error:
         raise configured_wrongly(error) from None
 
@@ -168,8 +195,9 @@ def reach_brokers(config: Config) -> AdminClient:
             return admin
 
 
-def _shared(config: Config) -> dict[str, str]:
-    return {name: value for name, value in config.kafka.items() if not name.startswith(CLIENTS)}
+def _shared(config: Config) -> dict[str, Any]:
+    tokens = {} if config.tokens is None else {_TOKENS: config.tokens}
+    return {**{name: value for name, value in config.kafka.items() if not name.startswith(CLIENTS)}, **tokens}
 
 
 def _only_for(client: str, config: Config) -> dict[str, str]:
@@ -194,11 +222,11 @@ def _java_login(kafka: Mapping[str, str]) -> dict[str, str]:
     mechanism = kafka.get("sasl.mechanism") or kafka.get("sasl.mechanisms")
     if mechanism is None:
         return {}
-    if "main.consumer.sasl.jaas.config" in kafka:
+    if _JAAS in kafka:
         return {"sasl.mechanism": mechanism}
     module = _LOGIN_MODULES.get(mechanism.upper())
     if module is None:
-        raise ConfigError(f"kafka: sasl.mechanism {mechanism!r} needs main.consumer.sasl.jaas.config, for Spark's Kafka reader.")
+        raise ConfigError(f"kafka: sasl.mechanism {mechanism!r} needs {_JAAS}, for Spark's Kafka reader.")
     if not {"sasl.username", "sasl.password"} <= kafka.keys():
         raise ConfigError(f"kafka: sasl.mechanism {mechanism!r} needs sasl.username and sasl.password.")
     who = f"username={_quoted(kafka['sasl.username'])} password={_quoted(kafka['sasl.password'])}"
@@ -209,7 +237,7 @@ def _check_login_module(jaas: str) -> None:
     known = {*_LOGIN_MODULES.values(), *_OTHER_LOGIN_MODULES}
     module = next(iter(jaas.split(maxsplit=1)), "")
     if module not in known:
-        raise ConfigError(f"kafka: 'main.consumer.sasl.jaas.config' must begin with one of {', '.join(sorted(known))}.")
+        raise ConfigError(f"kafka: {_JAAS!r} must begin with one of {', '.join(sorted(known))}.")
 
 
 def _quoted(text: str) -> str:

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from penstock.errors import BrokerError, PenstockError
+from penstock.kafka.clients import for_client
 from penstock.kafka.clients import logger as client_logger
 from penstock.kafka.failures import configured_wrongly, failure, translated
-from penstock.settings import revealed
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class RowProducer:
         """Whether a connection has failed since this client was created."""
         callbacks = {"on_delivery": self._on_delivery, "error_cb": self._on_error}
         try:
-            self.client: Producer = Producer({**revealed(settings), **callbacks}, logger=client_logger)
+            self.client: Producer = Producer({**for_client(settings), **callbacks}, logger=client_logger)
         except KafkaException as error:
             raise configured_wrongly(error) from None
 

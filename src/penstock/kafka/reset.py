@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from penstock.config import Config
 from penstock.errors import BrokerError, FencedError, PenstockError, TopicError
-from penstock.kafka.clients import consumer_settings, logger, open_consumer, producer_settings
+from penstock.kafka.clients import consumer_settings, for_client, logger, open_consumer, producer_settings
 from penstock.kafka.failures import configured_wrongly, is_retriable, kafka_error, translated
 from penstock.kafka.offsets import Committed, committed, retried
 from penstock.records import Partition
@@ -97,7 +97,7 @@ class Fence:
             "transaction.timeout.ms": str(config.transaction_timeout_ms),
         }
         try:
-            self._producer = Producer(settings, logger=logger)
+            self._producer = Producer(for_client(settings), logger=logger)
         except KafkaException as error:
             raise configured_wrongly(error) from None
 

@@ -90,6 +90,8 @@ class RunningApplication(Pausable):
         self.recorder.listen_to_restore(hooks.on_restore)
         timeout_s = config.epoch_timeout_ms / 1000
         self.health: Health = Health(self.recorder, lambda: self.state.value, timeout_s, indicators=hooks.indicators)
+        if config.tokens is not None:
+            self.health.indicators["token provider"] = config.tokens.problem
         self._states = StateMachine((*listeners, hooks.on_state))
         self._starting = Start(application_id, topology, handlers, config, self.recorder)
         self._until = until

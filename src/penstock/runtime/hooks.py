@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Sequence
-from importlib.metadata import entry_points
 from queue import Full, Queue
 from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError, PenstockError
+from penstock.extras import provided
 from penstock.runtime.states import State
 
 if TYPE_CHECKING:
@@ -77,16 +77,13 @@ class Plugin:
 
 def installed(names: Iterable[str]) -> list[Plugin]:
     """Create the plug-ins of these names from their entry points."""
-    found = {point.name: point for point in entry_points(group=GROUP)}
     plugins = []
     for name in names:
-        if name not in found:
-            known = ", ".join(sorted(found)) or "none"
-            raise ConfigError(f"plugins: unknown plug-in {name!r}. Installed: {known}.")
+        made_by = provided(GROUP, name, "plugins")
         try:
-            plugin = found[name].load()()
+            plugin = made_by()
         except Exception as error:
-            raise ConfigError(f"plugins: cannot load {name!r}: {type(error).__name__}: {error}") from error
+            raise ConfigError(f"plugins: cannot create {name!r}: {type(error).__name__}: {error}") from error
         if not isinstance(plugin, Plugin):
             raise ConfigError(f"plugins: {name!r} is a {type(plugin).__name__}. Derive its class from penstock.Plugin.")
         plugins.append(plugin)

@@ -11,7 +11,7 @@ from typing import Any
 from penstock.config import Config
 from penstock.epochs.program import Program
 from penstock.epochs.restore import Committed, ReadChangelog, Restored
-from penstock.kafka.clients import oauth_endpoints, spark_options
+from penstock.kafka.clients import oauth_endpoints, spark_can_log_in, spark_options
 from penstock.queries import CommittedState
 from penstock.settings import Settings, revealed
 from penstock.spark.by_client import ReadRecords
@@ -101,7 +101,7 @@ class SparkEngine:
             self.session,
             self._program,
             self._source_of,
-            self._source_options(),
+            self._source_options() if spark_can_log_in(self._config) else None,
             self._prepare,
             self._read,
             self._patience_s,

@@ -41,6 +41,7 @@ _WIRE = from_arrow_schema(WIRE)
 class EpochJobs:
     """Runs the epochs of a program on a session. `prepare` is called once in every Python worker, `read` in tasks.
 
+    `kafka` are the options of Spark's reader; if it cannot log in, they are None, and our own client reads all records.
     A job that takes longer than `patience_s` is cancelled.
     """
 
@@ -49,7 +50,7 @@ class EpochJobs:
         session: SparkSession,
         program: Program,
         source_of: Mapping[str, int],
-        kafka: Mapping[str, str],
+        kafka: Mapping[str, str] | None,
         prepare: Callable[[], None],
         read: ReadRecords,
         patience_s: float,
@@ -74,8 +75,10 @@ class EpochJobs:
         `batch_records` is how many records or rows go into one Arrow batch, None if their size is unknown. Our own client reads
         records that Spark's reader cannot.
         """
+        self._set_batches(self._session, batch_records)
+        if self._kafka is None:
+            return self._run_by_client(epoch, is_small, ranges)
         frame = read_range(self._session, self._kafka, ranges, batch_records)
-        self._set_batches(frame.sparkSession, batch_records)
         try:
             return self._run(self._records(frame, epoch.origins), epoch, is_small)
         except UnreadableTimestampError as error:
@@ -113,9 +116,13 @@ class EpochJobs:
 
     def read(self, partition: Partition, offset: int) -> pa.Table:
         """Read one record from its topic."""
-        frame = read_range(self._session, self._kafka, {partition: (offset, offset + 1)})
         self._set_batches(self._session, 1)
-        found = self._collected(frame.select("key", "value", F.unix_millis("timestamp").alias("timestamp"), "headers"))
+        if self._kafka is None:
+            frame = frame_of(self._session, self._read, [Part(0, 0, partition, offset, offset + 1)])
+            found = self._collected(frame.select(*_RECORD.names))
+        else:
+            frame = read_range(self._session, self._kafka, {partition: (offset, offset + 1)})
+            found = self._collected(frame.select("key", "value", F.unix_millis("timestamp").alias("timestamp"), "headers"))
         return arrived(found.to_batches(), _RECORD)
 
     @staticmethod

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from penstock.config import Config
 from penstock.settings import Secret, is_secret
+from penstock.tokens import TokenSource
 
 HIDDEN = "[hidden]"
 
@@ -30,16 +31,17 @@ _ODD = re.compile(
 
 
 class Redactor:
-    """Hides secrets in text: the given values, and whatever follows a name that sounds like a secret's.
+    """Hides secrets in text: the given values, the current token, and whatever follows a name that sounds like a secret's.
 
     Example:
         >>> Redactor(["hunter2"])("refused: hunter2, sasl.password=other")
         'refused: [hidden], sasl.password=[hidden]'
     """
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, secrets: Iterable[str] = (), tokens: TokenSource | None = None) -> None:
         forms = {form for secret in secrets if len(secret) >= _SHORTEST for form in _forms(secret)}
         longest_first = sorted(forms, key=len, reverse=True)  # a secret may contain another one
+        self._tokens = tokens
         self._values = re.compile("|".join(map(re.escape, longest_first))) if forms else None
 
     @classmethod
@@ -49,12 +51,15 @@ class Redactor:
         values = [*config.kafka.values(), *config.spark.values(), *config.schema_registry.values(), *own]
         registry = config.registry_settings
         password = "" if registry is None or registry.user is None else registry.user.partition(":")[2]
-        return cls([*(value for value in values if isinstance(value, Secret)), Secret(password)])
+        return cls([*(value for value in values if isinstance(value, Secret)), Secret(password)], config.tokens)
 
     def __call__(self, text: str) -> str:
         """Return the text without secrets."""
         if self._values is not None:
             text = self._values.sub(HIDDEN, text)
+        token = None if self._tokens is None else self._tokens.current
+        if token is not None:
+            text = text.replace(token, HIDDEN)
         if "PRIVATE KEY" in text:
             text = _PRIVATE_KEY.sub(HIDDEN, text)
         if "://" in text:

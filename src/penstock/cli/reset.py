@@ -7,28 +7,22 @@ refused, and another reset completes an interrupted one. New offsets are written
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from penstock.barrier import CommitMetadata
 from penstock.cli.screen import output_console, shown, table
-from penstock.config import Config, Guarantee
+from penstock.config import Config
 from penstock.epochs.home import Home
-from penstock.epochs.program import lanes_topic
 from penstock.errors import ConfigError, StateError
 from penstock.faults import point
 from penstock.kafka.clients import open_admin
-from penstock.kafka.offsets import Committed, refuse_members
-from penstock.kafka.reset import Fence, delete_group, delete_topics, group_offsets
+from penstock.kafka.reset import Fence, delete_group, delete_topics
 from penstock.kafka.topics import Topics
 from penstock.plan import TopologyFacts
 from penstock.plan import facts as plan_facts
-from penstock.records import Partition, is_name
+from penstock.records import is_name
+from penstock.runtime.remains import Remains, fenced, find_remains
 from penstock.runtime.rewind import (
     Goals,
     Move,
@@ -40,29 +34,9 @@ from penstock.runtime.rewind import (
 )
 from penstock.runtime.truth import committed_facts
 from penstock.topology import Topology
-from penstock.topology.bindings import changelog_topic
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
-
-_WATCH_S = 2.0
-"""How long the offsets are watched: a running application commits many times in that time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Remains:
-    """What an application has left. `similar` are topics named like its changelogs that cannot be attributed to it."""
-
-    offsets: dict[Partition, Committed]
-    changelogs: tuple[str, ...]
-    lanes: str | None
-    directory: Path | None
-    similar: tuple[str, ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to delete."""
-        return not (self.offsets or self.changelogs or self.lanes or self.directory)
 
 
 def reset_application(
@@ -113,25 +87,6 @@ def reset_application(
     console.print(shown(f"{application_id!r} is reset: {_next_start(bool(moves), keeps_state)}."))
 
 
-@contextmanager
-def fenced(application_id: str, config: Config, admin: AdminClient, remains: Remains) -> Iterator[Fence | None]:
-    """Keep instances from committing during the block; raise if one is running. Yields the fence, if there can be one."""
-    home = Home(str(config.state_dir), application_id)
-    with ExitStack() as stack:
-        stack.enter_context(home.vacant())
-        refuse_members(admin, application_id, config.broker_timeout_ms)
-        time.sleep(_WATCH_S)
-        if group_offsets(admin, config, application_id) != remains.offsets:
-            raise StateError(
-                f"{application_id!r} is running: it has committed within the last {_WATCH_S:g} s. Stop it, then reset again."
-            )
-        fence = None
-        if remains.lanes is not None and config.guarantee is Guarantee.EXACTLY_ONCE:
-            fence = stack.enter_context(Fence(config, application_id, remains.lanes))
-            fence.prove()
-        yield fence
-
-
 def _delete(application_id: str, config: Config, admin: AdminClient, remains: Remains, fence: Fence | None) -> None:
     """Delete everything."""
     delete_group(admin, config, application_id)
@@ -167,25 +122,6 @@ def _moved(move: Move) -> tuple[str, str, str, str]:
 def _next_start(is_moved: bool, keeps_state: bool) -> str:
     where = "continues from the new offsets" if is_moved else "begins where its sources say"
     return f"its next start {where}, with {'its state' if keeps_state else 'empty stores'}"
-
-
-def find_remains(application_id: str, topology: Topology | None, config: Config) -> Remains:
-    """Find what an application has left. Its changelogs are those of stores it is known to have, never guessed by name."""
-    admin = open_admin(config)
-    topics = Topics(admin, config.broker_timeout_ms)
-    existing = topics.names()
-    facts = committed_facts(application_id, config, topics)
-    stores = {*(facts.stores if facts else ()), *(topology.stores if topology else ())}
-    own, lanes = {changelog_topic(application_id, store) for store in stores} & existing, lanes_topic(application_id)
-    similar = {name for name in existing if name.startswith(f"{application_id}-") and name.endswith("-changelog")}
-    directory = Home(str(config.state_dir), application_id).root
-    return Remains(
-        group_offsets(admin, config, application_id),
-        tuple(sorted(own - {lanes})),
-        lanes if lanes in existing else None,
-        directory if directory.is_dir() else None,
-        tuple(sorted(similar - own - {lanes})) if facts is None else (),
-    )
 
 
 def refuse_foreign_group(application_id: str, remains: Remains) -> None:

@@ -40,11 +40,15 @@ OUT = pa.schema(
         *(RECORDS.field(name) for name in ("origin", "offset", "place", "path")),
     ]
 )
-"""Rows for Kafka, and reports of tasks to the driver. `name` is an index into `Program.topics`, or -1 if `topic` has the name.
+"""Rows for Kafka, and reports of tasks to the driver. `name` is an index into `Program.topics`, or `OTHER_TOPIC`
+if `topic` has the name.
 
 The last columns are the stage that has sent a row, and the row's place in the order of the records that caused it; see
 `in_order_of_causes`.
 """
+
+OTHER_TOPIC = -1
+"""The `name` of a row whose topic is not one of the program's."""
 
 WIRE = pa.schema([pa.field("shard", pa.int32()), *OUT, RECORDS.field("stream_time")])
 """Rows between hops: records for a later stage (`name` is their source), and rows for Kafka that only pass through."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from penstock.config import Config
+from penstock.config import Config, Guarantee
 from penstock.errors import BrokerError, CommitError, FencedError, PenstockError
 from penstock.faults import point
 from penstock.kafka.clients import consumer_settings, open_consumer, producer_settings
@@ -322,6 +322,16 @@ class AtLeastOncePublisher:
         for partition in self._consumer.commit(offsets=_partitions(self._sent), asynchronous=False):
             if partition.error is not None:
                 raise KafkaException(partition.error)
+
+
+Publisher = TransactionalPublisher | AtLeastOncePublisher
+
+
+def publisher_of(config: Config, application_id: str, topics: Sequence[str] = (), limits: Collection[int] = ()) -> Publisher:
+    """Return the publisher of an application, by its guarantee; `limits` are size limits of records."""
+    if config.guarantee is Guarantee.EXACTLY_ONCE:
+        return TransactionalPublisher(config, application_id, application_id, topics, limits)
+    return AtLeastOncePublisher(config, application_id, topics, limits)
 
 
 _ASK_AGAIN = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._WAIT_COORD, KafkaError.COORDINATOR_NOT_AVAILABLE}

@@ -135,5 +135,5 @@ class Fence:
     def _failed(self, error: BaseException, what: str = "Cannot check for other instances") -> PenstockError:
         found = translated(error, what)
         if isinstance(found, FencedError):
-            return FencedError("An instance of the application has started during the reset. Stop it, then reset again.")
+            return FencedError("An instance of the application has started in the meantime. Stop it, then repeat the command.")
         return found

@@ -17,15 +17,13 @@ import pyarrow as pa
 
 from penstock import faults
 from penstock.barrier import Barrier
-from penstock.epochs.wire import OUT, Kind
+from penstock.epochs.wire import OTHER_TOPIC, OUT, Kind
 from penstock.errors import ProcessingError
 from penstock.topology import Backfill, SourceNode
 
 _log = logging.getLogger(__name__)
 
 _CHUNK = 20_000
-_OTHER_TOPIC = -1
-"""The code of topics that rows name in full."""
 
 Rows = Callable[[Backfill, int], Iterable[Mapping[str, Any]]]
 """`rows(backfill, skip)`: the rows of a backfill, in order, without the first `skip`."""
@@ -114,5 +112,5 @@ def _maker(source: SourceNode, backfill: Backfill) -> Callable[[Mapping[str, Any
 
 
 def _batch(topic: str, records: Iterable[_Record]) -> pa.RecordBatch:
-    common = {"kind": int(Kind.SINK), "stage": 0, "name": _OTHER_TOPIC, "topic": topic}
+    common = {"kind": int(Kind.SINK), "stage": 0, "name": OTHER_TOPIC, "topic": topic}
     return pa.RecordBatch.from_pylist([{**common, **record._asdict()} for record in records], schema=OUT)

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from penstock.barrier import Barrier, CommitMetadata, SourceOffset
-from penstock.config import Config, Guarantee
+from penstock.config import Config
 from penstock.epochs.program import lanes_topic
 from penstock.errors import ConfigError, TopicError
 from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings
-from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
+from penstock.kafka.publishers import publisher_of
 from penstock.kafka.topics import Topic, Topics
 from penstock.records import NO_TIMESTAMP, Partition
 from penstock.runtime.committed import facts_in, last_epoch
@@ -155,11 +155,7 @@ def base_of_no_state(config: Config) -> CommitMetadata:
 
 def write_offsets(application_id: str, config: Config, offsets: list[SourceOffset]) -> None:
     """Commit the offsets, all or none. An instance that has started in the meantime is fenced, or fences this one."""
-    publisher: TransactionalPublisher | AtLeastOncePublisher
-    if config.guarantee is Guarantee.EXACTLY_ONCE:
-        publisher = TransactionalPublisher(config, application_id, application_id, (), ())
-    else:
-        publisher = AtLeastOncePublisher(config, application_id, (), ())
+    publisher = publisher_of(config, application_id)
     publisher.start()
     try:
         Barrier(publisher, config.broker_timeout_ms).commit(0, (), offsets)

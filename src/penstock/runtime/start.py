@@ -19,7 +19,7 @@ import pyarrow as pa
 from structlog.contextvars import bound_contextvars
 
 from penstock.barrier import Barrier
-from penstock.config import Config, Guarantee
+from penstock.config import Config
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.restore import Committed
@@ -31,7 +31,7 @@ from penstock.kafka.clients import consumer_settings, largest_record, reach_brok
 from penstock.kafka.limits import SizeLimits, default_size, refusals, size_of, warnings
 from penstock.kafka.offsets import refuse_members
 from penstock.kafka.preflight import Preflight
-from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
+from penstock.kafka.publishers import Publisher, publisher_of
 from penstock.kafka.records import RecordReader, read_records
 from penstock.kafka.topics import Topic, Topics
 from penstock.observation import Recorder
@@ -69,7 +69,6 @@ _LOOK_MS = 10_000
 """How long a request for the topics of a running application may take."""
 
 OnInput = Callable[[Mapping[Partition, int]], None]
-Publisher = TransactionalPublisher | AtLeastOncePublisher
 Until = str | Mapping[Partition, int] | None
 """Where a bounded run ends: `"latest"` (the end of the topics at the start), or at offsets; None for an unbounded run."""
 
@@ -124,7 +123,7 @@ class Start:
         written = {**others, **internal}
         self._check_limits(broker, list(written.values()))
         sizes = [default_size(broker), *(topic.max_message_bytes for topic in written.values())]
-        publisher = self._publisher(program, sizes)
+        publisher = publisher_of(config, self._id, program.topics, sizes)
         publisher.start()
         self.closers.append(publisher.close)
         home = _occupied(program, self.closers)
@@ -272,12 +271,6 @@ class Start:
     @property
     def _most_bytes(self) -> int:
         return self._config.max_epoch_bytes or default_epoch_bytes(self._config.spark)
-
-    def _publisher(self, program: Program, sizes: Sequence[int]) -> Publisher:
-        config = self._config
-        if config.guarantee is Guarantee.EXACTLY_ONCE:
-            return TransactionalPublisher(config, self._id, self._id, program.topics, sizes)
-        return AtLeastOncePublisher(config, self._id, program.topics, sizes)
 
     def _size_limits(self, topics: Topics, written: Mapping[str, Topic], sizes: Sequence[int]) -> SizeLimits:
         """Return the size limits of records; the first of `sizes` is the brokers' default."""

@@ -195,7 +195,7 @@ def test_a_start_during_a_reset_is_detected(case: Case) -> None:
         fence.prove()
         case.send(1)
         case.run()
-        with pytest.raises(FencedError, match="has started during the reset"):
+        with pytest.raises(FencedError, match="has started in the meantime"):
             fence.prove()
 
 

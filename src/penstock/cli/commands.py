@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -128,6 +129,40 @@ def reset(
     goals = goals_of(to_earliest or (), to_latest or (), to_time or (), to_offset or ())
     topology = app.topology if app is not None else None
     reset_application(name, topology, load_config(config, settings or ()), yes, goals, keep_state)
+
+
+@commands.command()
+def savepoint(
+    application: Application,
+    to: Annotated[Path, typer.Option("--to", metavar="DIRECTORY", help="A new directory.")],
+    config: ConfigFile = None,
+    settings: Settings = None,
+) -> None:
+    """Copy the committed state of a stopped application to a directory: stores, offsets, clocks."""
+    from penstock.cli.applications import load_app, load_config
+    from penstock.cli.savepoints import save_app
+
+    save_app(load_app(application), load_config(config, settings or ()), to)
+
+
+@commands.command()
+def restore(
+    application: Application,
+    directory: Annotated[Path, typer.Option("--from", metavar="DIRECTORY", help="A savepoint.")],
+    target_id: Annotated[
+        str | None, typer.Option("--application-id", help="Restore under this id instead of the application's.")
+    ] = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+) -> None:
+    """Restore a savepoint into an application without state: its next start continues from there.
+
+    If it is interrupted, run it again: until then, the application refuses to start.
+    """
+    from penstock.cli.applications import load_app, load_config
+    from penstock.cli.savepoints import restore_app
+
+    restore_app(load_app(application), target_id, load_config(config, settings or ()), directory)
 
 
 @commands.command()

@@ -214,6 +214,11 @@ class Topics:
             logger.info("created topic %s", name)
 
 
+def partitions_of(topics: Iterable[Topic]) -> list[Partition]:
+    """All partitions of some topics."""
+    return [(topic.name, number) for topic in topics for number in range(topic.partitions)]
+
+
 def _those_that_exist(futures: Mapping[str, Future[Any]]) -> dict[str, Any]:
     """The answers about topics, except those that do not exist."""
     found = {}

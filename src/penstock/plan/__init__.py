@@ -12,11 +12,12 @@ from penstock.plan.compatibility import (
     migrations,
     remembered,
 )
-from penstock.plan.layouts import layout
+from penstock.plan.layouts import UNLOGGED, layout
 from penstock.plan.planner import fingerprint, plan
 from penstock.plan.stages import Plan, Stage
 
 __all__ = [
+    "UNLOGGED",
     "Changes",
     "Decision",
     "Plan",

@@ -21,7 +21,8 @@ class TopologyFacts(msgspec.Struct, frozen=True):
 
     `sources` are the topics and patterns that are read in epochs; `incarnation` is the one that wrote these facts, with its
     first commit: all its commits cover exactly these sources ("": unknown). `topic_ids` are the ids of the changelog topics, by
-    name: a topic that was created again has another id.
+    name: a topic that was created again has another id. `restoring` is the savepoint that is being restored, if one is: the
+    changelogs are not complete then.
     """
 
     fingerprint: str
@@ -31,6 +32,7 @@ class TopologyFacts(msgspec.Struct, frozen=True):
     gone: list[str] = []
     incarnation: str = ""
     topic_ids: dict[str, str] = {}
+    restoring: str = ""
 
 
 VERSION, MIGRATING = "version", "migrating"

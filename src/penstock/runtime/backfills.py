@@ -44,11 +44,20 @@ def backfill_topic(application_id: str) -> str:
     return f"{application_id}-backfills"
 
 
+def are_loaded(kept: Iterable[tuple[bytes, bytes | None]]) -> bool:
+    """Whether all backfills that have begun are complete, according to the records of their topic."""
+    return all(loaded.is_complete for loaded in _known(kept).values())
+
+
+def _known(kept: Iterable[tuple[bytes, bytes | None]]) -> dict[str, Loaded]:
+    return {key.decode(): _decode(value) for key, value in kept if value is not None}
+
+
 class Backfills:
     """The backfills of an application that are not complete; the records of `topic` say how far each is."""
 
     def __init__(self, sources: Iterable[SourceNode], topic: str, kept: Iterable[tuple[bytes, bytes | None]]) -> None:
-        known = {key.decode(): _decode(value) for key, value in kept if value is not None}
+        known = _known(kept)
         self._topic = topic
         self._left = [
             (source, source.backfill, at)

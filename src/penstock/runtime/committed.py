@@ -94,6 +94,15 @@ def refuse_state_of_lanes(rows: Iterable[LogRows]) -> None:
             raise StateError(f"The state was written by an earlier version of Penstock, by lane instead of by shard. {RESET}")
 
 
+def refuse_incomplete_restore(application_id: str, committed: TopologyFacts | None) -> None:
+    """Refuse state of which only a part was restored from a savepoint."""
+    if committed is not None and committed.restoring:
+        raise StateError(
+            f"A restore of {application_id!r} from savepoint {committed.restoring} was interrupted: its state is not complete. "
+            f"Run `penstock restore` again, or reset the application."
+        )
+
+
 def refuse_incompatible(committed: TopologyFacts | None, now: TopologyFacts, can: Collection[str] = ()) -> None:
     """Refuse a topology that cannot use the committed state, and say what changed; stores in `can` can be converted."""
     complaints = [] if committed is None else incompatibilities(committed, now, can)

@@ -13,9 +13,8 @@ from penstock.errors import ConfigError, StateError, TopicError, TopologyError
 from penstock.handlers import ErrorHandlers
 from penstock.kafka.clients import open_admin
 from penstock.kafka.offsets import refuse_members
-from penstock.kafka.topics import InternalTopic, Topic, Topics, check
+from penstock.kafka.topics import InternalTopic, Topic, Topics, check, partitions_of
 from penstock.plan import Changes, Verdict, convertible, source_changes, store_changes
-from penstock.records import Partition
 from penstock.runtime.committed import refuse_lost_changelogs, refuse_state_without_offsets
 from penstock.runtime.truth import Truth, program_of, settled
 from penstock.topology import Topology
@@ -47,7 +46,7 @@ def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, c
     sources = topics.describe(truth.read_topics)
     partitions = attempt(lambda: truth.partitions(sources)) or []
     before = truth.last_topics()
-    offsets = truth.offsets(_partitions(topics.seen({*sources, *before})))
+    offsets = truth.offsets(partitions_of(topics.seen({*sources, *before}).values()))
     ids = {name: topic.topic_id for name, topic in sources.items()}
     refused_so_far = len(refusals)
     position = attempt(lambda: truth.position(partitions, ids)) if partitions else None
@@ -63,7 +62,7 @@ def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, c
     if any(change.verdict is Verdict.REFUSED for change in judged):
         del refusals[refused_so_far:]  # already reported for the source
     elif position is not None:
-        own = _partitions(internal)
+        own = partitions_of(internal.values())
         begins, ends = topics.begin_offsets(own), topics.end_offsets(own)
         if earlier is None:
             attempt(lambda: refuse_state_without_offsets(application_id, truth.rows(begins, ends)))
@@ -101,7 +100,3 @@ def _refused_topics(
             else:
                 others.append(str(error))
     return refused, others
-
-
-def _partitions(topics: Mapping[str, Topic]) -> list[Partition]:
-    return [(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]

@@ -32,6 +32,7 @@ from penstock.runtime.committed import (
     committed_state,
     facts_in,
     refuse_incompatible,
+    refuse_incomplete_restore,
     refuse_lost_changelogs,
     refuse_state_of_lanes,
     refuse_state_without_offsets,
@@ -208,7 +209,9 @@ class Truth:
         """The facts of the committed topology; None if there is none."""
         rows = _facts_rows(self._id, self._config, self._topics)
         refuse_state_of_lanes(rows)
-        return facts_in(rows)
+        found = facts_in(rows)
+        refuse_incomplete_restore(self._id, found)
+        return found
 
     def last_topics(self) -> set[str]:
         """Return the existing topics that the last commit covered; patterns as they match now."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from penstock import Store, StreamsBuilder, Topology, tumbling, until_window_closes
+
 
 def settings_of_a_case(servers: str, directory: Path) -> dict[str, Any]:
     """Two lanes over four shards, with files below `directory`, and no admin server."""
@@ -15,3 +17,14 @@ def settings_of_a_case(servers: str, directory: Path) -> dict[str, Any]:
         "state_dir": directory / "state",
         "admin_address": "off",
     }
+
+
+def counts_and_windows(source: str, out: str) -> Topology:
+    """Counts, and windows that are held back until they are closed: their buffer and the stream time are state too."""
+    builder = StreamsBuilder()
+    records = builder.stream(source, value=str).group_by_key()
+    records.count(store=Store("counts", caching=False)).to_stream().to(out, value=int)
+    windows = records.windowed_by(tumbling("10s", grace="0s")).count(store=Store("windows", caching=False))
+    held = windows.suppress(until_window_closes()).to_stream()
+    held.map(lambda at, count: (f"{at.key}@{at.start}", count)).to(out, key=str, value=int)
+    return builder.build()

@@ -41,7 +41,10 @@ class TestHelp:
     def test_help_lists_the_commands(self) -> None:
         found = call("--help")
         assert found.exit_code == 0
-        assert all(name in found.output for name in ("run", "describe", "plan", "reset", "doctor", "query", "top", "dlq"))
+        assert all(
+            name in found.output
+            for name in ("run", "describe", "plan", "reset", "savepoint", "restore", "doctor", "query", "top", "dlq")
+        )
 
     def test_help_imports_neither_spark_nor_the_kafka_client(self) -> None:
         code = (

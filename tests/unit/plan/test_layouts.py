@@ -97,7 +97,7 @@ ALL = "9b6e6553932d83d7"
 def test_the_written_form_of_a_layout_does_not_change(name: str) -> None:
     text, _ = WRITTEN[name]
     assert encode_facts(facts(of(STORES[name]), "f")) == (
-        b'{"fingerprint":"f","stores":{"%s":%s},"sources":[],"version":1,"gone":[],"incarnation":"","topic_ids":{}}'
+        b'{"fingerprint":"f","stores":{"%s":%s},"sources":[],"version":1,"gone":[],"incarnation":"","topic_ids":{},"restoring":""}'
         % (name.encode(), text.encode())
     )
 

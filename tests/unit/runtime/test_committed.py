@@ -15,6 +15,7 @@ from penstock.runtime.committed import (
     last_epoch,
     places,
     refuse_incompatible,
+    refuse_incomplete_restore,
     refuse_state_of_lanes,
     refuse_state_without_offsets,
 )
@@ -35,6 +36,13 @@ class TestStateWithoutOffsets:
 
     def test_empty_topics_are_not_state(self) -> None:
         refuse_state_without_offsets("app", [(LOG, 0, [], [])])
+
+
+def test_state_of_which_a_part_was_restored_is_refused() -> None:
+    with pytest.raises(StateError, match="savepoint s1 was interrupted: its state is not complete"):
+        refuse_incomplete_restore("app", TopologyFacts("", {}, [], restoring="s1"))
+    refuse_incomplete_restore("app", TopologyFacts("", {}, []))
+    refuse_incomplete_restore("app", None)
 
 
 class TestLanesTopic:

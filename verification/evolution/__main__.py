@@ -1,4 +1,4 @@
-"""`python -m verification.evolution`: a large store is migrated while it is killed; and plans of edits are compared with runs.
+"""`python -m verification.evolution`: a large store is migrated and renamed while it is killed; plans are compared with runs.
 
 Writes reports/evolution.json and prints its figures.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from struct import Struct
 
 from verification.chaos.application import Application
-from verification.evolution.app import CONVERTED
+from verification.evolution.app import CONVERTED, RENAMED
 from verification.harness import topics
 from verification.harness.broker import NEVER_KILLED, Broker
 from verification.operations import plan_cases
@@ -34,6 +34,8 @@ FAULTS = (
     "barrier.mid_produce:3",
 )
 """Where it is killed, one after the other."""
+RENAMES = ("renaming.begun:1", "renaming.chunk:2", "barrier.mid_produce:2", "renaming.copied:1")
+"""Where it is killed while the store gets another name."""
 _long = Struct(">q")
 
 
@@ -47,11 +49,15 @@ def main(arguments: list[str] | None = None) -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="evolution-") as directory, Broker(settings=NEVER_KILLED) as broker:
         kills, refused, seconds = _migrate(broker, Path(directory), options.rows)
-        rows, wrong = _check(broker, options.rows)
+        rows, wrong = _check(broker, "totals", options.rows)
+        kills += _rename(broker, Path(directory))
+        copied, different = _check(broker, "amounts", options.rows)
         right, of = (0, 0) if options.without_plans else plan_cases.run(broker, Path(directory) / "plans")
     report = {
         "rows": rows,
         "wrong": wrong,
+        "copied": copied,
+        "wrong_copies": different,
         "kills": kills,
         "old_version_refused": refused,
         "last_start_s": round(seconds, 1),
@@ -61,7 +67,9 @@ def main(arguments: list[str] | None = None) -> int:
     options.report.parent.mkdir(exist_ok=True)
     options.report.write_text(json.dumps(report, indent=2) + "\n")
     print(json.dumps(report))
-    return 0 if not wrong and rows == options.rows and kills == len(FAULTS) and refused and right == of else 1
+    is_killed = kills == len(FAULTS) + len(RENAMES)
+    is_whole = not wrong and not different and rows == copied == options.rows
+    return 0 if is_whole and is_killed and refused and right == of else 1
 
 
 def _migrate(broker: Broker, directory: Path, rows: int) -> tuple[int, bool, float]:
@@ -88,10 +96,19 @@ def _migrate(broker: Broker, directory: Path, rows: int) -> tuple[int, bool, flo
     return kills, refused, seconds
 
 
-def _check(broker: Broker, rows: int) -> tuple[int, int]:
+def _rename(broker: Broker, directory: Path) -> int:
+    """Start the version in which the store has another name, and kill it again and again; return the kills."""
+    application = Application(directory / f"{NAME}-renamed", _environment(broker, directory), COMMAND)
+    kills = sum(application.dies_at(fault, TIMEOUT_S, EVOLUTION_VERSION=str(RENAMED)) for fault in RENAMES)
+    application.run(TIMEOUT_S, EVOLUTION_VERSION=str(RENAMED))
+    application.close()
+    return kills
+
+
+def _check(broker: Broker, store: str, rows: int) -> tuple[int, int]:
     """The number of rows of the store, and of those that are wrong."""
     found: dict[bytes, bytes | None] = {}
-    for record in topics.read(broker.bootstrap_servers, f"{NAME}-totals-changelog"):
+    for record in topics.read(broker.bootstrap_servers, f"{NAME}-{store}-changelog"):
         assert record.key is not None
         found[record.key] = record.value
     wrong = 0

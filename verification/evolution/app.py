@@ -8,6 +8,7 @@ from typing import Any
 from penstock import App, Store, StreamsBuilder
 
 CONVERTED = 1_000_000
+RENAMED = 3
 
 
 def converted(total: dict[str, Any]) -> dict[str, Any]:
@@ -16,9 +17,11 @@ def converted(total: dict[str, Any]) -> dict[str, Any]:
 
 
 def app(name: str, version: int) -> App:
-    """Totals per key."""
+    """Totals per key. The third version has another name for them."""
     builder = StreamsBuilder()
     store = Store("totals", value=dict, version=version, migrate=converted if version > 1 else None)
+    if version == RENAMED:
+        store = Store("amounts", value=dict, version=2, migrate=converted, renamed_from="totals")
     builder.stream(f"{name}-in", key=str, value=int).group_by_key().aggregate(_nothing, _added, store=store)
     return App(name, builder.build())
 

@@ -90,6 +90,17 @@ def counting_into(store: str) -> Version:
     return version
 
 
+def renamed_into(store: str, before: str) -> Version:
+    """One store of this name, which was another one before."""
+
+    def version(prefix: str) -> Topology:
+        builder = StreamsBuilder()
+        builder.stream(f"{prefix}-left", value=str).group_by_key().count(store=Store(store, renamed_from=before))
+        return builder.build()
+
+    return version
+
+
 def windowed(size: str) -> Version:
     """Windows of this size, and another store."""
 
@@ -160,14 +171,17 @@ def _renamed(kind: type) -> type:
     return kind
 
 
-def totals(value: Any = Total, version: int = 1, *, migrates: bool = False, key: Any = str) -> Version:
-    """Totals of this type and version, and another store."""
+def totals(
+    value: Any = Total, version: int = 1, *, migrates: bool = False, key: Any = str, renamed_from: str | None = None
+) -> Version:
+    """Totals of this type and version, and another store; under another name if they are renamed."""
 
     def version_of(prefix: str) -> Topology:
         builder = StreamsBuilder()
         records = builder.stream(f"{prefix}-left", value=str)
         initial = {field.name: "" for field in fields(value) if field.name == "note"}
-        store = Store("totals", value=value, version=version, old=Total, migrate=converted if migrates else None)
+        name, migrate = "totals" if renamed_from is None else "amounts", converted if migrates else None
+        store = Store(name, value=value, version=version, old=Total, migrate=migrate, renamed_from=renamed_from)
         grouped = records.group_by_key() if key is str else records.group_by(lambda key, _: len(key), key=key)
         grouped.aggregate(lambda: value(**initial), lambda _, record, total: replace(total, n=total.n + 1), store=store)
         records.group_by_key().count(store="counts")
@@ -201,10 +215,12 @@ def windowed_for(retention: str) -> Version:
 CASES = (
     Case("added-branch", counting, with_a_branch),
     Case("renamed-store", counting_into("counts"), counting_into("totals")),
+    Case("renamed-with-content", counting_into("counts"), renamed_into("totals", "counts")),
     Case("changed-window", windowed("1m"), windowed("5m")),
     Case("changed-serde", table_of(str), table_of(dict)),
     Case("removed-join", joined, counting_into("counts")),
     Case("migrated-values", totals(), totals(version=2, migrates=True)),
+    Case("renamed-and-migrated", totals(), totals(version=2, migrates=True, renamed_from="totals")),
     Case("version-without-migration", totals(), totals(version=2)),
     Case("skipped-version", totals(), totals(version=3, migrates=True)),
     Case("changed-key", totals(), totals(key=int)),
@@ -326,17 +342,18 @@ def _contents(directory: Path, app: App) -> dict[str, dict[str, Any]]:
 def _stores(first: App, second: App, before: Look, after: Look) -> dict[str, Verdict]:
     """The fate of each store: its content is still there, it is gone, or its changelog was not touched."""
     happened: dict[str, Verdict] = {}
-    for name in second.topology.stores:
+    renamed = {name: spec.renamed_from for name, spec in second.topology.stores.items() if spec.renamed_from is not None}
+    for name, spec in second.topology.stores.items():
         content = after.contents[name]
         assert NEW in content, f"{name} has none of the last records: {content}"
-        old = before.contents.get(name, {}).get(OLD)
+        old = before.contents.get(renamed.get(name, name), {}).get(OLD)
         if OLD in content and _is_same(content[OLD], old):
-            happened[name] = Verdict.KEPT
+            happened[name] = Verdict.RENAMED if name in renamed and spec.migration is None else Verdict.KEPT
         elif OLD in content and isinstance(old, Total) and content[OLD] == converted(old):
-            happened[name] = Verdict.MIGRATED
+            happened[name] = Verdict.RENAMED if name in renamed else Verdict.MIGRATED
         elif OLD not in content:
             happened[name] = Verdict.NEW
-    for name in first.topology.stores.keys() - second.topology.stores.keys():
+    for name in first.topology.stores.keys() - second.topology.stores.keys() - set(renamed.values()):
         if before.changelogs[name] == after.changelogs[name]:
             happened[name] = Verdict.LOST
     return happened

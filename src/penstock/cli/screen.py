@@ -20,6 +20,7 @@ VERDICT_STYLES = {
     "kept": "green",
     "new": "cyan",
     "rebuilt": "cyan",
+    "renamed": "cyan",
     "warn": "yellow",
     "dropped": "yellow",
     "lost": "red",

@@ -22,11 +22,14 @@ class Store:
     A table whose store has a name can be queried. `retention` is for windowed tables; `history` makes the table versioned and is
     how far back it can be read; entries expire after `ttl`. `logging` is False for no changelog, or a dict of its topic settings.
     `shared` lets processors that name the store read any key, also of another lane. If values change, increase `version`, and let
-    `migrate(old)` return the new value of an old one; `old` is the type or serde of old values, by default that of new ones.
+    `migrate(old)` return the new value of an old one; `old` is the type or serde of old values, by default that of new ones. If
+    the name changes, `renamed_from` is the name before: the store takes over that one's content.
 
     Example:
         >>> Store("stats", value=dict, retention="1d").name
         'stats'
+        >>> Store("orders-by-customer", renamed_from="orders").renamed_from
+        'orders'
     """
 
     name: str | None = None
@@ -42,6 +45,7 @@ class Store:
     version: int = 1
     migrate: Callable[[Any], Any] | None = None
     old: Any = None
+    renamed_from: str | None = None
 
 
 @dataclass(slots=True)
@@ -75,6 +79,7 @@ class Materialized:
             "value": value,
             "version": self.options.version,
             "migration": migration(self.options.migrate, self.options.old, value),
+            "renamed_from": self.options.renamed_from,
             "logged": logging is not False,
             "changelog_config": changelog_config(logging),
             "aggregates": self.aggregates,

@@ -11,6 +11,10 @@ from penstock.plan.compatibility import (
     migrating,
     migrations,
     remembered,
+    renamed,
+    renamed_stores,
+    renames,
+    renaming,
 )
 from penstock.plan.layouts import UNLOGGED, layout
 from penstock.plan.planner import fingerprint, plan
@@ -35,6 +39,10 @@ __all__ = [
     "migrations",
     "plan",
     "remembered",
+    "renamed",
+    "renamed_stores",
+    "renames",
+    "renaming",
     "source_changes",
     "store_changes",
 ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 
-from penstock.plan.compatibility import TopologyFacts, layout_change, migrations
+from penstock.plan.compatibility import TopologyFacts, migrations, refused_stores, renamed, renames
 from penstock.topology import SourceNode
 
 _BY_POSITION = re.compile(r"-\d{10}")
@@ -25,6 +25,8 @@ class Verdict(Enum):
     """As committed."""
     NEW = "new"
     """A store starts empty; a source starts at its reset position."""
+    RENAMED = "renamed"
+    """A store gets the content of the one whose name it had, before records are processed."""
     MIGRATED = "migrated"
     """Every value of a store is converted to its new version before records are processed."""
     REBUILT = "rebuilt"
@@ -72,12 +74,13 @@ def store_changes(
     refused: Mapping[str, str] = MappingProxyType({}),
     unlogged: Collection[str] = (),
     convertible: Collection[str] = (),
+    declared: Mapping[str, str] = MappingProxyType({}),
     global_stores: Iterable[str] = (),
 ) -> tuple[Decision, ...]:
     """Return the verdict on each store of the topology, and on those it no longer has.
 
     `refused` are stores whose changelog is not as required, with the reason; `unlogged` are those without one; `convertible`
-    those whose values of the version before can be converted.
+    those whose values of the version before can be converted; `declared` those that take over another one's content.
 
     Example:
         >>> from penstock import StreamsBuilder
@@ -90,16 +93,22 @@ def store_changes(
         >>> [(change.name, change.verdict.value) for change in store_changes(before, after)]
         [('totals', 'new'), ('words', 'lost')]
     """
-    reasons = dict(refused)
+    reasons, pending = dict(refused), renames(committed, now, declared)
     if committed is not None:
-        changes = {name: layout_change(committed, now, name, convertible) for name in now.stores}
-        reasons |= {name: change for name, change in changes.items() if change is not None}
-    judged = [_store(committed, now, name, reasons.get(name), name in unlogged, convertible) for name in now.stores]
+        reasons |= refused_stores(committed, now, convertible, declared)
+        committed = renamed(committed, pending)
+    judged = [
+        _renamed(committed, now, name, pending[name], convertible)
+        if name in pending and name not in reasons and committed is not None
+        else _store(committed, now, name, reasons.get(name), name in unlogged, convertible)
+        for name in now.stores
+    ]
     followed = [Decision(name, Verdict.KEPT, "it follows its topic, whatever the last topology was") for name in global_stores]
     if committed is None:
         return (*judged, *followed)
-    left = sorted(committed.stores.keys() - now.stores.keys() - set(committed.gone))
-    return (*judged, *followed, *(_lost(committed, now, name) for name in left))
+    left = sorted((committed.stores.keys() - set(committed.gone) | reasons.keys()) - now.stores.keys())
+    others = [Decision(name, Verdict.REFUSED, reasons[name]) if name in reasons else _lost(committed, now, name) for name in left]
+    return (*judged, *followed, *others)
 
 
 def source_changes(
@@ -155,10 +164,20 @@ def _store(
     return Decision(name, Verdict.KEPT, "as committed")
 
 
+def _renamed(committed: TopologyFacts, now: TopologyFacts, name: str, old: str, convertible: Collection[str]) -> Decision:
+    converted = ", and then converted by migrate=" if name in migrations(committed, now, convertible) else ""
+    why = f"the content of {old!r} is copied{converted}, before records are processed; the changelog of {old!r} is kept"
+    return Decision(name, Verdict.RENAMED, why)
+
+
 def _lost(committed: TopologyFacts, now: TopologyFacts, name: str) -> Decision:
     layout = committed.stores[name]
     alike = [new for new in now.stores if new not in committed.stores and now.stores[new] == layout]
-    hint = f"; the new store {alike[0]!r} has the same layout: if it is the same store, keep the name" if len(alike) == 1 else ""
+    hint = (
+        f"; the new store {alike[0]!r} has the same layout: if it is the same store, declare it with renamed_from={name!r}"
+        if len(alike) == 1
+        else ""
+    )
     return Decision(name, Verdict.LOST, f"its changelog is kept but no longer read{hint}")
 
 

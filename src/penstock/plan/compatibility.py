@@ -7,6 +7,7 @@ would be misread; and its records must still be routed by the same kind of key.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -35,8 +36,8 @@ class TopologyFacts(msgspec.Struct, frozen=True):
     restoring: str = ""
 
 
-VERSION, MIGRATING = "version", "migrating"
-"""Of a store's layout: the version of its values, and the one that they are being converted to."""
+VERSION, MIGRATING, RENAMING = "version", "migrating", "renaming"
+"""Of a store's layout: the version of its values, the one they are being converted to, the store they are being copied from."""
 
 _CONVERTED = frozenset({"value", FIELDS, "aggregates", VERSION, MIGRATING, UNLOGGED})
 """What a migration may change, and its traces."""
@@ -86,10 +87,72 @@ def decode_facts(data: bytes) -> TopologyFacts:
         ) from None
 
 
-def incompatibilities(committed: TopologyFacts, now: TopologyFacts, can: Collection[str] = ()) -> list[str]:
-    """Return the reasons why committed state cannot be used, one line each; values of the stores `can` can be converted."""
-    changes = {name: layout_change(committed, now, name, can) for name in now.stores}
-    return [f"store {name!r}: {change}" for name, change in changes.items() if change is not None]
+def refused_stores(
+    committed: TopologyFacts, now: TopologyFacts, can: Collection[str], declared: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the stores whose committed state cannot be used, with the reason.
+
+    Values of the stores `can` can be converted; `declared` are the stores that take over another one's content.
+    """
+    pending = renames(committed, now, declared)
+    after = renamed(committed, pending)
+    changes = {name: layout_change(after, now, name, can) for name in now.stores}
+    return {name: change for name, change in changes.items() if change is not None} | _refused_renames(committed, now, pending)
+
+
+def incompatibilities(
+    committed: TopologyFacts, now: TopologyFacts, can: Collection[str] = (), declared: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
+    """Return the reasons why committed state cannot be used, one line each; see `refused_stores`."""
+    return [f"store {name!r}: {why}" for name, why in refused_stores(committed, now, can, declared).items()]
+
+
+# ---- stores with another name -----------------------------------------------------------------------------------------
+
+
+def renamed_stores(stores: Mapping[str, StoreSpec]) -> dict[str, str]:
+    """Return the stores that take over the content of another one, with its name."""
+    return {name: spec.renamed_from for name, spec in stores.items() if spec.renamed_from is not None}
+
+
+def renames(committed: TopologyFacts | None, now: TopologyFacts, declared: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the `declared` stores whose content is still to be copied: they have none of their own yet."""
+    known = {} if committed is None else committed.stores
+    return {
+        name: old
+        for name, old in declared.items()
+        if name in now.stores and old in known and (name not in known or known[name].get(RENAMING) == old)
+    }
+
+
+def renaming(committed: TopologyFacts, pending: Mapping[str, str]) -> TopologyFacts:
+    """Return the committed facts with a note that these stores are partly copied: no other version may use them."""
+    marked = {name: {**committed.stores[old], RENAMING: old} for name, old in pending.items()}
+    return msgspec.structs.replace(committed, stores={**committed.stores, **marked})
+
+
+def renamed(committed: TopologyFacts, pending: Mapping[str, str]) -> TopologyFacts:
+    """Return the committed facts as they are when these stores are copied: the old ones are no longer in use."""
+    copied = {name: committed.stores[old] for name, old in pending.items()}
+    gone = sorted({*committed.gone, *pending.values()})
+    return msgspec.structs.replace(committed, stores={**committed.stores, **copied}, gone=gone)
+
+
+def _refused_renames(committed: TopologyFacts, now: TopologyFacts, pending: Mapping[str, str]) -> dict[str, str]:
+    refused = {
+        name: f"its content is being copied from {layout[RENAMING]!r}, which is not complete: start the application that began it"
+        for name, layout in committed.stores.items()
+        if RENAMING in layout and name not in pending
+    }
+    for name, old in pending.items():
+        if old in now.stores:
+            refused[name] = f"it is renamed from {old!r}, which the topology still has: remove renamed_from=, or that store"
+        elif UNLOGGED in committed.stores[old] or UNLOGGED in now.stores[name]:
+            refused[name] = f"it is renamed from {old!r}, but content is copied by changelogs, and one of them has none"
+    return refused
+
+
+# ---- values of another version ----------------------------------------------------------------------------------------
 
 
 def migrating(committed: TopologyFacts, stores: Iterable[str], now: TopologyFacts) -> TopologyFacts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from penstock.epochs.program import lanes_topic
 from penstock.epochs.restore import LOST_CHANGELOG, Committed
@@ -103,9 +104,17 @@ def refuse_incomplete_restore(application_id: str, committed: TopologyFacts | No
         )
 
 
-def refuse_incompatible(committed: TopologyFacts | None, now: TopologyFacts, can: Collection[str] = ()) -> None:
-    """Refuse a topology that cannot use the committed state, and say what changed; stores in `can` can be converted."""
-    complaints = [] if committed is None else incompatibilities(committed, now, can)
+def refuse_incompatible(
+    committed: TopologyFacts | None,
+    now: TopologyFacts,
+    can: Collection[str] = (),
+    declared: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Refuse a topology that cannot use the committed state, and say what changed.
+
+    Stores in `can` can be converted, and those in `declared` take over another one's content.
+    """
+    complaints = [] if committed is None else incompatibilities(committed, now, can, declared)
     if complaints:
         raise IncompatibleTopologyError(
             "The committed state belongs to another topology:\n  "

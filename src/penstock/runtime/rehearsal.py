@@ -14,7 +14,7 @@ from penstock.handlers import ErrorHandlers
 from penstock.kafka.clients import open_admin
 from penstock.kafka.offsets import refuse_members
 from penstock.kafka.topics import InternalTopic, Topic, Topics, check, partitions_of
-from penstock.plan import Changes, Verdict, convertible, source_changes, store_changes
+from penstock.plan import Changes, Verdict, convertible, renamed_stores, source_changes, store_changes
 from penstock.runtime.committed import refuse_lost_changelogs, refuse_state_without_offsets
 from penstock.runtime.truth import Truth, program_of, settled
 from penstock.topology import Topology
@@ -77,6 +77,7 @@ def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, c
         refused=refused,
         unlogged=topology.stores.keys() - logged,
         convertible=convertible(topology.stores),
+        declared=renamed_stores(topology.stores),
         global_stores=topology.global_stores,
     )
     return Changes(stores, judged, (*refusals, *others))

@@ -53,6 +53,7 @@ from penstock.runtime.memory import default_epoch_bytes
 from penstock.runtime.migrations import Migrations
 from penstock.runtime.past import Lost, lost_input
 from penstock.runtime.publication import Check, Publication
+from penstock.runtime.renames import Renames
 from penstock.runtime.restore_progress import RestoreProgress
 from penstock.runtime.time_order import TimeOrder
 from penstock.runtime.topic_watch import Growth, TopicWatch
@@ -123,9 +124,7 @@ class Start:
         written = {**others, **internal}
         self._check_limits(broker, list(written.values()))
         sizes = [default_size(broker), *(topic.max_message_bytes for topic in written.values())]
-        publisher = publisher_of(config, self._id, program.topics, sizes)
-        publisher.start()
-        self.closers.append(publisher.close)
+        publisher = self._publisher(sizes)
         home = _occupied(program, self.closers)
         beyond.load(engine, sizes)
         partitions = truth.partitions(sources)
@@ -133,6 +132,8 @@ class Start:
         position = truth.position(partitions, topic_ids)
         self._log_changes(position)
         refuse_members(admin, self._id, config.broker_timeout_ms)
+        if position.before is not None:
+            truth.last_facts = Renames(program, config, topics, publisher).run(truth.last_facts, truth.facts)
         committed, known_facts = truth.committed(position.before)
         engine.read_too(truth.source_of(sources))
         self._restore(engine, committed)
@@ -271,6 +272,13 @@ class Start:
     @property
     def _most_bytes(self) -> int:
         return self._config.max_epoch_bytes or default_epoch_bytes(self._config.spark)
+
+    def _publisher(self, sizes: Sequence[int]) -> Publisher:
+        """Return the publisher, which has fenced any other instance."""
+        publisher = publisher_of(self._config, self._id, self._program.topics, sizes)
+        publisher.start()
+        self.closers.append(publisher.close)
+        return publisher
 
     def _size_limits(self, topics: Topics, written: Mapping[str, Topic], sizes: Sequence[int]) -> SizeLimits:
         """Return the size limits of records; the first of `sizes` is the brokers' default."""

@@ -24,7 +24,7 @@ from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings, open_consumer
 from penstock.kafka.offsets import committed
 from penstock.kafka.topics import InternalTopic, Topic, Topics, changelog_config
-from penstock.plan import TopologyFacts, convertible, facts, plan, remembered
+from penstock.plan import TopologyFacts, convertible, facts, plan, remembered, renamed_stores
 from penstock.records import Partition, is_name
 from penstock.runtime.committed import (
     FACTS_PARTITION,
@@ -274,7 +274,8 @@ class Truth:
         known = self.last_facts
         if before is not None and before.has_state:
             refuse_lost_changelogs(self._id, known, topic_ids, self.internal_topics, begins)
-        refuse_incompatible(known, self.facts, convertible(self._topology.stores))
+        stores = self._topology.stores
+        refuse_incompatible(known, self.facts, convertible(stores), renamed_stores(stores))
         target = committed_state(before, begins, ends, int(time.time() * 1000), topic_ids)
         return target, remembered(known, msgspec.structs.replace(self.facts, topic_ids=topic_ids))
 

@@ -13,7 +13,7 @@ from penstock.state.raw import OrderedSpace
 from penstock.state.rewriting import rewrite
 from penstock.state.segments import retention_limit
 from penstock.state.sessions import SessionStore
-from penstock.state.shard import EPOCH, REGISTERS, ShardState, last_registers
+from penstock.state.shard import EPOCH, REGISTERS, ShardState, last_registers, registers_row
 from penstock.state.shard_keys import record_key
 from penstock.state.shared import Act, SharedKeyValueStore, Write, WriteSerde, write_serde
 from penstock.state.specs import Migration, RawLayout, Sharing, StoreKind, StoreSpec
@@ -77,6 +77,7 @@ __all__ = [
     "memory_engine",
     "read_all",
     "record_key",
+    "registers_row",
     "retention_limit",
     "rewrite",
     "timer_id",

@@ -132,6 +132,11 @@ def last_registers(keys: Sequence[bytes], values: Sequence[bytes | None]) -> dic
     return _read_registers(found[-1]) if found else None
 
 
+def registers_row(values: dict[str, int]) -> tuple[bytes, bytes]:
+    """The changelog row of a shard's registers."""
+    return _REGISTERS_KEY, _encode_registers(values)
+
+
 def _read_registers(data: bytes) -> dict[str, int]:
     try:
         return _decode_registers(data)

@@ -74,7 +74,7 @@ class StoreSpec:
     scan by time first, as Kafka Streams' time-ordered stores do. `ttl_ms` is for key-value and timestamped stores.
     With `sharing`, every shard may read the store; if it is a plain key-value store, every shard may write it too.
     `aggregates` describes the ready aggregates that its values consist of, if they do. `version` is that of its values, and
-    `migration` says how those of the version before are converted.
+    `migration` says how those of the version before are converted. `renamed_from` is the store whose content it takes over.
     """
 
     name: str
@@ -95,11 +95,14 @@ class StoreSpec:
     aggregates: str | None = None
     version: int = 1
     migration: Migration | None = None
+    renamed_from: str | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
         if not self.name or "/" in self.name:
             raise StateError(f"Invalid store name {self.name!r}: it must not be empty or contain '/'.")
+        if self.renamed_from == self.name:
+            raise StateError(f"Store {self.name!r}: renamed_from= is its own name. Give the name that it had before.")
         if self.kind is StoreKind.TIMERS and self.key is None:
             raise StateError(f"Store {self.name!r} needs a serde for the keys of its timers.")
         if self.kind not in (StoreKind.RAW, StoreKind.TIMERS):

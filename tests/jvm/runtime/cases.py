@@ -19,12 +19,18 @@ def settings_of_a_case(servers: str, directory: Path) -> dict[str, Any]:
     }
 
 
-def counts_and_windows(source: str, out: str) -> Topology:
-    """Counts, and windows that are held back until they are closed: their buffer and the stream time are state too."""
+def counts_and_windows(
+    source: str, out: str, counts: str = "counts", windows: str = "windows", *, is_renamed: bool = False
+) -> Topology:
+    """Counts, and windows that are held back until they are closed: their buffer and the stream time are state too.
+
+    If the stores have other names, `is_renamed` says that they take over the content of those with these.
+    """
     builder = StreamsBuilder()
     records = builder.stream(source, value=str).group_by_key()
-    records.count(store=Store("counts", caching=False)).to_stream().to(out, value=int)
-    windows = records.windowed_by(tumbling("10s", grace="0s")).count(store=Store("windows", caching=False))
-    held = windows.suppress(until_window_closes()).to_stream()
+    before = ("counts", "windows") if is_renamed else (None, None)
+    kept, by_window = (Store(name, caching=False, renamed_from=old) for name, old in zip((counts, windows), before, strict=True))
+    records.count(store=kept).to_stream().to(out, value=int)
+    held = records.windowed_by(tumbling("10s", grace="0s")).count(store=by_window).suppress(until_window_closes()).to_stream()
     held.map(lambda at, count: (f"{at.key}@{at.start}", count)).to(out, key=str, value=int)
     return builder.build()

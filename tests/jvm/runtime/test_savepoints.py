@@ -94,7 +94,7 @@ def test_a_copy_continues_exactly_as_the_original_does(case: Case) -> None:
     case.run()
     before = case.results()
     case.save()
-    case.send(12, 21, 35)
+    case.send(5, 12, 21, 35)  # the first is too late for its window: that is known only by the stream time of the savepoint
     case.run()
     copy = f"{case.id}-copy"
     done = case.restore(copy)

@@ -32,7 +32,7 @@ def test_every_fault_point_of_the_product_has_its_own_row() -> None:
     }  # of a restore: tests/jvm/runtime/test_savepoints.py
     names = {row.name for row in ROWS if FULL in row.campaigns}
     assert len(found) >= 14
-    others = {point.partition(":")[0] for point in (*sources.FAULTS, *evolution.FAULTS)}
+    others = {point.partition(":")[0] for point in (*sources.FAULTS, *evolution.FAULTS, *evolution.RENAMES)}
     assert found <= {*names, *letters.POINTS, *deliveries.POINTS, *others}
     assert {"dlq-replay", "dlq-replay-into-nodes"} <= names  # which dies at those of a replay
 

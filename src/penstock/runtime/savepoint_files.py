@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 import msgspec
 import pyarrow as pa
@@ -106,7 +107,6 @@ class SavepointDirectory:
             for batch in chain([first], left):
                 stream.write_batch(batch)
                 rows += batch.num_rows
-        _sync(path)
         return SavedFile(path.name, partition, rows, path.stat().st_size, _checksum(path))
 
     def complete(self, manifest: Manifest) -> None:
@@ -114,9 +114,7 @@ class SavepointDirectory:
         fresh = self.path / f"{MANIFEST}.new"
         with _created(fresh) as file:
             file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
-        _sync(fresh)
         fresh.replace(self.path / MANIFEST)
-        _sync(self.path)
 
     def read(self) -> Manifest:
         """Return the manifest after checking that every file is as it was written."""
@@ -148,17 +146,13 @@ class SavepointDirectory:
                 yield batch
 
 
-def _created(path: Path) -> pa.NativeFile:
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    return pa.OSFile(str(path), "wb")
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+@contextmanager
+def _created(path: Path) -> Iterator[IO[bytes]]:
+    """Create a file for the block; afterwards it is on the disk."""
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _checksum(path: Path) -> str:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -16,14 +11,14 @@ from penstock import App
 from penstock.cli.commands import commands
 from penstock.errors import StateError
 from penstock.runtime.savepoint_files import MANIFEST, SavepointDirectory
-from tests.jvm.runtime.cases import counts_and_windows, settings_of_a_case
+from tests.jvm.runtime.cases import LocalCase, counts_and_windows
 from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.harness.processes import wait_until
 
 pytestmark = pytest.mark.jvm
 
-MODULE = """
+FILE = """
 from penstock import App
 from tests.jvm.runtime.cases import counts_and_windows
 
@@ -31,41 +26,19 @@ app = App({id!r}, counts_and_windows("{id}-in", "{id}-out"))
 """
 
 
-class Case:
-    """An application of its own, on the local engine."""
+class Case(LocalCase):
+    """It can be saved, and restored with other results."""
 
     def __init__(self, broker: Broker, directory: Path) -> None:
-        self.servers = broker.bootstrap_servers
-        self.id = f"saved-{uuid4().hex[:8]}"
-        self.directory = directory
+        super().__init__(broker, directory, FILE)
         self.saved = directory / "savepoint"
-        for name in ("in", "out", "copy"):
-            topics.create(self.servers, f"{self.id}-{name}", partitions=1)
-        self.source = directory / f"{self.id.replace('-', '_')}.py"
-        self.source.write_text(MODULE.format(id=self.id))
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {**settings_of_a_case(self.servers, self.directory), "engine": "local"}
+        topics.create(self.servers, f"{self.id}-copy", partitions=1)
 
     def app(self, application_id: str = "", out: str = "out") -> App:
         return App(application_id or self.id, counts_and_windows(f"{self.id}-in", f"{self.id}-{out}"))
 
     def run(self, application_id: str = "", out: str = "out") -> None:
-        with self.app(application_id, out).start(until="latest", **self.settings) as running:
-            assert running.wait(120)
-
-    def send(self, *seconds: int, keys: int = 5) -> None:
-        sent = [topics.Sent(key=b"k%d" % key, value=b"v", timestamp=1_000 * second) for second in seconds for key in range(keys)]
-        topics.produce(self.servers, f"{self.id}-in", sent)
-
-    def results(self, out: str = "out") -> list[tuple[bytes | None, bytes | None, int]]:
-        return [(row.key, row.value, row.timestamp) for row in topics.read(self.servers, f"{self.id}-{out}")]
-
-    def arguments(self, command: str, *more: str) -> list[str]:
-        settings = {"bootstrap_servers": self.servers, "state_dir": self.directory / "state", "shards": 4}
-        given = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-        return [command, str(self.source), *more, *given]
+        self.run_to_the_end(self.app(application_id, out))
 
     def call(self, command: str, *more: str) -> Result:
         return CliRunner().invoke(commands, self.arguments(command, *more), env={"COLUMNS": "200"})
@@ -77,11 +50,8 @@ class Case:
     def restore(self, application_id: str) -> Result:
         return self.call("restore", "--from", str(self.saved), "--application-id", application_id)
 
-    def restore_killed_at(self, point: str, application_id: str) -> None:
-        faults = {"PENSTOCK_FAULT": f"{point}:1:kill", "PENSTOCK_FAULT_DIR": str(self.directory / "faults")}
-        arguments = self.arguments("restore", "--from", str(self.saved), "--application-id", application_id)
-        command = [sys.executable, "-m", "penstock.cli", *arguments]
-        assert subprocess.run(command, env={**os.environ, **faults}, check=False).returncode == -9
+    def restore_dies_at(self, point: str, application_id: str) -> None:
+        self.dies_at(point, "restore", "--from", str(self.saved), "--application-id", application_id)
 
 
 @pytest.fixture
@@ -132,7 +102,7 @@ def test_a_restore_that_was_killed_is_completed_by_another(case: Case, point: st
     case.run()
     case.save()
     copy = f"{case.id}-copy"
-    case.restore_killed_at(point, copy)
+    case.restore_dies_at(point, copy)
     with pytest.raises(StateError, match="was interrupted: its state is not complete"):
         case.run(copy, "copy")
     done = case.restore(copy)
@@ -150,7 +120,7 @@ def test_an_interrupted_restore_can_be_reset(case: Case) -> None:
     case.run()
     case.save()
     copy = f"{case.id}-copy"
-    case.restore_killed_at("restoration.offsets", copy)
+    case.restore_dies_at("restoration.offsets", copy)
     servers = ("--set", f"bootstrap_servers={case.servers}", "--set", f"state_dir={case.directory / 'state'}")
     done = CliRunner().invoke(commands, ["reset", "--application-id", copy, "--yes", *servers])
     assert done.exit_code == 0, done.output

@@ -215,7 +215,7 @@ class RunningApplication(Pausable):
             self._hooks.pre_stop(self)
             self._started.epochs.stop()
             if self._until is not None:
-                self._started.deliveries.finish()
+                self._started.deliveries.finish(self._stop)
         except BaseException as error:  # noqa: BLE001 - raised by `wait`
             if self._ended.is_set():  # `_watch` has already ended it as stalled
                 return

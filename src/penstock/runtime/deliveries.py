@@ -32,6 +32,8 @@ _PARTITIONS_EVERY_S = 30.0
 """How often it looks for new partitions."""
 _PATIENCE_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _STOP_S = 30.0
+"""How long a shutdown waits for all batches that are being written."""
+_POLL_S = 0.05
 
 Offsets = Mapping[Partition, int]
 
@@ -79,15 +81,18 @@ class Deliveries:
         for delivery in self._deliveries:
             delivery.check()
 
-    def finish(self) -> None:
-        """Wait until everything that is committed now is delivered."""
+    def finish(self, stop: threading.Event) -> None:
+        """Wait until everything that is committed now is delivered, or `stop` is set: the next start delivers the rest."""
         for delivery in self._deliveries:
-            delivery.finish()
+            delivery.finish(stop)
 
     def stop(self) -> None:
-        """Stop after the current batch."""
+        """Stop after the current batch; a target that does not answer is given up."""
+        deadline = time.monotonic() + _STOP_S
         for delivery in self._deliveries:
-            delivery.stop()
+            delivery.end()
+        for delivery in self._deliveries:
+            delivery.join(deadline)
 
 
 class _Delivery:
@@ -119,19 +124,22 @@ class _Delivery:
         if self._failure is not None:
             raise self._failure
 
-    def finish(self) -> None:
-        """Wait for the end of a pass that began after this call."""
+    def finish(self, stop: threading.Event) -> None:
+        """Wait for the end of a pass that began after this call, or for `stop`."""
         after = self._passes + 2
-        while self._passes < after and self._thread.is_alive():
+        while self._passes < after and self._thread.is_alive() and not stop.wait(_POLL_S):
             self._wanted.set()
-            time.sleep(0.05)
         self.check()
+        if self._passes < after:
+            _log.warning("stopped before all of %s was delivered; the next start delivers the rest", self._topic)
 
-    def stop(self) -> None:
+    def end(self) -> None:
         self._stopping.set()
         self._wanted.set()
+
+    def join(self, deadline: float) -> None:
         if self._thread.is_alive():
-            self._thread.join(_STOP_S)
+            self._thread.join(max(0.0, deadline - time.monotonic()))
 
     def _run(self) -> None:
         failures = 0

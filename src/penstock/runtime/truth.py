@@ -26,6 +26,7 @@ from penstock.kafka.offsets import committed
 from penstock.kafka.topics import InternalTopic, Topic, Topics, changelog_config
 from penstock.plan import TopologyFacts, convertible, facts, plan, remembered, renamed_stores
 from penstock.records import Partition, is_name
+from penstock.runtime.backfills import backfill_topic
 from penstock.runtime.committed import (
     FACTS_PARTITION,
     LogRows,
@@ -115,7 +116,7 @@ class Truth:
         return self.matched_topics()
 
     def matched_topics(self) -> dict[str, SourceNode]:
-        """Return `read_topics` with patterns as they match now. The application's own changelogs match no pattern."""
+        """Return `read_topics` with patterns as they match now. The application's own topics match no pattern."""
         sources = [node for node in self._program.nodes.values() if isinstance(node, SourceNode) and not node.internal]
         found = {topic: node for node in sources for topic in node.topics}
         patterns = [node for node in sources if node.pattern is not None]
@@ -125,7 +126,7 @@ class Truth:
         return found
 
     def _is_own(self, name: str) -> bool:
-        return name.startswith(f"{self._id}-") and name.endswith("-changelog")
+        return name == backfill_topic(self._id) or (name.startswith(f"{self._id}-") and name.endswith("-changelog"))
 
     @cached_property
     def written_topics(self) -> frozenset[str]:

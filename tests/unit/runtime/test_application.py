@@ -43,6 +43,7 @@ class Stage:
         self.recovers = False
         self.may_start = threading.Event()
         self.may_start.set()
+        self.deliveries = Mock(spec=Deliveries)
 
     def run(self, until: Any) -> Any:
         """`Start.run`."""
@@ -51,7 +52,7 @@ class Stage:
         assert self.may_start.wait(PATIENCE_S)
         if self.start_failure is not None:
             raise self.start_failure
-        return SimpleNamespace(epochs=self, input_stream=self, publisher=self, deliveries=Mock(spec=Deliveries))
+        return SimpleNamespace(epochs=self, input_stream=self, publisher=self, deliveries=self.deliveries)
 
     def start(self) -> None:
         self.did.append("stream")
@@ -120,6 +121,15 @@ def test_it_ends_when_its_bound_is_reached(stage: Stage) -> None:
     running = started(stage)
     assert running.wait(PATIENCE_S)
     assert running.state is State.NOT_RUNNING
+
+
+def test_a_stop_ends_the_wait_for_deliveries(stage: Stage) -> None:
+    stage.is_done = True
+    stage.deliveries.finish = lambda stop: stop.wait(2 * PATIENCE_S)  # the target stays down
+    running = started(stage, until="latest")
+    assert not running.wait(0.2)
+    running.stop()
+    assert running.wait(PATIENCE_S)
 
 
 def test_the_epoch_is_the_committed_one(stage: Stage) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from penstock.runtime.deliveries import Deliveries, Follower
 from penstock.topology import SinkNode
 
 WAIT_S = 10
+NEVER = threading.Event()
 
 
 class Log:
@@ -76,6 +78,26 @@ class Shelf(Target):
         pass
 
 
+class Hung(Shelf):
+    """A target whose connection hangs."""
+
+    is_asked = False
+    answered: threading.Event
+
+    def write(self, rows: Sequence[Delivered], begins: Mapping[int, int], ends: Mapping[int, int]) -> None:
+        self.is_asked = True
+        self.answered.wait(WAIT_S)
+
+
+def delivered(log: Log, *targets: Target) -> Deliveries:
+    builder = StreamsBuilder()
+    source = builder.stream("in", value=dict)
+    for target in targets:
+        source.to("out", deliver_to=target)
+    sinks = [node for node in builder.build().nodes.values() if isinstance(node, SinkNode)]
+    return Deliveries("shop", sinks, Follower(lambda topic: list(log.begins), log.begin, log.ends, lambda: log))
+
+
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deliveries, "_PATIENCE_S", (0.01,))
@@ -95,11 +117,7 @@ def shelf() -> Shelf:
 
 @pytest.fixture
 def delivering(log: Log, shelf: Shelf) -> Iterator[Deliveries]:
-    builder = StreamsBuilder()
-    builder.stream("in", value=dict).to("out", deliver_to=shelf)
-    [sink] = [node for node in builder.build().nodes.values() if isinstance(node, SinkNode)]
-    follower = Follower(lambda topic: list(log.begins), log.begin, log.ends, lambda: log)
-    made = Deliveries("shop", [sink], follower)
+    made = delivered(log, shelf)
     yield made
     made.stop()
 
@@ -116,7 +134,7 @@ def test_each_record_is_delivered_once(log: Log, shelf: Shelf, delivering: Deliv
     log.add(0, b'{"a": 1}')
     log.add(1, None)
     delivering.start()
-    delivering.finish()
+    delivering.finish(NEVER)
     assert shelf.rows == [(0, 0, {"a": 1}), (1, 0, None)]
     log.add(0, b'{"a": 2}')
     delivering.after_commit(1)
@@ -129,7 +147,7 @@ def test_it_continues_where_the_target_is(log: Log, shelf: Shelf, delivering: De
         log.add(0, b'{"a": %d}' % number)
     shelf.offsets = {0: 3}
     delivering.start()
-    delivering.finish()
+    delivering.finish(NEVER)
     assert shelf.rows == [(0, 3, {"a": 3})]
 
 
@@ -143,9 +161,41 @@ def test_a_target_that_fails_for_a_while_is_opened_again(
     log.add(0, b'{"a": 2}')
     delivering.start()
     wait(delivering, lambda: len(shelf.rows) == 2)
-    delivering.finish()
+    delivering.finish(NEVER)
     assert shelf.rows == [(0, 0, {"a": 1}), (0, 1, {"a": 2})]
     assert shelf.opened >= 2
+
+
+def test_a_stop_does_not_wait_for_a_target_that_is_down(
+    log: Log, shelf: Shelf, delivering: Deliveries, caplog: pytest.LogCaptureFixture
+) -> None:
+    shelf.errors = [ConnectionError("gone")] * 100_000
+    log.add(0, b'{"a": 1}')
+    delivering.start()
+    stop = threading.Event()
+    finishing = threading.Thread(target=delivering.finish, args=[stop], daemon=True)
+    finishing.start()
+    finishing.join(0.2)
+    assert finishing.is_alive()  # a run with a bound delivers everything, unless it is stopped
+    stop.set()
+    finishing.join(WAIT_S)
+    assert not finishing.is_alive()
+    assert "the next start delivers the rest" in caplog.text
+
+
+def test_several_targets_that_hang_are_given_up_together(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliveries, "_STOP_S", 0.3)
+    shelves, answered = [Hung(), Hung(), Hung()], threading.Event()
+    for shelf in shelves:
+        shelf.answered = answered
+    delivering = delivered(log, *shelves)
+    log.add(0, b'{"a": 1}')
+    delivering.start()
+    wait(delivering, lambda: all(shelf.is_asked for shelf in shelves))
+    began = time.monotonic()
+    delivering.stop()
+    assert time.monotonic() - began < 0.6
+    answered.set()
 
 
 def test_an_error_that_will_not_pass_is_raised(log: Log, shelf: Shelf, delivering: Deliveries) -> None:
@@ -153,14 +203,14 @@ def test_an_error_that_will_not_pass_is_raised(log: Log, shelf: Shelf, deliverin
     log.add(0, b'{"a": 1}')
     delivering.start()
     with pytest.raises(ValueError, match="no such column"):
-        delivering.finish()
+        delivering.finish(NEVER)
 
 
 def test_a_record_that_cannot_be_read_is_named(log: Log, delivering: Deliveries) -> None:
     log.add(1, b"{")
     delivering.start()
     with pytest.raises(SerializationError, match="out-1 at offset 0"):
-        delivering.finish()
+        delivering.finish(NEVER)
 
 
 @pytest.mark.parametrize(("begin", "stored"), [(5, 3), (0, 9)], ids=["deleted", "created again"])
@@ -169,12 +219,12 @@ def test_a_gap_is_refused(log: Log, shelf: Shelf, delivering: Deliveries, begin:
     log.begins["out", 0], shelf.offsets = begin, {0: stored}
     delivering.start()
     with pytest.raises(TopicError, match=f"everything before offset {stored}"):
-        delivering.finish()
+        delivering.finish(NEVER)
 
 
 def test_new_partitions_are_delivered_from_their_beginning(log: Log, shelf: Shelf, delivering: Deliveries) -> None:
     delivering.start()
-    delivering.finish()
+    delivering.finish(NEVER)
     log.begins["out", 2] = 0
     log.add(2, b'{"a": 1}')
     wait(delivering, lambda: shelf.rows == [(2, 0, {"a": 1})])

@@ -94,9 +94,9 @@ class TestTopics:
         builder.stream("in", value=str).group_by_key().count(store=Store("lanes", logging=False))
         assert [topic.name for topic in Asked(builder.build(), Topics("in")).internal_topics] == ["app-lanes-changelog"]
 
-    def test_its_own_changelogs_match_no_pattern(self) -> None:
-        topics = Topics("in", "app-counts-changelog", "other-counts-changelog")
-        assert set(Asked(reading(re.compile(".*")), topics).read_topics) == {"in", "other-counts-changelog"}
+    def test_its_own_topics_match_no_pattern(self) -> None:
+        topics = Topics("in", "app-counts-changelog", "other-counts-changelog", "app-backfills", "other-backfills")
+        assert set(Asked(reading(re.compile(".*")), topics).read_topics) == {"in", "other-counts-changelog", "other-backfills"}
 
     def test_new_topics_are_matched_later(self) -> None:
         topics = Topics("in-1")

@@ -47,6 +47,8 @@ def can_fold(node: Aggregates) -> bool:
     """Whether aggregates can be computed at all; what records have may still raise `DoubtError`."""
     if node.into is not None and not _is_plain(node.into):
         return False
+    if not all(part.function in _FOLDS for _, part in node.fields):
+        return False
     kinds = _kinds(node)
     counts = [name for name, part in node.fields if part.function is Function.COUNT]
     return all(is_supported(part) for each in node.parts for part in each.parts) and all(

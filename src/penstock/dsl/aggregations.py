@@ -12,12 +12,15 @@ from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import repartition
 from penstock.dsl.stores import Materialized, Store, materialized
 from penstock.dsl.table_drafts import AggregateDraft, TablePlace
+from penstock.errors import TopologyError
+from penstock.expressions.aggregation import STATES
 from penstock.expressions.functions import Computed, Form
 from penstock.expressions.nodes import Aggregates
 from penstock.operators.aggregates import StreamAggregate
 from penstock.operators.counts import one_more, zero
 from penstock.processor import TableOperator
-from penstock.serdes import Int64, Serde, serde_of
+from penstock.serdes import Int64, Json, MsgPack, Serde, serde_of
+from penstock.serdes.aggregates import AggregatesSerde
 from penstock.state import StoreSpec
 from penstock.topology import Line, ProcessorNode, Topology
 from penstock.topology.functions import checked
@@ -111,7 +114,20 @@ def ready_aggregates(
     kept = kept_as(here.draft, store, "KTABLE-AGGREGATE-" if of_table else "KSTREAM-AGGREGATE-", here.key, None)
     kept.value = kept.value or serde_of(dict if node.into is None else node.into)
     kept.aggregates = Aggregates(node.fields).describe()
+    stateful = {name: part.function for name, part in node.fields if part.function in STATES}
+    if stateful:
+        if kept.value not in (Json(), MsgPack()):
+            names = ", ".join(stateful)
+            raise TopologyError(
+                f"Store {kept.store_name!r} is of {kept.value!r}, but {names} can only be kept as dict or MsgPack() ({line})."
+            )
+        kept.value = AggregatesSerde(kept.value, stateful)
     return node, kept
+
+
+def serde_of_results(stored: Serde[Any] | None) -> Serde[Any] | None:
+    """Return the serde of a table's values, given that of its store, which may keep more."""
+    return stored.inner if isinstance(stored, AggregatesSerde) else stored
 
 
 def _plain(group: Group, name: str, kept: Materialized, operate: Operate, line: Line) -> TablePlace:
@@ -137,7 +153,7 @@ def aggregated(
     versioned = kept.is_versioned if grace_ms is None else False
     write = aggregate_write(name, spec, table, operate, line)
     node = draft.add(DraftNode(name, line, write, output_versioned=versioned, grace_ms=grace_ms), parent)
-    place = group.place.moved(name, node, rekeyed=False, key=key, value=spec.value, sources=sources)
+    place = group.place.moved(name, node, rekeyed=False, key=key, value=serde_of_results(spec.value), sources=sources)
     return TablePlace(place, table, kept.queryable_name)
 
 

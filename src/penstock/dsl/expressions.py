@@ -9,6 +9,7 @@ from penstock.dsl.place import Place
 from penstock.errors import TopologyError
 from penstock.expressions import Expression
 from penstock.expressions.agg import Aggregate
+from penstock.expressions.aggregation import STATES
 from penstock.expressions.functions import Computed, Form
 from penstock.expressions.nodes import Aggregates, Function, Logic, Node, Side, Struct
 from penstock.expressions.types import (
@@ -101,10 +102,15 @@ def aggregates_of(here: Place, into: Any, given: Mapping[str, Any], line: Line, 
     check(node, records_of(here), "agg", line)
     fields = {} if node.into is None else fields_of(node.into) or {}
     for name, part in node.fields:
-        if of_table and part.function not in (Function.COUNT, Function.SUM):
+        if of_table and part.function not in (Function.COUNT, Function.SUM, Function.MEAN):
             raise TopologyError(
                 f"agg of a grouped table cannot have {name}={part.describe()} ({line}): when an entry changes, its old value is "
-                "subtracted, which only count and sum can do."
+                "subtracted, which only count, sum and mean can do."
+            )
+        if node.into is not None and part.function in STATES:
+            raise TopologyError(
+                f"agg: {name}={part.describe()} keeps more than its result, for which {into.__name__} has no place ({line}): "
+                f"leave out into=, and follow agg with map_values(struct(into={into.__name__}, {name}=col({name!r}), ...))."
             )
         kind = _kind(
             part.function, None if part.operand is None else kind_of(part.operand, records_of(here)), part.describe(), line
@@ -133,7 +139,7 @@ def _kind(function: Function, operand: Kind | None, text: str, line: Line) -> Ki
         return INT
     if operand is not None and not operand.is_scalar:
         raise TopologyError(f"{text} is over values of type {operand.name} ({line}): aggregates take bool, int, float and str.")
-    if function is Function.SUM:
+    if function in (Function.SUM, Function.MEAN):
         if operand is not None and not operand.is_number:
             raise TopologyError(f"{text} adds values of type {operand.name}, which are no numbers ({line}).")
         return operand or NUMBER

@@ -1368,7 +1368,7 @@ class KGroupedTable(Generic[K, V]):
     def agg(
         self, *, into: Any = None, store: str | Store | None = None, name: str | None = None, **aggregates: Aggregate[Any]
     ) -> KTable[K, Any]:
-        """Compute ready aggregates of each group; see `KGroupedStream.agg`. Only `count` and `sum` can be subtracted from."""
+        """Compute ready aggregates of each group; see `KGroupedStream.agg`. It takes only `count`, `sum` and `mean`."""
         return KTable(table_aggregations.agg(self._group, into, aggregates, store, name, user_line()))
 
 

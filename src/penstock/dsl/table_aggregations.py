@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.dsl.aggregations import Operate, aggregate_write, kept_as, ready_aggregates
+from penstock.dsl.aggregations import Operate, aggregate_write, kept_as, ready_aggregates, serde_of_results
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.place import Place
 from penstock.dsl.repartitions import SUFFIX, ExchangeEnds
@@ -102,5 +102,7 @@ def _build(group: TableGroup, prefix: str, given: str | None, kept: Materialized
 
     write = aggregate_write(name, spec, table, operate, line)
     aggregated = draft.add(DraftNode(name, line, write, output_versioned=kept.is_versioned), node)
-    place = here.moved(name, aggregated, rekeyed=False, key=kept.key, value=kept.value, sources=frozenset({source}))
+    place = here.moved(
+        name, aggregated, rekeyed=False, key=kept.key, value=serde_of_results(kept.value), sources=frozenset({source})
+    )
     return TablePlace(place, table, kept.queryable_name)

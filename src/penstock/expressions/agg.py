@@ -1,6 +1,6 @@
 """The ready aggregates, for `agg`: `agg.count()`, `agg.sum(col("amount"))`, and so on.
 
-Nulls are skipped. There is no mean: divide a sum by a count, as `docs/columns.md` shows.
+Nulls are skipped. See `docs/columns.md`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from penstock.expressions.columns import Expression, operand
 from penstock.expressions.nodes import Aggregate as AggregateNode
 from penstock.expressions.nodes import Function
 
-__all__ = ["Aggregate", "count", "first", "last", "max", "min", "sum"]
+__all__ = ["Aggregate", "count", "count_distinct", "first", "last", "max", "mean", "min", "sum", "top"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -74,6 +74,45 @@ def first(values: Expression[T]) -> Aggregate[T | None]:
 def last(values: Expression[T]) -> Aggregate[T | None]:
     """The last value that is not null, in the order of processing; null without any."""
     return Aggregate(AggregateNode(Function.LAST, _operand("last", values)))
+
+
+def mean(values: Expression[Any]) -> Aggregate[float | None]:
+    """The mean of numbers, a float; null without any.
+
+    Example:
+        >>> from penstock import StreamsBuilder, agg, col
+        >>> from penstock.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> orders = builder.stream("orders").group_by_key()
+        >>> table = orders.agg(average=agg.mean(col("amount")), largest=agg.top(col("amount"), 2), store="amounts")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.input("orders").pipe_pairs([("ann", {"amount": amount}) for amount in (1, 4, 2)])
+        ...     driver.store("amounts")["ann"]
+        {'average': 2.3333333333333335, 'largest': [4, 2]}
+    """
+    return Aggregate(AggregateNode(Function.MEAN, _operand("mean", values)))
+
+
+def top(values: Expression[T], n: int) -> Aggregate[list[T]]:
+    """The `n` largest values, the largest first, each as often as it occurs; of equal values the first comes first.
+
+    Example:
+        >>> top(Expression(operand(5)), 3)
+        agg.top(5, 3)
+    """
+    if type(n) is not int or n < 1:
+        raise TopologyError(f"agg.top takes how many values to keep, 1 or more, not {n!r} ({user_line()}).")
+    return Aggregate(AggregateNode(Function.TOP, _operand("top", values), n))
+
+
+def count_distinct(values: Expression[Any]) -> Aggregate[int]:
+    """The number of different values, exactly: its store keeps each of them, up to 10,000 in a group.
+
+    Example:
+        >>> count_distinct(Expression(operand(5)))
+        agg.count_distinct(5)
+    """
+    return Aggregate(AggregateNode(Function.COUNT_DISTINCT, _operand("count_distinct", values)))
 
 
 def _operand(function: str, values: object) -> Any:

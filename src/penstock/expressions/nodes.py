@@ -164,14 +164,18 @@ class Function(Enum):
     MAX = "max"
     FIRST = "first"
     LAST = "last"
+    MEAN = "mean"
+    TOP = "top"
+    COUNT_DISTINCT = "count_distinct"
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Node):
-    """A function over all values of a group; `count` may have no operand."""
+    """A function over all values of a group; `count` may have no operand, and `most` is how many values `top` keeps."""
 
     function: Function
     operand: Node | None
+    most: int | None = None
 
     @property
     def parts(self) -> tuple[Node, ...]:
@@ -179,7 +183,8 @@ class Aggregate(Node):
         return () if self.operand is None else (self.operand,)
 
     def _text(self) -> str:
-        return f"{self.function.value}({'' if self.operand is None else self.operand.describe()})"
+        most = () if self.most is None else (str(self.most),)
+        return f"{self.function.value}({', '.join((*(part.describe() for part in self.parts), *most))})"
 
 
 @dataclass(frozen=True, slots=True)

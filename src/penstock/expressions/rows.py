@@ -95,11 +95,11 @@ def _path(path: tuple[str, ...]) -> Evaluate:
 
 def _field(value: Any, name: str) -> Any:
     """Return a field of a dict or of an object; null has none, so all its fields are null."""
-    kind = type(value)
-    if kind is dict:
+    if isinstance(value, dict):
         return value.get(name)
     if value is None:
         return None
+    kind = type(value)
     if kind not in _FIELDS:
         names = field_names(kind)
         _FIELDS[kind] = None if names is None else frozenset(names)

@@ -39,6 +39,9 @@ assert_type(struct(into=Payment, amount=col("total")), Expression[Payment])
 assert_type(agg.count(), Aggregate[int])
 assert_type(agg.sum(col("total", float)), Aggregate[float])
 assert_type(agg.max(col("total", float)), "Aggregate[float | None]")
+assert_type(agg.mean(col("at", int)), "Aggregate[float | None]")
+assert_type(agg.top(col("total", float), 3), Aggregate[list[float]])
+assert_type(agg.count_distinct(col("customer")), Aggregate[int])
 
 assert_type(orders.filter(col("total") > 5, col("at") > 0), KStream[str, Order])
 assert_type(orders.filter_not(col("total") > 5), KStream[str, Order])
@@ -71,3 +74,4 @@ orders.filter(col("total", float))  # error: arg-type | reportArgumentType
 grouped.agg(n=col("total"))  # error: call-overload | reportArgumentType
 grouped.agg(amount=agg.sum("total"), into=Payment)  # error: arg-type | reportArgumentType
 orders.map_values(struct(into=Payment, amount=col("total"))).to("out", value=Order)  # error: arg-type | reportArgumentType
+agg.top(col("total"))  # error: call-arg | reportCallIssue

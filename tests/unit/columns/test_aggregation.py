@@ -55,7 +55,7 @@ ALL = {
     "latest": Function.LAST,
 }
 A = col("a").node
-FUNCTIONS = st.sampled_from(list(Function))
+FUNCTIONS = st.sampled_from(list(ALL.values()))
 SOME = st.lists(FUNCTIONS, min_size=1, max_size=4).map(
     lambda functions: Aggregates(tuple((f"f{number}", Aggregate(each, A)) for number, each in enumerate(functions)))
 )

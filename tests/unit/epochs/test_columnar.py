@@ -303,9 +303,29 @@ def whole() -> Topology:
     return builder.build()
 
 
-@pytest.mark.parametrize("make", [lambdas, two_readers, typed, whole])
+def of_states() -> Topology:
+    builder = StreamsBuilder()
+    named: dict[str, Any] = {"mean": agg.mean(col("b")), "best": agg.top(col("a"), 3), "different": agg.count_distinct(col("c"))}
+    builder.stream("in").group_by_key().agg(**named, n=agg.count(), store="totals").to_stream().to("out")
+    return builder.build()
+
+
+@pytest.mark.parametrize("make", [lambdas, two_readers, typed, whole, of_states])
 def test_what_is_not_made_of_expressions_alone_is_walked(make: Callable[[], Topology]) -> None:
     with columns_used() as used:
         found = outcome(make, [orders(60)], columns=True)
     assert not used
     assert found == outcome(make, [orders(60)], columns=False)
+
+
+def test_states_are_kept_from_epoch_to_epoch() -> None:
+    """Each epoch binds its lanes anew, so that it has only what the stores give back."""
+    in_epochs = outcome(of_states, [orders(60), orders(80), orders(50)], columns=True)
+    at_once = outcome(of_states, [orders(60) + orders(80) + orders(50)], columns=True)
+
+    def last_sent(rows: list[Any]) -> dict[Any, Any]:
+        return {row["key"]: json.loads(row["value"]) for row in rows if isinstance(row, dict) and row["kind"] == Kind.SINK}
+
+    assert last_sent(in_epochs) == last_sent(at_once)
+    kinds = {name: {type(value[name]) for value in last_sent(at_once).values()} for name in ("mean", "best", "different", "n")}
+    assert kinds == {"mean": {float}, "best": {list}, "different": {int}, "n": {int}}

@@ -141,6 +141,8 @@ def logic(node: Logic, record: Any) -> bool | None:
 
 def fold(aggregate: Aggregate, records: list[Any]) -> Any:
     """What an aggregate is after these records, in a dict; records with an error leave it as it was."""
+    if aggregate.function in (Function.MEAN, Function.TOP, Function.COUNT_DISTINCT):
+        return fold_values(aggregate, records)
     result: Any = 0 if aggregate.function in (Function.COUNT, Function.SUM) else None
     for record in records:
         try:
@@ -174,6 +176,42 @@ def step(aggregate: Aggregate, old: Any, record: Any) -> Any:
             return finite(value) if old is None else old
         case _:
             return finite(value)
+
+
+def fold_values(aggregate: Aggregate, records: list[Any]) -> Any:
+    """The same for aggregates that follow from all their values."""
+    assert aggregate.operand is not None
+    values: list[Any] = []
+    for record in records:
+        try:
+            value = meaning(aggregate.operand, record)
+            if value is not None and not (aggregate.function is Function.TOP and isinstance(value, float) and math.isnan(value)):
+                of_values(aggregate, [*values, value])
+                values.append(value)
+        except (TypeError, OverflowError, ZeroDivisionError, ValueError):
+            continue
+    return of_values(aggregate, values)
+
+
+def of_values(aggregate: Aggregate, values: list[Any]) -> Any:
+    match aggregate.function:
+        case Function.MEAN:
+            return added(values) / len(values) if values else None
+        case Function.TOP:
+            return sorted(map(finite, values), reverse=True)[: aggregate.most]
+        case _:
+            return len(set(map(finite, values)))
+
+
+def added(values: list[Any]) -> Any:
+    """The sum, one value after the other; integers beyond 64 bits are added as floats."""
+    total: Any = 0
+    for value in values:
+        total += value
+        if type(total) not in (int, float):
+            raise TypeError("no number")
+        total = finite(total if type(total) is float or -(2**63) <= total < 2**63 else float(total))
+    return total
 
 
 def finite(value: Any) -> Any:

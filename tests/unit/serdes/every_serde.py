@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.expressions.nodes import Function
 from penstock.serdes import (
     Boolean,
     Bytes,
@@ -24,8 +25,10 @@ from penstock.serdes import (
     ValueAndTimestampSerde,
     Void,
 )
+from penstock.serdes.aggregates import AggregatesSerde
 
 SERDES: list[Serde[Any]] = [
+    AggregatesSerde(Json(), {"x": Function.MEAN, "y": Function.TOP, "z": Function.COUNT_DISTINCT}),
     Boolean(),
     Bytes(),
     ChangeSerde(String()),

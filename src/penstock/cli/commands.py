@@ -169,7 +169,9 @@ def restore(
 def doctor(
     application: OptionalApplication = None, config: ConfigFile = None, settings: Settings = None, as_json: AsJson = False
 ) -> None:
-    """Check what an application needs: Java, jars, brokers, topics, permissions, limits, disk. Shows how to fix each problem.
+    """Check what an application needs: Java, jars, disk, brokers, topics, permissions, limits, schema registry.
+
+    Shows how to fix each problem. Changes nothing.
 
     The exit code is 1 if a problem would prevent the application from running.
     """

@@ -1,4 +1,4 @@
-"""`penstock doctor`: checks what an application needs of its machine and its brokers, and says how to fix each problem."""
+"""`penstock doctor`: checks what an application needs of its machine, brokers and registry; says how to fix each problem."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typing import Any
 from penstock.app import App
 from penstock.cli.broker_checks import examine_brokers
 from penstock.cli.findings import Finding, Level, fail, ok, warn
+from penstock.cli.registry_checks import examine_registry
 from penstock.cli.screen import output_console, print_json, shown, table, verdict
 from penstock.config import Config
 from penstock.errors import ConfigError
@@ -39,7 +40,7 @@ def examine(app: App | None, config_file: Path | None, overrides: Mapping[str, A
         return [*findings, fail("settings", str(error), "correct the setting")]
     findings.append(ok("settings", "valid"))
     findings += [*_state_directory(config.state_dir), *_admin_port(config)]
-    return [*findings, *examine_brokers(app, config)]
+    return [*findings, *examine_brokers(app, config), *examine_registry(app, config)]
 
 
 def print_findings(findings: Iterable[Finding], as_json: bool) -> int:

@@ -8,12 +8,11 @@ import json
 import os
 import ssl
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from penstock.errors import BrokerError, ConfigError
-from penstock.settings import Secret
+from penstock.settings import Secret, resolved
 
 TOKEN_VARIABLE = "PENSTOCK_ADMIN_TOKEN"  # noqa: S105 - only its name
 _TIMEOUT_S = 30.0
@@ -113,18 +112,10 @@ def _token(where: str | None) -> Secret | None:
     """Read the token from a variable or a file; never from the command line, which all users of the machine can see."""
     if where is None:
         found = os.environ.get(TOKEN_VARIABLE)
-        return Secret(found) if found else None
-    kind, _, place = where.partition(":")
-    if kind == "env" and place in os.environ:
-        return Secret(os.environ[place])
-    if kind == "env":
-        raise ConfigError(f"--token: environment variable {place!r} is not set.")
-    if kind == "file":
-        try:
-            return Secret(Path(place).read_text(encoding="utf-8").rstrip("\r\n"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"--token: cannot read {place!r}: {type(error).__name__}.") from None
-    raise ConfigError("--token: write env:NAME or file:PATH. All users of this machine can see the command line.")
+        return Secret(resolved(TOKEN_VARIABLE, found, os.environ)) if found else None
+    if not where.startswith(("env:", "file:")):
+        raise ConfigError("--token: write env:NAME or file:PATH. All users of this machine can see the command line.")
+    return Secret(resolved("--token", where, os.environ))
 
 
 def _is_loopback(host: str) -> bool:

@@ -80,7 +80,20 @@ class TestToken:
             call("query", "q", "--admin", admin.url, PENSTOCK_ADMIN_TOKEN="from-environment")
             call("query", "q", "--admin", admin.url, "--token", "env:MINE", MINE="mine")
             call("query", "q", "--admin", admin.url, "--token", f"file:{path}")
-        assert [token for _, _, token, _ in admin.requests] == ["Bearer from-environment", "Bearer mine", "Bearer from-file"]
+            call("query", "q", "--admin", admin.url, PENSTOCK_ADMIN_TOKEN=f"file:{path}")
+        found = [token for _, _, token, _ in admin.requests]
+        assert found == ["Bearer from-environment", "Bearer mine", "Bearer from-file", "Bearer from-file"]
+
+    def test_a_file_that_others_may_read_causes_a_warning(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        path = tmp_path / "token"
+        path.write_text("from-file")
+        path.chmod(0o644)
+        AdminConnection.at("http://127.0.0.1:1", f"file:{path}")
+        assert f"--token: other users may read or write {path}" in caplog.text
+        caplog.clear()
+        path.chmod(0o600)
+        AdminConnection.at("http://127.0.0.1:1", f"file:{path}")
+        assert not caplog.text
 
     def test_a_plain_text_token_is_refused_and_not_printed(self) -> None:
         found = call("query", "q", "--token", "hunter2")

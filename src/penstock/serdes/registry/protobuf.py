@@ -60,8 +60,7 @@ class Protobuf(RegistrySerde[T]):
 
     def _reference(self, file: Any) -> Reference:
         registry, schema = self.require_registry(), self._of_file(file)
-        may_register = registry.settings.register if self.usage.register is None else self.usage.register
-        if may_register:
+        if self.usage.may_register(registry):
             registry.register(file.name, schema)
         return Reference(file.name, file.name, registry.lookup(file.name, schema).version)
 

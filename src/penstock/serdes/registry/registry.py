@@ -155,6 +155,24 @@ class RemoteSource:
         answer = self._requests.post(f"/subjects/{quote(subject, safe='')}/versions{self._normalized}", _body(schema))
         return _whole(answer, "id")
 
+    # ---- read only, for checks before a start -------------------------------------------------------------------------
+
+    def types(self) -> Any:
+        """Return the formats that the registry knows: the simplest request, which needs credentials as the others do."""
+        return self._requests.get("/schemas/types")
+
+    def mode(self, subject: str) -> str | None:
+        """Return the mode of a subject, such as READONLY; None if the registry does not tell."""
+        try:
+            return str(self._requests.get(f"/mode/{quote(subject, safe='')}?defaultToGlobal=true")["mode"])
+        except (RefusalError, RegistryError, KeyError, TypeError):
+            return None
+
+    def is_compatible(self, subject: str, schema: Schema) -> bool:
+        """Whether a subject, which has other schemas, would accept this one."""
+        path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest{self._normalized}"
+        return bool(self._requests.post(path, _body(schema)).get("is_compatible"))
+
     @property
     def _normalized(self) -> str:
         return "?normalize=true" if self.settings.normalize else ""

@@ -60,6 +60,14 @@ class Usage:
     def __post_init__(self) -> None:
         check_strategy(self.subject)
 
+    def uses_latest(self, registry: Registry) -> bool:
+        """Whether values are written with the latest schema of the subject."""
+        return registry.settings.use_latest if self.use_latest is None else self.use_latest
+
+    def may_register(self, registry: Registry) -> bool:
+        """Whether the schema is registered if the subject does not have it."""
+        return registry.settings.register if self.register is None else self.register
+
 
 class RegistrySerde(Serde[T]):
     """A serde whose schemas are in a registry. It belongs to a topic and knows a registry once the application starts."""
@@ -116,6 +124,10 @@ class RegistrySerde(Serde[T]):
             )
         return self.registry
 
+    def subject_at(self, place: Place) -> str:
+        """Return the subject of what it writes there."""
+        return subject_of(self.usage.subject, *place, self.name)
+
     # ---- conversion ---------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -167,18 +179,14 @@ class RegistrySerde(Serde[T]):
 
     def _chosen(self, place: Place) -> tuple[bytes, Write]:
         """Return the frame, and the function that writes a value by its schema."""
-        registry, usage = self.require_registry(), self.usage
-        subject = subject_of(usage.subject, *place, self.name)
-        settings = registry.settings
-        if settings.use_latest if usage.use_latest is None else usage.use_latest:
+        registry, subject = self.require_registry(), self.subject_at(place)
+        if self.usage.uses_latest(registry):
             latest = registry.latest(subject)
             return _FRAME.pack(MAGIC, latest.id), self.writer(latest.schema)
         schema = self.own_schema(subject)
         if schema is None:
-            raise SerializationError(
-                f"{self!r} cannot write {place}: it has no schema. Give it a type or a schema, or use_latest=True."
-            )
-        may_register = settings.register if usage.register is None else usage.register
+            raise schemaless(self, place)
+        may_register = self.usage.may_register(registry)
         schema_id = registry.register(subject, schema) if may_register else registry.lookup(subject, schema).id
         return _FRAME.pack(MAGIC, schema_id), self.writer(schema)
 
@@ -221,6 +229,13 @@ class RegistrySerde(Serde[T]):
         )
 
 
+def schemaless(serde: RegistrySerde[Any], place: Place) -> SerializationError:
+    """Return the error of a serde that has to write without a schema."""
+    return SerializationError(
+        f"{serde!r} cannot write {place}: it has no schema. Give it a type or a schema, or use_latest=True."
+    )
+
+
 def connected(serde: Serde[Any], registry: Registry) -> Serde[Any]:
     """Return a serde with the registry, in which all that is within it has it too."""
     if isinstance(serde, RegistrySerde):
@@ -228,11 +243,16 @@ def connected(serde: Serde[Any], registry: Registry) -> Serde[Any]:
     return serde.around(connected(serde.inner, registry)) if isinstance(serde, WrappingSerde) else serde
 
 
+def registry_serde(serde: Serde[Any] | None) -> RegistrySerde[Any] | None:
+    """Return the serde with a registry that a serde is or contains; None if there is none."""
+    if isinstance(serde, WrappingSerde):
+        return registry_serde(serde.inner)
+    return serde if isinstance(serde, RegistrySerde) else None
+
+
 def needs_registry(serde: Serde[Any] | None) -> bool:
     """Whether a serde's schemas are in a registry."""
-    if isinstance(serde, WrappingSerde):
-        return needs_registry(serde.inner)
-    return isinstance(serde, RegistrySerde)
+    return registry_serde(serde) is not None
 
 
 def _said(error: Exception) -> str:

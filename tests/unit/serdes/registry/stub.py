@@ -29,6 +29,7 @@ class Stub:
         self.authorizations: set[str | None] = set()
         self.failing = self.silent = 0
         self.denying = self.incompatible = False
+        self.mode = "READWRITE"
         stub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -81,6 +82,13 @@ class Stub:
 
     def _found(self, parts: list[str], body: Any) -> Any:
         schemas = self.schemas
+        if parts == ["schemas", "types"]:
+            return ["AVRO", "JSON", "PROTOBUF"]
+        if parts[0] == "mode":
+            return {"mode": self.mode}
+        if parts[0] == "compatibility":
+            schemas.by_version(unquote(parts[2]), None)
+            return {"is_compatible": not self.incompatible}
         if parts[:2] == ["schemas", "ids"]:
             return _shown(schemas.by_id(int(parts[2])))
         subject = unquote(parts[1])

@@ -44,18 +44,22 @@ _log = logging.getLogger(__name__)
 
 
 def restore_savepoint(application_id: str, own: Iterable[InternalTopic], config: Config, path: Path) -> Manifest:
-    """Restore a savepoint into an application without state; `own` are the internal topics that the application needs."""
+    """Restore a savepoint into an application without state; `own` are the internal topics that the application needs.
+
+    The application gets the savepoint's number of shards.
+    """
     directory = SavepointDirectory(path)
     manifest = directory.read()
-    if manifest.shards != config.shards:
+    if config.shards not in (None, manifest.shards):
         raise ConfigError(
             f"The savepoint has shards={manifest.shards}, but the settings say shards={config.shards}. The number of shards "
             f"cannot change: set shards to {manifest.shards}."
         )
+    topics = {topic.name: replace(topic, partitions=manifest.shards) for topic in own}
     admin = open_admin(config)
     with Home(str(config.state_dir), application_id).vacant():
         refuse_members(admin, application_id, config.broker_timeout_ms)
-        _Restoration(application_id, config, admin, directory, manifest).run({topic.name: topic for topic in own})
+        _Restoration(application_id, config, admin, directory, manifest).run(topics)
     return manifest
 
 

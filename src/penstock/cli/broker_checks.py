@@ -75,7 +75,7 @@ def _application(app: App, config: Config, admin: Any, cluster: ClusterFacts) ->
     config = settled(app.application_id, config, topics)
     program = program_of(app.application_id, app.topology, app.error_handlers, config, incarnation="")
     truth = Truth(app.topology, program, config, topics)
-    read, written = set(truth.read_topics), set(truth.written_topics)
+    read, written = set(truth.read_topics) - truth.table_topics, set(truth.written_topics)
     wanted = {topic.name: topic for topic in truth.internal_topics}
     found = topics.describe(read | written | wanted.keys())
     facts = describe_topics(admin, found.keys(), config.broker_timeout_ms / 1_000)

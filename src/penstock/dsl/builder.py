@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar, overload
 
-from penstock.dsl.backfills import BackfilledSources, source_place
+from penstock.dsl.backfills import BackfilledSources, global_table, source_place
 from penstock.dsl.draft import Draft, DraftNode
 from penstock.dsl.handles import GlobalKTable, KStream, KTable
 from penstock.dsl.place import Place, given_serde
@@ -18,7 +18,6 @@ from penstock.handlers import ErrorHandler, check_late_policy
 from penstock.operators.lateness import LatePolicy
 from penstock.operators.processors import ProcessorOperator
 from penstock.operators.schedules import TICK_KEY, TICK_VALUE, Ticks
-from penstock.operators.tables import TableSource
 from penstock.operators.timers import timers_spec
 from penstock.processor import Processor
 from penstock.records import SourceRecord
@@ -294,19 +293,7 @@ class StreamsBuilder(BackfilledSources):
         name: str | None = None,
     ) -> GlobalKTable[Any, Any]:
         """Read a topic as a table of which every lane has a whole copy."""
-        line = user_line()
-        draft = self._draft
-        kept = materialized(draft, store, f"{topic}-", queryable=True)
-        if kept.is_versioned:
-            raise TopologyError(f"A global table cannot be versioned ({line}): remove history=.")
-        kept.key, kept.value = given_serde(key) or kept.key, given_serde(value) or kept.value
-        source_name = draft.name("KSTREAM-SOURCE-", name, "-source")
-        name = draft.name("KTABLE-SOURCE-", name)
-        spec = kept.table_spec(draft)
-        source = SourceNode(source_name, (topic,), None, *spec.serdes, line)
-        feeder = ProcessorNode(name, (source_name,), TableSource(spec.name, send_old_values=False), (spec.name,), line)
-        draft.add(DraftNode(name, line, lambda topology, parents: topology.add_global_nodes(spec, source, feeder)))
-        return GlobalKTable(spec.name, kept.store_name)
+        return global_table(self._draft, topic, materialized(self._draft, store, f"{topic}-", queryable=True), (key, value), name)
 
     def schedule(
         self,

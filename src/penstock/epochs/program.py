@@ -48,7 +48,7 @@ class Program:
     @classmethod
     def of(cls, application_id: str, topology: Topology, plan: Plan, registry: Registry | None = None, **rest: Any) -> Program:
         """Create the program of a topology."""
-        nodes = without_unread_values(bound_nodes(topology.nodes, registry))
+        nodes = without_unread_values(bound_nodes(topology.nodes, registry, application_id))
         specs = bound_specs(topology.stores, application_id, registry)
         for store in _joined_stores(nodes, specs):
             specs[store] = replace(specs[store], cached=False)

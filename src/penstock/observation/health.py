@@ -55,6 +55,7 @@ class Health:
         stuck = self.recorder.stuck_for()
         if lag and stuck > self.stuck_after_s:
             problems.append(Problem("no progress", f"no commit for {stuck:.0f} s, and {lag} records to read"))
+        problems.extend(_not_refreshed(self.recorder))
         for name, indicator in list(self.indicators.items()):
             problems.extend(_asked(name, indicator))
         return tuple(problems)
@@ -70,6 +71,14 @@ class Health:
     def _failure(self) -> str:
         failure = self.recorder.failure
         return "the application failed: see the log" if failure is None else f"{type(failure).__name__}: see the log"
+
+
+def _not_refreshed(recorder: Recorder) -> list[Problem]:
+    failing = {store: table.failure for store, table in recorder.tables.items() if table.failure is not None}
+    return [
+        Problem("not refreshed", f"the rows of global table {store!r} cannot be read again ({type(why).__name__}): see the log")
+        for store, why in failing.items()
+    ]
 
 
 def _asked(name: str, indicator: Indicator) -> list[Problem]:

@@ -101,6 +101,7 @@ class Metrics(Collector):
         yield from self._records()
         yield from self._work()
         yield from self._sources()
+        yield from self._tables()
         yield from self._restore(self._recorder.restore)
         yield from self._memory()
 
@@ -259,6 +260,18 @@ class Metrics(Collector):
         for (topic, partition), count in self._recorder.lost.items():
             lost.add_metric([topic, str(partition)], count)
         yield lost
+
+    def _tables(self) -> Iterator[Metric]:
+        tables = self._recorder.tables
+        at = {store: table.refreshed_ms / 1000 for store, table in tables.items() if table.refreshed_ms}
+        about = "When the rows of a global table were last read with Spark (Unix time)."
+        yield _gauges("penstock_global_table_refresh_timestamp_seconds", about, "store", at)
+        failures = CounterMetricFamily(
+            "penstock_global_table_refresh_failures", "Attempts to read the rows of a global table that failed.", labels=["store"]
+        )
+        for store, table in tables.items():
+            failures.add_metric([store], table.failures)
+        yield failures
 
     @staticmethod
     def _restore(restore: RestoreReport | None) -> Iterator[Metric]:

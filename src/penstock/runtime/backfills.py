@@ -10,15 +10,14 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from penstock import faults
 from penstock.barrier import Barrier
-from penstock.epochs.wire import OTHER_TOPIC, OUT, Kind
-from penstock.errors import ProcessingError
+from penstock.runtime.row_records import RowRecord, batch_of, record_maker
 from penstock.topology import Backfill, SourceNode
 
 _log = logging.getLogger(__name__)
@@ -77,12 +76,12 @@ class Backfills:
             if begun.rows:
                 _log.info("continuing to load %s after %d rows", backfill.topic, begun.rows)
             loaded = begun.rows
-            records = map(_maker(source, backfill), rows(backfill, loaded))
+            records = map(record_maker(source, backfill.topic, _timed(backfill)), rows(backfill, loaded))
             while chunk := list(islice(records, _CHUNK)):
                 loaded += len(chunk)
                 faults.point("backfill.before_commit")
                 epoch += 1
-                barrier.commit(epoch, [_batch(backfill.topic, chunk), self._noted(backfill, Loaded(loaded))], [])
+                barrier.commit(epoch, [batch_of(backfill.topic, chunk), self._noted(backfill, Loaded(loaded))], [])
                 faults.point("backfill.after_commit")
                 _log.info("loaded %d rows into %s", loaded, backfill.topic)
             epoch += 1
@@ -91,35 +90,15 @@ class Backfills:
             _log.info("%s is complete: %d rows", backfill.topic, loaded)
 
     def _noted(self, backfill: Backfill, loaded: Loaded) -> pa.RecordBatch:
-        return _batch(self._topic, [_Record(backfill.topic.encode(), msgspec.json.encode(loaded), 0)])
+        return batch_of(self._topic, [RowRecord(backfill.topic.encode(), msgspec.json.encode(loaded), 0)])
 
 
-class _Record(NamedTuple):
-    key: bytes | None
-    value: bytes | None
-    timestamp: int
+def _timed(backfill: Backfill) -> Callable[[Mapping[str, Any]], tuple[Any, Any, int]]:
+    """Return the user's function, with times in milliseconds."""
 
-
-def _maker(source: SourceNode, backfill: Backfill) -> Callable[[Mapping[str, Any]], _Record]:
-    """Return a function that makes the record of a row, as bytes."""
-    serialize_key = source.key.for_topic(backfill.topic, is_key=True).serialize
-    serialize = source.value.for_topic(backfill.topic, is_key=False).serialize
-
-    def made(row: Mapping[str, Any]) -> _Record:
-        try:
-            key, value, time = backfill.record(row)
-            # Spark's times have no time zone: they are local.
-            at = round(time.timestamp() * 1000) if isinstance(time, datetime) else int(time)
-            return _Record(None if key is None else serialize_key(key), None if value is None else serialize(value), at)
-        except Exception as error:
-            raise ProcessingError(
-                f"{source.name} cannot make a record of row {dict(row)!r}: {type(error).__name__}: {error}\n"
-                f"  the node was declared at {source.line}"
-            ) from error
+    def made(row: Mapping[str, Any]) -> tuple[Any, Any, int]:
+        key, value, time = backfill.record(row)
+        # Spark's times have no time zone: they are local.
+        return key, value, round(time.timestamp() * 1000) if isinstance(time, datetime) else int(time)
 
     return made
-
-
-def _batch(topic: str, records: Iterable[_Record]) -> pa.RecordBatch:
-    common = {"kind": int(Kind.SINK), "stage": 0, "name": OTHER_TOPIC, "topic": topic}
-    return pa.RecordBatch.from_pylist([{**common, **record._asdict()} for record in records], schema=OUT)

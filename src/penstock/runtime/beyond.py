@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 from penstock.barrier import Barrier
@@ -14,11 +15,15 @@ from penstock.kafka.clients import consumer_settings
 from penstock.kafka.publishers import TransactionalPublisher
 from penstock.kafka.records import RecordReader
 from penstock.kafka.topics import InternalTopic, Topics
+from penstock.observation import Recorder
 from penstock.records import Partition
 from penstock.runtime.backfills import Backfills, backfill_topic
 from penstock.runtime.deliveries import Deliveries, Follower
 from penstock.runtime.engine import Engine
+from penstock.runtime.refreshes import Access, Refreshes, Table
 from penstock.topology import SinkNode, SourceNode, Topology
+
+_log = logging.getLogger(__name__)
 
 
 class Beyond:
@@ -31,10 +36,14 @@ class Beyond:
         self._topics = topics
         self._sources: list[SourceNode] = []
         self._sinks: list[SinkNode] = []
+        self._tables: list[Table] = []
+        store_of = {source: store for store, source in program.global_stores.items()}
         for name, node in topology.nodes.items():
             bound = program.nodes[name]  # its serdes are ready to use
             if isinstance(node, SourceNode) and isinstance(bound, SourceNode) and node.backfill is not None:
                 self._sources.append(replace(bound, backfill=node.backfill))
+            if isinstance(node, SourceNode) and isinstance(bound, SourceNode) and node.contents is not None:
+                self._tables.append(Table(store_of[name], bound, node.contents))
             if isinstance(node, SinkNode) and isinstance(bound, SinkNode) and node.target is not None:
                 self._sinks.append(replace(bound, target=node.target))
 
@@ -43,22 +52,46 @@ class Beyond:
         """The topic that has the progress of backfills, if there are any."""
         return [InternalTopic(backfill_topic(self._id), 1, {"cleanup.policy": "compact"})] if self._sources else []
 
-    def load(self, engine: Engine, sizes: Sequence[int]) -> None:
-        """Load what sources have outside of Kafka, unless that is done; `sizes` are size limits of records."""
-        if not self._sources:
-            return
-        config = self._config
-        publisher = TransactionalPublisher(config, f"{self._id}-backfill", self._id, self._program.topics, sizes)
-        publisher.start()  # before the progress is read: then an earlier instance cannot advance it any more
-        with closing(publisher):
-            backfills = Backfills(self._sources, backfill_topic(self._id), self._progress())
+    def load(self, engine: Engine, sizes: Sequence[int], recorder: Recorder) -> Refreshes:
+        """Load what sources and global tables have outside of Kafka; `sizes` are size limits of records.
+
+        A backfill is loaded once. Tables are read again from time to time, until the result is stopped.
+        """
+        if self._sources:
+            self._load_backfills(engine, sizes)
+        return self._refreshes(engine, sizes, recorder)
+
+    def _load_backfills(self, engine: Engine, sizes: Sequence[int]) -> None:
+        with self._barrier(sizes) as barrier:  # before the progress is read: then an earlier instance cannot advance it any more
+            backfills = Backfills(self._sources, backfill_topic(self._id), self._entries(backfill_topic(self._id)))
             if not backfills.are_complete:
                 spark = engine.require_spark()
-                barrier = Barrier(publisher, config.broker_timeout_ms)
                 backfills.load(lambda backfill, skip: spark.rows(backfill.read, backfill.order_by, skip), barrier)
 
-    def _progress(self) -> Iterator[tuple[bytes, bytes | None]]:
-        kept, topics, config = [(backfill_topic(self._id), 0)], self._topics, self._config
+    def _refreshes(self, engine: Engine, sizes: Sequence[int], recorder: Recorder) -> Refreshes:
+        access = Access(
+            lambda contents: engine.require_spark().rows_in_any_order(contents.read), self._entries, lambda: self._barrier(sizes)
+        )
+        refreshes = Refreshes(self._id, self._tables, access, recorder)
+        if engine.spark is None and refreshes.are_loaded:
+            for table in self._tables:
+                _log.info("the global table %s keeps its rows: reading them again needs engine = spark", table.store)
+        else:
+            refreshes.start()
+        return refreshes
+
+    @contextmanager
+    def _barrier(self, sizes: Sequence[int]) -> Iterator[Barrier]:
+        """Yield a barrier for what is loaded; from then on, earlier instances cannot load anything."""
+        config = self._config
+        publisher = TransactionalPublisher(config, f"{self._id}-backfill", self._id, self._program.topics, sizes)
+        publisher.start()
+        with closing(publisher):
+            yield Barrier(publisher, config.broker_timeout_ms)
+
+    def _entries(self, topic: str) -> Iterator[tuple[bytes, bytes | None]]:
+        """Yield the committed keys and values of a topic of one partition."""
+        kept, topics, config = [(topic, 0)], self._topics, self._config
         begins, ends = topics.begin_offsets(kept), topics.end_offsets(kept)
         for _, _, keys, values in read(consumer_settings(config, self._id), begins, ends, config.broker_timeout_ms):
             yield from zip(keys, values, strict=True)

@@ -62,7 +62,7 @@ def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, c
     if any(change.verdict is Verdict.REFUSED for change in judged):
         del refusals[refused_so_far:]  # already reported for the source
     elif position is not None:
-        own = partitions_of(internal.values())
+        own = partitions_of(topic for name, topic in internal.items() if name not in truth.table_topics)
         begins, ends = topics.begin_offsets(own), topics.end_offsets(own)
         if earlier is None:
             attempt(lambda: refuse_state_without_offsets(application_id, truth.rows(begins, ends)))

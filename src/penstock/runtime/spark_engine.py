@@ -17,7 +17,7 @@ from penstock.settings import Settings, revealed
 from penstock.spark.by_client import ReadRecords
 from penstock.spark.job import EpochJobs
 from penstock.spark.restore import OnProgress, restore
-from penstock.spark.rows import ordered_rows
+from penstock.spark.rows import all_rows, ordered_rows
 from penstock.spark.session import DataFrame, SparkSession, has_session, open_session
 from penstock.spark.source import GROUP
 from penstock.spark.sql import GuardedSql
@@ -58,6 +58,10 @@ class SparkEngine:
     def rows(self, read: Callable[[SparkSession], DataFrame], order_by: Sequence[str], skip: int) -> Iterator[dict[str, Any]]:
         """Yield the rows of a DataFrame, in order, without the first `skip`."""
         return ordered_rows(self.open().result(), read, order_by, skip)
+
+    def rows_in_any_order(self, read: Callable[[SparkSession], DataFrame]) -> Iterator[dict[str, Any]]:
+        """Yield all rows of a DataFrame."""
+        return all_rows(self.open().result(), read)
 
     @property
     def is_open(self) -> bool:

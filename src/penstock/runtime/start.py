@@ -126,7 +126,7 @@ class Start:
         sizes = [default_size(broker), *(topic.max_message_bytes for topic in written.values())]
         publisher = self._publisher(sizes)
         home = _occupied(program, self.closers)
-        beyond.load(engine, sizes)
+        self.closers.append(beyond.load(engine, sizes, self._recorder).stop)
         partitions = truth.partitions(sources)
         topic_ids = {name: topic.topic_id for name, topic in sources.items()}
         position = truth.position(partitions, topic_ids)
@@ -138,7 +138,7 @@ class Start:
         engine.read_too(truth.source_of(sources))
         self._restore(engine, committed)
         home.forget_others(program.lanes)
-        tables = self._global_tables(program, topics, sources)
+        tables = self._global_tables(program, topics, {**sources, **internal})
         tables.refresh(at_once=True)
         state = CommittedState(program, lambda: epochs.progress.epoch, tables.snapshot)
         self.closers.append(state.close)

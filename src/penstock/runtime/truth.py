@@ -23,7 +23,7 @@ from penstock.handlers import ErrorHandlers
 from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings, open_consumer
 from penstock.kafka.offsets import committed
-from penstock.kafka.topics import InternalTopic, Topic, Topics, changelog_config
+from penstock.kafka.topics import TOMBSTONES_MS, InternalTopic, Topic, Topics, changelog_config
 from penstock.plan import TopologyFacts, convertible, facts, plan, remembered, renamed_stores
 from penstock.records import Partition, is_name
 from penstock.runtime.backfills import backfill_topic
@@ -120,13 +120,17 @@ class Truth:
         sources = [node for node in self._program.nodes.values() if isinstance(node, SourceNode) and not node.internal]
         found = {topic: node for node in sources for topic in node.topics}
         patterns = [node for node in sources if node.pattern is not None]
-        names = {name for name in self._topics.names() if not self._is_own(name)} if patterns else set()
+        names = {name for name in self._topics.names() if not _is_own(self._id, name)} if patterns else set()
         for node in patterns:
             found |= {name: node for name in names if node.reads(name)}
         return found
 
-    def _is_own(self, name: str) -> bool:
-        return name == backfill_topic(self._id) or (name.startswith(f"{self._id}-") and name.endswith("-changelog"))
+    @cached_property
+    def table_topics(self) -> frozenset[str]:
+        """The application's own topics that have the rows of global tables; they are read like others."""
+        nodes = self._topology.nodes
+        filled = {name for name, node in nodes.items() if isinstance(node, SourceNode) and node.contents is not None}
+        return frozenset(topic for topic, node in self.read_topics.items() if node.name in filled)
 
     @cached_property
     def written_topics(self) -> frozenset[str]:
@@ -136,8 +140,8 @@ class Truth:
         return frozenset(fixed | self._program.handlers.dead_letter_topics() | self._topology.dead_letter_topics())
 
     def existing_topics(self) -> tuple[dict[str, Topic], dict[str, Topic]]:
-        """Return the topics that are read, and those that are written; raises if one does not exist."""
-        names, written = self.read_topics.keys(), self.written_topics
+        """Return the topics that are read, and those that are written, except its own; raises if one does not exist."""
+        names, written = self.read_topics.keys() - self.table_topics, self.written_topics
         found = self._topics.describe(names | written)
         missing = sorted((names | written) - found.keys())
         if missing:
@@ -146,8 +150,8 @@ class Truth:
         return {name: found[name] for name in names}, {name: found[name] for name in written}
 
     def missing_topics(self) -> list[InternalTopic]:
-        """Return the topics that are read or written by name and do not exist."""
-        names = self.read_topics.keys() | self.written_topics
+        """Return the topics that are read or written by name and do not exist, except its own."""
+        names = (self.read_topics.keys() - self.table_topics) | self.written_topics
         return [
             InternalTopic(name, self._config.topic_partitions) for name in sorted(names - self._topics.describe(names).keys())
         ]
@@ -170,7 +174,10 @@ class Truth:
                     f"A store cannot be named 'lanes': its changelog {topic.name!r} is the topic of the application's own "
                     f"registers. Give the store another name, or no changelog."
                 )
-        return [InternalTopic(lanes_topic(self._id), shards, {"cleanup.policy": "compact"}), *changelogs]
+        # One partition each: then a transaction becomes visible as a whole.
+        kept = {"cleanup.policy": "compact", "delete.retention.ms": str(TOMBSTONES_MS)}
+        tables = [InternalTopic(name, 1, kept) for name in sorted(self.table_topics)]
+        return [InternalTopic(lanes_topic(self._id), shards, {"cleanup.policy": "compact"}), *changelogs, *tables]
 
     @cached_property
     def changelogs(self) -> list[Partition]:
@@ -279,6 +286,12 @@ class Truth:
         refuse_incompatible(known, self.facts, convertible(stores), renamed_stores(stores))
         target = committed_state(before, begins, ends, int(time.time() * 1000), topic_ids)
         return target, remembered(known, msgspec.structs.replace(self.facts, topic_ids=topic_ids))
+
+
+def _is_own(application_id: str, topic: str) -> bool:
+    """Whether a topic is one of the application's own, of this topology or an earlier one."""
+    is_named_like_it = topic.startswith(f"{application_id}-") and topic.endswith(("-changelog", "-global"))
+    return is_named_like_it or topic == backfill_topic(application_id)
 
 
 def committed_facts(application_id: str, config: Config, topics: Topics) -> TopologyFacts | None:

@@ -45,7 +45,7 @@ def translated(error: BaseException) -> PenstockError:
     if found:
         last = found[-1]  # after its causes
         kind = getattr(errors, last.group(1), ProcessingError)
-        return kind(_message(report[last.end() :]))
+        return kind(own_text(report[last.end() :]))
     if any(sign in report for sign in _TOO_LARGE):
         return EpochTooLargeError(f"The epoch's Spark job failed, probably because of its size: {_cause(report)}")
     if any(sign in report for sign in _DATA_LOST):
@@ -62,10 +62,10 @@ def _cause(report: str) -> str:
     return found[0][:_LONGEST]
 
 
-def _message(rest: str) -> str:
-    """Return the lines of the error's own text, without the stack and the list that Spark appends."""
+def own_text(report: str) -> str:
+    """Return the lines of an error's own text, without the stack and the list that Spark appends."""
     lines: list[str] = []
-    for line in rest.splitlines():
+    for line in report.splitlines():
         if line.startswith(("\tat ", "Driver stacktrace", "JVM stacktrace", "=== ", "    at ")) or (lines and not line.strip()):
             break
         lines.append(line)

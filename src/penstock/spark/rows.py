@@ -1,4 +1,4 @@
-"""The rows of a DataFrame, one by one, in an order that is the same whenever they are read."""
+"""The rows of a DataFrame, one by one; if asked for, in an order that is the same whenever they are read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from typing import Any
 
 from penstock.errors import TopologyError
 from penstock.spark.session import DataFrame, SparkSession
+
+
+def all_rows(session: SparkSession, read: Callable[[SparkSession], DataFrame]) -> Iterator[dict[str, Any]]:
+    """Yield the rows that `read` returns, in any order."""
+    for row in read(session).toLocalIterator():
+        yield row.asDict(recursive=True)
 
 
 def ordered_rows(

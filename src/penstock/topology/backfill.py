@@ -1,4 +1,4 @@
-"""`Backfill`: records of a source that are not in Kafka yet."""
+"""`Backfill` and `Contents`: what is read with Spark, and written to a topic that the topology reads."""
 
 from __future__ import annotations
 
@@ -22,3 +22,15 @@ class Backfill:
     read: Callable[[Any], Any]
     record: Callable[[Mapping[str, Any]], Made]
     order_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a global table has: an entry for each row of the DataFrame that `read(session)` returns.
+
+    `entry` returns the key and the value of a row. The rows are read at every start, and again every `refresh_ms`, if given.
+    """
+
+    read: Callable[[Any], Any]
+    entry: Callable[[Mapping[str, Any]], tuple[Any, Any]]
+    refresh_ms: int | None

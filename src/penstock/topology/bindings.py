@@ -1,4 +1,4 @@
-"""Binds the serdes of a topology to an application: to its schema registry, and those of stores to their changelogs.
+"""Binds a topology to an application: its serdes to the schema registry, those of stores to their changelogs, and own topics.
 
 Sources and sinks bind theirs to topics themselves, because a function may choose a sink's topic.
 """
@@ -23,9 +23,17 @@ def changelog_topic(application_id: str, store: str) -> str:
     return f"{application_id}-{store}-changelog"
 
 
-def bound_nodes(nodes: Mapping[str, Node], registry: Registry | None) -> dict[str, Node]:
-    """Return the nodes with the registry, for tasks, which neither load nor deliver; raise if one needs it and there is none."""
-    return {name: _bound(node, registry) for name, node in nodes.items()}
+def contents_topic(application_id: str, topic: str) -> str:
+    """Return the name of the topic that has the rows of a global table, by its name within the topology."""
+    return f"{application_id}-{topic}"
+
+
+def bound_nodes(nodes: Mapping[str, Node], registry: Registry | None, application_id: str | None = None) -> dict[str, Node]:
+    """Return the nodes with the registry, for tasks, which neither load nor deliver; raise if one needs it and there is none.
+
+    With an application id, names of the application's own topics are those in Kafka.
+    """
+    return {name: _bound(node, registry, application_id) for name, node in nodes.items()}
 
 
 def bound_specs(specs: Mapping[str, StoreSpec], application_id: str, registry: Registry | None) -> dict[str, StoreSpec]:
@@ -36,7 +44,7 @@ def bound_specs(specs: Mapping[str, StoreSpec], application_id: str, registry: R
     return {name: _bound_spec(spec, changelog_topic(application_id, name), registry) for name, spec in specs.items()}
 
 
-def _bound(node: Node, registry: Registry | None) -> Node:
+def _bound(node: Node, registry: Registry | None, application_id: str | None) -> Node:
     if isinstance(node, ProcessorNode):
         operator = _bound_operator(node.operator, registry)
         return node if operator is node.operator else replace(node, operator=operator)
@@ -44,6 +52,9 @@ def _bound(node: Node, registry: Registry | None) -> Node:
         node = replace(node, target=None)
     if isinstance(node, SourceNode) and node.backfill is not None:
         node = replace(node, backfill=None)
+    if isinstance(node, SourceNode) and node.contents is not None:
+        own = node.topics if application_id is None else tuple(contents_topic(application_id, topic) for topic in node.topics)
+        node = replace(node, contents=None, topics=own)
     if not needs_registry(node.key) and not needs_registry(node.value):
         return node
     if registry is None:

@@ -376,9 +376,7 @@ class Topology:
     def _check_topics(self, source: SourceNode) -> None:
         for other in self._nodes.values():
             if isinstance(other, SourceNode):
-                both = set(source.topics) & set(other.topics)
-                both |= {topic for topic in source.topics if other.pattern is not None and other.pattern.fullmatch(topic)}
-                both |= {topic for topic in other.topics if source.pattern is not None and source.pattern.fullmatch(topic)}
+                both = source.topics_shared_with(other)
                 if both:
                     raise TopologyError(
                         f"Topic {min(both)!r} is read by both {other.name!r} ({other.line}) and {source.name!r} ({source.line}). "

@@ -14,7 +14,7 @@ from penstock.processor import Operator
 from penstock.records import RecordContext, SourceRecord
 from penstock.serdes import Serde
 from penstock.timing import Schedule, Watermark, duration_ms
-from penstock.topology.backfill import Backfill
+from penstock.topology.backfill import Backfill, Contents
 
 if TYPE_CHECKING:
     from penstock.delivery.target import Target
@@ -47,7 +47,7 @@ class SourceNode:
 
     Without a `watermark`, lateness follows stream time, as in Kafka Streams, and the application's watermark ignores it.
     A source with a `schedule` reads nothing: the node below it creates records by the clock. What is in `backfill` is loaded into
-    one of its topics first.
+    one of its topics first. A source with `contents` reads a topic of the application's own, which has what is in there.
     """
 
     name: str
@@ -62,6 +62,7 @@ class SourceNode:
     watermark: Watermark | None = None
     schedule: Schedule | None = None
     backfill: Backfill | None = None
+    contents: Contents | None = None
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -71,6 +72,13 @@ class SourceNode:
     def reads(self, topic: str) -> bool:
         """Return whether it reads a topic, by name or by pattern."""
         return topic in self.topics or (self.pattern is not None and self.pattern.fullmatch(topic) is not None)
+
+    def topics_shared_with(self, other: SourceNode) -> set[str]:
+        """Return the topics that both read; a pattern does not match a topic of the application's own."""
+        both = set(self.topics) & set(other.topics)
+        for one, two in ((self, other), (other, self)):
+            both |= {topic for topic in one.topics if one.contents is None and two.reads(topic)}
+        return both
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from penstock import (
+    GlobalKTable,
     Processor,
     Record,
     Store,
@@ -35,6 +36,12 @@ from tests.unit.dsl.running import HEADERS, run
 
 def sources(topology: Topology) -> dict[str, tuple[str, ...]]:
     return {node.name: node.topics for node in topology.nodes.values() if isinstance(node, SourceNode)}
+
+
+def table_of_rates(builder: StreamsBuilder, refresh: Any = None) -> GlobalKTable[str, float]:
+    return builder.global_table_from(
+        lambda spark: None, lambda row: (row["of"], row["rate"]), store="rates", key=str, value=float, refresh=refresh
+    )
 
 
 def _event_time(record: SourceRecord[Any, Any]) -> int:
@@ -375,6 +382,46 @@ class TestGlobalTables:
         builder = StreamsBuilder()
         assert builder.global_table("rates", store="named").queryable_store_name == "named"
         assert builder.global_table("prices").queryable_store_name == "prices-STATE-STORE-0000000002"
+
+
+class TestGlobalTablesOfFrames:
+    def test_are_joined_like_others(self) -> None:
+        builder = StreamsBuilder()
+        rates = table_of_rates(builder)
+        assert rates.queryable_store_name == "rates"
+        paid = builder.stream(re.compile("in-.*"), value=float)
+        paid.join(rates, lambda amount, rate: amount * rate, on=lambda currency, amount: currency).to("out", value=float)
+        with TopologyTestDriver(builder.build()) as driver:
+            driver.input("rates-global").pipe(2.0, key="CHF")
+            driver.input("in-1").pipe(10.0, key="CHF")
+            driver.input("in-1").pipe(10.0, key="EUR")
+            assert driver.output("out").values() == [20.0]
+            driver.input("rates-global").pipe(None, key="CHF")
+            driver.input("in-1").pipe(10.0, key="CHF")
+            assert driver.output("out").is_empty
+
+    def test_match_no_pattern(self) -> None:
+        builder = StreamsBuilder()
+        table_of_rates(builder)
+        builder.stream(re.compile(".*"))
+        assert len(builder.build().global_stores) == 1
+
+    def test_cannot_be_read_by_their_topic(self) -> None:
+        builder = StreamsBuilder()
+        table_of_rates(builder)
+        builder.stream("rates-global")
+        with pytest.raises(TopologyError, match="Topic 'rates-global' is read by both"):
+            builder.build()
+
+    @pytest.mark.parametrize("refresh", [0, timedelta(seconds=-1)])
+    def test_are_read_again_at_an_interval(self, refresh: Any) -> None:
+        with pytest.raises(TopologyError, match=r"refresh= must be longer than 0 \(.*test_builder.py.*Omit it"):
+            table_of_rates(StreamsBuilder(), refresh)
+
+    def test_check_their_functions(self) -> None:
+        frame: Any = 5
+        with pytest.raises(TopologyError, match="global_table_from"):
+            StreamsBuilder().global_table_from(frame, lambda row: (row, row), store="rates", key=str, value=float)
 
 
 def test_node_names_may_be_given_only_once() -> None:

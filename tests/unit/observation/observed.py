@@ -37,7 +37,7 @@ def a_lane(lane: int, stage: int, is_sampled: bool = True) -> LaneReport:
 
 
 def fed(recorder: Recorder, clock: Clock) -> None:
-    """Record one of each: a restore, an epoch, positions, ends, lost input."""
+    """Record one of each: a restore, an epoch, positions, ends, lost input, a refresh."""
     recorder.restoring({0: 500, 1: 300})
     clock.now += 2
     recorder.restoring({0: 100, 1: 0})
@@ -46,3 +46,4 @@ def fed(recorder: Recorder, clock: Clock) -> None:
     recorder.moved({("lines", 0): PartitionReport("lines", 0, 40, -1, 5_000, 4_000, is_idle=True)}, 4_000)
     recorder.saw_ends({("lines", 0): 50})
     recorder.lost_input(("lines", 0), 7)
+    recorder.table_refreshed("countries")

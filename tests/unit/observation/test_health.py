@@ -113,6 +113,15 @@ class TestReady:
         observed.clock.now += 9_999
         assert observed.health.ready() == ()
 
+    def test_a_global_table_that_is_not_refreshed_is_named_without_secrets(self, observed: Observed) -> None:
+        observed.recorder.table_refreshed("countries")
+        observed.recorder.table_refreshed("rates", BrokerError("password=hunter2"))
+        why = "the rows of global table 'rates' cannot be read again (BrokerError): see the log"
+        assert observed.health.ready() == (Problem("not refreshed", why),)
+        assert observed.health.live() == ()
+        observed.recorder.table_refreshed("rates")
+        assert observed.health.ready() == ()
+
     def test_user_checks_are_called(self, observed: Observed) -> None:
         observed.indicators["database"] = lambda: None
         assert observed.health.ready() == ()

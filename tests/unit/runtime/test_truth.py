@@ -35,6 +35,8 @@ class Topics:
     def seen(self, names: Iterable[str]) -> dict[str, Topic]:
         return {name: Topic(name, f"id-{name}", 2, {}) for name in names if name in self._names}
 
+    describe = seen
+
     def begin_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         return dict.fromkeys(partitions, 20)
 
@@ -95,8 +97,30 @@ class TestTopics:
         assert [topic.name for topic in Asked(builder.build(), Topics("in")).internal_topics] == ["app-lanes-changelog"]
 
     def test_its_own_topics_match_no_pattern(self) -> None:
-        topics = Topics("in", "app-counts-changelog", "other-counts-changelog", "app-backfills", "other-backfills")
-        assert set(Asked(reading(re.compile(".*")), topics).read_topics) == {"in", "other-counts-changelog", "other-backfills"}
+        others = {"in", "other-counts-changelog", "other-backfills", "other-rates-global", "global"}
+        topics = Topics(*others, "app-counts-changelog", "app-backfills", "app-rates-global")
+        assert set(Asked(reading(re.compile(".*")), topics).read_topics) == others
+
+    def test_rows_of_a_global_table_are_in_a_topic_of_its_own(self) -> None:
+        builder = StreamsBuilder()
+        rates = builder.global_table_from(
+            lambda spark: None, lambda row: (row["of"], row["rate"]), store="rates", key=str, value=float
+        )
+        builder.stream(re.compile(".*"), value=str).join(rates, lambda value, rate: rate, on=lambda key, value: key).to("out")
+        truth = Asked(builder.build(), Topics("in", "out", "app-rates-global"))
+        assert truth.table_topics == {"app-rates-global"}
+        assert set(truth.read_topics) == {"in", "out", "app-rates-global"}
+        assert set(truth.source_of(truth.read_topics)) == {"in", "out"}
+        table = truth.internal_topics[-1]
+        assert (table.name, table.partitions, table.config["cleanup.policy"]) == ("app-rates-global", 1, "compact")
+
+    def test_a_topic_of_its_own_need_not_exist(self) -> None:
+        builder = StreamsBuilder()
+        builder.stream("in", value=str)
+        builder.global_table_from(lambda spark: None, lambda row: (row, row), store="rates", key=str, value=float)
+        truth = Asked(builder.build(), Topics("in"))
+        assert truth.missing_topics() == []
+        assert set(truth.existing_topics()[0]) == {"in"}
 
     def test_new_topics_are_matched_later(self) -> None:
         topics = Topics("in-1")

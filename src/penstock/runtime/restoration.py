@@ -55,11 +55,10 @@ def restore_savepoint(application_id: str, own: Iterable[InternalTopic], config:
             f"The savepoint has shards={manifest.shards}, but the settings say shards={config.shards}. The number of shards "
             f"cannot change: set shards to {manifest.shards}."
         )
-    topics = {topic.name: replace(topic, partitions=manifest.shards) for topic in own}
     admin = open_admin(config)
     with Home(str(config.state_dir), application_id).vacant():
         refuse_members(admin, application_id, config.broker_timeout_ms)
-        _Restoration(application_id, config, admin, directory, manifest).run(topics)
+        _Restoration(application_id, config, admin, directory, manifest).run({topic.name: topic for topic in own})
     return manifest
 
 
@@ -80,8 +79,8 @@ class _Restoration:
         """Restore everything."""
         self._refuse_other_input()
         changelogs = {changelog_topic(self._id, store): topic for store, topic in self._saved.stores.items()}
-        wanted = [own.get(name) or InternalTopic(name, self._saved.shards, topic.config) for name, topic in changelogs.items()]
-        lanes = own[lanes_topic(self._id)]
+        shards, lanes = self._saved.shards, replace(own[lanes_topic(self._id)], partitions=self._saved.shards)
+        wanted = [InternalTopic(name, shards, own.get(name, topic).config) for name, topic in changelogs.items()]
         sizes = [topic.config["max.message.bytes"] for topic in wanted if "max.message.bytes" in topic.config]
         limits = [default_size(self._topics.broker_settings()), *map(int, sizes)]
         publisher = publisher_of(self._config, self._id, (), limits)

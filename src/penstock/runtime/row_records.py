@@ -7,12 +7,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from penstock.epochs.wire import OUT, Kind
+from penstock.epochs.wire import OTHER_TOPIC, OUT, Kind
 from penstock.errors import ProcessingError
 from penstock.topology import SourceNode
-
-_OTHER_TOPIC = -1
-"""The code of topics that rows name in full."""
 
 Row = Mapping[str, Any]
 
@@ -45,5 +42,5 @@ def record_maker(source: SourceNode, topic: str, made: Callable[[Row], tuple[Any
 
 def batch_of(topic: str, records: Iterable[RowRecord]) -> pa.RecordBatch:
     """Return rows for a publisher."""
-    common = {"kind": int(Kind.SINK), "stage": 0, "name": _OTHER_TOPIC, "topic": topic}
+    common = {"kind": int(Kind.SINK), "stage": 0, "name": OTHER_TOPIC, "topic": topic}
     return pa.RecordBatch.from_pylist([{**common, **record._asdict()} for record in records], schema=OUT)

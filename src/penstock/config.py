@@ -90,7 +90,8 @@ class Config:
         lanes: How many lanes share the work, at most one per shard; by default, one per core.
         shards: How many shards the keys are divided into: the largest number of lanes ever possible. Fixed at the first start;
             by default 4 for each lane, and at least 8.
-        epoch_interval_ms: How long an epoch waits for records; the setting is `epoch_interval`, a duration.
+        epoch_interval_ms: How long an epoch waits for records; the setting is `epoch_interval`, a duration. By default 100 ms, and
+            50 ms with the local engine.
         max_epoch_records: The most records of an epoch.
         max_epoch_bytes: About how many bytes of records an epoch may read, and how many bytes of results it may have; by default,
             an eighth of Spark's memory (`spark.driver.memory`), or less on a small machine.
@@ -136,7 +137,7 @@ class Config:
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     lanes: int | None = None
     shards: int | None = None
-    epoch_interval_ms: int = 100
+    epoch_interval_ms: int | None = None
     max_epoch_records: int = 500_000
     max_epoch_bytes: int | None = None
     engine: str = "spark"
@@ -199,6 +200,12 @@ class Config:
     def registry_settings(self) -> RegistrySettings | None:
         """How to reach the schema registry, with its secrets as plain text; None if there is none. Do not show the result."""
         return RegistrySettings.of(revealed(self.schema_registry)) if self.schema_registry else None
+
+    @property
+    def interval_s(self) -> float:
+        """The least time between the starts of two epochs: shorter with the local engine, which is for few records."""
+        given, default = self.epoch_interval_ms, 50 if self.engine == "local" else 100
+        return (default if given is None else given) / 1_000
 
     @property
     def has_workers(self) -> bool:
@@ -360,7 +367,7 @@ def _text(name: str, value: object) -> str:
 
 
 def _check_range(name: str, value: object, low: int, high: int) -> None:
-    if value is None and name in ("lanes", "shards", "max_epoch_bytes", "worker_epoch_records"):
+    if value is None and name in ("lanes", "shards", "epoch_interval", "max_epoch_bytes", "worker_epoch_records"):
         return
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(f"{name}: expected a whole number.")

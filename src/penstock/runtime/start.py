@@ -198,7 +198,7 @@ class Start:
         config = self._config
         labelled = self._labelled(epochs.on_input)
         truth = Truth(self._topology, self._program, config, topics)
-        interval_s, name = config.epoch_interval_ms / 1_000, f"penstock-{self._id}-epochs"
+        interval_s, name = config.interval_s, f"penstock-{self._id}-epochs"
 
         def open_stream(offsets: Mapping[Partition, int]) -> InputLoop:
             source = engine.open_input(offsets, self._most_bytes)

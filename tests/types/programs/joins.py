@@ -5,7 +5,7 @@ from __future__ import annotations
 from orders import Customer, Order, Payment
 from typing_extensions import assert_type
 
-from penstock import KStream, KTable, StreamsBuilder
+from penstock import GlobalKTable, KStream, KTable, StreamsBuilder
 
 builder = StreamsBuilder()
 orders = builder.stream("orders", key=str, value=Order)
@@ -15,6 +15,10 @@ customers = builder.table("customers", key=str, value=Customer)
 order_table = builder.table("order-table", key=int, value=Order)
 totals = builder.table("totals", key=int, value=float)
 rates = builder.global_table("rates", key=str, value=float)
+taxes = builder.global_table_from(
+    lambda spark: spark.read.parquet("taxes"), lambda row: (row["country"], row["tax"]), store="taxes", key=str, value=float
+)
+assert_type(taxes, GlobalKTable[str, float])
 
 
 def paid(order: Order, payment: Payment) -> float:

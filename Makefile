@@ -21,6 +21,8 @@ POSTGRES_READY := $(POSTGRES)/.ready
 PROMETHEUS_READY := $(PROMETHEUS)/.ready
 REGISTRY := .parts/registry
 REGISTRY_READY := $(REGISTRY)/.ready
+LAKE := .parts/lake
+LAKE_READY := $(LAKE)/.ready
 CHROMIUM := .parts/chromium
 CHROMIUM_READY := $(CHROMIUM)/.ready
 ARCHIVE := $(CURDIR)/.parts/spark/classes.jsa
@@ -35,7 +37,7 @@ SOURCES := src verification benchmarks tests hatch_build.py
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution operations operable browser registry docs security audit lock jars-pin clean
+.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution operations operable browser registry lake docs security audit lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +74,10 @@ test-jvm coverage integration chaos chaos-local sources evolution: $(ARCHIVE)
 
 $(POSTGRES_READY): tools/postgres/bring
 	@tools/postgres/bring $(POSTGRES)
+	@touch $@
+
+$(LAKE_READY): tools/lake/bring tools/lake/jars.sha256
+	@tools/lake/bring $(LAKE)
 	@touch $@
 
 $(PROMETHEUS_READY): tools/prometheus/bring
@@ -182,6 +188,9 @@ operable: operations   # its former name
 registry: $(VENV_READY) $(PARTS_READY) $(REGISTRY_READY) ## Serdes with a real schema registry, their bytes beside Java's, their speed beside JSON's (SEED)
 	$(BIN)/python -m verification.registry --seed $(SEED)
 
+lake: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(POSTGRES_READY) $(LAKE_READY) ## Delta tables and PostgreSQL as sources, with their jars
+	$(BIN)/pytest --no-cov -m jvm tests/jvm/runtime/test_lakes.py
+
 docs: $(VENV_READY) ## Run the examples of the documents as they stand
 	$(BIN)/pytest tests/docs
 
@@ -197,11 +206,12 @@ lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock, and
 	echo quixstreams | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url - --output-file benchmarks/quix-requirements.lock
 
-jars-pin: ## Pin the jars that tools/kafka, tools/connector and tools/registry now name; read the difference before committing it
+jars-pin: ## Pin the jars that tools/kafka, tools/connector, tools/registry and tools/lake now name; read the difference before committing it
 	@tools/kafka/bring --pin $(PARTS)
 	@tools/connector/bring --pin $(CONNECTOR)
 	@tools/registry/bring --pin $(REGISTRY)
-	@touch $(PARTS_READY) $(CONNECTOR_READY) $(REGISTRY_READY)
+	@tools/lake/bring --pin $(LAKE)
+	@touch $(PARTS_READY) $(CONNECTOR_READY) $(REGISTRY_READY) $(LAKE_READY)
 
 clean: ## Remove caches and reports, not the parts
 	rm -rf reports dist build .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -149,10 +149,11 @@ class InputLoop:
     def stop(self) -> None:
         """Stop reading; a running epoch is completed first."""
         self._stopping.set()
-        self._running.set()
-        for thread in (self._thread, self._filling):
-            if thread.is_alive():
-                thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._running.set()  # only now: an epoch that ends clears it, and the other thread would wait for the next one
+        if self._filling.is_alive():
+            self._filling.join()
         self._source.close()
 
     def _run(self) -> None:

@@ -145,6 +145,30 @@ class TestInputLoop:
             wait_until("the second call", lambda: len(epochs.calls) > 1, PATIENCE_S)
             epochs.loop.stop()
 
+    def test_stopping_wakes_a_thread_that_begins_to_wait_for_an_epoch_just_then(self, reader: Reader, epochs: Epochs) -> None:
+        class Slow(threading.Event):
+            is_waiting = False
+
+            def wait(self, timeout: float | None = None) -> bool:
+                self.is_waiting = True
+                epochs.loop.wait(PATIENCE_S)  # until the last epoch is over
+                return super().wait(timeout)
+
+        def dwell() -> None:
+            may_leave.wait(PATIENCE_S)
+
+        may_leave, running = threading.Event(), Slow()
+        epochs.during = dwell
+        epochs.loop._running = running
+        epochs.loop.start()
+        reader.ends[A0] = 11
+        wait_until("the thread to wait", lambda: running.is_waiting and epochs.calls, PATIENCE_S)
+        stopping = threading.Thread(target=epochs.loop.stop, daemon=True)
+        stopping.start()
+        may_leave.set()
+        stopping.join(PATIENCE_S)
+        assert reader.is_closed
+
     def test_stopping_completes_the_current_call(self, reader: Reader, epochs: Epochs) -> None:
         entered, may_leave, left = threading.Event(), threading.Event(), threading.Event()
 

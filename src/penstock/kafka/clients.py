@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from penstock.config import Config, Guarantee
 from penstock.errors import ConfigError
 from penstock.kafka.failures import configured_wrongly, failure, translated
+from penstock.kafka.statistics import OnStatistics, with_statistics
 from penstock.settings import CLIENTS, OAUTH_ENDPOINTS, Settings, revealed
 
 logger: logging.Logger = logging.getLogger("penstock.kafka")
@@ -154,10 +155,10 @@ def _refuse_old_client(found: str) -> None:
         raise ConfigError(f"token_provider: needs confluent-kafka {'.'.join(map(str, _ASKS_BY_ITSELF))} or later, not {found}.")
 
 
-def open_consumer(settings: Mapping[str, Any]) -> Consumer:
-    """Create a consumer with these settings."""
+def open_consumer(settings: Mapping[str, Any], on_statistics: OnStatistics | None = None) -> Consumer:
+    """Create a consumer with these settings; `on_statistics` receives its statistics."""
     try:
-        return Consumer(for_client(settings), logger=logger)
+        return Consumer(with_statistics(for_client(settings), on_statistics), logger=logger)
     except KafkaException as error:
         raise configured_wrongly(error) from None
 

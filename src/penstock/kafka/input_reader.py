@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from penstock.errors import TopicError
 from penstock.kafka.clients import open_consumer
 from penstock.kafka.failures import failure
+from penstock.kafka.statistics import OnStatistics
 from penstock.lanes.epoch import headers_array
 from penstock.records import Partition
 
@@ -53,7 +54,14 @@ class InputReader:
     called by any thread, one at a time.
     """
 
-    def __init__(self, settings: Mapping[str, str], offsets: Mapping[Partition, int], most_records: int, most_bytes: int) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        offsets: Mapping[Partition, int],
+        most_records: int,
+        most_bytes: int,
+        on_statistics: OnStatistics | None = None,
+    ) -> None:
         self._most_records = most_records
         self._most_bytes = most_bytes
         self._chunks: dict[Partition, deque[_Chunk]] = {place: deque() for place in offsets}
@@ -63,7 +71,7 @@ class InputReader:
         self._paused: set[Partition] = set()
         self._reading = threading.Lock()
         self._changing = threading.Lock()
-        self._consumer = open_consumer(settings)
+        self._consumer = open_consumer(settings, on_statistics)
         self._consumer.assign([TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()])
 
     @property

@@ -21,6 +21,7 @@ from penstock.errors import BrokerError, PenstockError
 from penstock.kafka.clients import for_client
 from penstock.kafka.clients import logger as client_logger
 from penstock.kafka.failures import configured_wrongly, failure, translated
+from penstock.kafka.statistics import OnStatistics, with_statistics
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class RowProducer:
         topics: Sequence[str],
         broker_timeout_ms: int,
         clock: Callable[[], float] = time.monotonic,
+        on_statistics: OnStatistics | None = None,
     ) -> None:
         self._topics = list(topics)
         self._broker_timeout = broker_timeout_ms / 1_000
@@ -57,7 +59,8 @@ class RowProducer:
         """Whether a connection has failed since this client was created."""
         callbacks = {"on_delivery": self._on_delivery, "error_cb": self._on_error}
         try:
-            self.client: Producer = Producer({**for_client(settings), **callbacks}, logger=client_logger)
+            own = with_statistics({**for_client(settings), **callbacks}, on_statistics)
+            self.client: Producer = Producer(own, logger=client_logger)
         except KafkaException as error:
             raise configured_wrongly(error) from None
 

@@ -21,6 +21,7 @@ from penstock.kafka.clients import consumer_settings, open_consumer, producer_se
 from penstock.kafka.failures import is_passing, is_retriable, is_unexplained, kafka_error, requires_abort, translated
 from penstock.kafka.offsets import read_committed
 from penstock.kafka.producer import RowProducer
+from penstock.kafka.statistics import OnStatistics
 
 if TYPE_CHECKING:
     from penstock.barrier import SourceOffset
@@ -57,6 +58,7 @@ class TransactionalPublisher:
         topics: Sequence[str],
         limits: Collection[int] = (),
         clock: Callable[[], float] = time.monotonic,
+        on_statistics: OnStatistics | None = None,
     ) -> None:
         self._config = config
         self._settings = producer_settings(config, limits) | {
@@ -66,6 +68,7 @@ class TransactionalPublisher:
         self._group_id = group_id
         self._topics = topics
         self._clock = clock
+        self._on_statistics = on_statistics
         self._patience = config.broker_timeout_ms / 1_000
         self._began: float | None = None
         self._rows: list[pa.RecordBatch] = []
@@ -156,7 +159,8 @@ class TransactionalPublisher:
 
     def _init(self) -> None:
         self._is_settled, self._began = False, None
-        self._producer = RowProducer(self._settings, self._topics, self._config.broker_timeout_ms, self._clock)
+        timeout_ms = self._config.broker_timeout_ms
+        self._producer = RowProducer(self._settings, self._topics, timeout_ms, self._clock, self._on_statistics)
         deadline = self._clock() + self._patience
         while True:
             try:
@@ -264,10 +268,11 @@ class AtLeastOncePublisher:
         topics: Sequence[str],
         limits: Collection[int] = (),
         clock: Callable[[], float] = time.monotonic,
+        on_statistics: OnStatistics | None = None,
     ) -> None:
         settings = producer_settings(config, limits)
         settings.setdefault("message.timeout.ms", str(config.broker_timeout_ms))
-        self._producer = RowProducer(settings, topics, config.broker_timeout_ms, clock)
+        self._producer = RowProducer(settings, topics, config.broker_timeout_ms, clock, on_statistics)
         self._consumer = open_consumer(consumer_settings(config, group_id))
         self._sent: Sequence[SourceOffset] = ()
 
@@ -327,11 +332,17 @@ class AtLeastOncePublisher:
 Publisher = TransactionalPublisher | AtLeastOncePublisher
 
 
-def publisher_of(config: Config, application_id: str, topics: Sequence[str] = (), limits: Collection[int] = ()) -> Publisher:
+def publisher_of(
+    config: Config,
+    application_id: str,
+    topics: Sequence[str] = (),
+    limits: Collection[int] = (),
+    on_statistics: OnStatistics | None = None,
+) -> Publisher:
     """Return the publisher of an application, by its guarantee; `limits` are size limits of records."""
     if config.guarantee is Guarantee.EXACTLY_ONCE:
-        return TransactionalPublisher(config, application_id, application_id, topics, limits)
-    return AtLeastOncePublisher(config, application_id, topics, limits)
+        return TransactionalPublisher(config, application_id, application_id, topics, limits, on_statistics=on_statistics)
+    return AtLeastOncePublisher(config, application_id, topics, limits, on_statistics=on_statistics)
 
 
 _ASK_AGAIN = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._WAIT_COORD, KafkaError.COORDINATOR_NOT_AVAILABLE}

@@ -25,6 +25,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from penstock import errors
+from penstock.observation.client_metrics import families_of_clients
 from penstock.observation.recorder import Recorder
 from penstock.observation.reports import DEAD_LETTERS, EpochReport, RestoreReport
 
@@ -104,6 +105,7 @@ class Metrics(Collector):
         yield from self._tables()
         yield from self._restore(self._recorder.restore)
         yield from self._memory()
+        yield from families_of_clients(self._recorder.clients.reports())
 
     # ---- per epoch ----------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
 from penstock.epochs.wire import LaneReport
+from penstock.kafka.statistics import ClientStatistics
 from penstock.observation.reports import CommittedStores, EpochReport, OpenEpoch, PartitionReport, RestoreReport, TableReport
 from penstock.records import Partition
 
@@ -89,6 +90,8 @@ class Recorder:
         """Offsets skipped because their records were gone, by source partition."""
         self.tables: Mapping[str, TableReport] = {}
         """The global tables that are read again from time to time, by their stores."""
+        self.clients: ClientStatistics = ClientStatistics()
+        """The last statistics of the driver's Kafka clients."""
         self.failure: BaseException | None = None
         self.is_paused: bool = False
         """Whether the application is paused."""

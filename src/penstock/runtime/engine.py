@@ -18,6 +18,7 @@ from penstock.epochs.restore import Committed, ReadChangelog, Restored
 from penstock.errors import ConfigError
 from penstock.kafka.clients import input_settings
 from penstock.kafka.input_reader import InputReader
+from penstock.kafka.statistics import OnStatistics
 from penstock.records import Partition
 from penstock.runtime.attempts import Jobs, Ranges
 from penstock.runtime.inputs import Input, ListedInput, MixedInput
@@ -67,12 +68,23 @@ def most_by_workers(config: Config, lanes: int) -> int:
 
 
 class Engine:
-    """Runs the epochs of an application, and reads its input. `ends` requests the ends of topics from the brokers."""
+    """Runs the epochs of an application, and reads its input.
 
-    def __init__(self, config: Config, program: Program, tasks: TaskSetUp, ends: Callable[[], Mapping[Partition, int]]) -> None:
+    `ends` requests the ends of topics from the brokers; `on_statistics` receives the statistics of the consumer that reads them.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        program: Program,
+        tasks: TaskSetUp,
+        ends: Callable[[], Mapping[Partition, int]],
+        on_statistics: OnStatistics | None = None,
+    ) -> None:
         self._config = config
         self._id = program.application_id
         self._ends = ends
+        self._on_statistics = on_statistics
         self._most = most_by_workers(config, program.lanes)
         self._reader: InputReader | None = None
         self._pool: WorkerPool | None = None
@@ -116,7 +128,8 @@ class Engine:
             return listed
         most_records = min(self._most, self._config.max_epoch_records)
         settings = input_settings(self._config, self._id)
-        self._reader = InputReader(settings, offsets, _EPOCHS_KEPT * most_records, _EPOCHS_KEPT * most_bytes)
+        most = _EPOCHS_KEPT * most_records, _EPOCHS_KEPT * most_bytes
+        self._reader = InputReader(settings, offsets, *most, self._on_statistics)
         has_one_topic = len({topic for topic, _ in offsets}) == 1
         read = self._reader if has_one_topic else OrderedInput(self._reader, self._ends)
         if self._most == _ANY:

@@ -232,7 +232,8 @@ class Start:
 
     def _engine(self, ends: Callable[[], Mapping[Partition, int]]) -> Engine:
         prepare = logs.worker_set_up(self._config, self.labels)
-        return Engine(self._config, self._program, TaskSetUp(prepare, self._reader_of(read_records), self._patience_s), ends)
+        tasks = TaskSetUp(prepare, self._reader_of(read_records), self._patience_s)
+        return Engine(self._config, self._program, tasks, ends, self._recorder.clients.of("consumer"))
 
     def _check_limits(self, broker: Mapping[str, str], written: list[Topic]) -> None:
         """Refuse settings that cannot work: raise the first reason, and log the others."""
@@ -275,7 +276,7 @@ class Start:
 
     def _publisher(self, sizes: Sequence[int]) -> Publisher:
         """Return the publisher, which has fenced any other instance."""
-        publisher = publisher_of(self._config, self._id, self._program.topics, sizes)
+        publisher = publisher_of(self._config, self._id, self._program.topics, sizes, self._recorder.clients.of("producer"))
         publisher.start()
         self.closers.append(publisher.close)
         return publisher

@@ -10,6 +10,7 @@ import pytest
 from penstock.config import Config
 from penstock.errors import ConfigError
 from penstock.kafka.clients import consumer_settings, input_settings, open_admin, open_consumer, producer_settings, spark_options
+from penstock.kafka.statistics import with_statistics
 
 
 def config(guarantee: str = "exactly_once", **kafka: Any) -> Config:
@@ -116,3 +117,13 @@ def test_certificates_are_converted_for_java(tmp_path: Path) -> None:
 def test_a_setting_unknown_to_the_client_is_named(client: Any) -> None:
     with pytest.raises(ConfigError, match=r'No such configuration property: "no\.such"'):
         client(config(no__such=1))
+
+
+def test_statistics_come_every_ten_seconds_unless_the_user_decides() -> None:
+    def heard(text: str) -> None: ...
+
+    own = with_statistics({"a": "b"}, heard)
+    assert own == {"a": "b", "statistics.interval.ms": "10000", "stats_cb": heard}
+    user = with_statistics(producer_settings(config(statistics__interval__ms=0)), heard)
+    assert user["statistics.interval.ms"] == "0"
+    assert with_statistics({"a": "b"}, None) == {"a": "b"}

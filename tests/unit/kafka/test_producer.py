@@ -12,6 +12,8 @@ from confluent_kafka import KafkaError
 from penstock.epochs.wire import OUT
 from penstock.errors import BrokerError, ConfigError, TopicError
 from penstock.kafka.producer import RowProducer
+from penstock.kafka.statistics import ClientStatistics
+from verification.harness.processes import wait_until
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}
 
@@ -147,3 +149,16 @@ def test_large_rows_are_converted_in_small_chunks(producer: RowProducer, monkeyp
     producer.produce(pa.RecordBatch.from_pylist([row(bytes(3_000))] * 7, schema=OUT))
     assert chunks == [3, 3, 1]
     assert len(client.sent) == 7
+
+
+def test_the_client_gives_its_statistics_while_it_is_polled() -> None:
+    clients = ClientStatistics()
+    producer = RowProducer({**NOWHERE, "statistics.interval.ms": "10"}, [], 5_000, on_statistics=clients.of("producer"))
+    producer.client.produce("nowhere", b"value")
+    wait_until("statistics", lambda: _is_queued(producer, clients), 10)
+    assert clients.reports()["producer"].connections() == {}
+
+
+def _is_queued(producer: RowProducer, clients: ClientStatistics) -> bool:
+    producer.poll()
+    return any(report.queued == (1, len(b"value")) for report in clients.reports().values())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from penstock.epochs.wire import LaneReport
 from penstock.observation import CHOSEN, DEAD_LETTERS, PartitionReport, Recorder
 
@@ -37,7 +40,7 @@ def a_lane(lane: int, stage: int, is_sampled: bool = True) -> LaneReport:
 
 
 def fed(recorder: Recorder, clock: Clock) -> None:
-    """Record one of each: a restore, an epoch, positions, ends, lost input, a refresh."""
+    """Record one of each: a restore, an epoch, positions, ends, lost input, a refresh, statistics of both clients."""
     recorder.restoring({0: 500, 1: 300})
     clock.now += 2
     recorder.restoring({0: 100, 1: 0})
@@ -47,3 +50,29 @@ def fed(recorder: Recorder, clock: Clock) -> None:
     recorder.saw_ends({("lines", 0): 50})
     recorder.lost_input(("lines", 0), 7)
     recorder.table_refreshed("countries")
+    recorder.clients.of("producer")(statistics("TxnCoordinator", msg_cnt=7, msg_size=900))
+    recorder.clients.of("consumer")(statistics("GroupCoordinator", topics=PREFETCHED))
+
+
+PREFETCHED = {"lines": {"topic": "lines", "partitions": {"0": {"fetchq_cnt": 3, "fetchq_size": 60}, "-1": {"fetchq_cnt": 0}}}}
+
+
+def statistics(coordinator: str, **more: Any) -> str:
+    """Return what librdkafka says about a client with a connection to a broker, to a coordinator and to a bootstrap server."""
+    brokers = [
+        a_broker(
+            "host:9092/1", 1, "learned", outbuf_cnt=2, waitresp_cnt=5, rtt=a_window(50_000, 250_000), throttle=a_window(30, 30)
+        ),
+        a_broker(coordinator, -1, "logical", disconnects=4),
+        a_broker("host:9092/bootstrap", -1, "configured", disconnects=9),
+    ]
+    return json.dumps({"name": "rdkafka#1", "msg_cnt": 0, "brokers": {each["name"]: each for each in brokers}, **more})
+
+
+def a_broker(name: str, number: int, source: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "nodeid": number, "nodename": "host:9092", "source": source, "state": "UP", "rtt": a_window(), **more}
+
+
+def a_window(median: int = 0, highest: int = 0) -> dict[str, int]:
+    count = 20 if highest else 0
+    return {"min": 0, "max": highest, "avg": median, "p50": median, "p99": highest, "p99_99": highest, "cnt": count}

@@ -170,7 +170,7 @@ class TestInput:
     def test_with_few_lanes_the_driver_reads_everything(self, stage: Stage) -> None:
         engine_of(max_epoch_records=77).open_input({A0: 1}, 1_000).fill()
         assert stage.did == ["reader.fill"]
-        settings, offsets, most_records, most_bytes = stage.reader_arguments
+        settings, offsets, most_records, most_bytes, _ = stage.reader_arguments
         assert settings["group.id"] == "app"
         assert (offsets, most_records, most_bytes) == ({A0: 1}, 2 * 77, 2 * 1_000)
 

@@ -90,8 +90,8 @@ class Config:
         lanes: How many lanes share the work, at most one per shard; by default, one per core.
         shards: How many shards the keys are divided into: the largest number of lanes ever possible. Fixed at the first start;
             by default 4 for each lane, and at least 8.
-        epoch_interval_ms: How long an epoch waits for records; the setting is `epoch_interval`, a duration. By default 100 ms, and
-            50 ms with the local engine.
+        epoch_interval_ms: How long an epoch waits for records; the setting is `epoch_interval`, a duration. By default 100 ms,
+            and 50 ms with the local engine.
         max_epoch_records: The most records of an epoch.
         max_epoch_bytes: About how many bytes of records an epoch may read, and how many bytes of results it may have; by default,
             an eighth of Spark's memory (`spark.driver.memory`), or less on a small machine.

@@ -74,7 +74,7 @@ class Health:
 
 
 def _not_refreshed(recorder: Recorder) -> list[Problem]:
-    failing = {store: table.failure for store, table in recorder.tables.items() if table.failure is not None}
+    failing = {store: table.failure for store, table in recorder.tables.reports.items() if table.failure is not None}
     return [
         Problem("not refreshed", f"the rows of global table {store!r} cannot be read again ({type(why).__name__}): see the log")
         for store, why in failing.items()

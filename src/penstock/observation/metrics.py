@@ -264,7 +264,7 @@ class Metrics(Collector):
         yield lost
 
     def _tables(self) -> Iterator[Metric]:
-        tables = self._recorder.tables
+        tables = self._recorder.tables.reports
         at = {store: table.refreshed_ms / 1000 for store, table in tables.items() if table.refreshed_ms}
         about = "When the rows of a global table were last read with Spark (Unix time)."
         yield _gauges("penstock_global_table_refresh_timestamp_seconds", about, "store", at)

@@ -18,7 +18,8 @@ from structlog.contextvars import bind_contextvars, unbind_contextvars
 
 from penstock.epochs.wire import LaneReport
 from penstock.kafka.statistics import ClientStatistics
-from penstock.observation.reports import CommittedStores, EpochReport, OpenEpoch, PartitionReport, RestoreReport, TableReport
+from penstock.observation.reports import CommittedStores, EpochReport, OpenEpoch, PartitionReport, RestoreReport
+from penstock.observation.tables import RefreshedTables
 from penstock.records import Partition
 
 _log = logging.getLogger(__name__)
@@ -88,8 +89,8 @@ class Recorder:
         """Retries of the check with a broker whether an epoch is committed."""
         self.lost: Mapping[Partition, int] = {}
         """Offsets skipped because their records were gone, by source partition."""
-        self.tables: Mapping[str, TableReport] = {}
-        """The global tables that are read again from time to time, by their stores."""
+        self.tables: RefreshedTables = RefreshedTables()
+        """The global tables that are read again from time to time."""
         self.clients: ClientStatistics = ClientStatistics()
         """The last statistics of the driver's Kafka clients."""
         self.failure: BaseException | None = None
@@ -251,15 +252,6 @@ class Recorder:
     def paused(self, is_paused: bool) -> None:
         """Record that the application was paused, or resumed."""
         self.is_paused, self._resumed_at = is_paused, self._clock()
-
-    def table_refreshed(self, store: str, failure: BaseException | None = None) -> None:
-        """Record that a global table was refreshed, or why it was not."""
-        known = self.tables.get(store, TableReport())
-        if failure is None:
-            report = replace(known, refreshed_ms=int(time.time() * 1000), failure=None)
-        else:
-            report = replace(known, failures=known.failures + 1, failure=failure)
-        self.tables = {**self.tables, store: report}
 
     def saw_ends(self, ends: Mapping[Partition, int]) -> None:
         """Record the current ends of the source partitions."""

@@ -92,15 +92,3 @@ class CommittedStores:
 
     entries: Mapping[str, int]
     size_bytes: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class TableReport:
-    """The refreshes of a global table: when the last one succeeded (0: none has), how many have failed, and why the last one did.
-
-    After one that succeeded, `failure` is None.
-    """
-
-    refreshed_ms: int = 0
-    failures: int = 0
-    failure: BaseException | None = None

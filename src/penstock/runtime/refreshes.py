@@ -142,11 +142,11 @@ class Refreshes:
             if not self._thread.is_alive() and not self._is_loaded(table):
                 raise
             wait_s = _RETRY_S if every_ms is None else min(_RETRY_S, every_ms / 1_000)
-            self._recorder.table_refreshed(table.store, error)
+            self._recorder.tables.refreshed(table.store, error)
             what = "the global table %s keeps its rows, because they cannot be read again; retrying in %g s. Check its source: %s"
             _log.warning(what, table.store, wait_s, error)
         else:
-            self._recorder.table_refreshed(table.store)
+            self._recorder.tables.refreshed(table.store)
             if every_ms is None:
                 self._due.pop(table.store, None)
                 return

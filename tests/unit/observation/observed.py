@@ -49,7 +49,7 @@ def fed(recorder: Recorder, clock: Clock) -> None:
     recorder.moved({("lines", 0): PartitionReport("lines", 0, 40, -1, 5_000, 4_000, is_idle=True)}, 4_000)
     recorder.saw_ends({("lines", 0): 50})
     recorder.lost_input(("lines", 0), 7)
-    recorder.table_refreshed("countries")
+    recorder.tables.refreshed("countries")
     recorder.clients.of("producer")(statistics("TxnCoordinator", msg_cnt=7, msg_size=900))
     recorder.clients.of("consumer")(statistics("GroupCoordinator", topics=PREFETCHED))
 

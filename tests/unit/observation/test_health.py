@@ -114,12 +114,12 @@ class TestReady:
         assert observed.health.ready() == ()
 
     def test_a_global_table_that_is_not_refreshed_is_named_without_secrets(self, observed: Observed) -> None:
-        observed.recorder.table_refreshed("countries")
-        observed.recorder.table_refreshed("rates", BrokerError("password=hunter2"))
+        observed.recorder.tables.refreshed("countries")
+        observed.recorder.tables.refreshed("rates", BrokerError("password=hunter2"))
         why = "the rows of global table 'rates' cannot be read again (BrokerError): see the log"
         assert observed.health.ready() == (Problem("not refreshed", why),)
         assert observed.health.live() == ()
-        observed.recorder.table_refreshed("rates")
+        observed.recorder.tables.refreshed("rates")
         assert observed.health.ready() == ()
 
     def test_user_checks_are_called(self, observed: Observed) -> None:

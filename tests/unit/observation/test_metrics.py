@@ -133,13 +133,13 @@ class TestRecords:
         assert value(metrics, "penstock_source_lost_offsets_total", topic="lines", partition="1") == 1
 
     def test_refreshes_of_global_tables_are_counted(self, metrics: Metrics, recorder: Recorder) -> None:
-        recorder.table_refreshed("countries", errors.BrokerError("gone"))
+        recorder.tables.refreshed("countries", errors.BrokerError("gone"))
         assert value(metrics, "penstock_global_table_refresh_failures_total", store="countries") == 1
         assert "penstock_global_table_refresh_timestamp_seconds" not in names(metrics)
-        recorder.table_refreshed("countries")
+        recorder.tables.refreshed("countries")
         assert value(metrics, "penstock_global_table_refresh_failures_total", store="countries") == 1
         at = value(metrics, "penstock_global_table_refresh_timestamp_seconds", store="countries")
-        assert at == recorder.tables["countries"].refreshed_ms / 1000
+        assert at == recorder.tables.reports["countries"].refreshed_ms / 1000
 
     def test_read_sent_and_dropped_records_are_counted(self, metrics: Metrics, recorder: Recorder, clock: Clock) -> None:
         an_epoch(recorder, clock)

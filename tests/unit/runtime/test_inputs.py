@@ -162,7 +162,7 @@ class TestInputLoop:
         epochs.loop._running = running
         epochs.loop.start()
         reader.ends[A0] = 11
-        wait_until("the thread to wait", lambda: running.is_waiting and epochs.calls, PATIENCE_S)
+        wait_until("the thread to wait", lambda: running.is_waiting and bool(epochs.calls), PATIENCE_S)
         stopping = threading.Thread(target=epochs.loop.stop, daemon=True)
         stopping.start()
         may_leave.set()

@@ -188,13 +188,13 @@ class TestStart:
         assert following().are_loaded
         world.rows, world.down = [country("FR", "France")], ConnectionError("refused")
         following().start()
-        wait(lambda: recorder.tables["countries"].failures > 2)  # it is tried again, though it has no interval
+        wait(lambda: recorder.tables.reports["countries"].failures > 2)  # it is tried again, though it has no interval
         assert "the global table countries keeps its rows" in caplog.text
         assert world.table == {b"CH": b"Switzerland"}
-        assert isinstance(recorder.tables["countries"].failure, ProcessingError)
+        assert isinstance(recorder.tables.reports["countries"].failure, ProcessingError)
         world.down = None
         wait(lambda: world.table == {b"FR": b"France"})
-        wait(lambda: recorder.tables["countries"].failure is None)
+        wait(lambda: recorder.tables.reports["countries"].failure is None)
 
 
 class TestIntervals:
@@ -205,7 +205,7 @@ class TestIntervals:
         world.rows = []
         wait(lambda: not world.table)
         assert world.commits == 2
-        assert recorder.tables["countries"].refreshed_ms > NOW
+        assert recorder.tables.reports["countries"].refreshed_ms > NOW
 
     def test_without_an_interval_they_are_not(self, world: World, following: Callable[..., Refreshes]) -> None:
         following().start()
@@ -215,7 +215,7 @@ class TestIntervals:
     def test_a_commit_that_fails_is_repeated(self, world: World, following: Callable[..., Refreshes], recorder: Recorder) -> None:
         following("10ms").start()
         world.refuses, world.rows = BrokerError("no broker"), [country("CH", "Switzerland")]
-        wait(lambda: recorder.tables["countries"].failures > 1)
+        wait(lambda: recorder.tables.reports["countries"].failures > 1)
         assert world.topic == []
         world.refuses = None
         wait(lambda: world.table == {b"CH": b"Switzerland"})
@@ -234,4 +234,4 @@ class TestIntervals:
         tables.stop()
         assert not tables._thread.is_alive()
         assert world.topic == []
-        assert recorder.tables["countries"].failures == 0
+        assert recorder.tables.reports["countries"].failures == 0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
@@ -17,7 +16,8 @@ from penstock.records import Record
 if TYPE_CHECKING:
     from penstock.calls import Call, Request
     from penstock.handlers import ErrorHandler
-    from penstock.records import Headers, Process, RecordMetadata, ValueAndTimestamp
+    from penstock.metrics import UserMetrics
+    from penstock.records import Headers, HostCursor, Process, RecordMetadata, ValueAndTimestamp
     from penstock.state import Register, StoreSpec, TimerFront
     from penstock.timing import Duration, Instant
 
@@ -133,24 +133,11 @@ class HostTime(Protocol):
         """Fire the node's timers when they are due, ordered by time among the timers of all nodes of the lane."""
 
 
-class HostCursor(Protocol):
-    """Where a lane is among the records of its epoch."""
-
-    def cause(self) -> int:
-        """The number of the current record in the epoch's order; -1 after the last, -2 while timers fire before the first."""
-
-    def metadata(self) -> RecordMetadata | None:
-        """Where the current record came from; None while a timer or a flush runs."""
-
-    def at(self, origin: RecordMetadata | None) -> AbstractContextManager[None]:
-        """While a record that was held back is processed, let `metadata` return its origin."""
-
-    def at_timer(self, key: bytes, time: int) -> None:
-        """Note that a timer fires, so that errors and dead letters can name it."""
-
-
 class Host(Protocol):
     """What a lane offers the node it binds. Names are those of the topology."""
+
+    metrics: UserMetrics
+    """The metrics of user code in this lane."""
 
     @property
     def node(self) -> str:
@@ -328,6 +315,10 @@ class ProcessorContext(Protocol[KOut, VOut]):
     @property
     def timers(self) -> Timers:
         """Timers of the current key, for processors that override `on_timer`."""
+
+    @property
+    def metrics(self) -> UserMetrics:
+        """Counters, gauges and histograms of the processor's own; they count what is committed."""
 
     def commit(self) -> None:
         """Request a commit as soon as possible.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -234,3 +235,19 @@ class Delivered(NamedTuple):
     headers: Headers
     partition: int
     offset: int
+
+
+class HostCursor(Protocol):
+    """Where a lane is among the records of its epoch."""
+
+    def cause(self) -> int:
+        """The number of the current record in the epoch's order; -1 after the last, -2 while timers fire before the first."""
+
+    def metadata(self) -> RecordMetadata | None:
+        """Where the current record came from; None while a timer or a flush runs."""
+
+    def at(self, origin: RecordMetadata | None) -> AbstractContextManager[None]:
+        """While a record that was held back is processed, let `metadata` return its origin."""
+
+    def at_timer(self, key: bytes, time: int) -> None:
+        """Note that a timer fires, so that errors and dead letters can name it."""

@@ -17,6 +17,7 @@ PAGES = (
     "evolution",
     "global-state",
     "logs-and-traces",
+    "metrics",
     "plugins",
     "reference",
     "schema-registry",

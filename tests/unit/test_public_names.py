@@ -94,6 +94,7 @@ TOP = [
 ELSEWHERE = {
     "penstock.errors": "CircuitOpenError LateRecordError ProcessingError SerializationError StateError TopologyError",
     "penstock.handlers": "ErrorHandler ErrorHandlers FailureKind",
+    "penstock.metrics": "Counter Gauge Histogram Labelled UserMetrics",
     "penstock.processor": "TimerKind Timers",
     "penstock.records": "SourceRecord ValueAndTimestamp VersionedRecord",
     "penstock.serdes": "Boolean Bytes Float32 Float64 Int16 Int64 Json List Reference String UUIDs Void",

@@ -41,6 +41,7 @@ from penstock.lanes.gathering import are_many
 from penstock.lanes.lane import Lane, Surroundings, flush
 from penstock.lanes.stores import OwnShard
 from penstock.lanes.traces import Traces
+from penstock.metrics import UserMetrics, combined
 from penstock.state import LaneState, Mark, ShardState, StateOfStores, memory_engine
 
 INPUT = pa.schema(
@@ -256,6 +257,7 @@ class StageRun:
                 wall_clock=lambda: epoch.wall_clock,
                 partitions=lambda topic: partitions.get(topic, 1),
                 callers=lambda: callers_of(program),
+                metrics=UserMetrics("" if own == ANY_SHARD else str(own)),
             ),
             self._policy,
             watermark,
@@ -331,6 +333,7 @@ class StageRun:
             [(*what, count) for what, count in dropped.items()],
             self.due[1],
             wants_commit=any(bound.outbox.commit_requested for bound in self.bound.values()),
+            metrics=combined(bound.metrics for bound in self.bound.values()),
         )
         about = rows_about(self._assigned.shards.start, report, None if control == Control() else control)
         return [*self._output.tables(), about]

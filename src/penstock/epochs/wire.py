@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.lanes.epoch import HEADERS, RECORDS, processing_order
+from penstock.metrics import MetricReport
 
 
 class Kind(IntEnum):
@@ -78,7 +79,8 @@ class Control(msgspec.Struct, array_like=True, frozen=True):
     """What a task reports to the driver besides rows: highest event times by origin, counts of drops, and what is due.
 
     `due` is the earliest wall-clock time, `event_due` the earliest watermark that something waits for. `watermarks` are those of
-    origins whose source declares one. `wants_commit` says that a processor has requested a commit.
+    origins whose source declares one. `wants_commit` says that a processor has requested a commit. `metrics` are those of user
+    code.
     """
 
     high_times: dict[int, int] = {}
@@ -87,6 +89,7 @@ class Control(msgspec.Struct, array_like=True, frozen=True):
     event_due: int | None = None
     watermarks: dict[int, int] = {}
     wants_commit: bool = False
+    metrics: list[MetricReport] = []
 
 
 _encode = msgspec.msgpack.Encoder().encode

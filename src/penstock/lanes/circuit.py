@@ -12,6 +12,7 @@ from penstock.lanes.calls import PendingCalls
 from penstock.lanes.cursor import Cursor
 from penstock.lanes.failures import Failures
 from penstock.lanes.stores import Stores
+from penstock.metrics import UserMetrics
 from penstock.processor import Host, TableOperator, View
 from penstock.records import Process
 from penstock.topology.nodes import Node, ProcessorNode
@@ -20,7 +21,7 @@ from penstock.topology.nodes import Node, ProcessorNode
 class Circuit:
     """The nodes of a blueprint, bound to a shard's stores.
 
-    `callers` returns the callers of other systems; it is called only if a node makes calls.
+    `callers` returns the callers of other systems; it is called only if a node makes calls. `metrics` are those of user code.
     """
 
     __slots__ = (
@@ -32,14 +33,18 @@ class Circuit:
         "bound",
         "failures",
         "hosts",
+        "metrics",
         "pending_calls",
         "stores",
     )
 
-    def __init__(self, blueprint: Blueprint, stores: Stores, failures: Failures, callers: Callable[[], Callers]) -> None:
+    def __init__(
+        self, blueprint: Blueprint, stores: Stores, failures: Failures, callers: Callable[[], Callers], metrics: UserMetrics
+    ) -> None:
         self.blueprint: Blueprint = blueprint
         self.stores: Stores = stores
         self.failures: Failures = failures
+        self.metrics: UserMetrics = metrics
         self.hosts: dict[str, Host] = {}
         self.bound: dict[str, Process] = {}  # children before parents
         self.pending_calls: list[PendingCalls] = []  # the last node first

@@ -14,6 +14,7 @@ from penstock.lanes.cursor import Cursor
 from penstock.lanes.node_time import NodeTime
 from penstock.lanes.outbox import Outbox
 from penstock.lanes.shared import LaneSharedStore
+from penstock.metrics import UserMetrics
 from penstock.processor import View
 from penstock.records import Headers, Process
 from penstock.state import Register, StoreSpec
@@ -31,6 +32,7 @@ class NodeHost:
         "_shared",
         "children",
         "cursor",
+        "metrics",
         "shared_writes",
         "side_outputs",
         "time",
@@ -44,6 +46,7 @@ class NodeHost:
         self._shared: dict[str, LaneSharedStore] = {}
         self.time: NodeTime = NodeTime(node, circuit, clocks)
         self.cursor: Cursor = outbox.cursor
+        self.metrics: UserMetrics = circuit.metrics
         self.children: dict[str, Process] = {}
         self.side_outputs: dict[str, Process] = {}
         self.shared_writes: dict[str, Process] = {}

@@ -7,7 +7,7 @@ bulk, and produces rows. The test driver and Spark tasks run the same code.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.calls import Callers
 from penstock.lanes.binder import Binder
@@ -24,6 +24,7 @@ from penstock.lanes.samples import Samples
 from penstock.lanes.sources import Intake
 from penstock.lanes.stores import OwnShard, Stores
 from penstock.lanes.traces import Traces
+from penstock.metrics import UserMetrics
 from penstock.topology.nodes import Node
 
 
@@ -37,12 +38,13 @@ class Surroundings:
     """What a lane uses of its host.
 
     `wall_clock` is the host's clock in milliseconds; `partitions` returns the number of partitions of a topic, for partitioners;
-    `callers` returns the callers of other systems.
+    `callers` returns the callers of other systems; `metrics` takes the metrics of user code.
     """
 
     wall_clock: Callable[[], int]
     partitions: Callable[[str], int] = _one_partition
     callers: Callable[[], Callers] = Callers
+    metrics: UserMetrics = field(default_factory=UserMetrics)
 
 
 class Lane:
@@ -72,7 +74,7 @@ class Lane:
         stores = Stores(blueprint, shard)
         self.clocks: Clocks = Clocks(blueprint, stores, self.cursor, surroundings.wall_clock, watermark)
         failures = Failures(policy or FailurePolicy(), self.clocks, self.outbox)
-        self.circuit: Circuit = Circuit(blueprint, stores, failures, surroundings.callers)
+        self.circuit: Circuit = Circuit(blueprint, stores, failures, surroundings.callers, surroundings.metrics)
         self.entrances: Entrances = Entrances(self.circuit, self._host_of)
         binder = Binder(self._host_of, self.outbox, surroundings.partitions, samples, traces)
         self.intakes: dict[str, Intake] = binder.bind(self.circuit)
@@ -86,6 +88,11 @@ class Lane:
     def stores(self) -> Stores:
         """The stores that nodes are bound to."""
         return self.circuit.stores
+
+    @property
+    def metrics(self) -> UserMetrics:
+        """The metrics of user code."""
+        return self.circuit.metrics
 
     @property
     def failures(self) -> Failures:

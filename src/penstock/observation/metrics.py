@@ -1,7 +1,8 @@
 """`Metrics`: the metrics for Prometheus, computed at each scrape from what the recorder knows.
 
 Nothing is done per record; per epoch, only what a scrape could not compute later: histograms and estimates. Label values are
-names of the topology and of topics, and numbers of lanes, stages and partitions; never data from records.
+names of the topology and of topics, and numbers of lanes, stages and partitions; never data from records, except where user code
+labels its own metrics with it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from penstock import errors
 from penstock.observation.client_metrics import families_of_clients
 from penstock.observation.recorder import Recorder
 from penstock.observation.reports import DEAD_LETTERS, EpochReport, RestoreReport
+from penstock.observation.user_metrics import families_of_users
 
 if TYPE_CHECKING:
     from penstock.spark.memory import JvmReport
@@ -106,6 +108,7 @@ class Metrics(Collector):
         yield from self._restore(self._recorder.restore)
         yield from self._memory()
         yield from families_of_clients(self._recorder.clients.reports())
+        yield from families_of_users(self._recorder.user_metrics)
 
     # ---- per epoch ----------------------------------------------------------------------------------------------------
 

@@ -18,8 +18,10 @@ from structlog.contextvars import bind_contextvars, unbind_contextvars
 
 from penstock.epochs.wire import LaneReport
 from penstock.kafka.statistics import ClientStatistics
+from penstock.metrics import MetricReport
 from penstock.observation.reports import CommittedStores, EpochReport, OpenEpoch, PartitionReport, RestoreReport
 from penstock.observation.tables import RefreshedTables
+from penstock.observation.user_metrics import UserTotals
 from penstock.records import Partition
 
 _log = logging.getLogger(__name__)
@@ -73,6 +75,7 @@ class Recorder:
         self._sizes: dict[tuple[int, str], tuple[int, int]] = {}  # of stores, by lane
         self._listeners: list[EpochListener] = []
         self._restore_listeners: list[RestoreListener] = []
+        self._user_totals = UserTotals()
         self.started_at: float = clock()
         self.committed_at: float = clock()
         """The time of the last commit, or of the start."""
@@ -93,6 +96,8 @@ class Recorder:
         """The global tables that are read again from time to time."""
         self.clients: ClientStatistics = ClientStatistics()
         """The last statistics of the driver's Kafka clients."""
+        self.user_metrics: Sequence[MetricReport] = ()
+        """The metrics of user code, summed over all committed epochs."""
         self.failure: BaseException | None = None
         self.is_paused: bool = False
         """Whether the application is paused."""
@@ -203,6 +208,7 @@ class Recorder:
         dropped: Sequence[tuple[str, str, int]],
         lanes: Sequence[LaneReport],
         is_sampled: bool,
+        metrics: Sequence[MetricReport] = (),
     ) -> None:
         """Record that the current epoch is committed."""
         current = self.current
@@ -224,6 +230,8 @@ class Recorder:
             is_sampled,
         )
         self._recent.append(report)
+        if metrics:
+            self.user_metrics = self._user_totals.with_epoch(metrics)
         self.totals = _added(self.totals, report)
         if is_sampled:
             # Every lane reports its stores after each of its stages: the last report counts.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from penstock.calls import Call, Request, is_async
+from penstock.metrics import MetricReport, UserMetrics
 from penstock.processor import Host, Operator
 from penstock.records import Headers, Process, Record, RecordMetadata, SideOutput
 
@@ -58,8 +59,10 @@ class ProcessAsync(Operator):
     call: Call
 
     def bind(self, host: Host, forward: Process) -> Process:
-        def take(request: Request, sent: list[tuple[str | None, Record[Any, Any]]]) -> None:
-            for side, record in sent:
+        def take(request: Request, context: CallContext[Any, Any]) -> None:
+            for report in context.reports():
+                host.metrics.add(report)
+            for side, record in context.sent:
                 send = forward if side is None else host.side_output(side)
                 send(record.key, record.value, record.timestamp, record.headers)
 
@@ -73,17 +76,29 @@ class ProcessAsync(Operator):
 
 
 class CallContext(Generic[KOut, VOut]):
-    """The context of a `process_async` function: forwards records and writes to side outputs.
+    """The context of a `process_async` function: forwards records, writes to side outputs, and has metrics.
 
-    Records are sent when the function returns; those of a failed attempt are discarded.
+    Records are sent when the function returns; those of a failed attempt are discarded, and so is what it has counted.
     """
 
-    __slots__ = ("record_metadata", "sent")
+    __slots__ = ("_metrics", "record_metadata", "sent")
 
     def __init__(self, metadata: RecordMetadata | None) -> None:
         self.record_metadata: RecordMetadata | None = metadata
         """Topic, partition and offset of the record; None for one that a timer or a cache has sent."""
         self.sent: list[tuple[str | None, Record[Any, Any]]] = []
+        self._metrics: UserMetrics | None = None
+
+    @property
+    def metrics(self) -> UserMetrics:
+        """Metrics of this call alone: many calls run at once, and their lane adds them up."""
+        if self._metrics is None:
+            self._metrics = UserMetrics()
+        return self._metrics
+
+    def reports(self) -> list[MetricReport]:
+        """Return what the call has measured."""
+        return [] if self._metrics is None else self._metrics.reports()
 
     def forward(self, record: Record[KOut, VOut]) -> None:
         """Forward a record to the node's children."""
@@ -100,17 +115,17 @@ class CallContext(Generic[KOut, VOut]):
 
 
 def with_context(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the function of `process_async` as a call that gets a new context each time and returns what it sent."""
+    """Wrap the function of `process_async` as a call that gets a new context each time and returns it."""
 
-    async def call(record: Record[Any, Any], metadata: RecordMetadata | None, *client: Any) -> list[Any]:
+    async def call(record: Record[Any, Any], metadata: RecordMetadata | None, *client: Any) -> CallContext[Any, Any]:
         context: CallContext[Any, Any] = CallContext(metadata)
         await function(record, context, *client)
-        return context.sent
+        return context
 
     def blocking_call(record: Record[Any, Any], metadata: RecordMetadata | None, *client: Any) -> Any:
         context: CallContext[Any, Any] = CallContext(metadata)
         result = function(record, context, *client)
-        return result if inspect.isawaitable(result) else context.sent  # the caller rejects an awaitable
+        return result if inspect.isawaitable(result) else context  # the caller rejects an awaitable
 
     return call if is_async(function) else blocking_call
 

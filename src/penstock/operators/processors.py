@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from penstock.errors import ATTRIBUTED, TopologyError
+from penstock.metrics import UserMetrics
 from penstock.operators.timers import ProcessorTimers
 from penstock.processor import Cancellable, Host, Lineage, Operator, Processor, PunctuationType, Timer, Wrap
 from penstock.records import NO_HEADERS, Headers, Process, Record, RecordMetadata
@@ -159,6 +160,11 @@ class Context:
                 f"a functools.partial of it, or a function that can be called while the topology is built."
             )
         return self.key_timers
+
+    @property
+    def metrics(self) -> UserMetrics:
+        """Metrics of the processor's own."""
+        return self._host.metrics
 
     def commit(self) -> None:
         """Request an early end of the epoch, if the host supports it."""

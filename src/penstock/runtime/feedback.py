@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.epochs.wire import Control, Kind, LaneReport, decode_control, reports_of
+from penstock.metrics import MetricReport
 from penstock.records import NO_TIMESTAMP, Partition
 from penstock.runtime.progress import Progress
 
@@ -45,6 +46,11 @@ class Feedback:
     def dropped(self) -> list[tuple[str, str, int]]:
         """Node, reason and count of records that were dropped."""
         return [entry for control in self.controls for entry in control.dropped]
+
+    @property
+    def metrics(self) -> list[MetricReport]:
+        """The metrics of user code, as each task has measured them."""
+        return [report for control in self.controls for report in control.metrics]
 
     def watermarks(self, progress: Progress) -> list[tuple[Partition, int]]:
         """Return the watermarks that partitions have reported, in order; a partition may report several."""

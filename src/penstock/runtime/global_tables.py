@@ -16,6 +16,7 @@ from penstock.epochs.entry import rows_about_dropped
 from penstock.epochs.home import Home
 from penstock.epochs.hops import out
 from penstock.epochs.program import Program
+from penstock.epochs.wire import Control, control_row
 from penstock.errors import StateError
 from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.failures import FailurePolicy
@@ -167,6 +168,8 @@ class GlobalTables:
         kept.note({place: max(ends[place], position) for place, position in positions.items()}, asked_at)
         self._keep_rows(lane)
         lane.close()
+        if metrics := lane.metrics.reports():
+            self._rows.append(out(control_row(Control(metrics=metrics), 0)))
 
     def _take(self, lane: Lane, record: Record) -> None:
         topic, partition, offset, key, value, timestamp, headers = record

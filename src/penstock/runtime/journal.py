@@ -75,7 +75,7 @@ class Journal:
         if published.left_out:
             dropped = [*dropped, ("(sinks)", "production error", published.left_out)]
         sent = sent_by_topic(self._topics, published.batches)
-        self._recorder.epoch_committed(records, sent, dropped, feedback.reports, epoch.is_sampled)
+        self._recorder.epoch_committed(records, sent, dropped, feedback.reports, epoch.is_sampled, feedback.metrics)
 
     def moved(self, progress: Progress, idle: Collection[Partition]) -> None:
         """Report the positions of the source partitions; the watermark does not wait for those that are `idle`."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 from penstock.errors import TopologyError
+from penstock.metrics import UserMetrics
 from penstock.processor import Cancellable, PunctuationType
 from penstock.records import NO_TIMESTAMP, Record, RecordMetadata
 from penstock.state import LaneState, StoreSpec, memory_engine
@@ -58,6 +59,8 @@ class MockProcessorContext:
         self.side_outputs: list[tuple[str, Record[Any, Any]]] = []
         self.scheduled: list[Scheduled] = []
         self.has_committed: bool = False
+        self.metrics: UserMetrics = UserMetrics()
+        """The processor's metrics: `context.metrics["orders_rejected"].value`."""
         self.stream_time_ms: int = NO_TIMESTAMP
         self.system_time_ms: int = 0
         self.record_metadata: RecordMetadata | None = None

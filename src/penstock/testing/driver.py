@@ -23,6 +23,7 @@ from penstock.lanes.outbox import Row
 from penstock.lanes.position import At, RawRecord
 from penstock.lanes.sources import Arrival, Intake
 from penstock.lanes.stores import OwnShard
+from penstock.metrics import UserMetrics
 from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata
 from penstock.serdes import Bytes, Serde, serde_of
 from penstock.serdes.registry.memory import MemorySource
@@ -96,6 +97,8 @@ class TopologyTestDriver:
         self._global_offsets: defaultdict[str, int] = defaultdict(int)
         self.schema_registry: MemorySource = MemorySource()
         """Where the schemas of this test are: `schema_registry.subjects` shows them, `register` adds one."""
+        self.metrics: UserMetrics = UserMetrics()
+        """The metrics of processors: `driver.metrics["orders_rejected"].value`."""
         self._registry = Registry(self.schema_registry)
         self._nodes = bound_nodes(topology.nodes, self._registry)
         specs = bound_specs(topology.stores, APPLICATION_ID, self._registry)
@@ -115,9 +118,7 @@ class TopologyTestDriver:
             watermarked=watermarked_nodes(self._topology.nodes),
             sub_topologies=self._sub_topologies(),
         )
-        surroundings = Surroundings(
-            wall_clock=lambda: self._now, partitions=lambda topic: self._partitions, callers=lambda: self._callers
-        )
+        surroundings = Surroundings(lambda: self._now, lambda topic: self._partitions, lambda: self._callers, self.metrics)
         watermark = NO_TIMESTAMP if self._watermarks.are_told else None
         self._lane = Lane(blueprint, OwnShard(self._state), surroundings, self._policy, watermark)
 

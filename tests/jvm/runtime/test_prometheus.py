@@ -67,7 +67,7 @@ def metered(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             assert process.poll() is None, path.with_suffix(".log").read_text()
             return value(port, "penstock_records_total") >= records
 
-        wait_until("the application", lambda: _answers(port), START_S)
+        wait_until("the application", lambda: answers(port), START_S)
         first = [topics.Sent(key=b"k%d" % (i % 7), value=b"v", timestamp=60_000 + i) for i in range(50)]
         topics.produce(servers, "metered-in", first)
         wait_until("the first epoch", lambda: has_counted(50), START_S)
@@ -77,7 +77,7 @@ def metered(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield port
 
 
-def _answers(port: int) -> bool:
+def answers(port: int) -> bool:
     try:
         return "penstock_application_info" in exposed(port)
     except OSError:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from penstock.errors import ProcessingError
+from penstock.metrics import UserMetrics
 from penstock.processor import Operator, View
 from penstock.records import NO_HEADERS, Headers, Process, RecordMetadata
 from penstock.state import LaneState, Register, StoreSpec, memory_engine
@@ -46,6 +47,7 @@ class MemoryHost:
 
     def __init__(self, *specs: StoreSpec, views: dict[str, View] | None = None, rebind: bool = False) -> None:
         self.state = LaneState(memory_engine())
+        self.metrics = UserMetrics()
         self.specs = {spec.name: spec for spec in specs}
         self.views = views or {}
         self.rebind = rebind

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock import StreamsBuilder, Topology, dead_letter, log_and_continue
+from penstock import Processor, Record, StreamsBuilder, Topology, dead_letter, key_value_store, log_and_continue
 from penstock.epochs.home import Home, open_globals
 from penstock.epochs.program import Program
 from penstock.epochs.wire import Kind, decode_control
@@ -17,6 +17,7 @@ from penstock.errors import ProcessingError, StateError
 from penstock.handlers import ErrorHandlers
 from penstock.records import Headers
 from penstock.runtime import global_tables
+from penstock.runtime.feedback import Feedback
 from penstock.runtime.global_tables import GlobalTables
 from penstock.state import FORMAT, LaneState
 from tests.unit.epochs.application import program_of
@@ -141,6 +142,35 @@ def test_nothing_is_written_without_new_records(program: Program) -> None:
     tables.refresh()
     tables.refresh()
     assert len(kafka.read_from) == 1
+
+
+class Counted(Processor[str, int, None, None]):
+    def process(self, record: Record[str, int]) -> None:
+        self.context.metrics.counter("names", "Names.").inc()
+        self.context.store("names")[record.key] = record.value
+
+
+def test_what_the_processor_of_a_global_store_counts_goes_with_the_next_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(global_tables, "CHUNK_RECORDS", 2)
+    builder = StreamsBuilder()
+    builder.add_global_store(key_value_store("names", value=int), "names", Counted, value=int)
+    builder.stream("in").to("out")
+    program = program_of(builder.build(), directory=str(tmp_path))
+    Home(program.directory, program.application_id).take_over(program.incarnation)
+    kafka = Kafka()
+    for number in range(5):
+        kafka.put(f"n{number}", number)
+    tables = tables_of(program, kafka, every_s=0)
+    counts = []
+    for _ in range(3):
+        tables.refresh()
+        counts.append([numbers for report in Feedback.found_in(tables.take_rows()).metrics for _, _, numbers in report.series])
+        if len(counts) == 1:
+            kafka.put("more", 1)
+    assert counts == [[[5]], [[1]], []]
+    tables.close()
 
 
 def test_topics_are_not_read_too_often(program: Program) -> None:

@@ -25,6 +25,7 @@ from penstock import (
     StreamsBuilder,
     Topology,
     bounded_disorder,
+    key_value_store,
     shared_store,
     tumbling,
     until_window_closes,
@@ -141,6 +142,22 @@ def obedient() -> Topology:
     """Does what values say, then counts by key."""
     builder = StreamsBuilder()
     builder.stream("in", value=str).group_by_key().aggregate(int, _obeyed, store="counts", value=int).to_stream().to("out")
+    return builder.build()
+
+
+class Counted(Processor[str, str, str, int]):
+    """Counts a record, and then does what its value says."""
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.metrics.counter("orders", "Orders.").inc()
+        self.context.store("counts")[record.key] = _obeyed(record.key, record.value, 0)
+
+
+def counted() -> Topology:
+    """The same with a processor, which has a metric."""
+    builder = StreamsBuilder()
+    builder.add_state_store(key_value_store("counts", value=int))
+    builder.stream("in", value=str).process(Counted, stores=["counts"])
     return builder.build()
 
 

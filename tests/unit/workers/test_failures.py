@@ -14,10 +14,11 @@ import pytest
 from penstock.epochs.home import Home
 from penstock.epochs.program import Epoch, Program
 from penstock.errors import EpochTooLargeError, ProcessingError, StateError
+from penstock.runtime.feedback import Feedback
 from penstock.workers.jobs import WorkerJobs
 from penstock.workers.pool import TaskFailedError, WorkerPool
 from tests.unit.epochs.application import Raw, keys_of_shards
-from tests.unit.workers.programs import Lists, contents, installed, obedient
+from tests.unit.workers.programs import Lists, contents, counted, installed, obedient
 from tests.unit.workers.test_jobs import jobs_of, shown
 from verification.harness.processes import wait_until
 
@@ -55,6 +56,16 @@ def test_a_killed_worker_is_replaced_and_its_part_runs_again(
     assert contents(program) == contents(undisturbed)
     assert len(retries(caplog)) == 1
     assert "A worker process has ended unexpectedly" in retries(caplog)[0]
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_what_a_killed_worker_has_counted_counts_once(
+    pools: list[WorkerPool], tmp_path: Path, caplog: pytest.LogCaptureFixture, is_small: bool
+) -> None:
+    program = installed(counted(), tmp_path / "state", 2)
+    found = run(jobs_of(pools[1], program, orders("count", f"die-once {tmp_path / 'died'}")), is_small)
+    assert len(retries(caplog)) == 1
+    assert sum(numbers[0] for report in Feedback.found_in([found]).metrics for _, _, numbers in report.series) == len(KEYS)
 
 
 def test_an_epoch_whose_worker_always_dies_is_too_large(

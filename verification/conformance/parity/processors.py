@@ -96,7 +96,7 @@ _PROCESSORS: Rules = {
         Rule("keySerde valueSerde", KNOWN_TO_THE_USER),
         Rule("stateDir", LOCAL_FILES),
         Rule("taskId", NO_TASKS),
-        Rule("metrics", RUNTIME),
+        Rule("metrics", To(f"{_CONTEXT}.metrics", note="counters, gauges and histograms")),
     ),
     "processor.api.Record": _RECORD,
     "processor.api.FixedKeyRecord": _FIXED_RECORD,

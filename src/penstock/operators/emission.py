@@ -1,8 +1,9 @@
 """When a node forwards a table's change: immediately, or (cached) once per key when the epoch is flushed.
 
 As in Kafka Streams, a cache decides what downstream sees: the last change of a key since the previous flush, in the order of
-the last writes, with the value before the first write as its old value. Window, session and expiring stores are written
-immediately and only their emission waits; key-value tables hold their changes themselves (`state.CachedKeyValueStore`).
+the last writes, with the value before the first write as its old value. Session and expiring stores are written immediately and
+only their emission waits; key-value tables and window stores hold values themselves (`state.CachedKeyValueStore`,
+`TimestampedWindowStore.hold`).
 """
 
 from __future__ import annotations
@@ -39,10 +40,12 @@ def immediate(forward: Process, send_old_values: bool) -> Emit:
 
 def _deferred(host: Host, store: str, forward: Process, send_old_values: bool) -> Emit:
     still_shown = _still_shown(host, store)
+    settle = host.store(store).settle if host.spec(store).kind is StoreKind.TIMESTAMPED_WINDOW else lambda: None
 
     def flush(pending: dict[Any, tuple[Any, Any, Any, int, Headers]]) -> None:
         if not pending:
             return
+        settle()  # before forwarding: what is forwarded may be changed downstream
         changes = list(pending.values())
         pending.clear()  # before forwarding: a change downstream may reach this same store
         shown = [old if still_shown(key, new, old) else None for key, new, old, _, _ in changes]

@@ -11,6 +11,7 @@ from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY
 from penstock.operators.window_emission import Bounds, Closing, EmitClosed, closed_windows, own_old_value, updates, window_view
 from penstock.processor import Host, Lineage, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, Windowed
+from penstock.state.timestamped import IMMUTABLE
 from penstock.timing import MAX_MS, TimeWindows, UnlimitedWindows, Windows
 
 _new = tuple.__new__  # cheaper than Windowed(...) and Change(...), once per record and window
@@ -38,10 +39,10 @@ class WindowAggregate(TableOperator):
         initialize, aggregate, windows = self.initializer, self.aggregator, self.windows
         windows_for, grace, size = windows.windows_for, windows.grace_ms, _size_ms(windows)
         tumbling = isinstance(windows, TimeWindows) and windows.advance_ms == windows.size_ms
-        store, observe = host.store(self.store), host.time.clock(host.node).observe
-        fetch, put, dropped, failed = store.fetch_entry, store.put, host.dropped, host.failed
+        observe, dropped, failed = host.time.clock(host.node).observe, host.dropped, host.failed
         emit, cached, with_old, with_initial = updates(host, self.store, forward, self.send_old_values, self.emit_on_close)
         reads_old = emit is not None and own_old_value(host, self.store, self.send_old_values)
+        fetch, put = _access(host, self.store, may_hold=cached and not reads_old)
         emit_closed_first, emit_closed_last = self._closing(host, forward)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -70,7 +71,7 @@ class WindowAggregate(TableOperator):
                     new = aggregate(key, value, aggregated)
                     if cached and new is None and entry is None:
                         continue  # a cache drops the deletion of a missing entry; the store does not see its time
-                    put(key, new, start, result_time)
+                    put(key, new, start, result_time, None if entry is None else aggregated, value)
                     if emit is not None:
                         windowed, change = _new(Windowed, (key, start, end)), _new(Change, (new, old, True))
                         emit(windowed, change, result_time, headers, timestamp)
@@ -97,6 +98,40 @@ class WindowAggregate(TableOperator):
             return None, None
         emit_closed = closed_windows(host, self.store, forward, _closing(self.windows))
         return (emit_closed, None) if host.spec(self.store).cached else (None, emit_closed)
+
+
+Fetch = Callable[[Any, int], Any]
+"""`fetch(key, start)`: the aggregate of a window and its time, None if there is none."""
+
+Put = Callable[[Any, Any, int, int, Any, Any], object]
+"""`put(key, new, start, timestamp, before, value)`: `new` replaces `before`, None without one, because of a record's `value`."""
+
+
+def _access(host: Host, name: str, may_hold: bool) -> tuple[Fetch, Put]:
+    """Return how an aggregate is read and written.
+
+    With a cache it is held as an object until the epoch ends, if no other code can change that object. An aggregator that returns
+    the aggregate it was given has changed it, and may do so again and fail; one that returns the record's value, or a part of it,
+    returns it for several windows, most likely where it had no aggregate yet.
+    """
+    store: Any = host.store(name)
+    write = store.put
+
+    def put(key: Any, new: Any, start: int, timestamp: int, before: Any, value: Any) -> None:
+        write(key, new, start, timestamp)
+
+    if not (may_hold and host.spec(name).serdes[0].identity):
+        return store.fetch_entry, put
+    hold, can_hold = store.hold, store.can_hold
+
+    def hold_or_put(key: Any, new: Any, start: int, timestamp: int, before: Any, value: Any) -> None:
+        kind = type(new)
+        if kind in IMMUTABLE or (before is not None and new is not before and new is not value and can_hold(kind)):
+            hold(key, new, start, timestamp)
+        else:
+            write(key, new, start, timestamp)
+
+    return store.held_entry, hold_or_put
 
 
 def _size_ms(windows: Windows) -> int:

@@ -136,7 +136,7 @@ class _Entries(KeyValueReads[K, ValueAndTimestamp[Any]]):
         return self._store._raw_scan(lower, upper, reverse)
 
 
-_IMMUTABLE = frozenset({int, str, bytes, float, bool})
+IMMUTABLE = frozenset({int, str, bytes, float, bool})
 
 Held = tuple[Any, int, Any, Headers, int]
 """A held entry of a cached store: value, timestamp, key, and the headers and timestamp of the record that set it."""
@@ -169,7 +169,7 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         value = held[0]
         if value is None:
             return None
-        if type(value) not in _IMMUTABLE:
+        if type(value) not in IMMUTABLE:
             value = self._deserialize(self._serialize(value))  # a copy for the reader: the held value may still change in place
         return _new(ValueAndTimestamp, (value, held[1]))
 

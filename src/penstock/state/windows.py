@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock.errors import StateError
+from penstock.errors import RegistryError, SerializationError, StateError
 from penstock.records import ValueAndTimestamp, Windowed
 from penstock.state.bounds import MAX_TIME
 from penstock.state.segments import KeyFirst, Layout, Occurrence, Retention, TimeFirst
@@ -26,6 +27,7 @@ _pack_time = Struct(">q").pack
 _SIZE = 12
 _LAST_SEQUENCE = 0x7FFFFFFF
 _new = tuple.__new__
+_COPIED = frozenset({list, dict})
 
 
 class WindowReads(Generic[K, V]):
@@ -191,16 +193,84 @@ def _seen_from(spec: StoreSpec) -> Callable[[int], int]:
 
 
 class TimestampedWindowStore(WindowStore[K, V]):
-    """A window store with the event time of each value. Reads return plain values; `fetch_entry` and `entries` add the time."""
+    """A window store with the event time of each value. Reads return plain values; `fetch_entry` and `entries` add the time.
+
+    `hold` keeps a value as an object, which is written when anyone reads the store, and at the end of the epoch: a window that
+    many records update is serialized once.
+    """
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         super().__init__(shard, spec)
         self._decode_entry = entry_decoder(self._decode)
         self._decode = value_decoder(self._decode)
+        self._held: dict[tuple[K, int], tuple[V, int]] = {}
 
     def put(self, key: K, value: V | None, window_start: int, timestamp: int = -1) -> bool:
         """Set the value of a key's window as of `timestamp`; None deletes it. Return False if the window has expired."""
+        self._held.pop((key, window_start), None)
         return self._put_raw(key, None if value is None else _pack_time(timestamp) + self._serialize(value), window_start)
+
+    def hold(self, key: K, value: V, window_start: int, timestamp: int) -> bool:
+        """As `put`, for a value that its owner does not change any more, and a key whose equals have the same bytes.
+
+        Its type must be one that `can_hold` allows, or a plain one such as `int`.
+        """
+        if window_start > self._observed.value:
+            self._retention.advance(window_start)
+        elif window_start < self._seen_from(self._retention.time):
+            return False
+        self._held[key, window_start] = (value, timestamp)
+        return True
+
+    @staticmethod
+    @cache
+    def can_hold(kind: type) -> bool:
+        """Whether values of a type can be held: those that cannot be changed, and those that are copied for the owner."""
+        frozen = getattr(kind, "__dataclass_params__", None) or getattr(kind, "__struct_config__", None)
+        return kind in _COPIED or kind is tuple or (frozen is not None and bool(frozen.frozen))
+
+    def held_entry(self, key: K, time: int) -> tuple[V, int] | None:
+        """As `fetch_entry`, for the owner, which may change lists and dicts; a value that is held stays held."""
+        held = self._held.get((key, time))
+        if held is not None:
+            if time < self._seen_from(self._retention.time):
+                return None
+            value: Any = held[0]
+            return (value.copy(), held[1]) if type(value) in _COPIED else held
+        raw = super()._fetch_raw(key, time)
+        return None if raw is None else self._decode_entry(raw)
+
+    def before_commit(self) -> None:
+        """See `Store`."""
+        self.settle()
+        super().before_commit()
+
+    def discard(self) -> None:
+        """See `Store`."""
+        self._held.clear()
+
+    def settle(self) -> None:
+        """Write the values that are held, and let go of them."""
+        held, self._held = self._held, {}
+        serialize, key_bytes, interval, put = self._serialize, self._key_bytes, self._interval, self._layout.put
+        for (key, start), (value, timestamp) in held.items():
+            try:
+                raw = _pack_time(timestamp) + serialize(value)
+            except RegistryError:
+                raise
+            except Exception as error:  # far from the record that set the value: name the key
+                raise SerializationError(f"{error} (store {self.name!r}, key {key!r}, window {start})") from error
+            put(start // interval if start > 0 else 0, key_bytes(key), _pack(start, self._sequence.value), raw)
+
+    def _limits(self, from_time: int, to_time: int) -> tuple[int, int]:
+        if self._held:
+            self.settle()
+        return super()._limits(from_time, to_time)
+
+    def _fetch_raw(self, key: K, time: int) -> bytes | None:
+        if self._held:
+            self.settle()
+        return super()._fetch_raw(key, time)
 
     def fetch_entry(self, key: K, time: int) -> ValueAndTimestamp[V] | None:
         """Return the value of a key's window that starts at `time`, with its event time."""
@@ -224,7 +294,9 @@ class _Entries(WindowReads[K, ValueAndTimestamp[Any]]):
         self._decode = decode
         self._layout = store._layout
         self._retention = store._retention
-        self._seen_from = store._seen_from
+
+    def _limits(self, from_time: int, to_time: int) -> tuple[int, int]:
+        return self._store._limits(from_time, to_time)
 
     def _fetch_raw(self, key: K, time: int) -> bytes | None:
         return self._store._fetch_raw(key, time)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from penstock.errors import ProcessingError, StateError, TopologyError
 from penstock.operators.windowed import WindowAggregate
 from penstock.records import ValueAndTimestamp
+from penstock.serdes import Json
 from penstock.timing import MAX_MS, TimeWindows, UnlimitedWindows, hopping, tumbling, unlimited
 from tests.unit.operators.windowed_lane import BITS, EVER, STORE, Bench, Result, append, nothing, unite, zero
 
@@ -276,3 +277,73 @@ def test_windows_contain_the_records_that_arrived_before_they_closed(
             if start <= at < start + size and start + size > stream_time - grace:
                 expected[key, start, start + size] |= 1 << bit
     assert lane.content() == expected
+
+
+def fresh(key: str, value: list[int], sums: list[int]) -> list[int]:
+    return sums + value[:1]
+
+
+def in_place(key: str, value: list[int], sums: list[int]) -> list[int]:
+    sums.extend(value)
+    if 3 in value:
+        raise ValueError("changed, and not returned")
+    return sums
+
+
+def taken(key: str, value: list[int], sums: list[int]) -> list[int]:
+    return value if not sums else sums + value
+
+
+def taken_and_changed(key: str, value: list[int], sums: list[int]) -> list[int]:
+    return value if not sums else in_place(key, value, sums)
+
+
+def part_taken_and_changed(key: str, value: list[list[int]], sums: list[int]) -> list[int]:
+    return value[0] if not sums else in_place(key, value[0], sums)
+
+
+def nested(key: str, value: dict[str, dict[str, list[int]]], sums: dict[str, list[int]]) -> dict[str, list[int]]:
+    if not sums:
+        return value["part"]
+    in_place(key, value["part"]["items"], sums["items"])
+    return sums
+
+
+def mixed(key: str, value: list[int], sums: list[int]) -> list[int]:
+    return fresh(key, value, sums) if 2 in value else in_place(key, value, sums)
+
+
+def counted(key: str, value: list[int], count: list[int] | int) -> int:
+    return (count if isinstance(count, int) else 0) + 1
+
+
+@pytest.mark.parametrize(
+    "aggregator", [fresh, in_place, taken, taken_and_changed, part_taken_and_changed, nested, mixed, counted]
+)
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_with_a_cache_windows_have_the_values_that_they_have_without(aggregator: Any, data: st.DataObject) -> None:
+    held, written = (
+        bench(hopping(6, 2, grace=1_000), initializer=list, aggregator=aggregator, cached=cached, value=Json())
+        for cached in (True, False)
+    )
+    steps = data.draw(
+        st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.integers(1, 3), min_size=1, max_size=2), st.integers(0, 7)))
+    )
+    for key, value, timestamp in steps:
+        for lane in (held, written):
+            shapes: dict[Any, Any] = {part_taken_and_changed: [list(value)], nested: {"part": {"items": list(value)}}}
+            own = shapes.get(aggregator, list(value))
+            lane.pipe(key, own, timestamp)
+        match data.draw(st.sampled_from(["", "", "", "flush", "read", "commit"])):
+            case "read":
+                assert held.content() == written.content()
+            case "flush":
+                results = held.flush()
+                assert all(result.new == written.content()[result.key, result.start, result.end] for result in results)
+                for changeable in [result.new for result in results if not isinstance(result.new, int)]:
+                    changeable.clear()  # what a function downstream might do
+            case "commit":
+                held._store.before_commit()
+    assert held.content() == written.content()
+    assert len(held.failures) == len(written.failures)

@@ -19,8 +19,11 @@ class HarnessError(Exception):
     """A part is missing, did not start or did not respond: the test proves nothing."""
 
 
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    """A free port on loopback, below the range of ephemeral ports.
+    """A free port on loopback, below the range of ephemeral ports; never the same again, as one server may need several.
 
     A client could take an ephemeral port while its server is down for a moment.
     """
@@ -28,7 +31,9 @@ def free_port() -> int:
         port = random.SystemRandom().randrange(20_000, 32_000)
         with contextlib.closing(socket.socket()) as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            return port
+            if port not in _given:
+                _given.add(port)
+                return port
     raise HarnessError("no free port between 20000 and 32000")
 
 

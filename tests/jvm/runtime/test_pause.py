@@ -58,9 +58,10 @@ def test_a_pause_by_the_command_line(broker: Broker, tmp_path: Path) -> None:
 
 def test_a_start_that_is_paused_commits_its_beginning_after_the_pause(broker: Broker, tmp_path: Path) -> None:
     servers = broker.bootstrap_servers
-    topics.create(servers, "paused-start-in")
+    for name in ("paused-start-in", "paused-start-out"):
+        topics.create(servers, name)
     builder = StreamsBuilder()
-    builder.stream("paused-start-in", value=str).to("paused-out", value=str)
+    builder.stream("paused-start-in", value=str).to("paused-start-out", value=str)
     settings = {**settings_of_a_case(servers, tmp_path), "engine": "local"}
     with App("paused-start", builder.build()).start(**settings) as running:
         running.pause()

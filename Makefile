@@ -47,9 +47,10 @@ setup: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(ARCH
 
 $(VENV_READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	@# pyspark comes as source: first the locked setuptools, which then builds it without fetching another
+	@# pyspark comes as source: first the locked setuptools, which then builds it without fetching another.
+	@# --no-deps: the lock names every package; resolving again, pip refuses extras once a newer release is out.
 	sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock | $(BIN)/python -m pip install --quiet --require-hashes -r /dev/stdin
-	$(BIN)/python -m pip install --quiet --require-hashes --no-build-isolation -r requirements.lock
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --no-build-isolation -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -99,7 +100,7 @@ $(PYRIGHT_READY): tools/pyright/bring tools/pyright/package.json tools/pyright/p
 # A rival that needs other versions of what we need has its own environment. It needs Python 3.11 or later.
 $(QUIX_READY): benchmarks/quix-requirements.lock
 	$(PYTHON) -m venv $(QUIX)
-	$(QUIX)/bin/python -m pip install --quiet --require-hashes -r benchmarks/quix-requirements.lock
+	$(QUIX)/bin/python -m pip install --quiet --require-hashes --no-deps -r benchmarks/quix-requirements.lock
 	@touch $@
 
 check: $(VENV_READY) ## Lint, format, types, the map of rooms, house rules; the house in figures

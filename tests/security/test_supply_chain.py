@@ -119,6 +119,8 @@ def test_installation_checks_every_hash() -> None:
     ]
     assert installs
     assert all("--require-hashes" in line for line in installs)
+    # A lock is complete: to resolve it again is to depend on what was released since.
+    assert all("--no-deps" in line for line in installs if ".lock" in line.rpartition(" -r ")[2])
 
 
 @pytest.mark.security(31)

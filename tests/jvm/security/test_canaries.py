@@ -109,7 +109,8 @@ class Stage:
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
         secrets = {f"CANARY_{name.upper()}": value for name, value in self.canaries.items()}
-        settings = {**os.environ, **secrets, "TMPDIR": str(self.directory / "scratch"), **environment}
+        own = {"TMPDIR": str(self.directory / "scratch"), "PENSTOCK_WORKER_EPOCH_RECORDS": "0"}  # every epoch on Spark
+        settings = {**os.environ, **secrets, **own, **environment}
         with (self.directory / "output.log").open("ab") as log:
             command = [sys.executable, str(self.directory / "app.py"), *arguments]
             return subprocess.Popen(command, cwd=self.directory, env=settings, stdout=log, stderr=log)

@@ -657,11 +657,12 @@ class TestTheEnd:
 
     def test_off_starts_no_server(self, stage: Stage, topology: Topology) -> None:
         stage.may_start.set()
-        before = threading.active_count()
-        with App("app", topology).start(bootstrap_servers="nowhere:1", admin_address="off") as running:
+        with App("unheard", topology).start(bootstrap_servers="nowhere:1", admin_address="off") as running:
             assert running.admin_url is None
             assert running.health.indicators == {}
-            assert threading.active_count() <= before + 2
+            assert "penstock-unheard-admin" not in {thread.name for thread in threading.enumerate()}
+        with App("unheard", topology).start(bootstrap_servers="nowhere:1", admin_address="127.0.0.1:0"):
+            assert "penstock-unheard-admin" in {thread.name for thread in threading.enumerate()}
 
 
 def test_a_listening_socket_closes_connections_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -192,8 +192,9 @@ class Config:
         check_spark(self.spark)
         if self.token_provider is not None:
             check_mechanism(self.kafka)
-            given = self.token_provider.provider if isinstance(self.token_provider, TokenSource) else self.token_provider
-            object.__setattr__(self, "token_provider", TokenSource(given, self.broker_timeout_ms / 1_000))
+            given, patience_s = self.token_provider, self.broker_timeout_ms / 1_000
+            source = given.with_patience(patience_s) if isinstance(given, TokenSource) else TokenSource(given, patience_s)
+            object.__setattr__(self, "token_provider", source)
         _ = self.registry_settings
 
     @property

@@ -88,6 +88,10 @@ class TokenSource:
     def __reduce__(self) -> tuple[type[TokenSource], tuple[str | TokenProvider, float]]:
         return TokenSource, (self.provider, self._patience_s)
 
+    def with_patience(self, patience_s: float) -> TokenSource:
+        """Return a source that waits that long for a token: itself, with its current token, if it already does."""
+        return self if patience_s == self._patience_s else TokenSource(self.provider, patience_s)
+
     def __repr__(self) -> str:
         return f"TokenSource({self.provider!r})"
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
 from types import ModuleType
 from typing import Any
@@ -200,6 +201,11 @@ class TestConfiguration:
         offer(msk=provide)
         found = Config.load(environment={"PENSTOCK_TOKEN_PROVIDER": "msk"}, bootstrap_servers="b:1", kafka=LOGIN)
         assert repr(found.tokens) == "TokenSource('msk')"
+
+    def test_changed_settings_have_the_same_source(self) -> None:
+        found = config(provide)
+        assert replace(found, shards=4).tokens is found.tokens  # whose token is not logged, and whose problem is shown
+        assert replace(found, broker_timeout_ms=5_000).tokens is not found.tokens
 
     def test_an_unknown_name_is_refused(self, offer: Callable[..., None]) -> None:
         offer(msk=provide, other=5)

@@ -24,9 +24,10 @@ def program_of(topology: Topology, lanes: int) -> Iterator[Program]:
             topology,
             plan(topology),
             lanes=lanes,
-            shards=16,
+            shards=8,
             directory=directory,
             engine=EngineKind.LMDB,
             incarnation="one",
             handlers=ErrorHandlers(),
+            columns=True,
         )

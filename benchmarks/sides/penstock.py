@@ -83,7 +83,3 @@ class PenstockColumns(Penstock):
         if not hasattr(penstock, "agg"):
             return "this version of Penstock has no expressions over columns"
         return None if topology in WITH_COLUMNS else "measured with lambdas only"
-
-    def environment(self, job: Job) -> Mapping[str, str]:
-        """Stages that consist of expressions are computed in columns."""
-        return {**Penstock.environment(self, job), "PENSTOCK_COLUMNS": "true"}

@@ -120,7 +120,7 @@ class Config:
         log_format: `json`, `text`, or `auto`: text on a terminal, JSON elsewhere.
         log_level: The lowest level to log.
         plugins: Names of plug-ins (entry points of the group `penstock.plugins`) to load.
-        columns: Whether stages that consist of expressions are computed in columns; the results are the same.
+        columns: Whether counts and expressions are computed in columns where they can be; the results are the same.
         tracing: Whether results continue the traces of their records (`traceparent` headers).
 
     Example:
@@ -162,7 +162,7 @@ class Config:
     log_format: str = "auto"
     log_level: str = "INFO"
     plugins: tuple[str, ...] = ()
-    columns: bool = False
+    columns: bool = True
     tracing: bool = False
 
     def __post_init__(self) -> None:

@@ -43,8 +43,10 @@ class Operand(NamedTuple):
         return np.bincount(self.groups, minlength=self.size)
 
 
-def can_fold(node: Aggregates) -> bool:
+def can_fold(node: Aggregates | None) -> bool:
     """Whether aggregates can be computed at all; what records have may still raise `DoubtError`."""
+    if node is None:
+        return True
     if node.into is not None and not _is_plain(node.into):
         return False
     if not all(part.function in _FOLDS for _, part in node.fields):
@@ -56,8 +58,13 @@ def can_fold(node: Aggregates) -> bool:
     )
 
 
-def fold(node: Aggregates, frame: Frame, groups: Groups, before: Sequence[list[Any]]) -> list[list[Any]]:
-    """Return the results by field, each as a list by group; `before` has those of earlier epochs, see `initials`."""
+def fold(node: Aggregates | None, frame: Frame, groups: Groups, before: Sequence[list[Any]]) -> list[list[Any]]:
+    """Return the results by field, each as a list by group; `before` has those of earlier epochs, see `initials`.
+
+    Without aggregates there is one result: the number of records.
+    """
+    if node is None:
+        return [_counted(before[0], np.bincount(groups.numbers, minlength=groups.size))]
     kinds, operands = _kinds(node), dict[Node, Operand]()
     results = []
     for (name, part), old in zip(node.fields, before, strict=True):

@@ -16,7 +16,7 @@ import orjson
 import pyarrow as pa
 
 from penstock.columns.frames import Frame, Path
-from penstock.columns.scalars import is_text
+from penstock.columns.scalars import absent_in, is_text
 from penstock.columns.vectors import DoubtError
 
 _DEEPEST = 500
@@ -58,7 +58,7 @@ def read(paths: frozenset[Path], column: pa.ChunkedArray) -> Frame:
         documents = list(map(decode, present.to_pylist()))
     except (msgspec.MsgspecError, RecursionError) as error:
         raise DoubtError("a record that is no document, or cannot be read") from error
-    absent = column.is_null().to_numpy() if column.null_count else None
+    absent = absent_in(column)
     return Frame(len(column), {path: _objects(documents, field, absent) for path, field in fields.items()}, {}, absent)
 
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from penstock.expressions.nodes import Aggregates, Node
+from penstock.timing import TimeWindows
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,24 @@ class Replace:
 
 
 @dataclass(frozen=True, slots=True)
-class Gather:
-    """Adds values to the aggregates of their key, in a store; drops records without a key or a value for that reason."""
+class InWindows:
+    """Windows, each with aggregates of its own; updates of closed ones are dropped for that reason."""
 
-    aggregates: Aggregates
+    windows: TimeWindows
+    drops_for: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Adds values to the aggregates of their key, in a store; drops records without a key or a value for that reason.
+
+    Without aggregates it counts the records. In windows, a record without a value counts, too.
+    """
+
+    aggregates: Aggregates | None
     store: str
     drops_for: str
+    within: InWindows | None = None
 
 
 @dataclass(frozen=True, slots=True)

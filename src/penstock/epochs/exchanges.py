@@ -4,25 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from penstock.operators.counts import one_more
-from penstock.serdes import Serde
+from penstock.serdes.presence import Presence
 from penstock.topology import Node, ProcessorNode, SinkNode, SourceNode
-
-
-class Presence(Serde[bool]):
-    """Stands for any value that is not null: `Presence().deserialize(Presence().serialize("any")) is True`."""
-
-    @staticmethod
-    def serialize(value: Any, /) -> bytes:
-        """Return nothing."""
-        return b""
-
-    @staticmethod
-    def deserialize(data: bytes, /) -> bool:
-        """Return that there was a value."""
-        return True
 
 
 def without_unread_values(nodes: Mapping[str, Node]) -> dict[str, Node]:

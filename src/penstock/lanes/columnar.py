@@ -108,6 +108,6 @@ def _expressions(step: Step) -> tuple[Expression, ...]:
         case Replace():
             return (step.value,)
         case Gather():
-            return (step.aggregates,)
+            return () if step.aggregates is None else (step.aggregates,)
         case Pass() | Unwrap():
             return ()

@@ -22,6 +22,7 @@ from penstock.lanes.columnar import ColumnarPath
 from penstock.lanes.entrances import has_replays
 from penstock.lanes.lane import Lane
 from penstock.lanes.settling import Arrived, Changes, Keys, Table, changed, keys_of, settle
+from penstock.lanes.windowing import WindowChanges, WindowTable, hold, window_changes, window_table
 from penstock.state import CachedKeyValueStore
 from penstock.topology.nodes import SourceNode
 
@@ -37,7 +38,7 @@ Tally = tuple[str, int, float]
 class Gathered(NamedTuple):
     """What records come to: changes of the table, how many records it dropped, and what each node did."""
 
-    changes: Changes | None
+    changes: Changes | WindowChanges | None
     dropped: int
     tallies: list[Tally]
 
@@ -69,16 +70,16 @@ def gather(lane: Lane, records: pa.Table, catalogue: Sequence[str]) -> bool:
     `catalogue` has the source nodes by the codes in the records.
     """
     path = path_of(lane, records, catalogue)
-    store = None if path is None else lane.stores.store(path.gather.store)
-    if path is None or type(store) is not CachedKeyValueStore or store.held:
+    table = None if path is None else _table(lane, path)
+    if path is None or table is None:
         return False
     try:
-        found = _gathered(path, lane.intakes[path.source].node, Table(lane.circuit.blueprint.spec(store.name), store), records)
+        found = _gathered(path, lane.intakes[path.source].node, table, records)
     except Exception as error:  # rows will find out whether it is one
         _log.debug("walked, not computed in columns: %s: %s", type(error).__name__, error)
         return False
     if found.changes is not None:
-        settle(lane, path, store, found.changes)
+        apply(lane, path, table, found.changes)
     lane.outbox.drop(path.steps[-1][0], path.gather.drops_for, found.dropped)
     if lane.samples is not None:
         for tally in found.tallies:
@@ -87,7 +88,27 @@ def gather(lane: Lane, records: pa.Table, catalogue: Sequence[str]) -> bool:
     return True
 
 
-def _gathered(path: ColumnarPath, source: SourceNode, table: Table, records: pa.Table) -> Gathered:
+def _table(lane: Lane, path: ColumnarPath) -> Table | WindowTable | None:
+    """Return the table of a path, if columns can change it now."""
+    name = path.gather.store
+    if path.gather.within is not None:
+        return window_table(lane, path.steps[-1][0], name)
+    store = lane.stores.store(name)
+    return Table(lane.circuit.blueprint.spec(name), store) if type(store) is CachedKeyValueStore and not store.held else None
+
+
+def apply(lane: Lane, path: ColumnarPath, table: Table | WindowTable, changes: Changes | WindowChanges) -> None:
+    """Put changes into the table, and have them sent when the epoch ends."""
+    match changes, table:
+        case Changes(), Table():
+            settle(lane, path, table.store, changes)
+        case WindowChanges(), WindowTable():
+            hold(lane, table, changes)
+            if path.gather.within is not None:
+                lane.outbox.drop(path.steps[-1][0], path.gather.within.drops_for, changes.expired)
+
+
+def _gathered(path: ColumnarPath, source: SourceNode, table: Table | WindowTable, records: pa.Table) -> Gathered:
     began, tallies = perf_counter(), list[Tally]()
 
     def tally(name: str, count: int) -> None:
@@ -96,7 +117,7 @@ def _gathered(path: ColumnarPath, source: SourceNode, table: Table, records: pa.
         tallies.append((name, count, now - began))
         began = now
 
-    frame, keys = _values(path, source, records.column("value")), keys_of(source.key, table.key, records.column("key"))
+    frame, keys = _values(path, source, records.column("value")), keys_of(source.key, table.spec.serdes[0], records.column("key"))
     rows = np.arange(frame.size)
     tally(path.source, frame.size)
     for name, step in path.steps[:-1]:
@@ -104,10 +125,17 @@ def _gathered(path: ColumnarPath, source: SourceNode, table: Table, records: pa.
         frame, rows = _after(step, frame, rows)
         tally(name, arrived)
     arrived = frame.size
-    frame, rows = _complete(frame, rows, keys)
-    changes = changed(path, table, frame, Arrived(keys, rows, records)) if frame.size else None
+    frame, rows = _complete(frame, rows, keys, needs_value=path.gather.within is None)
+    reached = Arrived(keys, rows, records)
+    changes = _changes(path, table, frame, reached) if frame.size else None
     tally(path.steps[-1][0], arrived)
     return Gathered(changes, arrived - frame.size, tallies)
+
+
+def _changes(path: ColumnarPath, table: Table | WindowTable, frame: Frame, arrived: Arrived) -> Changes | WindowChanges:
+    if isinstance(table, WindowTable):
+        return window_changes(path.gather, table, frame, arrived)
+    return changed(path, table, frame, arrived)
 
 
 def _values(path: ColumnarPath, source: SourceNode, column: pa.ChunkedArray) -> Frame:
@@ -124,9 +152,10 @@ def _after(step: Step, frame: Frame, rows: Any) -> tuple[Frame, Any]:
     return _where(~kept if step.negate else kept, frame, rows)
 
 
-def _complete(frame: Frame, rows: Any, keys: Keys) -> tuple[Frame, Any]:
-    """Return the records with a key and a value."""
-    return _where((keys.numbers[rows] >= 0) & frame.have_value, frame, rows)
+def _complete(frame: Frame, rows: Any, keys: Keys, needs_value: bool) -> tuple[Frame, Any]:
+    """Return the records that a table accepts: those with a key, and with a value if it needs one."""
+    have_key = keys.numbers[rows] >= 0
+    return _where(have_key & frame.have_value if needs_value else have_key, frame, rows)
 
 
 def _where(mask: Any, frame: Frame, rows: Any) -> tuple[Frame, Any]:

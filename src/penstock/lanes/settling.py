@@ -27,8 +27,11 @@ from penstock.lanes.lane import Lane
 from penstock.lanes.outbox import Row, RowKind
 from penstock.lanes.position import headers_of
 from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers
-from penstock.serdes import Json, Serde, String
+from penstock.serdes import Int64, Json, Serde, String
 from penstock.state import CachedKeyValueStore, StoreSpec, read_all, timestamp_of, value_decoder, write_all
+
+_SPARSE = 10
+"""From so many possible numbers for each number, sorting takes less time than a place for each possible one."""
 
 _new = tuple.__new__  # cheaper than Row(...)
 
@@ -38,11 +41,6 @@ class Table(NamedTuple):
 
     spec: StoreSpec
     store: CachedKeyValueStore[Any, Any]
-
-    @property
-    def key(self) -> Serde[Any]:
-        """The serde of its keys."""
-        return self.spec.serdes[0]
 
 
 class Keys(NamedTuple):
@@ -55,6 +53,10 @@ class Keys(NamedTuple):
     objects: list[Any] | None
     numbers: Any
 
+    def as_objects(self) -> list[Any]:
+        """Return the keys as objects."""
+        return [name.decode() for name in self.names] if self.objects is None else self.objects
+
     def of(self, used: Sequence[int]) -> Keys:
         """Return only some of the keys."""
         objects = None if self.objects is None else [self.objects[number] for number in used]
@@ -62,7 +64,7 @@ class Keys(NamedTuple):
 
 
 class Arrived(NamedTuple):
-    """The records that have reached the table: all keys of the epoch, and the rows of these records."""
+    """The records that have reached the table, each with a key: all keys of the epoch, and the rows of these records."""
 
     keys: Keys
     rows: Any
@@ -112,35 +114,49 @@ def changed(path: ColumnarPath, table: Table, frame: Frame, arrived: Arrived) ->
     groups, used = _groups(arrived.keys.numbers[rows], len(arrived.keys.names))
     keys = arrived.keys if used is None else arrived.keys.of(used)
     raw = read_all(table.store, keys.names)
-    results = fold(node, frame, groups, _before(node, table, raw))
+    results = fold(node, frame, groups, before(node, table.spec, raw))
     timestamps = records.column("timestamp").to_numpy()[rows]
-    times = np.array([NO_TIMESTAMP if each is None else timestamp_of(each) for each in raw], np.int64)
-    np.maximum.at(times, groups.numbers, timestamps)
-    last = np.zeros(groups.size, np.int64)
-    np.maximum.at(last, groups.numbers, np.arange(len(rows)))
+    times, last = latest(raw, groups, timestamps)
     as_stored = _is_sent_as_stored(path, table.spec)
-    values = documents([name for name, _ in node.fields], results) if as_stored else _objects(node, results)
-    headers = _headers(records.column("headers"), rows[last])
+    values = _as_stored(node, table.spec, results) if as_stored else objects(node, results)
+    headers = headers_at(records.column("headers"), rows[last])
     return Changes(keys, values, as_stored, times, headers, timestamps[last].tolist(), np.argsort(last).tolist())
 
 
 def _groups(numbers: Any, count: int) -> tuple[Groups, list[int] | None]:
     """Return the groups of records, numbered without gaps, and the keys they stand for; None if that is every key."""
+    used, places = distinct(numbers, count)
+    return (Groups(numbers, count), None) if len(used) == count else (Groups(places, len(used)), used.tolist())
+
+
+def distinct(numbers: Any, count: int) -> tuple[Any, Any]:
+    """Return the different numbers below `count`, ascending, and the place of each number among them."""
+    if count > _SPARSE * len(numbers):
+        return np.unique(numbers, return_inverse=True)
     is_used = np.zeros(count, bool)
     is_used[numbers] = True
-    if is_used.all():
-        return Groups(numbers, count), None
-    used = np.flatnonzero(is_used)
-    return Groups((np.cumsum(is_used) - 1)[numbers], len(used)), used.tolist()
+    return np.flatnonzero(is_used), (np.cumsum(is_used) - 1)[numbers]
 
 
-def _before(node: Aggregates, table: Table, raw: Sequence[bytes | None]) -> list[list[Any]]:
-    """Return the aggregates of earlier epochs, by field."""
+def latest(raw: Sequence[bytes | None], groups: Groups, timestamps: Any) -> tuple[Any, Any]:
+    """Return the highest time of each group, with that of what was there before, and the position of its last record."""
+    times = np.array([NO_TIMESTAMP if each is None else timestamp_of(each) for each in raw], np.int64)
+    np.maximum.at(times, groups.numbers, timestamps)
+    last = np.zeros(groups.size, np.int64)
+    np.maximum.at(last, groups.numbers, np.arange(len(timestamps)))
+    return times, last
+
+
+def before(node: Aggregates | None, spec: StoreSpec, raw: Sequence[bytes | None]) -> list[list[Any]]:
+    """Return the aggregates of earlier epochs, by field; only the counts without a node."""
+    if node is None:
+        count_in = value_decoder(spec.serdes[1].deserialize)
+        return [[0 if each is None else count_in(each) for each in raw]]
     names = [name for name, _ in node.fields]
-    decode: Callable[[bytes], Any] = table.spec.serdes[1].deserialize
+    decode: Callable[[bytes], Any] = spec.serdes[1].deserialize
     fields: list[Callable[[Any], Any]] = [attrgetter(name) for name in names]
     if node.into is None:
-        if table.spec.serdes[1] != Json():
+        if spec.serdes[1] != Json():
             raise DoubtError("a store that is not JSON")
         decode, by_path = reader(frozenset((name,) for name in names))
         fields = [by_path[name,] for name in names]
@@ -153,13 +169,22 @@ def _before(node: Aggregates, table: Table, raw: Sequence[bytes | None]) -> list
 
 
 def _is_sent_as_stored(path: ColumnarPath, spec: StoreSpec) -> bool:
-    if path.end is None or path.gather.aggregates.into is not None:
+    if path.end is None:
         return False
-    sink = path.end.sink
-    return spec.serdes[1] == sink.value == Json() and spec.serdes[0] == sink.key
+    node, sink = path.gather.aggregates, path.end.sink
+    is_one_form = isinstance(spec.serdes[1], Int64) if node is None else node.into is None and spec.serdes[1] == Json()
+    return is_one_form and spec.serdes[1] == sink.value and spec.serdes[0] == sink.key
 
 
-def _headers(column: pa.ChunkedArray, rows: Any) -> list[Headers]:
+def _as_stored(node: Aggregates | None, spec: StoreSpec, results: list[list[Any]]) -> list[bytes]:
+    """Return results by field as the bytes that a store keeps."""
+    if node is None:
+        return list(map(spec.serdes[1].serialize, results[0]))
+    return documents([name for name, _ in node.fields], results)
+
+
+def headers_at(column: pa.ChunkedArray, rows: Any) -> list[Headers]:
+    """Return the headers of some rows."""
     if column.null_count == len(column):
         return [NO_HEADERS] * len(rows)
     return [headers_of(row) for row in column.take(pa.array(rows)).to_pylist()]
@@ -175,14 +200,15 @@ def settle(lane: Lane, path: ColumnarPath, store: CachedKeyValueStore[Any, Any],
 
 
 def _hold(store: CachedKeyValueStore[Any, Any], changes: Changes) -> None:
-    keys = changes.keys
-    objects = [name.decode() for name in keys.names] if keys.objects is None else keys.objects
-    entries = list(zip(changes.values, changes.times.tolist(), objects, changes.headers, changes.last_times, strict=True))
-    store.held.update((objects[number], entries[number]) for number in changes.order)
+    keys = changes.keys.as_objects()
+    entries = list(zip(changes.values, changes.times.tolist(), keys, changes.headers, changes.last_times, strict=True))
+    store.held.update((keys[number], entries[number]) for number in changes.order)
 
 
-def _objects(node: Aggregates, results: list[list[Any]]) -> list[Any]:
+def objects(node: Aggregates | None, results: list[list[Any]]) -> list[Any]:
     """Return results by field as the objects that a store keeps."""
+    if node is None:
+        return results[0]
     names, into = [name for name, _ in node.fields], node.into
     if into is None:
         return [dict(zip(names, values, strict=True)) for values in zip(*results, strict=True)]

@@ -6,15 +6,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from penstock.columns.steps import Columnar, Gather, Step
+from penstock.columns.steps import Columnar, Gather, InWindows, Step
 from penstock.errors import ATTRIBUTED
 from penstock.expressions.functions import Computed
 from penstock.expressions.nodes import Aggregates
+from penstock.operators.counts import one_more
 from penstock.operators.drops import NULL_KEY_OR_VALUE
 from penstock.operators.tables import keeper, stored_view
 from penstock.processor import Host, Lineage, TableOperator, View
 from penstock.records import Headers, Process
 from penstock.state import CachedKeyValueStore
+
+
+def gathering(aggregator: Callable[..., Any], store: str, drops_for: str, within: InWindows | None = None) -> Gather | None:
+    """Return what an aggregator does as a step of columns: ready aggregates and counts; None for any other function."""
+    if aggregator is one_more:
+        return Gather(None, store, drops_for, within)
+    node = aggregator.node if isinstance(aggregator, Computed) else None
+    return Gather(node, store, drops_for, within) if isinstance(node, Aggregates) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +38,7 @@ class StreamAggregate(TableOperator, Columnar):
     send_old_values: bool
 
     def in_columns(self) -> Step | None:
-        node = self.aggregator.node if isinstance(self.aggregator, Computed) else None
-        return Gather(node, self.store, NULL_KEY_OR_VALUE) if isinstance(node, Aggregates) else None
+        return gathering(self.aggregator, self.store, NULL_KEY_OR_VALUE)
 
     def bind(self, host: Host, forward: Process) -> Process:
         store = host.store(self.store)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from penstock.columns.steps import Columnar, InWindows, Step
 from penstock.errors import ATTRIBUTED, TopologyError
+from penstock.operators.aggregates import gathering
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY
 from penstock.operators.window_emission import Bounds, Closing, EmitClosed, closed_windows, own_old_value, updates, window_view
 from penstock.processor import Host, Lineage, TableOperator, View
@@ -18,7 +20,7 @@ _new = tuple.__new__  # cheaper than Windowed(...) and Change(...), once per rec
 
 
 @dataclass(frozen=True, slots=True)
-class WindowAggregate(TableOperator):
+class WindowAggregate(TableOperator, Columnar):
     """One aggregate per key and window; a record updates every open window that contains its timestamp."""
 
     lineage: ClassVar[Lineage] = Lineage.GATHERS
@@ -34,15 +36,22 @@ class WindowAggregate(TableOperator):
         if self.emit_on_close and isinstance(self.windows, UnlimitedWindows):
             raise TopologyError("Unlimited windows never close, so their results cannot be emitted on window close.")
 
+    def in_columns(self) -> Step | None:
+        if not isinstance(self.windows, TimeWindows) or self.emit_on_close or self.send_old_values:
+            return None
+        return gathering(self.aggregator, self.store, NULL_KEY, InWindows(self.windows, EXPIRED_WINDOW))
+
     def bind(self, host: Host, forward: Process) -> Process:
         """The node's `process`: one fetch, one aggregator call, one put and one emit per window."""
         initialize, aggregate, windows = self.initializer, self.aggregator, self.windows
         windows_for, grace, size = windows.windows_for, windows.grace_ms, _size_ms(windows)
         tumbling = isinstance(windows, TimeWindows) and windows.advance_ms == windows.size_ms
-        observe, dropped, failed = host.time.clock(host.node).observe, host.dropped, host.failed
+        store, observe = host.store(self.store), host.time.clock(host.node).observe
+        put, dropped, failed = store.put, host.dropped, host.failed
         emit, cached, with_old, with_initial = updates(host, self.store, forward, self.send_old_values, self.emit_on_close)
         reads_old = emit is not None and own_old_value(host, self.store, self.send_old_values)
-        fetch, put = _access(host, self.store, may_hold=cached and not reads_old)
+        hold = _holder(host, self.store) if cached and not reads_old else None
+        fetch = store.fetch_entry if hold is None else store.held_entry
         emit_closed_first, emit_closed_last = self._closing(host, forward)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -71,7 +80,10 @@ class WindowAggregate(TableOperator):
                     new = aggregate(key, value, aggregated)
                     if cached and new is None and entry is None:
                         continue  # a cache drops the deletion of a missing entry; the store does not see its time
-                    put(key, new, start, result_time, None if entry is None else aggregated, value)
+                    if hold is None:
+                        put(key, new, start, result_time)
+                    else:
+                        hold(key, new, start, result_time, None if entry is None else aggregated, value)
                     if emit is not None:
                         windowed, change = _new(Windowed, (key, start, end)), _new(Change, (new, old, True))
                         emit(windowed, change, result_time, headers, timestamp)
@@ -100,38 +112,29 @@ class WindowAggregate(TableOperator):
         return (emit_closed, None) if host.spec(self.store).cached else (None, emit_closed)
 
 
-Fetch = Callable[[Any, int], Any]
-"""`fetch(key, start)`: the aggregate of a window and its time, None if there is none."""
-
-Put = Callable[[Any, Any, int, int, Any, Any], object]
-"""`put(key, new, start, timestamp, before, value)`: `new` replaces `before`, None without one, because of a record's `value`."""
+Hold = Callable[[Any, Any, int, int, Any, Any], None]
+"""`hold(key, new, start, timestamp, before, value)`: `new` replaces `before`, None without one, because of a record's `value`."""
 
 
-def _access(host: Host, name: str, may_hold: bool) -> tuple[Fetch, Put]:
-    """Return how an aggregate is read and written.
+def _holder(host: Host, name: str) -> Hold | None:
+    """Return how an aggregate is kept as an object until the epoch ends, or written if other code can change that object.
 
-    With a cache it is held as an object until the epoch ends, if no other code can change that object. An aggregator that returns
-    the aggregate it was given has changed it, and may do so again and fail; one that returns the record's value, or a part of it,
-    returns it for several windows, most likely where it had no aggregate yet.
+    An aggregator that returns the aggregate it was given has changed it, and may do so again and fail; one that returns the
+    record's value, or a part of it, returns it for several windows, most likely where it had no aggregate yet.
     """
+    if not host.spec(name).serdes[0].identity:
+        return None
     store: Any = host.store(name)
-    write = store.put
+    put, keep, can_hold = store.put, store.hold, store.can_hold
 
-    def put(key: Any, new: Any, start: int, timestamp: int, before: Any, value: Any) -> None:
-        write(key, new, start, timestamp)
-
-    if not (may_hold and host.spec(name).serdes[0].identity):
-        return store.fetch_entry, put
-    hold, can_hold = store.hold, store.can_hold
-
-    def hold_or_put(key: Any, new: Any, start: int, timestamp: int, before: Any, value: Any) -> None:
+    def hold(key: Any, new: Any, start: int, timestamp: int, before: Any, value: Any) -> None:
         kind = type(new)
         if kind in IMMUTABLE or (before is not None and new is not before and new is not value and can_hold(kind)):
-            hold(key, new, start, timestamp)
+            keep(key, new, start, timestamp)
         else:
-            write(key, new, start, timestamp)
+            put(key, new, start, timestamp)
 
-    return store.held_entry, hold_or_put
+    return hold
 
 
 def _size_ms(windows: Windows) -> int:

@@ -1,7 +1,7 @@
 """The state of a shard: typed stores on an epoch's overlay on its lane's engine, with undo data for epochs in flight."""
 
 from penstock.state.bounds import MAX_TIME, after, after_prefix
-from penstock.state.bulk import read_all, write_all
+from penstock.state.bulk import can_hold_all, hold_all, read_all, read_windows, write_all
 from penstock.state.engines.engine import Engine, SpaceBatch
 from penstock.state.engines.factory import EngineFactory, EngineKind, Snapshots
 from penstock.state.engines.memory import MemoryEngine
@@ -72,10 +72,13 @@ __all__ = [
     "WriteSerde",
     "after",
     "after_prefix",
+    "can_hold_all",
     "entry_decoder",
+    "hold_all",
     "last_registers",
     "memory_engine",
     "read_all",
+    "read_windows",
     "record_key",
     "registers_row",
     "retention_limit",

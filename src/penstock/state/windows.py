@@ -240,6 +240,10 @@ class TimestampedWindowStore(WindowStore[K, V]):
         raw = super()._fetch_raw(key, time)
         return None if raw is None else self._decode_entry(raw)
 
+    def around_key(self, start: int) -> tuple[bytes, bytes]:
+        """Return what is before and after a key in the name of its row, for a window that starts then; not if `time_ordered`."""
+        return _pack_time(self._retention.segment(start)), _pack(start, self._sequence.value)
+
     def before_commit(self) -> None:
         """See `Store`."""
         self.settle()

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock import StreamsBuilder, Topology, agg, col, struct
+from penstock import StreamsBuilder, Topology, agg, col, hopping, struct, tumbling
 from penstock.epochs.home import Home
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
@@ -31,6 +31,7 @@ from penstock.lanes.samples import Samples
 from penstock.lanes.stores import OwnShard
 from penstock.letters import REPLAY_NODE
 from penstock.records import Headers
+from penstock.serdes import Json
 from penstock.state import LaneState, memory_engine
 from tests.unit.epochs.application import ID, program_of
 
@@ -100,7 +101,46 @@ def behind_an_exchange() -> Topology:
     return builder.build()
 
 
-SHAPES = [plain, filtered, mapped, of_scalars, into_a_class, of_text, behind_an_exchange]
+def in_tumbling_windows() -> Topology:
+    builder = StreamsBuilder()
+    windows = builder.stream("in").filter(col("a") > 0).group_by_key().windowed_by(tumbling("100ms", grace="50ms"))
+    windows.agg(n=agg.count(), first=agg.first(col("a")), last=agg.last(col("c")), store="windows").to_stream().to("out")
+    return builder.build()
+
+
+def in_hopping_windows() -> Topology:
+    builder = StreamsBuilder()
+    windows = builder.stream("in", key=int).group_by_key().windowed_by(hopping("250ms", "90ms", grace="120ms"))
+    total, largest, latest = agg.sum(col("b")), agg.max(col("a")), agg.last(col("c"))
+    table = windows.agg(n=agg.count(), total=total, largest=largest, latest=latest, into=Totals, store="windows")
+    table.to_stream(lambda windowed, _: windowed.key + windowed.start, key=int).to("out")
+    return builder.build()
+
+
+def counted() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in").filter(col("a") > 2).group_by_key().count(store="counts").to_stream().to("out")
+    return builder.build()
+
+
+def counted_behind_an_exchange() -> Topology:
+    builder = StreamsBuilder()
+    words = builder.stream("in", value=str).flat_map_values(str.split)
+    words.group_by(col(), key=str).count(store="counts").to_stream().to("out", value=Json())
+    return builder.build()
+
+
+def counted_in_windows() -> Topology:
+    builder = StreamsBuilder()
+    windows = builder.stream("in").group_by_key().windowed_by(tumbling("100ms", grace="200ms"))
+    windows.count(store="counts").to_stream(lambda windowed, _: windowed.key, key=str).to("out")
+    return builder.build()
+
+
+SHAPES = [
+    *(plain, filtered, mapped, of_scalars, into_a_class, of_text, behind_an_exchange),
+    *(in_tumbling_windows, in_hopping_windows, counted, counted_behind_an_exchange, counted_in_windows),
+]
 NUMBERS = st.integers(0, 12)
 VALUES = st.fixed_dictionaries(
     {"a": NUMBERS, "b": st.sampled_from((0.1, 0.25, 1e9, 7.5)), "c": st.sampled_from(("x", "y", "zö"))}
@@ -125,7 +165,7 @@ HEADERS: st.SearchStrategy[Headers] = st.sampled_from([(), (("h", b"1"),), (("h"
 @st.composite
 def epochs(draw: st.DrawFn) -> Epochs:
     """Several epochs, most of them of plain records, some with odd ones among them."""
-    time = st.integers(0, 1000)
+    time = draw(st.sampled_from([st.integers(0, 1000), st.integers(0, 1000) | st.sampled_from((70_000, 200_000, 200_090))]))
     value = VALUES.map(lambda value: json.dumps(value).encode())
     headers = draw(st.sampled_from([st.just(()), HEADERS]))
     key = draw(st.sampled_from([KEYS, KEYS, KEYS | st.none()]))

@@ -381,5 +381,5 @@ def test_every_store_method_that_is_not_a_known_read_counts_as_a_write() -> None
     ]
     users = {name for store in stores for name in dir(store) if not name.startswith("_")}
     lanes = {"before_commit", "discard", "restore", "observe", "follow_watermark", "fetch_kept_session", "find_kept_sessions"}
-    lanes |= {"can_hold", "held_entry", "hold", "settle"}
+    lanes |= {"around_key", "can_hold", "held_entry", "hold", "settle"}
     assert users - READS - lanes == {"put", "put_all", "put_if_absent", "delete", "pop", "remove"}

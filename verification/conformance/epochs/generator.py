@@ -12,12 +12,13 @@ from functools import partial
 from random import Random
 
 from verification.conformance import generator, topologies
+from verification.conformance.aggregations import windowed_key, windows
 from verification.conformance.draft import Draft, Handle
 from verification.conformance.epochs.library import OWN_KEYS
 from verification.conformance.epochs.router import SPELLINGS
 from verification.conformance.epochs.spec import Cut, EpochCase, Input, Restart
 from verification.conformance.inputs import Script
-from verification.conformance.spec import Op, Pipe, Settings, Step, durations
+from verification.conformance.spec import Args, Op, Pipe, Settings, Step, durations
 
 LARGE = 100_000
 """The approximate size of a large value in bytes."""
@@ -26,7 +27,7 @@ LARGE = 100_000
 AGGREGATES = "aggregates"
 """The focus of cases with ready aggregates, which are always cached, because columns need a cache."""
 
-OFTEN = 13
+OFTEN = 4
 """Every case with such a number, counted from one, is about them."""
 
 SPLITTING = {"table_join_foreign", "cogrouped_cogroup", "stream_join_stream", "stream_merge"}
@@ -87,9 +88,17 @@ def _aggregates(draft: Draft) -> None:
     grouped = replace(known, kind="grouped", id=draft.add("stream_group_by_key", (source,)))
     functions = {"json": ("all", "all"), "string": ("all", "count", "min", "max", "first", "last")}
     own = functions.get(value, ("all", "count", "sum", "sum", "min", "max", "first", "last"))
-    fields = {f"f{number}": draft.choice(own) for number in range(draft.choice((1, 2, 3)))}
-    result = Handle("", "table", key, "json", key_known=True)
-    draft.step("grouped_agg", (grouped,), result, fields=fields, store={"name": draft.fresh("store")})
+    given: Args = {"store": {"name": draft.fresh("store")}}
+    how = draft.choice(("agg", "agg", "count"))
+    if how == "agg":
+        given["fields"] = {f"f{number}": draft.choice(own) for number in range(draft.choice((1, 2, 3)))}
+    result = Handle("", "table", key, "json" if how == "agg" else "long", key_known=True)
+    if draft.chance(0.5):
+        draft.step(f"grouped_{how}", (grouped,), result, **given)
+        return
+    spec = windows(draft, draft.choice(("tumbling", "hopping")))
+    by = replace(grouped, id=draft.add("grouped_windowed_by", (grouped,), windows=spec))
+    draft.step(f"windowed_{how}", (by,), replace(result, key=windowed_key(key, spec), windows=spec), **given)
 
 
 EXTRA: dict[str, generator.Operator] = {

@@ -33,7 +33,6 @@ from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import NOWHERE, At, Position, RawRecord
-from penstock.lanes.settling import settle
 from penstock.lanes.stores import OwnShard
 from penstock.operators.foreign_keys import SubscriptionSend
 from penstock.plan import Plan
@@ -502,11 +501,12 @@ def in_columns() -> Iterator[list[str]]:
     """Compute epochs of any size in columns; return the stores whose changes were computed so, each time."""
     settled: list[str] = []
 
-    def noted(lane: Any, path: Any, store: Any, changes: Any) -> None:
-        settled.append(store.name)
-        settle(lane, path, store, changes)
+    def noted(lane: Any, path: Any, table: Any, changes: Any) -> None:
+        settled.append(table.spec.name)
+        apply(lane, path, table, changes)
 
-    with patch.object(gathering, "settle", noted), patch.object(gathering, "COLUMNS_FROM", 1):
+    apply = gathering.apply
+    with patch.object(gathering, "apply", noted), patch.object(gathering, "COLUMNS_FROM", 1):
         yield settled
 
 

@@ -170,6 +170,12 @@ MUTANTS = (
         "    states = [None for each in raw]\n",
     ),
     Mutant(
+        "columns count the records of an epoch only",
+        "lanes/settling.py",
+        "[[0 if each is None else count_in(each) for each in raw]]",
+        "[[0 for each in raw]]",
+    ),
+    Mutant(
         "in columns, a result has the time of its last record",
         "lanes/settling.py",
         "    np.maximum.at(times, groups.numbers, timestamps)\n",
@@ -186,5 +192,23 @@ MUTANTS = (
         "columns/aggregation.py",
         "[each is None for each in old], old, np.minimum, LAST_INT64)",
         "[each is None for each in old], old, np.maximum, -1)",
+    ),
+    Mutant(
+        "in columns, the last record of an epoch closes the windows of all",
+        "lanes/windowing.py",
+        "> observed[records] - windows.grace_ms",
+        "> observed[-1] - windows.grace_ms",
+    ),
+    Mutant(
+        "in columns, a table of windows has no clock",
+        "lanes/windowing.py",
+        "    table.clock.observe(changes.time)\n",
+        "",
+    ),
+    Mutant(
+        "columns do not count updates of closed windows",
+        "lanes/gathering.py",
+        "path.gather.within.drops_for, changes.expired)",
+        "path.gather.within.drops_for, 0)",
     ),
 )

@@ -155,7 +155,7 @@ bench: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(if $(QUICK),,$(QUIX_REA
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(BENCH)
 
 bench-first: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## The part of it that was there first: count and sum by key, latency and restore, beside Kafka Streams
-	$(BIN)/python -m benchmarks --only B,I,K --sides penstock,kafka-streams --report reports/bench-first.json
+	$(BIN)/python -m benchmarks --only B,I-1000,I-10000,I-half,K --sides penstock,kafka-streams --report reports/bench-first.json
 
 bench-local: $(VENV_READY) $(PARTS_READY) ## The local engine beside Kafka Streams: first commit, latency, memory
 	$(BIN)/python -m benchmarks.local

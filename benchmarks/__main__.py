@@ -27,7 +27,7 @@ QUICK_SIDES = ("penstock", "kafka-streams")
 
 PARTS: dict[str, Callable[[Bench], None]] = {
     **{letter: partial(throughput.run, letter=letter) for letter in WORKLOADS},
-    "I": latency.run,
+    **{f"I-{rate}": partial(latency.run, rate=rate) for rate in latency.RATES},
     "J": start.run,
     "K": restore.run,
     "M": growth.run,

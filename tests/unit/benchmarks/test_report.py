@@ -98,7 +98,7 @@ def test_only_known_parts_and_sides_are_accepted(capsys: pytest.CaptureFixture[s
 
 def test_all_workloads_are_parts() -> None:
     assert set(WORKLOADS) <= set(PARTS)
-    assert {"I", "J", "K", "M", "idle", "timers", "calls", "queries"} <= set(PARTS)
+    assert {"I-1000", "J", "K", "M", "idle", "timers", "calls", "queries"} <= set(PARTS)
 
 
 def test_growth_covers_cores_partitions_keys_and_depth() -> None:

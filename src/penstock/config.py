@@ -190,6 +190,8 @@ class Config:
         _ = self.admin_endpoint
         check_kafka(self.kafka, is_exactly_once=self.guarantee is Guarantee.EXACTLY_ONCE)
         check_spark(self.spark)
+        if self.is_spread and self.lanes is None:
+            raise ConfigError("lanes: not set. On a cluster, set it to the number of cores that all executors have together.")
         if self.token_provider is not None:
             check_mechanism(self.kafka)
             given, patience_s = self.token_provider, self.broker_timeout_ms / 1_000
@@ -207,6 +209,11 @@ class Config:
         """The least time between the starts of two epochs: shorter with the local engine, which is for few records."""
         given, default = self.epoch_interval_ms, 50 if self.engine == "local" else 100
         return (default if given is None else given) / 1_000
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether lanes run on the hosts of a cluster."""
+        return self.engine == "spark" and not is_local(self.spark)
 
     @property
     def has_workers(self) -> bool:

@@ -49,6 +49,14 @@ _OWN_OF_SPARK = {
     "spark.sql.adaptive.enabled": "Spark would merge the lanes of a small epoch",
 }
 
+_OWN_OF_CLUSTERS = {
+    "spark.task.maxFailures": "a lane's task must not run twice in a job",
+    "spark.stage.maxConsecutiveAttempts": "a lane's task must not run twice in a job",
+    "spark.locality.wait": "a lane's task must run on its host",
+    "spark.shuffle.reduceLocality.enabled": "a lane's task must run on its host",
+    "spark.sql.unionOutputPartitioning": "a lane's task must run on its host",
+}
+
 
 class Secret(str):
     """A setting's value that shows as `[hidden]` however it is printed, and in a pickle; `reveal` returns it.
@@ -191,5 +199,13 @@ def check_spark(spark: Mapping[str, str]) -> None:
             raise ConfigError(f"spark: unknown setting {name!a}. Use 'master', or a name that begins with 'spark.'.")
         if name in _OWN_OF_SPARK:
             raise ConfigError(f"spark: {name!r} cannot be set: {_OWN_OF_SPARK[name]}.")
+        if name in _OWN_OF_CLUSTERS and not is_local(spark):
+            raise ConfigError(f"spark: {name!r} cannot be set on a cluster: {_OWN_OF_CLUSTERS[name]}.")
         if name == "spark.speculation" and value.strip().lower() != "false":
             raise ConfigError(f"spark: {name!r} must be 'false': only one task may write to a lane's store.")
+    is_open = spark.get("spark.authenticate", "true").strip().lower() == "false"
+    if spark.get("master", "").startswith("spark://") and not is_open and not spark.get("spark.authenticate.secret"):
+        raise ConfigError(
+            "spark: 'spark.authenticate.secret' is missing. Set it to the secret of the cluster's master and workers, or "
+            "'spark.authenticate' to false if everyone who reaches the cluster may run code on it."
+        )

@@ -87,7 +87,7 @@ READERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "metadata of an offset": (lambda data: CommitMetadata.decode(data.decode("utf-8", "replace")), METADATA.encode()),
     "registers of a shard": (lambda data: last_registers([b"registers"], [data]), b"\x81\xa1a\x01"),
     "facts of a topology": (decode_facts, FACTS),
-    "head of a lane": (decode_head, encode_head(Head(3, {"a": 1}, [Applied(3, 2, [Step(0, {"a": 2}, ["a"])])]))),
+    "head of a lane": (decode_head, encode_head(Head(3, {"a": 1}, [Applied(3, 2, [Step(0, {"a": 2}, ["a"], "id")])]))),
     "undo of an epoch": (decode_undo, encode_undo([b"a"], [None])),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import os
 import sys
@@ -18,7 +19,7 @@ def main() -> None:
     # Most starts are killed before better compiled code would pay off.
     quick_start = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
     app = importlib.import_module(asked("TOPOLOGY")).app(asked("APPLICATION_ID"), asked("ON_ERROR") or "fail")
-    app.run(until=asked("UNTIL") or None, spark=quick_start)
+    app.run(until=asked("UNTIL") or None, spark=json.loads(asked("SPARK")) if asked("SPARK") else quick_start)
 
 
 def asked(name: str) -> str:

@@ -10,6 +10,7 @@ from verification.integration import campaign
 from verification.integration.scenarios import SCENARIOS
 
 HOSTS = ("in-process", "spark", "local")
+ON_REQUEST = ("cluster",)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -18,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="one combination of each topology as an application")
     parser.add_argument("--only", nargs="*", default=None, metavar="NAME", help="run only topologies whose name contains this")
-    parser.add_argument("--hosts", nargs="*", choices=HOSTS, default=HOSTS)
+    parser.add_argument("--hosts", nargs="*", choices=(*HOSTS, *ON_REQUEST), default=HOSTS)
     parser.add_argument("--show", type=int, default=2, help="how many differences of a topology to print")
     parser.add_argument("--report", type=Path, default=Path("reports/integration.json"))
     options = parser.parse_args(arguments)

@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from verification.integration.compare import Difference, differences
 from verification.integration.cut import LANES, RECUT, Cut
 from verification.integration.hosts import driver, in_process
-from verification.integration.hosts.application import ApplicationHost
+from verification.integration.hosts.application import ApplicationHost, Where
 from verification.integration.hosts.in_process import Trouble
 from verification.integration.scenario import Judge, Result, Scenario
 from verification.integration.scenarios import BY_NAME
@@ -32,8 +31,8 @@ QUICK_MOVES = 6
 QUICK_LOCAL = 3
 """In a quick run, one scenario in this many runs on the local engine."""
 
-APPLICATIONS: dict[str, Literal["spark", "local"]] = {"Spark": "spark", "local": "local"}
-"""The engines of applications by the name of the host."""
+APPLICATIONS: dict[str, Where] = {"Spark": "spark", "local": "local", "cluster": "cluster"}
+"""Where applications run, by the name of the host."""
 
 AT_A_TIME = 2
 """The number of concurrent applications."""
@@ -118,10 +117,10 @@ def run(scenarios: Sequence[Scenario], seed: int, is_quick: bool, hosts: Sequenc
             expected[name] = known
             tally.add(name, *outcome)
             _say(name, *outcome, seconds, show)
-    for host, engine in APPLICATIONS.items():
-        if engine in hosts:
-            some = scenarios[::QUICK_LOCAL] if is_quick and engine == "local" else scenarios
-            for name, seconds, outcome in _as_applications(host, engine, some, seed, is_quick, expected):
+    for host, where in APPLICATIONS.items():
+        if where in hosts:
+            some = scenarios[::QUICK_LOCAL] if is_quick and where == "local" else scenarios
+            for name, seconds, outcome in _as_applications(host, where, some, seed, is_quick, expected):
                 tally.add(name, *outcome)
                 _say(name, *outcome, seconds, show)
     seconds = round(time.monotonic() - begun, 1)
@@ -166,13 +165,13 @@ def _one_in_process(name: str, seed: int, is_quick: bool) -> tuple[str, Expected
 
 def _as_applications(
     name: str,
-    engine: Literal["spark", "local"],
+    where: Where,
     scenarios: Sequence[Scenario],
     seed: int,
     is_quick: bool,
     expected: Mapping[str, Expected],
 ) -> Iterator[tuple[str, float, Outcome]]:
-    with ApplicationHost(engine) as host, ThreadPoolExecutor(AT_A_TIME) as pool:
+    with ApplicationHost(where) as host, ThreadPoolExecutor(AT_A_TIME) as pool:
         futures = []
         for number, scenario in enumerate(scenarios):
             combinations = as_application(scenario, name, number, is_quick)

@@ -42,6 +42,14 @@ class Home:
             _write(self.root / "boot", _boot())
             _write(self.root / "incarnation", incarnation)
 
+    def settle(self) -> None:
+        """Prepare the directory on a host of a cluster: as `take_over`, but anyone may have lanes there."""
+        self._make_private()
+        with self._locked(fcntl.LOCK_EX):
+            if _read(self.root / "boot") != _boot():
+                self.forget()
+                _write(self.root / "boot", _boot())
+
     def fence(self, incarnation: str, attempt: int) -> None:
         """Let only tasks of that attempt open stores from now on; waits until earlier ones have closed theirs."""
         with self._locked(fcntl.LOCK_EX):
@@ -165,12 +173,25 @@ class Home:
 
 
 @contextmanager
+def owned(program: Program, attempt: int = 0) -> Iterator[None]:
+    """Hold the directory of an application while stores are open.
+
+    On several hosts nobody can hold all directories: there, each write of a lane makes sure that it continues the right one.
+    """
+    if program.is_spread:
+        yield
+        return
+    with Home(program.directory, program.application_id).held_by(program.incarnation, attempt):
+        yield
+
+
+@contextmanager
 def open_lane(program: Program, lane: int, attempt: int = 0) -> Iterator[LaneState]:
     """Open a lane's state for the block; `attempt` is that of the epoch."""
     home = Home(program.directory, program.application_id)
     if program.engine is EngineKind.MEMORY:
         raise StateError("Lanes need files: the memory engine is only for tests. Set store_engine to lmdb or rocksdb.")
-    with home.held_by(program.incarnation, attempt):
+    with owned(program, attempt):
         state = LaneState(EngineFactory(program.engine, str(home.lane_directory(lane, program.lanes))).open())
         try:
             yield state

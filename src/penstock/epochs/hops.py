@@ -33,7 +33,7 @@ from penstock.epochs.wire import (
     rows_about,
     wire,
 )
-from penstock.errors import StateError
+from penstock.errors import LaneMovedError, StateError
 from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.epoch import HEADERS, Values, feed, processing_order, read_all
 from penstock.lanes.failures import FailurePolicy
@@ -114,13 +114,27 @@ def bring_to(state: LaneState, epoch: Epoch, stage: int, is_anew: bool = False) 
     _require(state, epoch, epoch.previous, epoch.number)
 
 
+def require_the_same(state: LaneState, assigned: Assignment) -> None:
+    """Refuse a store that the epoch does not continue: a lane may have been on several hosts, and may have late tasks."""
+    program, epoch, lane = assigned.program, assigned.epoch, assigned.lane
+    if not program.is_spread:
+        return
+    is_written_by_us = state.head.incarnation == program.incarnation and state.head.attempt <= epoch.attempt
+    expected = None if epoch.heads is None else epoch.heads.get(lane)
+    if not is_written_by_us or expected is None or state.head.write_id_of(epoch.previous) != expected:
+        raise LaneMovedError(f"Lane {lane} on this host is at epoch {state.epoch}, which epoch {epoch.number} does not continue.")
+
+
 def roll_back_lane(assigned: Assignment) -> None:
     """Roll a lane back to the epoch before, after a job or a commit that failed, and with it all epochs in flight since then."""
     epoch, lane = assigned.epoch, assigned.lane
     with bound_contextvars(lane=lane), open_lane(assigned.program, lane, epoch.attempt) as state:
+        require_the_same(state, assigned)
         if state.earliest <= epoch.previous < state.epoch:
             _roll_back(state, epoch)
         _require(state, epoch, epoch.previous)
+        if assigned.program.is_spread:
+            state.stamp(epoch.attempt)
 
 
 def _roll_back(state: LaneState, epoch: Epoch, stage: int = 0) -> None:
@@ -157,6 +171,7 @@ def _run_on(stores: OpenStores, assigned: Assignment, records: pa.Table, is_anew
     """Run a stage on the lane of its records, shard by shard."""
     epoch, stage = assigned.epoch, assigned.stage
     state = stores.lane(assigned.lane)
+    require_the_same(state, assigned)
     bring_to(state, epoch, stage, is_anew)
     run = StageRun(assigned, stores.globals, stores.owner_before)
     before = None if epoch.watermark is None else epoch.watermark_before
@@ -195,7 +210,8 @@ def _run_serially(stores: OpenStores, assigned: Assignment, records: pa.Table, i
     if assigned.lane != 0 or (not records.num_rows and any(program.needs_lanes(earlier) for earlier in range(stage))):
         return []
     states = [stores.lane(number) for number in range(program.lanes)]
-    for state in states:
+    for number, state in enumerate(states):
+        require_the_same(state, assigned.at(stage, number))
         bring_to(state, epoch, stage, is_anew)
     run = StageRun(assigned, stores.globals)
     run.arrive(records, in_shards=False)
@@ -216,7 +232,7 @@ def write_lane(assigned: Assignment, state: LaneState) -> list[pa.Table]:
     """Write the changes of a stage to its lane, and return the changelog rows."""
     program, epoch = assigned.program, assigned.epoch
     mark = own_mark(program, assigned.lane, epoch.mark)
-    changes = state.commit(epoch.number, assigned.stage, program.incarnation, mark, epoch.last_committed)
+    changes = state.commit(epoch.number, assigned.stage, program.incarnation, mark, epoch.last_committed, epoch.attempt)
     rows = rows_of_changes(assigned, changes)
     return [] if rows is None else [rows]
 

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from time import perf_counter
 
+import msgspec
+
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.wire import LaneReport
 from penstock.lanes.samples import Samples
@@ -27,11 +29,15 @@ class Watch:
     def report(self, records: int, state: LaneState | None = None) -> LaneReport:
         """Return the report; `state` is the lane's after writing, if it has one."""
         seconds = perf_counter() - self._began
+        report = LaneReport(self._lane, self._stage, records, seconds, write_id="" if state is None else state.head.write_id)
         if self.samples is None:
-            return LaneReport(self._lane, self._stage, records, seconds)
-        sizes = {} if state is None else state.sizes()
-        return LaneReport(
-            self._lane, self._stage, records, seconds, os.getpid(), _resident_bytes(), self.samples.by_node(), sizes
+            return report
+        return msgspec.structs.replace(
+            report,
+            worker=os.getpid(),
+            memory=_resident_bytes(),
+            nodes=self.samples.by_node(),
+            stores={} if state is None else state.sizes(),
         )
 
 

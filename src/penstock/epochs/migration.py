@@ -14,7 +14,7 @@ from structlog.contextvars import bound_contextvars
 from penstock import faults
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.home import open_lane
-from penstock.epochs.hops import bring_to, write_lane
+from penstock.epochs.hops import bring_to, require_the_same, write_lane
 from penstock.errors import ProcessingError
 from penstock.state import Register, ShardState, StoreSpec, rewrite
 
@@ -33,6 +33,7 @@ def migrate_lane(assigned: Assignment, stores: Sequence[str], most: int) -> Migr
     """Convert up to `most` values of some stores, in an epoch without records."""
     converted, is_done = 0, True
     with bound_contextvars(lane=assigned.lane), open_lane(assigned.program, assigned.lane, assigned.epoch.attempt) as state:
+        require_the_same(state, assigned)
         bring_to(state, assigned.epoch, assigned.stage)
         for number in assigned.shards:
             for store in stores:
@@ -46,6 +47,7 @@ def migrate_lane(assigned: Assignment, stores: Sequence[str], most: int) -> Migr
 def finish_lane(assigned: Assignment, stores: Sequence[str]) -> list[pa.Table]:
     """Clear the traces of a migration, in an epoch of its own; return changelog rows."""
     with bound_contextvars(lane=assigned.lane), open_lane(assigned.program, assigned.lane, assigned.epoch.attempt) as state:
+        require_the_same(state, assigned)
         bring_to(state, assigned.epoch, assigned.stage)
         for number in assigned.shards:
             for store in stores:

@@ -42,6 +42,8 @@ class Program:
     handlers: ErrorHandlers
     is_traced: bool = False
     columns: bool = False
+    is_spread: bool = False
+    """Whether lanes run on several hosts, each with its own directory. Then ids of writes tell stores apart, not a lock."""
     sub_topologies: Mapping[str, str] = field(default_factory=dict)
     """The sub-topology of each node, by the name of its first node."""
 
@@ -242,6 +244,7 @@ class Epoch:
     one. `watermark` is the application's as of the last barrier (None without one), which lanes learn now; `watermark_before` is
     the one that they know. `partitions` are partition counts by topic, for partitioners. Lanes save `mark`, if given. If
     `is_sampled`, nodes are timed and stores measured.
+    `heads` are the ids of the writes that this epoch continues, by lane, if lanes run on several hosts.
     `most_bytes` limits the input and the output of a task (0: no limit). `attempt` counts the failed jobs of this start: tasks of
     an earlier attempt must no longer open stores.
     """
@@ -260,6 +263,7 @@ class Epoch:
     most_bytes: int = 0
     attempt: int = 0
     committed: int | None = None
+    heads: Mapping[int, str] | None = None
 
     @property
     def last_committed(self) -> int:

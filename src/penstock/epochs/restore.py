@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from penstock import faults
 from penstock.epochs.due import forget_due
-from penstock.epochs.home import Home, open_lane
+from penstock.epochs.home import Home, open_lane, owned
 from penstock.epochs.hops import own_mark
 from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.shards import shards_of
@@ -51,7 +51,8 @@ class Committed:
     """The last committed transaction, to which lanes are restored.
 
     `begins` and `ends` are offsets of the changelogs by `topic/partition`, including that of the shards' registers. `topic_ids`
-    are the ids of these topics, by name.
+    are the ids of these topics, by name. `heads` are the ids of the writes of that epoch, by lane, as far as they are known, and
+    `attempt` is the first whose tasks may use the lanes; both matter only if lanes run on several hosts.
     """
 
     epoch: int
@@ -60,6 +61,8 @@ class Committed:
     ends: Mapping[str, int]
     now_ms: int
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    heads: Mapping[int, str] = field(default_factory=dict)
+    attempt: int = 0
 
 
 class ChangelogRows(NamedTuple):
@@ -79,11 +82,12 @@ Report = Callable[[int], None]
 
 
 class Restored(NamedTuple):
-    """How a lane was restored."""
+    """How a lane was restored. `write_id` is that of its store."""
 
     lane: int
     found: str
     rows: int
+    write_id: str
 
 
 def restore_lane(
@@ -91,7 +95,9 @@ def restore_lane(
 ) -> Restored:
     """Restore a lane to the committed epoch. A retry does not use the local store, which may have killed the first attempt."""
     home = Home(program.directory, program.application_id)
-    with home.held_by(program.incarnation):  # all the time, so that a late task cannot remove the files of another start
+    if program.is_spread:
+        home.settle()
+    with owned(program):  # all the time, so that a late task cannot remove the files of another start
         if is_retry or not _is_usable(program, lane, committed):
             shutil.rmtree(home.lane_directory(lane, program.lanes), ignore_errors=True)
         return _restore(program, lane, committed, read, report)
@@ -113,8 +119,8 @@ def _restore(program: Program, lane: int, committed: Committed, read: ReadChange
         faults.point("restore.before_mark")
         whole = Mark(committed.epoch, committed.now_ms, dict(committed.ends), dict(committed.topic_ids))
         mark = own_mark(program, lane, whole)
-        state.restore([], committed.epoch, program.incarnation, mark)
-    return Restored(lane, found.value, rows)
+        state.restore([], committed.epoch, program.incarnation, mark, committed.attempt, committed.heads.get(lane))
+        return Restored(lane, found.value, rows, state.head.write_id)
 
 
 def _is_usable(program: Program, lane: int, committed: Committed) -> bool:
@@ -123,10 +129,12 @@ def _is_usable(program: Program, lane: int, committed: Committed) -> bool:
         with open_lane(program, lane) as state:
             if state.epoch == -1:
                 return False  # new, or a rebuild that was not completed
-            _roll_back(state, committed)
+            _roll_back(state, _is_known(program, lane, state, committed), committed)
             _refuse_lost_rows(state, committed)
             if not _is_current(program, lane, state, committed) and not _has_usable_mark(state, committed):
                 return False
+            if program.is_spread and state.head.incarnation == program.incarnation:
+                return True  # a lane that returns, or stays while others move: it was in use a moment ago
             if program.engine is not EngineKind.LMDB:
                 state.verify()
                 return True
@@ -139,14 +147,23 @@ def _is_usable(program: Program, lane: int, committed: Committed) -> bool:
     return True
 
 
-def _roll_back(state: LaneState, committed: Committed) -> None:
+def _is_known(program: Program, lane: int, state: LaneState, committed: Committed) -> bool:
+    """Whether it is known which epochs of a store are committed: it was written by the start that has committed last.
+
+    On several hosts, that start may have written several stores of a lane: it is known of the one that has the committed write.
+    """
+    if program.is_spread:
+        return lane in committed.heads and state.head.write_id_of(committed.epoch) == committed.heads[lane]
+    return state.head.incarnation == committed.incarnation and state.epoch >= committed.epoch
+
+
+def _roll_back(state: LaneState, is_known: bool, committed: Committed) -> None:
     """Take back the epochs that were in flight.
 
-    Which of them Kafka has committed is known only for the start that has committed last. Of any other, all are taken back that
-    can be: what is left was committed when they were written.
+    If it is not known which of them Kafka has committed, all are taken back that can be: what is left was committed when they
+    were written.
     """
-    is_ahead = state.incarnation == committed.incarnation and state.epoch >= committed.epoch
-    target = max(committed.epoch, state.earliest) if is_ahead else state.earliest
+    target = max(committed.epoch, state.earliest) if is_known else state.earliest
     if state.epoch > target:
         faults.point("restore.before_roll_back")
         state.roll_back(target + 1)
@@ -173,20 +190,17 @@ def _renewed(state: LaneState, directory: Path) -> Callable[[], None]:
     return replace
 
 
-def _is_ours(state: LaneState, committed: Committed) -> bool:
-    return state.epoch == committed.epoch and state.incarnation == committed.incarnation
-
-
 def _is_current(program: Program, lane: int, state: LaneState, committed: Committed) -> bool:
     """Whether there is nothing to read. A store that was removed from the topology for a while has to be read."""
-    mark = state.mark
-    if mark is None or not _is_ours(state, committed) or not _is_of_these_topics(mark, committed):
+    mark = state.head.mark
+    is_at_epoch = state.epoch == committed.epoch and _is_known(program, lane, state, committed)
+    if mark is None or not is_at_epoch or not _is_of_these_topics(mark, committed):
         return False
     return mark.offsets.keys() >= _of_lane(program, lane, committed.ends).keys()
 
 
 def _has_usable_mark(state: LaneState, committed: Committed) -> bool:
-    mark = state.mark
+    mark = state.head.mark
     if mark is None or mark.epoch > min(committed.epoch, state.epoch) or committed.now_ms - mark.time_ms > MARK_LIFE_MS:
         return False
     if not _is_of_these_topics(mark, committed):
@@ -202,7 +216,7 @@ def _is_of_these_topics(mark: Mark, committed: Committed) -> bool:
 
 def _refuse_lost_rows(state: LaneState, committed: Committed) -> None:
     """Refuse a changelog that ends before a committed offset: a rebuild would lose state silently."""
-    mark = state.mark
+    mark = state.head.mark
     if mark is None or mark.epoch > committed.epoch or not _is_of_these_topics(mark, committed):
         return
     for place, offset in mark.offsets.items():
@@ -216,7 +230,7 @@ def _refuse_lost_rows(state: LaneState, committed: Committed) -> None:
 
 
 def _judge(program: Program, lane: int, state: LaneState, committed: Committed) -> Found:
-    if state.mark is None:
+    if state.head.mark is None:
         return Found.REBUILT
     return Found.UP_TO_DATE if _is_current(program, lane, state, committed) else Found.BEHIND
 
@@ -229,7 +243,7 @@ def _catch_up(program: Program, lane: int, state: LaneState, committed: Committe
     for shard in shards if program.has_watermarks else ():
         _keep_everything(program, shard)
     ends = {_place(key): end for key, end in _of_lane(program, lane, committed.ends).items()}
-    saved = {} if state.mark is None else state.mark.offsets
+    saved = {} if state.head.mark is None else state.head.mark.offsets
     starts = {place: saved.get(f"{place[0]}/{place[1]}", committed.begins.get(f"{place[0]}/{place[1]}", 0)) for place in ends}
     left = sum(max(0, end - starts[place]) for place, end in ends.items())
     total = 0

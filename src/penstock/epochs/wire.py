@@ -59,10 +59,10 @@ _PLACES = ["origin", "offset", "place", "path", "timestamp"]
 
 
 class LaneReport(msgspec.Struct, array_like=True, frozen=True):
-    """The work of a lane in one stage of an epoch.
+    """The work of a lane in one stage of an epoch. `write_id` is that of its store, "" for a stage without lanes.
 
-    Only sampled epochs have the fields from `worker` on: the worker's process and its memory in bytes, records and seconds of
-    each node, entries and bytes of each store.
+    Only sampled epochs have the fields from `worker` to `stores`: the worker's process and its memory in bytes, records and
+    seconds of each node, entries and bytes of each store.
     """
 
     lane: int
@@ -73,6 +73,7 @@ class LaneReport(msgspec.Struct, array_like=True, frozen=True):
     memory: int = 0
     nodes: dict[str, tuple[int, float]] = {}
     stores: dict[str, tuple[int, int]] = {}
+    write_id: str = ""
 
 
 class Control(msgspec.Struct, array_like=True, frozen=True):

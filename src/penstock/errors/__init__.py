@@ -11,6 +11,7 @@ PenstockError                        1
 ├── ProductionError                 11   a record cannot be written to its topic
 ├── TopicError                      12   a topic is missing, or not as it must be
 ├── StateError                      13   a store does not support an operation, or is not at the epoch it should be at
+│   └── LaneMovedError                   the lane runs on another host, or has to be restored there
 ├── QueryError                      14   a store cannot answer a query
 │   ├── UnknownStoreError                no store has that name: lists the stores
 │   ├── NotReadyError                    the application restores, has ended, or has not reached that epoch
@@ -32,6 +33,7 @@ from penstock.errors.exceptions import (
     EpochTooLargeError,
     FencedError,
     IncompatibleTopologyError,
+    LaneMovedError,
     LateRecordError,
     NotReadyError,
     PenstockError,
@@ -57,6 +59,7 @@ __all__ = [
     "EpochTooLargeError",
     "FencedError",
     "IncompatibleTopologyError",
+    "LaneMovedError",
     "LateRecordError",
     "NotReadyError",
     "PenstockError",

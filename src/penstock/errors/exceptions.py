@@ -93,6 +93,10 @@ class StateError(PenstockError):
     exit_code = 13
 
 
+class LaneMovedError(StateError):
+    """A lane's store on this host is not the one that the epoch continues: the lane has moved, or has to be restored."""
+
+
 class QueryError(PenstockError):
     """A store cannot answer a query; says why."""
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program
-from penstock.errors import NotReadyError, QueryTimeoutError, StateError, UnknownStoreError
+from penstock.errors import NotReadyError, QueryError, QueryTimeoutError, StateError, UnknownStoreError
 from penstock.queries.snapshots import Scan, Snapshot
 from penstock.state import Engine, EngineFactory, Snapshots, StoreKind, StoreSpec, memory_engine
 
@@ -109,6 +109,8 @@ class CommittedState:
 
     def current(self) -> Snapshot:
         """Return the newest snapshot; take it now if the last commit did not."""
+        if self.program.is_spread:
+            raise QueryError("Stores cannot be queried on a cluster yet: lanes are on other hosts.")
         self._asked_at = self._clock()
         snapshot = self._current
         if snapshot is not None and snapshot.epoch == self._committed():

@@ -85,6 +85,7 @@ class Agenda:
             NO_TIMESTAMP if watermark is None else progress.watermark,
             is_sampled,
             committed=committed,
+            heads=progress.heads,
         )
 
     def update(self, feedback: Feedback) -> None:

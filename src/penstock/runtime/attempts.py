@@ -129,6 +129,11 @@ class Attempts:
         self._attempt += 1
         self._jobs.roll_back(replace(epoch, attempt=self._attempt))
 
+    def begin_anew(self) -> int:
+        """Count another attempt, and return its number: tasks of earlier ones must no longer open lanes."""
+        self._attempt += 1
+        return self._attempt
+
     def run(self, epoch: Epoch, given: Offer) -> Fitted:
         """Run the epoch with as much of its input as fits."""
         self._bytes_out, self._is_unbounded = 0, False

@@ -21,6 +21,7 @@ from penstock.kafka.input_reader import InputReader
 from penstock.kafka.statistics import OnStatistics
 from penstock.records import Partition
 from penstock.runtime.attempts import Jobs, Ranges
+from penstock.runtime.cluster_limits import refuse_unsupported
 from penstock.runtime.inputs import Input, ListedInput, MixedInput
 from penstock.runtime.time_order import OrderedInput
 from penstock.telemetry import logs
@@ -81,6 +82,7 @@ class Engine:
         ends: Callable[[], Mapping[Partition, int]],
         on_statistics: OnStatistics | None = None,
     ) -> None:
+        refuse_unsupported(program)
         self._config = config
         self._id = program.application_id
         self._ends = ends

@@ -19,11 +19,11 @@ import pyarrow as pa
 from penstock import faults
 from penstock.barrier import Barrier
 from penstock.epochs.program import Epoch, Program
-from penstock.errors import BrokerError, CommitError
+from penstock.errors import LaneMovedError
 from penstock.observation import Recorder
 from penstock.records import Partition
 from penstock.runtime.agenda import Agenda
-from penstock.runtime.attempts import Attempts, Jobs, Take
+from penstock.runtime.attempts import Attempts, Fitted, Jobs, Take
 from penstock.runtime.backlog import Backlog
 from penstock.runtime.commits import Commits
 from penstock.runtime.epoch_size import EpochSize
@@ -31,12 +31,15 @@ from penstock.runtime.event_time import EventTime
 from penstock.runtime.feedback import Feedback
 from penstock.runtime.giving_up import GivingUp
 from penstock.runtime.journal import Journal
+from penstock.runtime.marks import Marks
 from penstock.runtime.progress import Progress
 from penstock.runtime.publication import Check, Publication
 from penstock.runtime.share import take
-from penstock.state import Mark
 
 _log = logging.getLogger(__name__)
+
+_LOSSES = 10
+"""How often an epoch begins again because lanes are lost; what loses them more often is the epoch itself."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ class Contributions:
     other_rows: Callable[[], Sequence[pa.Table]] = tuple
     check: Check = lambda rows: rows
     after_commit: Callable[[int], None] = lambda epoch: None
+    restore: Callable[[Progress, int], None] | None = None
+    """Restores all lanes to the progress, for tasks of an attempt and later ones; None if lanes cannot be lost."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +140,7 @@ class Epochs:
         self._agenda = Agenda(program, self._event_time, start.partitions, bounds.small)
         self._publication = Publication(program, barrier, others.check, start.topic_ids)
         self._journal = Journal(program.topics, recorder)
-        self._changelog_ends = ends.changelogs
-        self._changelog_ids = dict(start.changelog_ids)
+        self._marks = Marks(ends.changelogs, start.changelog_ids)
         self._others = others
         self._first_rows = start.first_rows
         self._lock = threading.Lock()
@@ -228,10 +232,8 @@ class Epochs:
 
     def _take(self, waiting: frozenset[Partition]) -> None:
         """Run an epoch of the backlog, without the partitions that are `waiting`."""
-        epoch = self._begin()
-        faults.point("epoch.before_job")
         given = self._backlog.offer(self.taken.offsets, waiting, self._agenda.most_records)
-        done = self._attempts.run(epoch, given)
+        done = self._run_on_lanes(lambda epoch: self._attempts.run(epoch, given))
         self._commit(done.epoch, done.rows, done.ends)
         self._backlog.taken_to(self.taken.offsets)
 
@@ -252,8 +254,8 @@ class Epochs:
             self._raise_failure()
             if not self._may_begin or self._take_left() or not self._agenda.is_due(self.taken.offsets):
                 return
-            epoch = self._begin()
-            self._commit(epoch, self._attempts.tick(epoch), self.taken.offsets)
+            done = self._run_on_lanes(lambda epoch: Fitted(epoch, self._attempts.tick(epoch), self.taken.offsets))
+            self._commit(*done)
 
     def while_idle(self, call: Callable[[], None]) -> None:
         """Call `call` unless an epoch is running: it must not come between the steps of a commit."""
@@ -271,6 +273,23 @@ class Epochs:
             raise self._failure
         if self._commits.is_idle:
             self._commits.wait()
+
+    def _run_on_lanes(self, run: Callable[[Epoch], Fitted]) -> Fitted:
+        """Run an epoch; if lanes are lost with their host, restore them where they run next, and run it again."""
+        epoch = self._begin()
+        faults.point("epoch.before_job")
+        for left in reversed(range(_LOSSES)):
+            try:
+                return run(epoch)
+            except LaneMovedError as error:
+                if self._others.restore is None or not left:
+                    raise
+                _log.warning("restoring lanes, then running epoch %d again: %s", epoch.number, error)
+                self._commits.wait()
+                self._others.restore(self.progress, self._attempts.begin_anew())
+                epoch = self._agenda.next(self.progress, self.progress.epoch)
+                self._begin_again(epoch)
+        raise AssertionError
 
     def _begin(self) -> Epoch:
         """Begin the next epoch."""
@@ -296,7 +315,9 @@ class Epochs:
         self._agenda.update(feedback)
         before = self.taken
         self._event_time.update(feedback.watermarks(before))
-        progress = self._event_time.with_watermarks(Progress(epoch.number, dict(ends), feedback.high_times(before)))
+        heads = {**before.heads, **feedback.heads}
+        reached = Progress(epoch.number, dict(ends), feedback.high_times(before), heads=heads)
+        progress = self._event_time.with_watermarks(reached)
         records = sum(progress.offsets[place] - before.offsets[place] for place in before.origins)
         done = Done(epoch, self._began, tables, feedback, progress, records, self._event_time.idle())
         self.taken = progress
@@ -318,12 +339,4 @@ class Epochs:
         if done.records:
             self._size.went_well(done.records, committed_at - done.began)
         if self._agenda.committed(committed_at):
-            self._agenda.mark = self._new_mark(done.epoch.number)
-
-    def _new_mark(self, epoch: int) -> Mark | None:
-        """Return a mark of how far the changelogs reach, or None if that fails: then a restart only reads more."""
-        try:
-            return Mark(epoch, int(time.time() * 1000), dict(self._changelog_ends()), self._changelog_ids)
-        except (BrokerError, CommitError) as error:
-            _log.warning("no mark was written, so that a restart would read more of the changelogs: %s", error)
-            return None
+            self._agenda.mark = self._marks.new(done.epoch.number)

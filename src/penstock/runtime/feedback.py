@@ -38,6 +38,12 @@ class Feedback:
         return min((control.event_due for control in self.controls if control.event_due is not None), default=None)
 
     @property
+    def heads(self) -> dict[int, str]:
+        """The ids of the last writes, by lane."""
+        written = sorted((report for report in self.reports if report.write_id), key=lambda report: report.stage)
+        return {report.lane: report.write_id for report in written}
+
+    @property
     def wants_commit(self) -> bool:
         """Whether a processor has requested a commit."""
         return any(control.wants_commit for control in self.controls)

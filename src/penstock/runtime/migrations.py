@@ -20,6 +20,7 @@ from penstock.epochs.migration import finish_lane, migrate_lane
 from penstock.epochs.program import Epoch, Program
 from penstock.plan import TopologyFacts, convertible, migrating, migrations
 from penstock.records import NO_TIMESTAMP
+from penstock.runtime.cluster_limits import refuse_migration
 from penstock.runtime.progress import Progress
 from penstock.runtime.publication import Publication
 
@@ -42,7 +43,10 @@ class Migrations:
     def run(self, progress: Progress, before: TopologyFacts | None, after: TopologyFacts) -> Progress:
         """Convert the values that are of the version before; return the progress with the epochs that this took."""
         stores = migrations(before, after, convertible(self._program.specs))
-        return progress if before is None or not stores else self._migrate(stores, progress, before, after)
+        if before is None or not stores:
+            return progress
+        refuse_migration(self._program, stores)
+        return self._migrate(stores, progress, before, after)
 
     def _migrate(self, stores: Sequence[str], progress: Progress, before: TopologyFacts, after: TopologyFacts) -> Progress:
         names, begun = ", ".join(stores), migrating(before, stores, after)

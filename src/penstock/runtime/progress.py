@@ -13,7 +13,8 @@ from penstock.records import NO_TIMESTAMP, Partition
 class Progress:
     """The progress of an application: the committed epoch, and each source partition's offset and highest event time.
 
-    `watermarks` are those of partitions whose source declares one; `watermark` is the application's.
+    `watermarks` are those of partitions whose source declares one; `watermark` is the application's. `heads` are the ids of the
+    writes of that epoch, by lane.
     """
 
     epoch: int
@@ -21,6 +22,7 @@ class Progress:
     high_times: Mapping[Partition, int]
     watermarks: Mapping[Partition, int] = field(default_factory=dict)
     watermark: int = NO_TIMESTAMP
+    heads: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
     def origins(self) -> tuple[Partition, ...]:

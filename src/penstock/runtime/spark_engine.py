@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,14 +16,23 @@ from penstock.kafka.clients import oauth_endpoints, spark_can_log_in, spark_opti
 from penstock.queries import CommittedState
 from penstock.settings import Settings, revealed
 from penstock.spark.by_client import ReadRecords
+from penstock.spark.executors import inspected, refuse_unequal
+from penstock.spark.failures import is_executor_lost, translated
+from penstock.spark.hosts import Hosts
 from penstock.spark.job import EpochJobs
 from penstock.spark.restore import OnProgress, restore
 from penstock.spark.rows import all_rows, ordered_rows
-from penstock.spark.session import DataFrame, SparkSession, has_session, open_session
+from penstock.spark.session import LOOPBACK, DataFrame, SparkSession, has_session, open_session
 from penstock.spark.source import GROUP
 from penstock.spark.sql import GuardedSql
 from penstock.spark.tables import StoreTables
+from penstock.spark.tasks import STATE_DIR
 from penstock.telemetry import logs
+
+_log = logging.getLogger(__name__)
+
+_RESTORES = 3
+"""How often lanes are restored if executors are lost meanwhile."""
 
 
 class SparkEngine:
@@ -109,7 +119,13 @@ class SparkEngine:
             self._prepare,
             self._read,
             self._patience_s,
+            self.hosts,
         )
+
+    @cached_property
+    def hosts(self) -> Hosts | None:
+        """Where lanes run; None without a cluster."""
+        return Hosts(self.session, self._program.lanes) if self._program.is_spread else None
 
     @cached_property
     def tables(self) -> StoreTables:
@@ -124,8 +140,25 @@ class SparkEngine:
         return GuardedSql(self.session, self.tables)
 
     def restore(self, committed: Committed, read: ReadChangelog, on_progress: OnProgress) -> list[Restored]:
-        """Restore all lanes in a job."""
-        return restore(self.session, self.jobs.broadcast, self._program.lanes, committed, read, on_progress)
+        """Restore all lanes in a job, on a cluster on the executors that it has now."""
+        lanes, broadcast = self._program.lanes, self.jobs.broadcast
+        if self.hosts is None:
+            one_row_each = self.session.range(0, lanes, 1, lanes)
+            return restore(one_row_each, broadcast, committed, read, on_progress, LOOPBACK)
+        host = self.session.sparkContext.getConf().get("spark.driver.host", LOOPBACK)
+        for left in reversed(range(_RESTORES)):
+            is_first = not self.hosts.placement
+            self.hosts.place()
+            _log.info("lanes run on %s", ", ".join(sorted(set(self.hosts.placement))))
+            if is_first:
+                refuse_unequal(inspected(self.hosts.each_lane(), self._program.directory, STATE_DIR))
+            try:
+                return restore(self.hosts.each_lane(), broadcast, committed, read, on_progress, host)
+            except Exception as error:
+                if not left or not (is_executor_lost(error) or self.hosts.are_lost()):
+                    raise translated(error) from error
+                _log.warning("an executor was lost while lanes were restored; restoring them again")
+        raise AssertionError
 
     def _source_options(self) -> Mapping[str, str]:
         timeout = str(self._config.broker_timeout_ms)

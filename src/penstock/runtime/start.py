@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -22,7 +22,6 @@ from penstock.barrier import Barrier
 from penstock.config import Config
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program, lanes_topic
-from penstock.epochs.restore import Committed
 from penstock.epochs.wire import Kind, out_rows
 from penstock.errors import ConfigError, PenstockError
 from penstock.handlers import ErrorHandlers
@@ -49,12 +48,12 @@ from penstock.runtime.global_tables import GlobalTables
 from penstock.runtime.input_stream import InputStream, report_lost
 from penstock.runtime.inputs import InputLoop
 from penstock.runtime.journal import phase_reporter
+from penstock.runtime.lane_restore import LaneRestore
 from penstock.runtime.memory import default_epoch_bytes
 from penstock.runtime.migrations import Migrations
 from penstock.runtime.past import Lost, lost_input
 from penstock.runtime.publication import Check, Publication
 from penstock.runtime.renames import Renames
-from penstock.runtime.restore_progress import RestoreProgress
 from penstock.runtime.time_order import TimeOrder
 from penstock.runtime.topic_watch import Growth, TopicWatch
 from penstock.runtime.truth import Position, Truth, program_of, settled
@@ -136,18 +135,15 @@ class Start:
             truth.last_facts = Renames(program, config, topics, publisher).run(truth.last_facts, truth.facts)
         committed, known_facts = truth.committed(position.before)
         engine.read_too(truth.source_of(sources))
-        self._restore(engine, committed)
+        lanes = LaneRestore(program, engine, topics, truth, self._reader_of(read), self._recorder)
+        heads = lanes.run(committed)
         home.forget_others(program.lanes)
         tables = self._global_tables(program, topics, {**sources, **internal})
         tables.refresh(at_once=True)
         state = CommittedState(program, lambda: epochs.progress.epoch, tables.snapshot)
         self.closers.append(state.close)
-        spark = engine.spark
-        if spark is not None:
-            spark.query(state)
         deliveries = beyond.deliveries()
         self.closers.append(deliveries.stop)
-        followers: list[Following] = [state, deliveries] if spark is None else [state, deliveries, spark]
         check = self._check(program, self._size_limits(topics, written, sizes))
         publication = Publication(program, Barrier(publisher, config.broker_timeout_ms), check, topic_ids)
         migrations = Migrations(program, publication, partial(_facts_row, program))
@@ -156,7 +152,7 @@ class Start:
             engine,
             self._barrier(publisher),
             StartingPoint(
-                migrations.run(position.start, truth.last_facts, known_facts),
+                replace(migrations.run(position.start, truth.last_facts, known_facts), heads=heads),
                 partitions={name: topic.partitions for name, topic in {**sources, **others}.items()},
                 topic_ids=topic_ids,
                 changelog_ids=committed.topic_ids,
@@ -167,7 +163,7 @@ class Start:
                 changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
                 inputs=lambda: topics.end_offsets(epochs.progress.offsets),
             ),
-            Contributions(tables.refresh, tables.take_rows, check, partial(_follow, followers)),
+            Contributions(tables.refresh, tables.take_rows, check, _followed_by(state, deliveries, engine), lanes.anew),
             self._recorder,
         )
         self.closers.append(epochs.close)
@@ -286,24 +282,6 @@ class Start:
         known = {name: topic.max_message_bytes for name, topic in written.items()}
         return SizeLimits(known, sizes[0], largest_record(self._config, sizes), lambda topic: size_of(topics, topic))
 
-    def _restore(self, engine: Engine, committed: Committed) -> None:
-        program = self._program
-        if not program.logged_stores and not any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
-            self._recorder.restored()
-            return
-        progress = RestoreProgress()
-
-        def on_progress(left: Mapping[int, int]) -> None:
-            progress(self._recorder.restoring(left, self._program.lanes))
-
-        began = time.monotonic()
-        restored = engine.restore(committed, self._reader_of(read), on_progress)
-        progress.close()
-        self._recorder.restored()
-        rows = sum(lane.rows for lane in restored)
-        kinds = ", ".join(sorted({lane.found for lane in restored}))
-        _log.info("restored %d lanes (%s): %d records in %.1f s", self._program.lanes, kinds, rows, time.monotonic() - began)
-
     def _reader_of(self, read: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function by which tasks read from positions to ends: `read`, with its settings."""
         settings = revealed(consumer_settings(self._config, self._id))  # tasks need them, but pickling would hide secrets
@@ -369,9 +347,18 @@ class Following(Protocol):
         """Called after each commit."""
 
 
-def _follow(followers: Sequence[Following], epoch: int) -> None:
-    for follower in followers:
-        follower.after_commit(epoch)
+def _followed_by(state: CommittedState, deliveries: Deliveries, engine: Engine) -> Callable[[int], None]:
+    """Return what is called after each commit; Spark shows the stores as tables, if it is there."""
+    followers: list[Following] = [state, deliveries]
+    if engine.spark is not None:
+        engine.spark.query(state)
+        followers.append(engine.spark)
+
+    def follow(epoch: int) -> None:
+        for follower in followers:
+            follower.after_commit(epoch)
+
+    return follow
 
 
 def _facts_row(program: Program, known: TopologyFacts) -> pa.Table:

@@ -80,6 +80,7 @@ def program_of(application_id: str, topology: Topology, handlers: ErrorHandlers,
         handlers=handlers,
         is_traced=config.tracing,
         columns=config.columns,
+        is_spread=config.is_spread,
     )
 
 

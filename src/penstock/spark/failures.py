@@ -23,6 +23,14 @@ _TOO_LARGE = (
     "Unable to acquire",
 )
 """Failures that fewer records may avoid. A worker that exits may have been killed for its use of memory."""
+_EXECUTOR_LOST = (
+    "ExecutorLostFailure",
+    "ExecutorDeadException",
+    "FetchFailed",
+    "MetadataFetchFailedException",
+    "Failed to get broadcast",
+)
+"""Failures of a job that has lost an executor, or what it had computed."""
 _LONGEST = 4_000
 
 
@@ -53,6 +61,11 @@ def translated(error: BaseException) -> PenstockError:
     if any(sign in report for sign in _BROKER_GONE):
         return BrokerError(f"No broker has been reachable for too long: {report[:_LONGEST]}")
     return PenstockError(f"Unexpected failure: {report[:_LONGEST]}")
+
+
+def is_executor_lost(error: BaseException) -> bool:
+    """Whether a job on a cluster failed because an executor was lost."""
+    return any(sign in str(error) for sign in _EXECUTOR_LOST)
 
 
 def _cause(report: str) -> str:

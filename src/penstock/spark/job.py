@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -20,11 +21,12 @@ from penstock.epochs.home import Home
 from penstock.epochs.hops import INPUT
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import OUT, WIRE, arrived, in_order_of_causes
-from penstock.errors import EpochTooLargeError
+from penstock.errors import EpochTooLargeError, LaneMovedError
 from penstock.records import Partition
 from penstock.serdes import String
 from penstock.spark.by_client import Part, ReadRecords, frame_of
-from penstock.spark.failures import UnreadableTimestampError, translated, unreadable_timestamp
+from penstock.spark.failures import UnreadableTimestampError, is_executor_lost, translated, unreadable_timestamp
+from penstock.spark.hosts import Hosts
 from penstock.spark.session import ANY_BYTES
 from penstock.spark.source import read_range
 from penstock.spark.tasks import empty_epoch, from_sources, lane_rolled_back, on_lane, whole_epoch
@@ -32,6 +34,9 @@ from penstock.spark.tasks import empty_epoch, from_sources, lane_rolled_back, on
 _log = logging.getLogger(__name__)
 
 _UNKNOWN_BATCH_RECORDS = 1_000
+_LOOK_EVERY_S = 0.25
+"""How often a running job is checked for hosts that are gone."""
+
 _numbers = count()
 _RECORD = pa.schema([INPUT.field(name) for name in ("key", "value", "timestamp", "headers")])
 _OUT = from_arrow_schema(OUT)
@@ -42,7 +47,7 @@ class EpochJobs:
     """Runs the epochs of a program on a session. `prepare` is called once in every Python worker, `read` in tasks.
 
     `kafka` are the options of Spark's reader; if it cannot log in, they are None, and our own client reads all records.
-    A job that takes longer than `patience_s` is cancelled.
+    A job that takes longer than `patience_s` is cancelled. On a cluster, `hosts` are where lanes run.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class EpochJobs:
         prepare: Callable[[], None],
         read: ReadRecords,
         patience_s: float,
+        hosts: Hosts | None = None,
     ) -> None:
         self._session = session
         self._program = program
@@ -61,6 +67,7 @@ class EpochJobs:
         self._kafka = kafka
         self._read = read
         self._patience_s = patience_s
+        self._hosts = hosts
         self.broadcast: Any = session.sparkContext.broadcast((program.incarnation, cloudpickle.dumps(program), prepare))
 
     def read_too(self, source_of: Mapping[str, int]) -> None:
@@ -75,6 +82,7 @@ class EpochJobs:
         `batch_records` is how many records or rows go into one Arrow batch, None if their size is unknown. Our own client reads
         records that Spark's reader cannot.
         """
+        self._require_hosts()
         self._set_batches(self._session, batch_records)
         if self._kafka is None:
             return self._run_by_client(epoch, is_small, ranges)
@@ -95,12 +103,15 @@ class EpochJobs:
         return self._run(self._on_shards(frame_of(self._session, self._read, parts)), epoch, is_small)
 
     def _run(self, records: DataFrame, epoch: Epoch, is_small: bool) -> pa.Table:
-        if is_small:
+        if is_small and self._hosts is None:
             return self._collected(records.coalesce(1).mapInArrow(whole_epoch(self.broadcast, epoch), _OUT))
         return in_order_of_causes(self._collected(self._staged(records, epoch)))
 
     def tick(self, epoch: Epoch) -> pa.Table:
         """Run an epoch without records, for what is due; return its rows."""
+        if self._hosts is not None:
+            self._require_hosts()
+            return in_order_of_causes(self._collected(self._staged_on_lanes(self._session.createDataFrame([], _WIRE), epoch)))
         one_task = self._session.range(0, 1, 1, 1)
         return self._collected(one_task.mapInArrow(empty_epoch(self.broadcast, epoch), _OUT))
 
@@ -109,9 +120,12 @@ class EpochJobs:
         program = self._program
         if not any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
             return
-        if epoch.attempt:
-            Home(program.directory, program.application_id).fence(program.incarnation, epoch.attempt)
-        one_row_each = self._session.range(0, program.lanes, 1, program.lanes)
+        if self._hosts is not None:
+            one_row_each = self._hosts.each_lane()
+        else:
+            if epoch.attempt:
+                Home(program.directory, program.application_id).fence(program.incarnation, epoch.attempt)
+            one_row_each = self._session.range(0, program.lanes, 1, program.lanes)
         self._collected(one_row_each.mapInArrow(lane_rolled_back(self.broadcast, epoch), _OUT))
 
     def read(self, partition: Partition, offset: int) -> pa.Table:
@@ -144,11 +158,25 @@ class EpochJobs:
         else:
             frame = records
             first, from_topics = 0, True
+        return self._staged_on_lanes(frame, epoch, first, from_topics)
+
+    def _staged_on_lanes(self, frame: DataFrame, epoch: Epoch, first: int = 0, from_topics: bool = False) -> DataFrame:
+        """Return the stages from `first` on; `from_topics` says that its rows come from topics, with their shards."""
+        last = len(self._program.plan.stages) - 1
         for stage in range(first, last + 1):
-            lanes = frame.repartitionById(program.lanes, self._lane())
-            hop = on_lane(broadcast, epoch, stage, is_first=from_topics and stage == 0)
-            frame = lanes.mapInArrow(hop, _OUT if stage == last else _WIRE)
+            hop = on_lane(self.broadcast, epoch, stage, is_first=from_topics and stage == 0)
+            frame = self._on_lanes(frame).mapInArrow(hop, _OUT if stage == last else _WIRE)
         return frame
+
+    def _on_lanes(self, frame: DataFrame) -> DataFrame:
+        if self._hosts is not None:
+            return self._hosts.on_lanes(frame, self._lane())
+        return frame.repartitionById(self._program.lanes, self._lane())
+
+    def _require_hosts(self) -> None:
+        """Raise if executors were added or lost: lanes have to be placed anew, and restored where they run next."""
+        if self._hosts is not None and self._hosts.have_changed():
+            raise LaneMovedError("The executors of the cluster have changed.")
 
     def _records(self, frame: DataFrame, origins: Sequence[Partition]) -> DataFrame:
         """Return Kafka's columns as those of `INPUT`, with the codes of sources and partitions."""
@@ -192,27 +220,35 @@ class EpochJobs:
     def _collected(self, frame: DataFrame) -> pa.Table:
         """Run the only action of the epoch; raises `EpochTooLargeError` if its size may be why it failed or took too long."""
         context, tag = self._session.sparkContext, f"penstock-{next(_numbers)}"
-        is_late = threading.Event()
+        is_late, is_over = threading.Event(), threading.Event()
 
-        def cancel() -> None:
-            is_late.set()
-            context.cancelJobsWithTag(tag)
+        def watch() -> None:
+            """Cancel the job if it takes too long, or waits for a host that is gone."""
+            end = time.monotonic() + self._patience_s
+            while not is_over.wait(min(_LOOK_EVERY_S if self._hosts is not None else self._patience_s, end - time.monotonic())):
+                if time.monotonic() >= end:
+                    is_late.set()
+                elif self._hosts is None or not self._hosts.are_lost():
+                    continue
+                context.cancelJobsWithTag(tag)
+                return
 
-        timer = threading.Timer(self._patience_s, cancel)
-        timer.daemon = True
+        watching = threading.Thread(target=watch, name=tag, daemon=True)
         context.addJobTag(tag)
-        timer.start()
+        watching.start()
         try:
             return frame.toArrow()
         except Exception as error:
             if is_late.is_set():
                 raise EpochTooLargeError(f"The epoch's Spark job took more than {self._patience_s:g} s.") from error
+            if self._hosts is not None and (is_executor_lost(error) or self._hosts.are_lost()):
+                raise LaneMovedError("An executor was lost while it ran lanes.") from error
             unreadable = unreadable_timestamp(error)
             if unreadable is not None:
                 raise unreadable from None
             raise translated(error) from error
         finally:
-            timer.cancel()
+            is_over.set()
             context.removeJobTag(tag)
 
 

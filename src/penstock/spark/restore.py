@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from structlog.contextvars import bound_contextvars
 
@@ -21,17 +21,18 @@ OnProgress = Callable[[Mapping[int, int]], None]
 """Called with the number of offsets that each lane has left to read."""
 
 
-_SCHEMA = pa.schema([("lane", pa.int32()), ("found", pa.string()), ("rows", pa.int64())])
+_SCHEMA = pa.schema([("lane", pa.int32()), ("found", pa.string()), ("rows", pa.int64()), ("write_id", pa.string())])
 
 
 def restore(
-    session: SparkSession, broadcast: Any, lanes: int, committed: Committed, read: ReadChangelog, on_progress: OnProgress
+    lanes: DataFrame, broadcast: Any, committed: Committed, read: ReadChangelog, on_progress: OnProgress, host: str
 ) -> list[Restored]:
-    """Restore all lanes; `read` is called in the tasks.
+    """Restore the lanes whose numbers are in the first column of `lanes`; `read` is called in the tasks.
 
-    It uses `mapInArrow` as epochs do, so that the first epoch reuses the same Python workers.
+    It uses `mapInArrow` as epochs do, so that the first epoch reuses the same Python workers. `host` is the address of this
+    process for its tasks.
     """
-    with _Progress(on_progress) as address:
+    with _Progress(on_progress, host) as address:
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             program = program_of(broadcast)
@@ -46,17 +47,17 @@ def restore(
                     restored = restore_lane(program, lane, committed, read, report, is_retry)
                 yield pa.RecordBatch.from_pylist([restored._asdict()], _SCHEMA)
 
-        found = session.range(0, lanes, 1, lanes).mapInArrow(task, from_arrow_schema(_SCHEMA)).toArrow()
+        found = lanes.mapInArrow(task, from_arrow_schema(_SCHEMA)).toArrow()
     return [Restored(**lane) for lane in found.to_pylist()]
 
 
 class _Progress:
-    """Receives the progress of tasks, as datagrams on loopback: losing one does no harm."""
+    """Receives the progress of tasks, as datagrams: losing one does no harm."""
 
-    def __init__(self, on_progress: OnProgress) -> None:
+    def __init__(self, on_progress: OnProgress, host: str) -> None:
         self._on_progress = on_progress
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind(("127.0.0.1", 0))
+        self._socket.bind((host, 0))
         self._socket.settimeout(0.5)
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="penstock-restore-progress", daemon=True)

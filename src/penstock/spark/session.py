@@ -30,7 +30,7 @@ ANY_BYTES = 2**31 - 1
 
 _LOG = Path(__file__).parent / "log4j2.properties"
 
-__all__ = ["DataFrame", "SparkSession", "has_session", "open_session"]
+__all__ = ["LOOPBACK", "DataFrame", "SparkSession", "has_session", "open_session"]
 
 
 def has_session() -> bool:
@@ -50,12 +50,14 @@ def open_session(
     `oauth_endpoints` are the addresses from which the Java client may request tokens. `heard` is called with every line that the
     JVM, if it is started here, and its Python workers write to standard error.
     """
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    # Workers must find the user's modules as this process does, including those next to the script.
-    os.environ["PYTHONPATH"] = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
     master = settings.get("master", f"local[{lanes}]")
     if is_local(settings):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        # Workers must find the user's modules as this process does, including those next to the script.
+        os.environ["PYTHONPATH"] = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # the address of the UI, if it is enabled
+    else:
+        os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)  # where executors have it
     combined = session_settings(lanes, settings, oauth_endpoints)
     logging.getLogger("py4j").setLevel(logging.INFO)  # at DEBUG it logs all calls to Java, with passwords
     conf = SparkConf().setAppName(application_id).setMaster(_with_retries(master)).setAll(list(combined.items()))
@@ -88,15 +90,36 @@ def _start_jvm(conf: SparkConf, shown: Mapping[str, str], heard: Callable[[str],
 def session_settings(lanes: int, settings: Mapping[str, str], oauth_endpoints: Sequence[str] = ()) -> dict[str, str]:
     """Return all settings of the session, with secrets in clear text: ours and the user's, combined where needed."""
     given = {name: value for name, value in revealed(settings).items() if name != "master"}
-    combined = {**_settings(lanes), **given}
+    if is_local(settings):
+        combined = {**_settings(lanes), **_ON_ONE_MACHINE, **given}
+    else:
+        combined = {**_settings(lanes), **_ON_A_CLUSTER, **given, **_ALWAYS_ON_A_CLUSTER}
     combined["spark.jars"] = ",".join(filter(None, [*map(str, connector_jars()), given.get("spark.jars", "")]))
     # Kafka's client 3.9 sends credentials to any address unless the allowed ones are listed.
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={','.join(oauth_endpoints)}"
     for name in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
         combined[name] = f"{combined.get(name, '')} {allowed}".strip()
-    if not is_local(settings):
-        return {"spark.authenticate": "true", "spark.network.crypto.enabled": "true", **combined}
     return combined
+
+
+_ON_ONE_MACHINE = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+_ON_A_CLUSTER = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    # A host that does not answer is given up after this time, and its lanes run elsewhere.
+    "spark.executor.heartbeatInterval": "3s",
+    "spark.network.timeout": "30s",
+    "spark.network.timeoutInterval": "2s",
+}
+_ALWAYS_ON_A_CLUSTER = {
+    # A task must run where its lane is. Lanes that have to move are moved by the driver, between jobs.
+    "spark.locality.wait": "120s",
+    "spark.shuffle.reduceLocality.enabled": "false",
+    "spark.sql.unionOutputPartitioning": "true",
+    # A lane's task must not run twice in a job: what a first run has written or sent cannot be told from what a second one does.
+    "spark.task.maxFailures": "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
+}
 
 
 def _with_retries(master: str) -> str:
@@ -115,8 +138,6 @@ def _settings(lanes: int) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
         "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={_LOG.as_uri()}",
-        "spark.driver.host": LOOPBACK,
-        "spark.driver.bindAddress": LOOPBACK,
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(lanes),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle
@@ -20,6 +22,8 @@ from penstock.workers.process import COLLECT_EVERY
 Batches = Iterator[pa.RecordBatch]
 Hop = Callable[[Batches], Batches]
 
+STATE_DIR = "PENSTOCK_STATE_DIR"
+
 _programs: dict[str, Program] = {}
 
 
@@ -28,7 +32,10 @@ def program_of(broadcast: Any) -> Program:
     incarnation, packed, prepare = broadcast.value
     if incarnation not in _programs:
         _programs.clear()
-        _programs[incarnation] = cloudpickle.loads(packed)
+        program: Program = cloudpickle.loads(packed)
+        if program.is_spread:  # a host has its own directory if its environment says so
+            program = replace(program, directory=os.environ.get(STATE_DIR, program.directory))
+        _programs[incarnation] = program
         prepare()
         gc.set_threshold(COLLECT_EVERY)
     return _programs[incarnation]
@@ -58,7 +65,9 @@ def on_lane(broadcast: Any, epoch: Epoch, stage: int, is_first: bool) -> Hop:
     """Run a stage on the lane of the task."""
 
     def hop(batches: Batches) -> Batches:
-        return run_lane(Assignment(program_of(broadcast), epoch, stage, _task()), batches, is_first)
+        program = program_of(broadcast)
+        rows = _without_anchor(batches) if program.is_spread else batches
+        return run_lane(Assignment(program, epoch, stage, _task()), rows, is_first)
 
     return hop
 
@@ -73,6 +82,13 @@ def lane_rolled_back(broadcast: Any, epoch: Epoch) -> Hop:
         return iter(())
 
     return hop
+
+
+def _without_anchor(batches: Batches) -> Batches:
+    """Yield the rows of an epoch, without the row that has brought the task to its host."""
+    for batch in batches:
+        shards = batch.column("shard")
+        yield batch.filter(shards.is_valid()) if shards.null_count else batch
 
 
 def _task() -> int:

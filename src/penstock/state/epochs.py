@@ -17,17 +17,18 @@ META = "/lane"
 
 HEAD = b"head"
 
-FORMAT = 4
+FORMAT = 5
 """The format of a lane's head and undo; a store of another format is rebuilt."""
 _MASK = 2**64 - 1
 
 
 class Step(msgspec.Struct, array_like=True, frozen=True):
-    """One write of an epoch: the stage that wrote, and the digests before it."""
+    """One write of an epoch: the stage that wrote, and the digests and the id of the write before it."""
 
     stage: int
     digests: dict[str, int]
     spaces: list[str]
+    write_id: str
 
 
 class Applied(msgspec.Struct, array_like=True, frozen=True):
@@ -60,13 +61,19 @@ class Mark(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True):
-    """The lane as of its last write. `applied` are the epochs that can be rolled back, oldest first."""
+    """The lane as of its last write. `applied` are the epochs that can be rolled back, oldest first.
+
+    `write_id` is a random id of that write: two stores of a lane at the same epoch have the same content only if they have the
+    same id. `attempt` is that of the epoch's job.
+    """
 
     epoch: int = -1
     digests: dict[str, int] = {}
     applied: list[Applied] = []
     mark: Mark | None = None
     incarnation: str = ""
+    attempt: int = 0
+    write_id: str = ""
     format: int = FORMAT
 
     @property
@@ -88,7 +95,15 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
         *steps, step = last.steps
         if steps:
             earlier.append(Applied(last.epoch, last.previous, steps))
-        return Head(last.epoch if steps else last.previous, step.digests, earlier, self.mark, self.incarnation)
+        return msgspec.structs.replace(
+            self, epoch=last.epoch if steps else last.previous, digests=step.digests, applied=earlier, write_id=step.write_id
+        )
+
+    def write_id_of(self, epoch: int) -> str | None:
+        """Return the id of the last write of an epoch; None if it is not known any more."""
+        if epoch == self.epoch:
+            return self.write_id
+        return next((one.steps[0].write_id for one in self.applied if one.previous == epoch), None)
 
     def after(self, epoch: int) -> list[Applied]:
         """Return the epochs after `epoch`, oldest first; raise if its content is not known any more."""

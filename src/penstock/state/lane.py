@@ -7,6 +7,7 @@ just the file that several shards share. The number of lanes therefore cannot ch
 from __future__ import annotations
 
 import struct
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from penstock.errors import StateError
-from penstock.state.engines.engine import SpaceBatch
+from penstock.state.engines.engine import Expected, SpaceBatch
 from penstock.state.epochs import (
     HEAD,
     META,
@@ -68,7 +69,8 @@ class LaneState:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._head = decode_head(engine.get(META, HEAD))
+        self._stored = engine.get(META, HEAD)
+        self._head = decode_head(self._stored)
         self._shards: dict[int, ShardState] = {}
 
     def shard(self, number: int) -> ShardState:
@@ -97,17 +99,18 @@ class LaneState:
         return self._head.epoch
 
     @property
-    def mark(self) -> Mark | None:
-        """From where in the changelogs the lane can catch up."""
-        return self._head.mark
-
-    @property
-    def incarnation(self) -> str:
-        """Which start of the application has written the lane last."""
-        return self._head.incarnation
+    def head(self) -> Head:
+        """The lane as of its last write: which start has written it, with which id, and from where it can catch up."""
+        return self._head
 
     def commit(
-        self, epoch: int, stage: int = 0, incarnation: str = "", mark: Mark | None = None, committed: int | None = None
+        self,
+        epoch: int,
+        stage: int = 0,
+        incarnation: str = "",
+        mark: Mark | None = None,
+        committed: int | None = None,
+        attempt: int = 0,
     ) -> Sequence[StoreChanges]:
         """Write the epoch, or one stage of it, in one atomic batch and hand back its changelog rows.
 
@@ -120,13 +123,17 @@ class LaneState:
         for shard in self._shards.values():
             shard.write_out(epoch)
         rows, batch, undo = self._collect()
-        step = Step(stage, head.digests, [space for space, _ in undo])
+        step = Step(stage, head.digests, [space for space, _ in undo], head.write_id)
         kept = [one for one in earlier if one.epoch > committed]
         applied = [*kept, Applied(epoch, last.previous, [*last.steps, step])]
-        after = Head(epoch, self._digests(batch), applied, mark or head.mark, incarnation)
+        after = Head(epoch, self._digests(batch), applied, mark or head.mark, incarnation, attempt, _new_id())
         dropped = [key for one in earlier if one.epoch <= committed for key in one.undo_keys()]
         self._write(after, batch, [(undo_key(epoch, stage, space), encode_undo(*old)) for space, old in undo], dropped)
         return rows
+
+    def stamp(self, attempt: int) -> None:
+        """Let only tasks of that attempt and later ones use the lane."""
+        self._write(msgspec.structs.replace(self._head, attempt=attempt), [], [], [])
 
     def discard(self) -> None:
         """Forget what has been written since the last commit."""
@@ -205,10 +212,17 @@ class LaneState:
             raise StateError(f"the content of {space!r} is damaged: rebuild the lane")
 
     def restore(
-        self, changes: Iterable[StoreChanges], epoch: int | None = None, incarnation: str = "", mark: Mark | None = None
+        self,
+        changes: Iterable[StoreChanges],
+        epoch: int | None = None,
+        incarnation: str = "",
+        mark: Mark | None = None,
+        attempt: int = 0,
+        write_id: str | None = None,
     ) -> None:
         """Apply changelog rows, once or again, with the registers as they are now, and count as `epoch` from now on.
 
+        `write_id` is the id of the write whose content the lane has then, if it is known.
         The stores must be open. One atomic batch; afterwards nothing is left that could be rolled back.
         """
         for name, keys, values, number in changes:
@@ -231,6 +245,8 @@ class LaneState:
             self._digests(batch),
             mark=mark or head.mark,
             incarnation=incarnation or head.incarnation,
+            attempt=attempt,
+            write_id=write_id or _new_id(),
         )
         self._write(after, batch, [], [key for one in head.applied for key in one.undo_keys()])
 
@@ -296,8 +312,9 @@ class LaneState:
         meta[HEAD] = encode_head(head)
         keys = sorted(meta)
         spaces = [SpaceBatch(change[0], change[1], change[2]) for change in batch]
-        self._engine.write([*spaces, SpaceBatch(META, keys, [meta[key] for key in keys])])
-        self._head = head
+        stored, expected = meta[HEAD], Expected(META, HEAD, self._stored)
+        self._engine.write([*spaces, SpaceBatch(META, keys, [meta[key] for key in keys])], expected)
+        self._head, self._stored = head, stored
         self.discard()
 
 
@@ -313,9 +330,7 @@ class LaneView(LaneState):
                 (number,) = PREFIX.unpack_from(key)
                 self._old.setdefault(number, {}).setdefault(space, {})[key[PREFIX.size :]] = value
 
-    def commit(
-        self, epoch: int, stage: int = 0, incarnation: str = "", mark: Mark | None = None, committed: int | None = None
-    ) -> Sequence[StoreChanges]:
+    def commit(self, *_: Any, **__: Any) -> Sequence[StoreChanges]:
         """Refuse."""
         raise StateError("a lane that is read as of an epoch cannot be committed")
 
@@ -323,9 +338,7 @@ class LaneView(LaneState):
         """Refuse."""
         raise StateError("a lane that is read as of an epoch cannot be rolled back")
 
-    def restore(
-        self, changes: Iterable[StoreChanges], epoch: int | None = None, incarnation: str = "", mark: Mark | None = None
-    ) -> None:
+    def restore(self, *_: Any, **__: Any) -> None:
         """Refuse."""
         raise StateError("a lane that is read as of an epoch cannot be restored")
 
@@ -343,6 +356,10 @@ class LaneView(LaneState):
 
     def _open_shard(self, number: int) -> ShardState:
         return FrozenShard(self._engine, number, self._old.get(number, {}))
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
 
 
 def _chunks(entries: Iterator[tuple[bytes, bytes]], size: int = 10_000) -> Iterator[list[tuple[bytes, bytes]]]:

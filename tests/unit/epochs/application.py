@@ -293,7 +293,7 @@ class Application:
         """Every lane is at the committed epoch, and its stores are what their changelogs say."""
         for lane in range(self.lanes):
             with open_lane(self.running, lane) as state:
-                assert (state.epoch, state.incarnation) == (self.epoch, self.running.incarnation)
+                assert (state.epoch, state.head.incarnation) == (self.epoch, self.running.incarnation)
         for store in self.running.logged_stores:
             for shard, content in self.contents_by_shard(store).items():
                 assert content == self.topics.content(changelog_topic(ID, store), shard), (store, shard)

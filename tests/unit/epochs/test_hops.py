@@ -253,4 +253,4 @@ class TestMarks:
         app.step(some_records(2, 5))
         app.step(some_records(3, 5))
         with open_lane(app.running, 0) as state:
-            assert state.mark == expected
+            assert state.head.mark == expected

@@ -148,7 +148,7 @@ class TestBehind:
         app.step(RECORDS[120:150])
         put_back(app, kept)
         with open_lane(app.program(2, app.running.incarnation), 0) as state:
-            assert (state.epoch, state.incarnation) == (app.epoch, "start-1")
+            assert (state.epoch, state.head.incarnation) == (app.epoch, "start-1")
         assert found(app.start(2)) == ["behind", "behind"]
         app.check()
 
@@ -232,7 +232,7 @@ class TestRebuilt:
                 with pytest.raises(GoneError):
                     app.restore(program, lane, dying_reader(app, chunks))
             with open_lane(program, 0) as state:
-                assert (state.epoch, state.mark) == (-1, None)
+                assert (state.epoch, state.head.mark) == (-1, None)
         assert found(app.start(2)) == ["rebuilt", "rebuilt"]
         app.check()
 

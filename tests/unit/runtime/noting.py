@@ -16,7 +16,7 @@ from penstock.epochs.wire import OUT, Control, Kind, LaneReport, control_row, ou
 from penstock.errors import EpochTooLargeError
 from penstock.observation import Recorder
 from penstock.records import Partition
-from penstock.runtime import agenda, epochs, event_time
+from penstock.runtime import agenda, epochs, event_time, marks
 from penstock.runtime.epoch_size import EpochSize
 from penstock.runtime.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
 from penstock.runtime.progress import Progress
@@ -34,7 +34,7 @@ class Clock:
     def standing_still(cls, monkeypatch: pytest.MonkeyPatch) -> Clock:
         """The clock of everything that runs or decides about epochs."""
         clock = cls()
-        for module in (epochs, agenda, event_time):
+        for module in (epochs, agenda, event_time, marks):
             monkeypatch.setattr(module, "time", clock)
         return clock
 
@@ -152,7 +152,8 @@ def epochs_of(noted: Noted, **options: Any) -> Epochs:
     barrier = options.pop("barrier", None) or Barrier(noted)
     recorder = options.pop("recorder", None) or Recorder()
     point = StartingPoint(options.pop("start", START), {"out": 3}, {"a": "id-a"}, {"c": "id-c"}, options.pop("first_rows", None))
-    bounds = Bounds(5, options.pop("size", None) or EpochSize(1_000, 1 << 20), options.pop("limits", {}))
+    size = options.pop("size", None) or EpochSize(1_000, 1 << 20)
+    bounds = Bounds(5, size, options.pop("limits", {}), options.pop("in_flight", 0))
     ends = Ends(options.pop("changelog_ends", dict), options.pop("input_ends", dict))
     return Epochs(program, noted, barrier, point, bounds, ends, Contributions(**options), recorder)
 

@@ -94,7 +94,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 
 def config(**settings: Any) -> Config:
-    return Config.load(environment={}, bootstrap_servers="localhost:9092", **settings)
+    return Config.load(environment={}, bootstrap_servers="localhost:9092", lanes=2, **settings)
 
 
 def engine_of(lanes: int = 2, **settings: Any) -> Engine:
@@ -102,7 +102,7 @@ def engine_of(lanes: int = 2, **settings: Any) -> Engine:
     return Engine(config(**settings), program_of(counting(), lanes), tasks, lambda: {A0: 900, A1: 900})
 
 
-CLUSTER = {"master": "spark://host:7077"}
+CLUSTER = {"master": "spark://host:7077", "spark.authenticate": "false"}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from penstock import Topology
 from penstock.barrier import Barrier, CommitMetadata
 from penstock.epochs.wire import OUT, Control, Kind, LaneReport, control_row, out_rows
-from penstock.errors import BrokerError, CommitError, ProcessingError, StateError
+from penstock.errors import BrokerError, CommitError, LaneMovedError, ProcessingError, StateError
 from penstock.observation import PartitionReport, Recorder
 from penstock.runtime.agenda import KEEP_ALIVE_S, MARK_EVERY_S, SAMPLE_EVERY_S
 from penstock.runtime.epoch_size import EpochSize
@@ -520,3 +520,57 @@ class TestStop:
         epochs.while_idle(lambda: called.append("after"))
         epochs.while_idle(lambda: called.append("again"))
         assert called == ["after", "again"]
+
+
+class TestLostLanes:
+    """On a cluster, an epoch whose lanes are lost runs again, when they are restored where they run next."""
+
+    def test_the_epoch_runs_again_after_what_is_pending_is_committed(self, noted: Noted) -> None:
+        restored: list[tuple[int, Mapping[int, str], int, list[str]]] = []
+
+        def restore(progress: Progress, attempt: int) -> None:
+            restored.append((progress.epoch, progress.heads, attempt, list(noted.calls)))
+
+        noted.reports = [LaneReport(0, 0, 1, 0.1, write_id="one"), LaneReport(0, 1, 1, 0.1, write_id="two")]
+        epochs = epochs_of(noted, restore=restore, in_flight=1)
+        epochs.on_input(ends(a0=11))
+        losses = iter([LaneMovedError("gone"), LaneMovedError("gone again")])
+
+        def lose() -> None:
+            for loss in losses:
+                raise loss
+
+        noted.during = lose
+        epochs.on_input(ends(a0=12))
+        epochs.stop()
+        assert restored == [(5, {0: "two"}, attempt, ["begin", "commit"]) for attempt in (1, 2)]
+        assert [(epoch.number, epoch.attempt) for epoch in noted.epochs] == [(5, 0), (6, 0), (6, 1), (6, 2)]
+        assert [epoch.heads for epoch in noted.epochs] == [{}, {0: "two"}, {0: "two"}, {0: "two"}]
+        assert epochs.progress.epoch == 6
+        assert noted.calls == ["begin", "commit"] * 2
+
+    def test_a_clock_epoch_runs_again_too(self, noted: Noted, clock: Clock) -> None:
+        attempts: list[int] = []
+        epochs = epochs_of(noted, topology=with_a_schedule(), restore=lambda _, attempt: attempts.append(attempt))
+        losses = iter([LaneMovedError("gone")])
+
+        def lose() -> None:
+            for loss in losses:
+                raise loss
+
+        noted.during = lose
+        epochs.tick()
+        assert attempts == [1]
+        assert epochs.progress.epoch == 5
+
+    def test_what_loses_lanes_again_and_again_ends_the_application(self, noted: Noted) -> None:
+        attempts: list[int] = []
+        noted.failure = LaneMovedError("gone")
+        with pytest.raises(LaneMovedError):
+            epochs_of(noted, restore=lambda _, attempt: attempts.append(attempt)).on_input(ends(a0=11))
+        assert attempts == list(range(1, 10))
+
+    def test_on_one_machine_a_lost_lane_ends_the_application(self, noted: Noted) -> None:
+        noted.failure = LaneMovedError("gone")
+        with pytest.raises(LaneMovedError):
+            epochs_of(noted).on_input(ends(a0=11))

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from penstock.config import Config
+from penstock.errors import ConfigError
 from penstock.spark.session import _with_retries, session_settings
 from penstock.spark.source import _by_topic
 
@@ -40,3 +42,37 @@ def test_names_of_topics_are_unchanged() -> None:
 def test_spark_does_not_limit_the_rows_of_an_epoch_unless_configured() -> None:
     assert session_settings(2, {})["spark.driver.maxResultSize"] == "0"
     assert session_settings(2, {"spark.driver.maxResultSize": "2g"})["spark.driver.maxResultSize"] == "2g"
+
+
+BROKER = {"bootstrap.servers": "host:9092"}
+CLUSTER = {"master": "spark://host:7077", "spark.authenticate.secret": "s"}
+
+
+def test_only_one_machine_is_bound_to_loopback() -> None:
+    assert session_settings(2, {})["spark.driver.host"] == "127.0.0.1"
+    assert "spark.driver.host" not in session_settings(2, CLUSTER)
+
+
+def test_a_cluster_authenticates_and_runs_each_task_once() -> None:
+    found = session_settings(2, CLUSTER)
+    assert (found["spark.authenticate"], found["spark.network.crypto.enabled"]) == ("true", "true")
+    assert (found["spark.task.maxFailures"], found["spark.stage.maxConsecutiveAttempts"]) == ("1", "1")
+    assert session_settings(2, {**CLUSTER, "spark.network.timeout": "9s"})["spark.network.timeout"] == "9s"
+
+
+class TestWhatAClusterNeeds:
+    def test_its_secret_unless_it_is_open_to_everyone(self) -> None:
+        with pytest.raises(ConfigError, match=r"'spark.authenticate.secret' is missing"):
+            Config(kafka=BROKER, spark={"master": "spark://host:7077"}, lanes=2)
+        Config(kafka=BROKER, spark={"master": "spark://host:7077", "spark.authenticate": "false"}, lanes=2)
+        Config(kafka=BROKER, spark={"master": "yarn"}, lanes=2)
+
+    def test_a_number_of_lanes(self) -> None:
+        with pytest.raises(ConfigError, match=r"lanes: not set\. On a cluster"):
+            Config(kafka=BROKER, spark=CLUSTER)
+
+    @pytest.mark.parametrize("name", ["spark.task.maxFailures", "spark.locality.wait"])
+    def test_what_must_not_be_changed(self, name: str) -> None:
+        with pytest.raises(ConfigError, match=rf"'{name}' cannot be set on a cluster"):
+            Config(kafka=BROKER, spark={**CLUSTER, name: "3"}, lanes=2)
+        Config(kafka=BROKER, spark={name: "3"})

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.errors import StateError
+from penstock.errors import LaneMovedError, StateError
 from penstock.state import Engine, EngineFactory, EngineKind, SpaceBatch
 from penstock.state.engines import lmdb as lmdb_engine
+from penstock.state.engines.engine import Expected
 from penstock.state.engines.rocksdb import RocksDbEngine
 from tests.unit.state.homes import Home
 
@@ -265,3 +266,19 @@ class TestAReaderBesideARocksDbThatReplacesFiles:
     ) -> None:
         with pytest.raises(OSError, match=errors[0]):
             self.reading(monkeypatch, str(tmp_path / "lane"), list(errors))
+
+
+@pytest.mark.parametrize("kind", list(EngineKind))
+def test_a_batch_is_written_only_if_what_is_expected_is_still_there(kind: EngineKind, tmp_path: Path) -> None:
+    engine = EngineFactory(kind, str(tmp_path / "lane")).open()
+    fresh = [SpaceBatch("head", [b"id"], [b"1"]), SpaceBatch("space", [b"k"], [b"1"])]
+    with pytest.raises(LaneMovedError):
+        engine.write(fresh, Expected("head", b"id", b"0"))
+    assert (engine.get("head", b"id"), engine.get("space", b"k")) == (None, None)
+    engine.write(fresh, Expected("head", b"id", None))
+    with pytest.raises(LaneMovedError):
+        engine.write([SpaceBatch("space", [b"k"], [b"2"])], Expected("head", b"id", None))
+    assert engine.get("space", b"k") == b"1"
+    engine.write([SpaceBatch("space", [b"k"], [b"2"])], Expected("head", b"id", b"1"))
+    assert engine.get("space", b"k") == b"2"
+    engine.close()

@@ -7,7 +7,7 @@ import zlib
 import msgspec
 import pytest
 
-from penstock.errors import StateError
+from penstock.errors import LaneMovedError, StateError
 from penstock.state import LaneState, MemoryEngine, SpaceBatch, StoreChanges
 from penstock.state.epochs import Head, encode_head
 from tests.unit.state.homes import Home, key_value, logged, raw, timestamped
@@ -293,3 +293,52 @@ def test_closing_a_lane_closes_its_engine(home: Home) -> None:
     lane.commit(0)
     lane.close()
     assert LaneState(home.engine()).epoch == 0
+
+
+class TestWriteIds:
+    def test_every_write_has_its_own_and_a_roll_back_returns_to_the_one_before(self, home: Home) -> None:
+        lane = home.lane()
+        ids = []
+        for epoch in range(3):
+            lane.commit(epoch, 0, committed=-1)
+            lane.commit(epoch, 1, committed=-1)
+            ids.append(lane.head.write_id)
+        assert len({*ids, ""}) == 4
+        assert [lane.head.write_id_of(epoch) for epoch in (-1, 0, 1, 2, 3)] == ["", *ids, None]
+        lane.roll_back(2)
+        assert (lane.head.write_id, lane.head.write_id_of(2)) == (ids[1], None)
+        lane = home.lane()
+        assert [lane.head.write_id_of(epoch) for epoch in (0, 1)] == ids[:2]
+        lane.commit(2, committed=1)
+        assert (lane.head.write_id_of(0), lane.head.write_id_of(1)) == (None, ids[1])
+        assert lane.head.write_id not in ids
+
+    def test_a_restored_lane_has_the_id_of_the_write_whose_content_it_has(self, home: Home) -> None:
+        lane = home.lane()
+        lane.restore([], epoch=5, incarnation="a", attempt=2, write_id="known")
+        assert (lane.head.write_id, lane.head.attempt, lane.head.incarnation) == ("known", 2, "a")
+        lane.restore([], epoch=5, incarnation="a")
+        assert lane.head.write_id not in ("known", "")
+
+    def test_a_stamp_changes_nothing_but_the_attempt(self, home: Home) -> None:
+        lane = home.lane()
+        lane.commit(4, incarnation="a")
+        written = lane.head.write_id
+        lane.stamp(3)
+        lane = home.lane()
+        assert (lane.epoch, lane.head.write_id, lane.head.attempt, lane.head.incarnation) == (4, written, 3, "a")
+        lane.roll_back()
+        assert lane.epoch == -1
+
+
+def test_a_lane_that_another_process_has_written_since_refuses_a_write() -> None:
+    engine = MemoryEngine()
+    first, late = LaneState(engine), LaneState(engine)
+    late.store(raw()).put(b"k", b"late")
+    first.store(raw()).put(b"k", b"first")
+    first.commit(1)
+    with pytest.raises(LaneMovedError, match="Another process has written"):
+        late.commit(1)
+    with pytest.raises(LaneMovedError):
+        late.stamp(1)
+    assert LaneState(engine).store(raw()).get(b"k") == b"first"

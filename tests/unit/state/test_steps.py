@@ -144,9 +144,9 @@ def test_mark_and_incarnation_stay_with_the_lane(home: Home) -> None:
     mark = Mark(7, 1_000, {"t/0": 42}, {"t": "id"})
     lane.restore([], epoch=7, incarnation="first", mark=mark)
     lane.commit(8, incarnation="second")
-    assert (lane.mark, lane.incarnation, lane.epoch) == (mark, "second", 8)
+    assert (lane.head.mark, lane.head.incarnation, lane.epoch) == (mark, "second", 8)
     lane.roll_back()
-    assert (lane.mark, lane.epoch) == (mark, 7)
+    assert (lane.head.mark, lane.epoch) == (mark, 7)
 
 
 @pytest.mark.parametrize(("key", "value"), [(b"a", b"x"), (b"a", None), (b"c", b"x")])

@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "a store that is ahead is trusted",
         "epochs/restore.py",
-        "            _roll_back(state, committed)\n",
+        "            _roll_back(state, _is_known(program, lane, state, committed), committed)\n",
         "",
     ),
     Mutant(

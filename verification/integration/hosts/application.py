@@ -1,4 +1,4 @@
-"""The application as a user runs it, on Spark or on the local engine: one broker, and one Java virtual machine, for all runs."""
+"""The application as a user runs it: on Spark, here or on a cluster, or on the local engine; one broker for all runs."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from penstock.topology.bindings import changelog_topic
 from verification.harness.broker import NEVER_KILLED, Broker
 from verification.harness.patience import ends, insist, is_passing
 from verification.harness.processes import HarnessError, wait_until
+from verification.harness.spark_cluster import SparkCluster
 from verification.integration.contents import contents, restored
 from verification.integration.cut import Cut
 from verification.integration.inputs import SHARDS, partition_of
@@ -71,22 +72,30 @@ class _Run:
         return partition_of(key, self.partitions[topic])
 
 
+Where = Literal["spark", "local", "cluster"]
+
+
 class ApplicationHost:
     """A broker, and a Spark session unless the engine is local; as a context manager it ends them on exit.
 
-    On Spark, every second start of an application has the local engine: its state is kept.
+    On Spark, every second start of an application has the local engine: its state is kept. The executors of a cluster have no
+    files in common.
     """
 
-    def __init__(self, engine: Literal["spark", "local"]) -> None:
-        self._engines = ("spark", "local") if engine == "spark" else ("local",)
+    def __init__(self, where: Where) -> None:
+        self._engines = {"spark": ("spark", "local"), "local": ("local",), "cluster": ("spark",)}[where]
+        self._cluster = SparkCluster(hosts=3) if where == "cluster" else None
         self._broker = Broker(settings=NEVER_KILLED)
         self._numbers = itertools.count(1)
 
     def __enter__(self) -> Self:
         with ExitStack() as opening:
             opening.enter_context(self._broker)
+            if self._cluster is not None:
+                opening.enter_context(self._cluster)
+            self._spark = {"master": "local[2]"} if self._cluster is None else self._cluster.settings
             if "spark" in self._engines:
-                session = open_session("integration", LANES_MAX, {"master": "local[2]"})
+                session = open_session("integration", LANES_MAX, self._spark)
                 opening.callback(session.stop)
             self._servers: dict[str, Any] = {"bootstrap.servers": self._broker.bootstrap_servers}
             self._admin = AdminClient(self._servers)
@@ -137,6 +146,7 @@ class ApplicationHost:
             epoch_interval="10ms",
             admin_address="127.0.0.1:0",
             columns=True,
+            spark=self._spark,
         )
 
     def _feed(self, run: _Run, running: RunningApplication, phases: Sequence[Phase], cut: Cut, is_first_there: bool) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from penstock.errors import LaneMovedError
+
 
 class SpaceBatch(NamedTuple):
     """The writes to one space in a batch: ascending distinct keys, each with its value or None to delete it."""
@@ -12,6 +14,19 @@ class SpaceBatch(NamedTuple):
     space: str
     keys: list[bytes]
     values: list[bytes | None]
+
+
+class Expected(NamedTuple):
+    """The value that a key must still have when a batch is written."""
+
+    space: str
+    key: bytes
+    value: bytes | None
+
+    def check(self, value: bytes | None) -> None:
+        """Raise if the key has another value: then another process has written in the meantime."""
+        if value != self.value:
+            raise LaneMovedError("Another process has written to the lane's store since this one read it.")
 
 
 class Engine(Protocol):
@@ -35,8 +50,8 @@ class Engine(Protocol):
     def size(self, space: str) -> int:
         """Return the approximate size of a space in bytes."""
 
-    def write(self, batch: Sequence[SpaceBatch]) -> None:
-        """Apply all of the batch or none of it."""
+    def write(self, batch: Sequence[SpaceBatch], expected: Expected | None = None) -> None:
+        """Apply all of the batch or none of it: none if what is `expected` has changed."""
 
     def snapshot(self) -> Engine:
         """Return a read-only copy of the current content, unaffected by later writes; the caller closes it."""

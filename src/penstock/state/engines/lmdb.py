@@ -25,7 +25,7 @@ from penstock.errors import StateError
 from penstock.state.bounds import after_prefix
 
 if TYPE_CHECKING:
-    from penstock.state.engines.engine import SpaceBatch
+    from penstock.state.engines.engine import Expected, SpaceBatch
 
 _LONGEST = 511
 _PREFIX = 480
@@ -125,10 +125,10 @@ class LmdbEngine(LmdbReads):
         self._snapshots: WeakSet[LmdbSnapshot] = WeakSet()
         self._open_databases()
 
-    def write(self, batch: Sequence[SpaceBatch]) -> None:
+    def write(self, batch: Sequence[SpaceBatch], expected: Expected | None = None) -> None:
         """See `Engine.write`."""
         self._end_reading()
-        while not self._try_write(batch):
+        while not self._try_write(batch, expected):
             self._resize(2 * self._env.info()["map_size"])
 
     def refresh(self) -> None:
@@ -184,12 +184,14 @@ class LmdbEngine(LmdbReads):
             if name.decode() not in self._databases:
                 self._databases[name.decode()] = self._env.open_db(name, create=False)
 
-    def _try_write(self, batch: Sequence[SpaceBatch]) -> bool:
+    def _try_write(self, batch: Sequence[SpaceBatch], expected: Expected | None) -> bool:
         """Write the batch; False if the map is too small for it."""
         known = set(self._databases)
         written = False
         try:
             with self._begin(write=True) as txn:
+                if expected is not None:
+                    expected.check(txn.get(expected.key, db=self._database(txn, expected.space)))
                 for name, keys, values in batch:
                     self._write_space(txn, name, keys, values)
             written = True
@@ -251,7 +253,7 @@ class LmdbSnapshot(LmdbReads):
         """Whether it is closed."""
         return self._reading is None
 
-    def write(self, batch: Sequence[SpaceBatch]) -> None:
+    def write(self, batch: Sequence[SpaceBatch], expected: Expected | None = None) -> None:
         """Raise: a snapshot is read-only."""
         raise StateError("A snapshot is read-only.")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sortedcontainers import SortedDict
 
 if TYPE_CHECKING:
-    from penstock.state.engines.engine import SpaceBatch
+    from penstock.state.engines.engine import Expected, SpaceBatch
 
 
 class MemoryEngine:
@@ -42,8 +42,10 @@ class MemoryEngine:
         """See `Engine.size`."""
         return sum(len(key) + len(value) for key, value in self._spaces.get(space, {}).items())
 
-    def write(self, batch: Sequence[SpaceBatch]) -> None:
+    def write(self, batch: Sequence[SpaceBatch], expected: Expected | None = None) -> None:
         """See `Engine.write`."""
+        if expected is not None:
+            expected.check(self.get(expected.space, expected.key))
         for name, keys, values in batch:
             entries = self._spaces.setdefault(name, SortedDict())
             for key, value in zip(keys, values, strict=True):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from rocksdict import AccessType, BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteBatch
 
 if TYPE_CHECKING:
-    from penstock.state.engines.engine import SpaceBatch
+    from penstock.state.engines.engine import Expected, SpaceBatch
 
 _DEFAULT = "default"
 _ATTEMPTS = 10
@@ -55,8 +55,10 @@ class RocksDbEngine:
         family = self._families.get(space)
         return 0 if family is None else family.property_int_value("rocksdb.estimate-live-data-size") or 0
 
-    def write(self, batch: Sequence[SpaceBatch]) -> None:
-        """See `Engine.write`."""
+    def write(self, batch: Sequence[SpaceBatch], expected: Expected | None = None) -> None:
+        """See `Engine.write`; only one process can have the database open for writing."""
+        if expected is not None:
+            expected.check(self.get(expected.space, expected.key))
         writes = WriteBatch(raw_mode=True)
         for name, keys, values in batch:
             if name not in self._families:

@@ -1,0 +1,72 @@
+"""The restore of lanes: at a start, and on a cluster whenever lanes have to move."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from penstock.epochs.program import Program
+from penstock.epochs.restore import Committed, ReadChangelog
+from penstock.kafka.topics import Topics
+from penstock.observation import Recorder
+from penstock.runtime.committed import places
+from penstock.runtime.engine import Engine
+from penstock.runtime.progress import Progress
+from penstock.runtime.restore_progress import RestoreProgress
+from penstock.runtime.truth import Truth
+
+_log = logging.getLogger(__name__)
+
+
+class LaneRestore:
+    """Restores the lanes of a program; `read` reads changelogs in its tasks."""
+
+    def __init__(
+        self, program: Program, engine: Engine, topics: Topics, truth: Truth, read: ReadChangelog, recorder: Recorder
+    ) -> None:
+        self._program = program
+        self._engine = engine
+        self._topics = topics
+        self._truth = truth
+        self._read = read
+        self._recorder = recorder
+
+    def run(self, committed: Committed) -> Mapping[int, str]:
+        """Restore all lanes at a start; return the ids of the writes that they have."""
+        program = self._program
+        if not program.logged_stores and not any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
+            self._recorder.restored()
+            return {}
+        progress = RestoreProgress()
+
+        def on_progress(left: Mapping[int, int]) -> None:
+            progress(self._recorder.restoring(left, program.lanes))
+
+        began = time.monotonic()
+        restored = self._engine.restore(committed, self._read, on_progress)
+        progress.close()
+        self._recorder.restored()
+        rows = sum(lane.rows for lane in restored)
+        kinds = ", ".join(sorted({lane.found for lane in restored}))
+        _log.info("restored %d lanes (%s): %d records in %.1f s", program.lanes, kinds, rows, time.monotonic() - began)
+        return {lane.lane: lane.write_id for lane in restored}
+
+    @property
+    def anew(self) -> Callable[[Progress, int], None] | None:
+        """Restores all lanes where they run next, to what this start has committed last; None if lanes stay where they are."""
+        return self._restore_anew if self._program.is_spread else None
+
+    def _restore_anew(self, progress: Progress, attempt: int) -> None:
+        changelogs = self._truth.changelogs
+        committed = Committed(
+            progress.epoch,
+            self._program.incarnation,
+            places(self._topics.begin_offsets(changelogs)),
+            places(self._topics.end_offsets(changelogs)),
+            int(time.time() * 1000),
+            self._topics.identities(topic for topic, _ in changelogs),
+            progress.heads,
+            attempt,
+        )
+        self.run(committed)

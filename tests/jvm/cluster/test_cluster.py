@@ -1,0 +1,130 @@
+"""An application on a real standalone cluster of three hosts that share no files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from verification.harness import topics
+from verification.harness.broker import Broker
+from verification.harness.spark_cluster import SparkCluster
+
+pytestmark = pytest.mark.jvm
+
+TIMEOUT_S = 300
+LANES = 6
+LINE = "to be or not to be that is the question whether tis nobler in the mind to suffer"
+COUNTS = """
+import json, os
+from penstock import App, StreamsBuilder
+
+builder = StreamsBuilder()
+words = builder.stream("cluster-lines", key=str, value=str).flat_map_values(str.split)
+words.group_by(lambda _, word: word, key=str).count(store="counts").to_stream().to("cluster-words")
+app = App("cluster-counts", builder.build())
+if __name__ == "__main__":
+    app.run(until="latest", spark=json.loads(os.environ["SPARK"]))
+"""
+
+
+ANCHORED = """
+import json
+from pyspark.sql import SparkSession, functions
+from penstock.spark.hosts import Hosts
+
+settings = {"spark.ui.enabled": "false", "spark.sql.adaptive.enabled": "false", "spark.shuffle.reduceLocality.enabled": "false"}
+spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+found = {}
+for lanes in (1, 2, 5):
+    hosts = Hosts(spark, lanes)
+    hosts.placement = tuple(f"host-{lane % 3}" for lane in range(lanes))
+    rows = spark.range(0, 100).select((functions.col("id") % 8).cast("int").alias("shard"))
+    rdd = hosts.on_lanes(rows, functions.expr(f"cast(shard * {lanes} div 8 as int)"))._jdf.queryExecution().toRdd()
+    locations = spark.sparkContext._jsc.sc().getPreferredLocs
+    found[lanes] = [locations(rdd, part).mkString() for part in range(rdd.getNumPartitions())]
+print("found", json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(broker: Broker) -> Iterator[SparkCluster]:
+    for topic in ("cluster-lines", "cluster-words"):
+        topics.create(broker.bootstrap_servers, topic, partitions=4)
+    with SparkCluster(hosts=3, cores=2) as running:
+        yield running
+
+
+def run(directory: Path, broker: Broker, spark: Mapping[str, str], **environment: str) -> subprocess.CompletedProcess[str]:
+    script = directory / "counts.py"
+    script.write_text(COUNTS, encoding="utf-8")
+    own = {
+        "SPARK": json.dumps(dict(spark)),
+        "PENSTOCK_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+        "PENSTOCK_STATE_DIR": str(directory / "driver"),
+        "PENSTOCK_ADMIN_ADDRESS": "off",
+        "PENSTOCK_LANES": str(LANES),
+    }
+    command = [sys.executable, str(script)]
+    return subprocess.run(
+        command, env={**os.environ, **own, **environment}, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+
+
+def lanes_of(cluster: SparkCluster) -> dict[int, list[str]]:
+    """The lanes whose stores each host has."""
+    return {
+        number: sorted(path.name for path in host.state_dir.glob("*/lanes-*/[0-9]*")) for number, host in cluster.hosts.items()
+    }
+
+
+def test_each_lane_is_one_partition_with_the_location_of_its_host(tmp_path: Path) -> None:
+    script = tmp_path / "anchored.py"
+    script.write_text(ANCHORED, encoding="utf-8")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.partition("found ")[2])
+    assert found == {str(lanes): [f"host-{lane % 3}" for lane in range(lanes)] for lanes in (1, 2, 5)}
+
+
+def test_lanes_are_spread_over_hosts_and_continue_there(broker: Broker, cluster: SparkCluster, tmp_path: Path) -> None:
+    servers = broker.bootstrap_servers
+    expected: Counter[str] = Counter()
+    for round_ in range(2):
+        words = LINE.split()
+        lines = [" ".join(words[start : start + 3]) for start in range(len(words))] * 5
+        sent = [topics.Sent(key=b"%d" % number, value=line.encode()) for number, line in enumerate(lines)]
+        topics.produce(servers, "cluster-lines", sent)
+        expected.update(word for line in lines for word in line.split())
+        done = run(tmp_path, broker, cluster.settings)
+        assert done.returncode == 0, done.stderr[-4000:]
+        if round_:
+            assert f"restored {LANES} lanes (behind)" in done.stderr
+    found = {record.key: record.value for record in topics.read(servers, "cluster-words")}
+    assert {(key or b"").decode(): int.from_bytes(value or b"", "big") for key, value in found.items()} == dict(expected)
+    lanes = lanes_of(cluster)
+    assert sorted(lane for each in lanes.values() for lane in each) == [f"{lane:04}" for lane in range(LANES)]
+    assert all(len(each) == LANES // 3 for each in lanes.values())
+    assert not list((tmp_path / "driver").glob("*/lanes-*/[0-9]*"))
+
+
+def test_a_standalone_cluster_needs_its_secret(broker: Broker, cluster: SparkCluster, tmp_path: Path) -> None:
+    settings = {name: value for name, value in cluster.settings.items() if name != "spark.authenticate.secret"}
+    done = run(tmp_path, broker, settings)
+    assert done.returncode == 2
+    assert "'spark.authenticate.secret' is missing" in done.stderr
+
+
+def test_executors_with_another_environment_are_refused(broker: Broker, cluster: SparkCluster, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / "penstock-0.0.1.dist-info").mkdir(parents=True)
+    (other / "penstock-0.0.1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: penstock\nVersion: 0.0.1\n")
+    done = run(tmp_path, broker, {**cluster.settings, "spark.executorEnv.PYTHONPATH": str(other)})
+    assert done.returncode == 2
+    assert "penstock 0.0.1, but the driver has" in done.stderr

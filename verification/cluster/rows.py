@@ -1,0 +1,67 @@
+"""What is done to an application on a cluster."""
+
+from __future__ import annotations
+
+import random
+import time
+from functools import partial
+
+from verification.chaos.application import Part
+from verification.chaos.rows.row import Row
+from verification.cluster.trial import ClusterTrial
+
+FULL, QUICK = "full", "quick"
+
+
+def executors(kills: int, trial: ClusterTrial) -> None:
+    """Kill executors at random moments."""
+    chooser = random.Random(trial.world.seed)
+    trial.start()
+    for _ in range(kills):
+        time.sleep(chooser.uniform(0, 1.5))
+        trial.kill_executor(chooser.choice(list(trial.cluster.hosts.values())))
+    trial.finish()
+
+
+def hosts(losses: int, trial: ClusterTrial) -> None:
+    """Lose hosts with all their processes; they return later, with the files that they had, or without."""
+    chooser = random.Random(trial.world.seed)
+    trial.start()
+    for _ in range(losses):
+        time.sleep(chooser.uniform(0, 1.5))
+        host = chooser.choice(list(trial.cluster.hosts.values()))
+        trial.lose_host(host)
+        host.start()
+        trial.see_progress()
+    trial.finish()
+
+
+def zombies(count: int, trial: ClusterTrial) -> None:
+    """Hosts that were given up wake up, and their tasks continue."""
+    chooser = random.Random(trial.world.seed)
+    trial.start()
+    for _ in range(count):
+        time.sleep(chooser.uniform(0, 1.5))
+        trial.make_zombie(chooser.choice(list(trial.cluster.hosts.values())))
+    trial.finish()
+
+
+def drivers(kills: int, trial: ClusterTrial) -> None:
+    """Kill the driver, whose executors outlive it for a moment, or everything but the cluster."""
+    chooser = random.Random(trial.world.seed)
+    trial.start()
+    for _ in range(kills):
+        trial.see_progress()
+        time.sleep(chooser.uniform(0, 1.5))
+        trial.kill(chooser.choice((Part.DRIVER, Part.ALL)))
+        trial.come_back()
+    trial.finish()
+
+
+def _row(name: str, quick: int, full: int) -> dict[str, Row]:
+    run = {"executors": executors, "hosts": hosts, "zombies": zombies, "drivers": drivers}[name]
+    return {which: Row(name, partial(run, count), trial=ClusterTrial) for which, count in ((QUICK, quick), (FULL, full))}
+
+
+_FAULTS = (_row("executors", 3, 70), _row("hosts", 2, 30), _row("zombies", 1, 10), _row("drivers", 2, 20))
+ROWS = {row[FULL].name: row for row in _FAULTS}

@@ -1,0 +1,107 @@
+"""A row of the campaign on a cluster: the application of `verification.chaos` on several hosts, without its ledger.
+
+Shared stores and atomic sections do not run on a cluster yet.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from verification.chaos import checker, guards
+from verification.chaos.checker import Found, Violation
+from verification.chaos.observer import Observer
+from verification.chaos.payments import STORES
+from verification.chaos.trial import Conditions, Trial, World
+from verification.harness.spark_cluster import Host, SparkCluster
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+HOSTS = 3
+LEDGER = "ledger"
+TIMEOUT_S = "10s"
+"""After this time Spark gives up a host that does not answer."""
+
+
+class WithoutLedger(Observer):
+    """Reads the topics and the group of the application."""
+
+    def found(self) -> Found:
+        """As usual, with an empty ledger."""
+        found = super().found()
+        return replace(found, tables={**found.tables, LEDGER: {}})
+
+
+class ClusterTrial(Trial):
+    """An application on a cluster of its own."""
+
+    def __init__(self, world: World, name: str, conditions: Conditions, guard_off: str = "") -> None:
+        self.cluster = SparkCluster(HOSTS)
+        spark = {
+            **self.cluster.settings,
+            "spark.driver.memory": "1g",
+            "spark.network.timeout": TIMEOUT_S,
+            "spark.executor.heartbeatInterval": "1s",
+            f"spark.executorEnv.{guards.VARIABLE}": guard_off,
+        }
+        environment = {"CHAOS_SPARK": json.dumps(spark), "CHAOS_LEDGER": "no", "PENSTOCK_LANES": "6", **conditions.settings}
+        super().__init__(world, name, replace(conditions, settings=environment), guard_off)
+        self.zombies = 0
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(self.cluster)
+        super().__enter__()
+        return self
+
+    def _observer(self) -> Observer:
+        stores = [store for store in STORES if store != LEDGER]
+        return WithoutLedger(self.world.broker.bootstrap_servers, self.topics, stores)
+
+    def compared(self, found: Found) -> list[Violation]:
+        """Compare everything but the ledger."""
+        payments = self.sent()
+        return checker.check_each({kind: [] if kind == LEDGER else payments for kind in ("echo", *STORES)}, found)
+
+    def check_files(self, found: Found) -> Iterator[Violation]:
+        """Check nothing: each host has the stores that it had last."""
+        return iter(())
+
+    def restart_cold(self) -> None:
+        """Restart without the files of any host."""
+        for host in self.cluster.hosts.values():
+            shutil.rmtree(host.state_dir, ignore_errors=True)
+        super().restart_cold()
+
+    # ---- hosts ----------------------------------------------------------------------------------------------------
+
+    def kill_executor(self, host: Host) -> None:
+        """Kill the executor of a host; it gets a new one."""
+        self.see_progress()
+        with self.hurting():
+            if not host.kill_executor():
+                self.stuck("an executor is killed", f"{host.address} has none")
+        self.kills += 1
+
+    def lose_host(self, host: Host) -> None:
+        """Kill everything on a host."""
+        self.see_progress()
+        with self.hurting():
+            host.kill()
+        self.kills += 1
+
+    def make_zombie(self, host: Host) -> None:
+        """Suspend a host until its lanes run elsewhere and some epochs have followed, and let it continue."""
+        self.see_progress()
+        with self.hurting():
+            host.pause()
+        for _ in range(2):
+            self.see_progress()
+        host.resume()
+        time.sleep(1)
+        self.zombies += 1
+        self.see_progress()

@@ -32,9 +32,6 @@ BROKEN = os.environ.get("CHAOS_BROKEN", "")
 """The broken part of the application: `payments`, `totals`, or none."""
 
 
-HAS_LEDGER = os.environ.get("CHAOS_LEDGER", "yes") == "yes"
-"""Whether it has the ledger, which does not run on a cluster yet."""
-
 FILES = os.environ.get("CHAOS_FILES", "")
 """The directory that one of the outputs is delivered to; none without it."""
 
@@ -50,6 +47,7 @@ def build(topics: Topics) -> Topology:
     And a ledger that all lanes write: a group receives each payment twice, once in an atomic section; the bank pays it once.
     """
     builder = StreamsBuilder()
+    builder.add_state_store(shared_store("ledger", value=int, merge=add))
     payments = builder.stream(topics.input, key=str, value=dict).map_values(checked)
     payments.to(topics.echo, value=dict, deliver_to=table("payments"))
     by_key = payments.group_by_key()
@@ -60,10 +58,8 @@ def build(topics: Topics) -> Topology:
     groups.to_stream().to(topics.groups, value=dict, deliver_to=Files(FILES) if FILES else None)
     windows = by_key.windowed_by(tumbling(WINDOW_MS, grace="1h")).count(store=Store("windows", caching=False))
     windows.to_stream().map(named_window).to(topics.windows, key=str, value=int)
-    if HAS_LEDGER:
-        builder.add_state_store(shared_store("ledger", value=int, merge=add))
-        payments.process(Give, stores=["ledger"])
-        payments.process_atomically(Book, stores=["ledger"])
+    payments.process(Give, stores=["ledger"])
+    payments.process_atomically(Book, stores=["ledger"])
     return builder.build()
 
 

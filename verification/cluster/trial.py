@@ -1,7 +1,4 @@
-"""A row of the campaign on a cluster: the application of `verification.chaos` on several hosts, without its ledger.
-
-Shared stores and atomic sections do not run on a cluster yet.
-"""
+"""A row of the campaign on a cluster: the application of `verification.chaos` on several hosts."""
 
 from __future__ import annotations
 
@@ -12,10 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from verification.chaos import checker, guards
+from verification.chaos import guards
 from verification.chaos.checker import Found, Violation
-from verification.chaos.observer import Observer
-from verification.chaos.payments import STORES
 from verification.chaos.trial import Conditions, Trial, World
 from verification.harness.spark_cluster import Host, SparkCluster
 
@@ -23,18 +18,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 HOSTS = 3
-LEDGER = "ledger"
 TIMEOUT_S = "10s"
 """After this time Spark gives up a host that does not answer."""
-
-
-class WithoutLedger(Observer):
-    """Reads the topics and the group of the application."""
-
-    def found(self) -> Found:
-        """As usual, with an empty ledger."""
-        found = super().found()
-        return replace(found, tables={**found.tables, LEDGER: {}})
 
 
 class ClusterTrial(Trial):
@@ -49,7 +34,7 @@ class ClusterTrial(Trial):
             "spark.executor.heartbeatInterval": "1s",
             f"spark.executorEnv.{guards.VARIABLE}": guard_off,
         }
-        environment = {"CHAOS_SPARK": json.dumps(spark), "CHAOS_LEDGER": "no", "PENSTOCK_LANES": "6", **conditions.settings}
+        environment = {"CHAOS_SPARK": json.dumps(spark), "PENSTOCK_LANES": "6", **conditions.settings}
         super().__init__(world, name, replace(conditions, settings=environment), guard_off)
         self.zombies = 0
 
@@ -57,15 +42,6 @@ class ClusterTrial(Trial):
         self._stack.enter_context(self.cluster)
         super().__enter__()
         return self
-
-    def _observer(self) -> Observer:
-        stores = [store for store in STORES if store != LEDGER]
-        return WithoutLedger(self.world.broker.bootstrap_servers, self.topics, stores)
-
-    def compared(self, found: Found) -> list[Violation]:
-        """Compare everything but the ledger."""
-        payments = self.sent()
-        return checker.check_each({kind: [] if kind == LEDGER else payments for kind in ("echo", *STORES)}, found)
 
     def check_files(self, found: Found) -> Iterator[Violation]:
         """Check nothing: each host has the stores that it had last."""

@@ -167,7 +167,11 @@ def restore(
 
 @commands.command()
 def doctor(
-    application: OptionalApplication = None, config: ConfigFile = None, settings: Settings = None, as_json: AsJson = False
+    application: OptionalApplication = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    cluster: Annotated[bool, typer.Option("--cluster", help="Start executors, and check each.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check what an application needs: Java, jars, disk, brokers, topics, permissions, limits, schema registry.
 
@@ -178,7 +182,7 @@ def doctor(
     from penstock.cli.applications import load_app, overrides
     from penstock.cli.doctor import examine, print_findings
 
-    findings = examine(None if application is None else load_app(application), config, overrides(settings or ()))
+    findings = examine(None if application is None else load_app(application), config, overrides(settings or ()), cluster)
     raise typer.Exit(print_findings(findings, as_json))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from penstock.app import App
 from penstock.cli.broker_checks import examine_brokers
+from penstock.cli.cluster_checks import examine_cluster
 from penstock.cli.findings import Finding, Level, fail, ok, warn
 from penstock.cli.registry_checks import examine_registry
 from penstock.cli.screen import output_console, print_json, shown, table, verdict
@@ -31,8 +32,8 @@ _FREE_MEMORY = 2 << 30
 _JAVA_TIMEOUT_S = 30
 
 
-def examine(app: App | None, config_file: Path | None, overrides: Mapping[str, Any]) -> list[Finding]:
-    """Run all checks; those of topics need an application."""
+def examine(app: App | None, config_file: Path | None, overrides: Mapping[str, Any], of_cluster: bool = False) -> list[Finding]:
+    """Run all checks; those of topics need an application, those of a cluster start executors."""
     findings = [*_machine()]
     try:
         config = Config.load(config_file, **overrides)
@@ -40,7 +41,8 @@ def examine(app: App | None, config_file: Path | None, overrides: Mapping[str, A
         return [*findings, fail("settings", str(error), "correct the setting")]
     findings.append(ok("settings", "valid"))
     findings += [*_state_directory(config.state_dir), *_admin_port(config)]
-    return [*findings, *examine_brokers(app, config), *examine_registry(app, config)]
+    findings += [*examine_brokers(app, config), *examine_registry(app, config)]
+    return [*findings, *examine_cluster(config)] if of_cluster else findings
 
 
 def print_findings(findings: Iterable[Finding], as_json: bool) -> int:

@@ -14,14 +14,13 @@ import pyarrow as pa
 
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.hops import INPUT, from_topics
-from penstock.epochs.output import letters_sent
+from penstock.epochs.output import rows_about_dropped
 from penstock.epochs.program import Program
 from penstock.epochs.wire import Control, control_row
 from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.epoch import highest_by_origin, runs
 from penstock.lanes.failures import FailurePolicy
 from penstock.lanes.lane import Lane, Surroundings
-from penstock.lanes.outbox import Outbox
 from penstock.lanes.position import RawRecord, headers_of
 from penstock.lanes.sources import Intake, without_time
 from penstock.lanes.stores import OwnShard
@@ -58,14 +57,6 @@ def _with_times(assigned: Assignment, table: pa.Table) -> tuple[pa.Table, list[p
         raw = RawRecord(row["key"], row["value"], row["timestamp"], headers_of(row["headers"]))
         lane.failures.deserialization(node, without_time(node, raw.timestamp, origin), raw, origin)
     return table.filter(pa.array(~is_wrong)), rows_about_dropped(assigned.program, lane.outbox)
-
-
-def rows_about_dropped(program: Program, outbox: Outbox) -> list[pa.Table]:
-    """Return the rows about records that a reading lane has dropped: dead letters, and counts."""
-    letters = letters_sent(program, outbox.drain())
-    dropped = [(node, reason, count) for (node, reason), count in outbox.dropped.items()]
-    outbox.dropped.clear()
-    return [*([] if letters is None else [letters]), *([control_row(Control(dropped=dropped), 0)] if dropped else [])]
 
 
 def enter(assigned: Assignment, table: pa.Table) -> list[pa.Table]:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from penstock.epochs.program import Program
 from penstock.errors import FencedError, StateError
+from penstock.lane_servers.hosting import ensure_server
 from penstock.state import EngineFactory, EngineKind, LaneState, memory_engine
 
 LOCK_TIMEOUT_S = 60
@@ -197,6 +198,13 @@ def open_lane(program: Program, lane: int, attempt: int = 0) -> Iterator[LaneSta
             yield state
         finally:
             state.close()
+
+
+def server_of(program: Program, host: str) -> int:
+    """Return the port of the lane server of this host, which is started if need be and listens at `host`."""
+    root = Home(program.directory, program.application_id).root
+    lanes = root / f"lanes-{program.lanes}"
+    return ensure_server(root, lanes, program.engine.value, host, program.server_key, program.incarnation)
 
 
 @contextmanager

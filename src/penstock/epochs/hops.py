@@ -24,7 +24,6 @@ from penstock.epochs.program import Epoch, Program
 from penstock.epochs.serial import AllLanes
 from penstock.epochs.shards import shard_of, shards_of
 from penstock.epochs.wire import (
-    OUT,
     Control,
     Kind,
     LaneReport,
@@ -90,7 +89,7 @@ def run_stage_on(stores: OpenStores, assigned: Assignment, table: pa.Table, is_a
 
     `is_anew` says that all later stages will run again, too: everything written of the epoch is rolled back.
     """
-    mine, passing = _split(assigned, table)
+    mine, passing = split(assigned, table)
     if assigned.program.serial_exchanges:
         passing = in_order_of_stages(passing)
     if not assigned.needs_lanes:
@@ -369,7 +368,7 @@ def _blueprint(assigned: Assignment) -> Blueprint:
     )
 
 
-def _split(assigned: Assignment, table: pa.Table) -> tuple[pa.Table, pa.Table]:
+def split(assigned: Assignment, table: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return the records of a stage, and all other rows."""
     mine = table.column("kind").to_numpy() == Kind.RECORD
     records = np.flatnonzero(mine)
@@ -380,8 +379,3 @@ def _split(assigned: Assignment, table: pa.Table) -> tuple[pa.Table, pa.Table]:
     if not mine.any():
         return table.slice(0, 0), table
     return table.filter(pa.array(mine)), table.filter(pa.array(~mine))
-
-
-def out(table: pa.Table) -> pa.Table:
-    """Return the columns of rows that leave the epoch."""
-    return table.select(OUT.names)

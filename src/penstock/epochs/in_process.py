@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.entry import prepare_input
-from penstock.epochs.hops import out, run_stage_on
+from penstock.epochs.hops import run_stage_on
 from penstock.epochs.opened import open_stores
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.routes import on_shards
 from penstock.epochs.shards import lane_of
-from penstock.epochs.wire import in_order_of_causes
+from penstock.epochs.wire import in_order_of_causes, out
 
 
 def run_epoch(program: Program, epoch: Epoch, batches: Sequence[pa.RecordBatch]) -> pa.Table:

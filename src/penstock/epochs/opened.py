@@ -8,15 +8,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 
+from penstock.epochs.global_tables import bring_globals_to
 from penstock.epochs.home import Home, lane_as_of, open_globals, open_lane
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.shards import lane_of, shard_of
+from penstock.errors import LaneMovedError
+from penstock.lane_servers.client import clients_of
 from penstock.state import LaneState, ShardState, memory_engine
 
 
 @contextmanager
 def open_stores(program: Program, epoch: Epoch, own: Collection[int]) -> Iterator[OpenStores]:
     """Provide the stores of an epoch to a task that runs the lanes `own`."""
+    if program.is_spread and program.global_stores:
+        assert epoch.global_topics is not None
+        bring_globals_to(program, epoch.global_topics)
     with open_globals(program) as globals_, ExitStack() as opened:
         yield OpenStores(program, epoch, own, globals_, opened)
 
@@ -42,6 +48,13 @@ class OpenStores:
             self._lanes[number] = self._opened.enter_context(open_lane(self._program, number, self._epoch.attempt))
         return self._lanes[number]
 
+    def lane_now(self, number: int) -> LaneState:
+        """Return a lane of another host with what it has now; what is written to it stays in memory."""
+        assert self._epoch.servers is not None
+        engine = clients_of(self._program.server_key).snapshot(self._epoch.servers[number], number)
+        self._opened.callback(engine.close)
+        return LaneState(engine)
+
     def owner_before(self, key: bytes) -> ShardState:
         """Return the shard that owns a key, as of the end of the epoch before, for reading; committed or not.
 
@@ -56,10 +69,22 @@ class OpenStores:
 
     def _lane_before(self, lane: int) -> LaneState:
         program, previous = self._program, self._epoch.previous
+        if program.is_spread and lane not in self._own:
+            return self._remote_lane_before(lane)
         if lane not in self._own:
             directory = Home(program.directory, program.application_id).lane_directory(lane, program.lanes)
             return self._opened.enter_context(lane_as_of(program, previous, directory))
         return LaneState(memory_engine()) if previous < 0 else self.lane(lane).read_committed(previous)
+
+    def _remote_lane_before(self, lane: int) -> LaneState:
+        epoch = self._epoch
+        if epoch.previous < 0:
+            return LaneState(memory_engine())
+        assert epoch.heads is not None
+        state = self.lane_now(lane)
+        if state.head.write_id_of(epoch.previous) != epoch.heads[lane]:
+            raise LaneMovedError(f"Lane {lane} is at epoch {state.epoch}, which epoch {epoch.number} does not continue.")
+        return state.read_committed(epoch.previous)
 
     def forget_views(self) -> None:
         """Discard the views of the epoch before; call this after each write to a lane, which makes them invalid."""

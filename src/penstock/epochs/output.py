@@ -12,10 +12,10 @@ import pyarrow as pa
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.shards import shard_of
-from penstock.epochs.wire import Kind, wire
+from penstock.epochs.wire import Control, Kind, control_row, wire
 from penstock.lanes.cursor import BEFORE_RECORDS
 from penstock.lanes.epoch import FIRST, LAST, RECORDS, headers_array, in_turn
-from penstock.lanes.outbox import Row, RowKind
+from penstock.lanes.outbox import Outbox, Row, RowKind
 from penstock.records import NO_TIMESTAMP
 from penstock.state import REGISTERS, StoreChanges
 from penstock.topology.bindings import changelog_topic
@@ -232,7 +232,7 @@ def _number_in_run(causes: Any) -> Any:
     return np.arange(len(causes)) - np.repeat(starts, np.diff(np.append(starts, len(causes))))
 
 
-def rows_of_changes(assigned: Assignment, changes: Sequence[StoreChanges]) -> pa.Table | None:
+def rows_of_changes(assigned: Assignment, changes: Sequence[StoreChanges], kind: Kind = Kind.CHANGELOG) -> pa.Table | None:
     """Return changelog rows, each for the partition of its shard.
 
     With atomic sections, two tasks write a shard in one epoch: the stage in each row determines their order.
@@ -246,7 +246,7 @@ def rows_of_changes(assigned: Assignment, changes: Sequence[StoreChanges]) -> pa
     return wire(
         sum(sizes),
         shard=shards,
-        kind=np.full(sum(sizes), Kind.CHANGELOG, np.int8),
+        kind=np.full(sum(sizes), kind, np.int8),
         stage=np.full(sum(sizes), assigned.stage, np.int8),
         name=np.repeat(np.array(names, np.int16), sizes),
         partition=shards,
@@ -259,3 +259,11 @@ def rows_of_changes(assigned: Assignment, changes: Sequence[StoreChanges]) -> pa
 def _changelog(program: Program, store: str) -> str:
     application = program.application_id
     return lanes_topic(application) if store == REGISTERS else changelog_topic(application, store)
+
+
+def rows_about_dropped(program: Program, outbox: Outbox) -> list[pa.Table]:
+    """Return the rows about records that a reading lane has dropped: dead letters, and counts."""
+    letters = letters_sent(program, outbox.drain())
+    dropped = [(node, reason, count) for (node, reason), count in outbox.dropped.items()]
+    outbox.dropped.clear()
+    return [*([] if letters is None else [letters]), *([control_row(Control(dropped=dropped), 0)] if dropped else [])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from penstock.handlers import ErrorHandlers
 from penstock.lanes.epoch import Catalogue
 from penstock.operators.table_joins import TableJoinSide
 from penstock.plan import Plan
-from penstock.records import NO_TIMESTAMP
+from penstock.records import NO_TIMESTAMP, Headers, Partition
 from penstock.serdes import Serde, String
 from penstock.serdes.registry.registry import Registry
 from penstock.state import EngineKind, Mark, StoreKind, StoreSpec, record_key
@@ -44,6 +44,8 @@ class Program:
     columns: bool = False
     is_spread: bool = False
     """Whether lanes run on several hosts, each with its own directory. Then ids of writes tell stores apart, not a lock."""
+    server_key: bytes = field(default=b"", repr=False)
+    """What lane servers and their clients know; empty if lanes run on one host."""
     sub_topologies: Mapping[str, str] = field(default_factory=dict)
     """The sub-topology of each node, by the name of its first node."""
 
@@ -193,6 +195,11 @@ class Program:
         return any(node.operator.runs_user_objects for node in nodes)
 
 
+def has_lanes(program: Program) -> bool:
+    """Whether anything is stored: by a stage, or in a changelog."""
+    return bool(program.logged_stores) or any(program.needs_lanes(stage) for stage in range(len(program.plan.stages)))
+
+
 def _is_routed_by_value(node: Node) -> bool:
     if not isinstance(node, SourceNode) or node.internal:
         return False
@@ -234,6 +241,27 @@ def _joined_stores(nodes: Mapping[str, Node], specs: Mapping[str, StoreSpec]) ->
     return found
 
 
+TopicRecord = tuple[str, int, int, bytes | None, bytes | None, int, Headers]
+"""Topic, partition, offset, key, value, timestamp and headers."""
+
+ReadRecords = Callable[[Mapping[Partition, int], Mapping[Partition, int]], Iterable[TopicRecord]]
+"""`read(positions, ends)`: the records in between."""
+
+
+@dataclass(frozen=True)
+class GlobalTopics:
+    """The topics of global tables as of an epoch: where they begin and end, and what else decides whether to read them again.
+
+    `read` reads their records, in any process.
+    """
+
+    begins: Mapping[Partition, int]
+    ends: Mapping[Partition, int]
+    identity: str
+    tombstones_ms: int | None
+    read: ReadRecords
+
+
 @dataclass(frozen=True)
 class Epoch:
     """One epoch: its number, the epoch before it, its wall-clock time, and the origins of its records.
@@ -244,7 +272,8 @@ class Epoch:
     one. `watermark` is the application's as of the last barrier (None without one), which lanes learn now; `watermark_before` is
     the one that they know. `partitions` are partition counts by topic, for partitioners. Lanes save `mark`, if given. If
     `is_sampled`, nodes are timed and stores measured.
-    `heads` are the ids of the writes that this epoch continues, by lane, if lanes run on several hosts.
+    If lanes run on several hosts, `heads` are the ids of the writes that this epoch continues, by lane, `servers` the addresses
+    of their lane servers, and `global_topics` what each host reads into its global tables.
     `most_bytes` limits the input and the output of a task (0: no limit). `attempt` counts the failed jobs of this start: tasks of
     an earlier attempt must no longer open stores.
     """
@@ -264,6 +293,8 @@ class Epoch:
     attempt: int = 0
     committed: int | None = None
     heads: Mapping[int, str] | None = None
+    servers: Mapping[int, tuple[str, int]] | None = None
+    global_topics: GlobalTopics | None = None
 
     @property
     def last_committed(self) -> int:

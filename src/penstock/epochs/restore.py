@@ -82,12 +82,13 @@ Report = Callable[[int], None]
 
 
 class Restored(NamedTuple):
-    """How a lane was restored. `write_id` is that of its store."""
+    """How a lane was restored. `write_id` is that of its store, `port` that of its host's lane server, 0 if it has none."""
 
     lane: int
     found: str
     rows: int
     write_id: str
+    port: int = 0
 
 
 def restore_lane(

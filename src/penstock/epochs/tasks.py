@@ -10,11 +10,12 @@ from structlog.contextvars import bind_contextvars
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.bounds import bounded
 from penstock.epochs.entry import prepare_input
-from penstock.epochs.hops import ROUTED_INPUT, out, run_stage
+from penstock.epochs.hops import ROUTED_INPUT, run_stage
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.routes import on_shards
-from penstock.epochs.wire import OUT, WIRE, arrived
+from penstock.epochs.sections import apply_section, run_section
+from penstock.epochs.wire import OUT, WIRE, arrived, out
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -50,7 +51,22 @@ def run_lane(assigned: Assignment, batches: Batches, is_first: bool) -> Iterator
 
     def work(rows: list[pa.RecordBatch]) -> pa.Table:
         table = prepare_input(assigned, rows, ROUTED_INPUT) if is_first else arrived(rows, WIRE)
+        if assigned.is_divided:
+            return run_section(assigned, table)
         table = run_stage(assigned, table)
         return out(table) if is_last else table
 
-    return bounded(assigned.epoch, batches, work, OUT if is_last else WIRE, is_input=is_first)
+    schema = OUT if is_last and not assigned.is_divided else WIRE
+    return bounded(assigned.epoch, batches, work, schema, is_input=is_first)
+
+
+def run_changes(assigned: Assignment, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Write what an atomic section has changed in a lane: the second step of its stage."""
+    bind_contextvars(epoch=assigned.epoch.number)
+    is_last = assigned.stage == len(assigned.program.plan.stages) - 1
+
+    def work(rows: list[pa.RecordBatch]) -> pa.Table:
+        table = apply_section(assigned, arrived(rows, WIRE))
+        return out(table) if is_last else table
+
+    return bounded(assigned.epoch, batches, work, OUT if is_last else WIRE, is_input=False)

@@ -25,6 +25,8 @@ class Kind(IntEnum):
     CONTROL = 4
     REPORT = 5
     MEASURE = 6
+    CHANGE = 7
+    """A change that an atomic section has made in a lane on another host."""
 
 
 OUT = pa.schema(
@@ -190,3 +192,8 @@ def out_rows(kind: Kind, name: int, partition: int, timestamp: int, key: bytes, 
         "value": value,
     }
     return pa.Table.from_pylist([row], schema=OUT)
+
+
+def out(table: pa.Table) -> pa.Table:
+    """Return the columns of rows that leave the epoch."""
+    return table.select(OUT.names)

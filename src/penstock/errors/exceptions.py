@@ -47,10 +47,6 @@ class RegistryError(PenstockError):
     exit_code = 25
 
 
-ATTRIBUTED = (ProcessingError, TopologyError, RegistryError)
-"""Errors that nodes pass on unchanged: they already name their node, or no record is at fault."""
-
-
 class CircuitOpenError(PenstockError):
     """A call was not made, because earlier calls have failed and the circuit breaker is open."""
 
@@ -158,3 +154,7 @@ class BrokerError(PenstockError):
 
     code = "broker"
     exit_code = 22
+
+
+ATTRIBUTED = (ProcessingError, TopologyError, RegistryError, LaneMovedError)
+"""Errors that nodes pass on unchanged: they already name their node, or no record is at fault."""

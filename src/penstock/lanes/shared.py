@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.errors import ProcessingError
+from penstock.errors import LaneMovedError, ProcessingError
 from penstock.lanes.cursor import Cursor
 from penstock.lanes.stores import Stores
 from penstock.records import NO_HEADERS, NO_TIMESTAMP, Process
@@ -42,6 +42,8 @@ class LaneSharedStore(SharedKeyValueStore[Any, Any]):
             return self._own.get(key)
         try:
             owner = self._stores.owner_before(name)
+        except LaneMovedError:
+            raise
         except Exception as error:  # not the record's fault: a handler must not drop the record
             raise ProcessingError(
                 f"{self._user} cannot read key {key!r} of store {self.name!r} in another shard: {type(error).__name__}: {error}"

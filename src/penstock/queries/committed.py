@@ -10,13 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program
-from penstock.errors import NotReadyError, QueryError, QueryTimeoutError, StateError, UnknownStoreError
+from penstock.errors import LaneMovedError, NotReadyError, QueryTimeoutError, StateError, UnknownStoreError
+from penstock.lane_servers.client import Address, LaneClients, RemoteSnapshots
 from penstock.queries.snapshots import Scan, Snapshot
 from penstock.state import Engine, EngineFactory, Snapshots, StoreKind, StoreSpec, memory_engine
 
@@ -40,7 +42,8 @@ _INTERNAL = (StoreKind.RAW, StoreKind.TIMERS)
 class CommittedState:
     """All lanes as of the last barrier.
 
-    `committed` returns the epoch of the last barrier, `globals_` takes a snapshot of the global stores.
+    `committed` returns the epoch of the last barrier, `globals_` takes a snapshot of the global stores. If lanes run on several
+    hosts, `server_of` returns the address of a lane's server.
     """
 
     def __init__(
@@ -49,16 +52,15 @@ class CommittedState:
         committed: Callable[[], int],
         globals_: Callable[[], Engine] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        server_of: Callable[[int], Address] | None = None,
     ) -> None:
         self.program = program
         self.specs: dict[str, StoreSpec] = {name: spec for name, spec in program.specs.items() if spec.kind not in _INTERNAL}
         self._committed = committed
         self._take_globals = globals_ if program.global_stores else None
         self._clock = clock
-        home = Home(program.directory, program.application_id)
         has_lanes = self.specs.keys() > program.global_stores.keys() or not program.global_stores
-        directories = [home.lane_directory(lane, program.lanes) for lane in range(program.lanes)] if has_lanes else []
-        self._lanes = [Snapshots(EngineFactory(program.engine, str(directory))) for directory in directories]
+        self._lanes = _lanes_of(program, server_of) if has_lanes else []
         self._are_cheap = all(lane.are_cheap for lane in self._lanes)
         self._changing = threading.Lock()
         self._current: Snapshot | None = None
@@ -92,13 +94,25 @@ class CommittedState:
         """Call `read` with the newest snapshot; return its result and the epoch. `read` must be short: other readers wait."""
         while True:
             snapshot = self.current()
-            with snapshot.lock:
+            with self._kept(snapshot), snapshot.lock:
                 if snapshot.is_closed:  # just replaced
                     continue
                 found = read(snapshot)
             if snapshot.retired_at is not None:
                 snapshot.close_if_unused()
             return found, snapshot.epoch
+
+    @contextmanager
+    def _kept(self, snapshot: Snapshot) -> Iterator[None]:
+        """Keep the snapshot for later reads, unless it cannot be read any more."""
+        with _retried():
+            try:
+                yield
+            except LaneMovedError:
+                with self._changing:
+                    if self._current is snapshot:
+                        self._replace(None)
+                raise
 
     def held(self) -> Snapshot:
         """Return the newest snapshot, which stays open until it is released."""
@@ -109,13 +123,11 @@ class CommittedState:
 
     def current(self) -> Snapshot:
         """Return the newest snapshot; take it now if the last commit did not."""
-        if self.program.is_spread:
-            raise QueryError("Stores cannot be queried on a cluster yet: lanes are on other hosts.")
         self._asked_at = self._clock()
         snapshot = self._current
         if snapshot is not None and snapshot.epoch == self._committed():
             return snapshot
-        with self._changing:
+        with self._changing, _retried():
             return self._renewed()
 
     def wait_for(self, epoch: int, timeout_s: float) -> None:
@@ -214,6 +226,24 @@ class CommittedState:
     def _refuse_if_closed(self) -> None:
         if self._is_closed:
             raise NotReadyError(f"Application {self.program.application_id!r} has ended: its stores can no longer be queried.")
+
+
+def _lanes_of(program: Program, server_of: Callable[[int], Address] | None) -> Sequence[Snapshots | RemoteSnapshots]:
+    if server_of is not None:
+        clients = LaneClients(program.server_key)
+        return [RemoteSnapshots(clients, partial(server_of, lane), lane) for lane in range(program.lanes)]
+    home = Home(program.directory, program.application_id)
+    directories = [home.lane_directory(lane, program.lanes) for lane in range(program.lanes)]
+    return [Snapshots(EngineFactory(program.engine, str(directory))) for directory in directories]
+
+
+@contextmanager
+def _retried() -> Iterator[None]:
+    """Ask the caller to retry if a lane is on its way to another host."""
+    try:
+        yield
+    except LaneMovedError as error:
+        raise NotReadyError(f"A lane is moving to another host. Retry. ({error})") from error
 
 
 class Source:

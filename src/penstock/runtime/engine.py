@@ -21,7 +21,6 @@ from penstock.kafka.input_reader import InputReader
 from penstock.kafka.statistics import OnStatistics
 from penstock.records import Partition
 from penstock.runtime.attempts import Jobs, Ranges
-from penstock.runtime.cluster_limits import refuse_unsupported
 from penstock.runtime.inputs import Input, ListedInput, MixedInput
 from penstock.runtime.time_order import OrderedInput
 from penstock.telemetry import logs
@@ -82,7 +81,6 @@ class Engine:
         ends: Callable[[], Mapping[Partition, int]],
         on_statistics: OnStatistics | None = None,
     ) -> None:
-        refuse_unsupported(program)
         self._config = config
         self._id = program.application_id
         self._ends = ends
@@ -115,6 +113,12 @@ class Engine:
             self._pool.close()
         if self.spark is not None:
             self.spark.close()
+
+    @property
+    def server_of(self) -> Callable[[int], tuple[str, int]] | None:
+        """Returns the address of a lane's server; None if lanes are on this host."""
+        hosts = None if self.spark is None or not self._config.is_spread else self.spark.hosts
+        return None if hosts is None else lambda lane: hosts.servers[lane]
 
     def require_spark(self) -> SparkEngine:
         """Return Spark, for SQL and other sources; raises if the application runs without it."""

@@ -6,10 +6,9 @@ import logging
 
 import pyarrow as pa
 
-from penstock.epochs.hops import out
 from penstock.epochs.output import letters_sent
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.wire import Control, control_row
+from penstock.epochs.wire import Control, control_row, out
 from penstock.errors import EpochTooLargeError, PenstockError, ProcessingError
 from penstock.handlers import DeadLetter, Failure, FailureKind, LogAndFail, settle
 from penstock.lanes.failures import DEAD_LETTER, dead_letter_row

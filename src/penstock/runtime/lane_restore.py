@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from penstock.epochs.program import Program
+from penstock.epochs.program import Program, has_lanes
 from penstock.epochs.restore import Committed, ReadChangelog
 from penstock.kafka.topics import Topics
 from penstock.observation import Recorder
@@ -35,7 +35,7 @@ class LaneRestore:
     def run(self, committed: Committed) -> Mapping[int, str]:
         """Restore all lanes at a start; return the ids of the writes that they have."""
         program = self._program
-        if not program.logged_stores and not any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
+        if not has_lanes(program):
             self._recorder.restored()
             return {}
         progress = RestoreProgress()

@@ -18,9 +18,9 @@ from penstock import faults
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.migration import finish_lane, migrate_lane
 from penstock.epochs.program import Epoch, Program
+from penstock.errors import ConfigError
 from penstock.plan import TopologyFacts, convertible, migrating, migrations
 from penstock.records import NO_TIMESTAMP
-from penstock.runtime.cluster_limits import refuse_migration
 from penstock.runtime.progress import Progress
 from penstock.runtime.publication import Publication
 
@@ -45,7 +45,9 @@ class Migrations:
         stores = migrations(before, after, convertible(self._program.specs))
         if before is None or not stores:
             return progress
-        refuse_migration(self._program, stores)
+        if self._program.is_spread:
+            cure = "Start the application once with a local master, and then on the cluster."
+            raise ConfigError(f"Stores cannot be migrated on a cluster yet: {', '.join(stores)}. {cure}")
         return self._migrate(stores, progress, before, after)
 
     def _migrate(self, stores: Sequence[str], progress: Progress, before: TopologyFacts, after: TopologyFacts) -> Progress:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from penstock.config import Config
+from penstock.epochs.global_tables import GlobalTables
 from penstock.epochs.program import Program
 from penstock.epochs.restore import Committed, ReadChangelog, Restored
 from penstock.kafka.clients import oauth_endpoints, spark_can_log_in, spark_options
@@ -98,6 +99,11 @@ class SparkEngine:
         """Show the stores of `state` as tables."""
         self._state = state
 
+    def join(self, tables: GlobalTables) -> None:
+        """Let lanes read global tables: on a cluster, each host reads their topics as far as the driver has."""
+        if self.hosts is not None and self._program.global_stores:
+            self.hosts.global_topics = lambda: tables.topics(self._read)
+
     def after_commit(self, epoch: int) -> None:
         """Publish the committed epoch to the tables, if there are any."""
         if "tables" in self.__dict__:
@@ -144,20 +150,24 @@ class SparkEngine:
         lanes, broadcast = self._program.lanes, self.jobs.broadcast
         if self.hosts is None:
             one_row_each = self.session.range(0, lanes, 1, lanes)
-            return restore(one_row_each, broadcast, committed, read, on_progress, LOOPBACK)
-        host = self.session.sparkContext.getConf().get("spark.driver.host", LOOPBACK)
+            return restore(one_row_each, broadcast, committed, read, on_progress)
+        driver = self.session.sparkContext.getConf().get("spark.driver.host", LOOPBACK)
         for left in reversed(range(_RESTORES)):
             is_first = not self.hosts.placement
             self.hosts.place()
             _log.info("lanes run on %s", ", ".join(sorted(set(self.hosts.placement))))
             if is_first:
                 refuse_unequal(inspected(self.hosts.each_lane(), self._program.directory, STATE_DIR))
+            placement = self.hosts.placement
             try:
-                return restore(self.hosts.each_lane(), broadcast, committed, read, on_progress, host)
+                restored = restore(self.hosts.each_lane(), broadcast, committed, read, on_progress, driver, placement)
             except Exception as error:
                 if not left or not (is_executor_lost(error) or self.hosts.are_lost()):
                     raise translated(error) from error
                 _log.warning("an executor was lost while lanes were restored; restoring them again")
+            else:
+                self.hosts.servers = {lane.lane: (placement[lane.lane], lane.port) for lane in restored}
+                return restored
         raise AssertionError
 
     def _source_options(self) -> Mapping[str, str]:

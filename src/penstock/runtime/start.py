@@ -20,6 +20,7 @@ from structlog.contextvars import bound_contextvars
 
 from penstock.barrier import Barrier
 from penstock.config import Config
+from penstock.epochs.global_tables import GlobalTables
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.wire import Kind, out_rows
@@ -44,7 +45,6 @@ from penstock.runtime.deliveries import Deliveries
 from penstock.runtime.engine import Engine, TaskSetUp
 from penstock.runtime.epoch_size import TARGET_S, EpochSize
 from penstock.runtime.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
-from penstock.runtime.global_tables import GlobalTables
 from penstock.runtime.input_stream import InputStream, report_lost
 from penstock.runtime.inputs import InputLoop
 from penstock.runtime.journal import phase_reporter
@@ -140,7 +140,7 @@ class Start:
         home.forget_others(program.lanes)
         tables = self._global_tables(program, topics, {**sources, **internal})
         tables.refresh(at_once=True)
-        state = CommittedState(program, lambda: epochs.progress.epoch, tables.snapshot)
+        state = CommittedState(program, lambda: epochs.progress.epoch, tables.snapshot, server_of=engine.server_of)
         self.closers.append(state.close)
         deliveries = beyond.deliveries()
         self.closers.append(deliveries.stop)
@@ -163,7 +163,7 @@ class Start:
                 changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
                 inputs=lambda: topics.end_offsets(epochs.progress.offsets),
             ),
-            Contributions(tables.refresh, tables.take_rows, check, _followed_by(state, deliveries, engine), lanes.anew),
+            Contributions(tables.refresh, tables.take_rows, check, _followed_by(state, deliveries, engine, tables), lanes.anew),
             self._recorder,
         )
         self.closers.append(epochs.close)
@@ -347,11 +347,12 @@ class Following(Protocol):
         """Called after each commit."""
 
 
-def _followed_by(state: CommittedState, deliveries: Deliveries, engine: Engine) -> Callable[[int], None]:
-    """Return what is called after each commit; Spark shows the stores as tables, if it is there."""
+def _followed_by(state: CommittedState, deliveries: Deliveries, engine: Engine, tables: GlobalTables) -> Callable[[int], None]:
+    """Return what is called after each commit; Spark shows the stores as tables, and has the global ones, if it is there."""
     followers: list[Following] = [state, deliveries]
     if engine.spark is not None:
         engine.spark.query(state)
+        engine.spark.join(tables)
         followers.append(engine.spark)
 
     def follow(epoch: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings, open_consumer
 from penstock.kafka.offsets import committed
 from penstock.kafka.topics import TOMBSTONES_MS, InternalTopic, Topic, Topics, changelog_config
+from penstock.lane_servers.channel import KEY_BYTES
 from penstock.plan import TopologyFacts, convertible, facts, plan, remembered, renamed_stores
 from penstock.records import Partition, is_name
 from penstock.runtime.backfills import backfill_topic
@@ -81,6 +83,7 @@ def program_of(application_id: str, topology: Topology, handlers: ErrorHandlers,
         is_traced=config.tracing,
         columns=config.columns,
         is_spread=config.is_spread,
+        server_key=secrets.token_bytes(KEY_BYTES) if config.is_spread else b"",
     )
 
 

@@ -18,10 +18,7 @@ from penstock.errors import ConfigError
 
 _PACKAGES = ("penstock", "pyspark", "pyarrow", "msgspec", "confluent-kafka")
 _SCHEMA = pa.schema([pa.field(name, pa.string()) for name in ("host", "python", "packages", "problem")])
-_CURE = (
-    "Install the same environment on every host, in the place that spark.pyspark.python names, or ship it with spark.archives "
-    "(see docs/cluster.md)."
-)
+CURE = "Install the driver's environment on every host, where spark.pyspark.python says, or ship it with spark.archives."
 
 
 class Executor(NamedTuple):
@@ -38,19 +35,19 @@ def inspected(one_row_each: DataFrame, state_dir: str, variable: str) -> list[Ex
     try:
         found = one_row_each.mapInArrow(_task(state_dir, variable), from_arrow_schema(_SCHEMA)).toArrow()
     except Exception as error:
-        raise ConfigError(f"An executor cannot run a Python task. {_CURE}\n  {str(error)[:2_000]}") from error
+        raise ConfigError(f"An executor cannot run a Python task. {CURE}\n  {str(error)[:2_000]}") from error
     return sorted({Executor(**row) for row in found.to_pylist()})
 
 
 def refuse_unequal(found: Sequence[Executor]) -> None:
     """Raise if an executor has something else than the driver."""
-    problems = [f"{one.host}: {problem}" for one in found if (problem := _difference(one))]
+    problems = [f"{one.host}: {problem}" for one in found if (problem := difference(one))]
     if problems:
-        raise ConfigError("Executors differ from the driver.\n  " + "\n  ".join(problems) + f"\n{_CURE}")
+        raise ConfigError("Executors differ from the driver.\n  " + "\n  ".join(problems) + f"\n{CURE}")
 
 
-def _difference(one: Executor) -> str:
-    """Return what an executor has that the driver has not, or lacks; "" if nothing."""
+def difference(one: Executor) -> str:
+    """Return how an executor differs from the driver, "" if it does not."""
     if one.problem:
         return one.problem
     own = platform.python_version_tuple()[:2]

@@ -7,12 +7,13 @@ with the rows of an epoch, partition by partition, so that the task of a lane ha
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from penstock.epochs.placement import placed
+from penstock.epochs.program import GlobalTopics
 from penstock.errors import ConfigError, StateError
 
 EXECUTORS_TIMEOUT_S = 120.0
@@ -40,6 +41,10 @@ class Hosts:
         self._anchor: DataFrame | None = None
         self.placement: tuple[str, ...] = ()
         """The host of each lane."""
+        self.servers: Mapping[int, tuple[str, int]] = {}
+        """The address of each lane's server."""
+        self.global_topics: Callable[[], GlobalTopics | None] = lambda: None
+        """Returns what each host reads into its global tables."""
 
     def place(self) -> None:
         """Place all lanes on the executors that there are now; waits for the first of them."""

@@ -6,20 +6,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import cloudpickle
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the usual name
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from penstock.epochs.assignment import Assignment
 from penstock.epochs.bounds import BATCH_BYTES
 from penstock.epochs.entry import needs_entry
 from penstock.epochs.home import Home
 from penstock.epochs.hops import INPUT
-from penstock.epochs.program import Epoch, Program
+from penstock.epochs.program import Epoch, Program, has_lanes
 from penstock.epochs.wire import OUT, WIRE, arrived, in_order_of_causes
 from penstock.errors import EpochTooLargeError, LaneMovedError
 from penstock.records import Partition
@@ -29,7 +30,7 @@ from penstock.spark.failures import UnreadableTimestampError, is_executor_lost, 
 from penstock.spark.hosts import Hosts
 from penstock.spark.session import ANY_BYTES
 from penstock.spark.source import read_range
-from penstock.spark.tasks import empty_epoch, from_sources, lane_rolled_back, on_lane, whole_epoch
+from penstock.spark.tasks import changes_of_section, empty_epoch, from_sources, lane_rolled_back, on_lane, whole_epoch
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class EpochJobs:
         `batch_records` is how many records or rows go into one Arrow batch, None if their size is unknown. Our own client reads
         records that Spark's reader cannot.
         """
-        self._require_hosts()
+        epoch = self._placed(epoch)
         self._set_batches(self._session, batch_records)
         if self._kafka is None:
             return self._run_by_client(epoch, is_small, ranges)
@@ -110,7 +111,7 @@ class EpochJobs:
     def tick(self, epoch: Epoch) -> pa.Table:
         """Run an epoch without records, for what is due; return its rows."""
         if self._hosts is not None:
-            self._require_hosts()
+            epoch = self._placed(epoch)
             return in_order_of_causes(self._collected(self._staged_on_lanes(self._session.createDataFrame([], _WIRE), epoch)))
         one_task = self._session.range(0, 1, 1, 1)
         return self._collected(one_task.mapInArrow(empty_epoch(self.broadcast, epoch), _OUT))
@@ -136,7 +137,9 @@ class EpochJobs:
             found = self._collected(frame.select(*_RECORD.names))
         else:
             frame = read_range(self._session, self._kafka, {partition: (offset, offset + 1)})
-            found = self._collected(frame.select("key", "value", F.unix_millis("timestamp").alias("timestamp"), "headers"))
+            found = self._collected(
+                frame.select("key", "value", functions.unix_millis("timestamp").alias("timestamp"), "headers")
+            )
         return arrived(found.to_batches(), _RECORD)
 
     @staticmethod
@@ -165,7 +168,11 @@ class EpochJobs:
         last = len(self._program.plan.stages) - 1
         for stage in range(first, last + 1):
             hop = on_lane(self.broadcast, epoch, stage, is_first=from_topics and stage == 0)
-            frame = self._on_lanes(frame).mapInArrow(hop, _OUT if stage == last else _WIRE)
+            sent, is_divided = self._on_lanes(frame), Assignment(self._program, epoch, stage).is_divided
+            if is_divided:
+                sent = self._on_lanes(sent.mapInArrow(hop, _WIRE))
+                hop = changes_of_section(self.broadcast, epoch, stage)
+            frame = sent.mapInArrow(hop, _OUT if stage == last else _WIRE)
         return frame
 
     def _on_lanes(self, frame: DataFrame) -> DataFrame:
@@ -173,10 +180,15 @@ class EpochJobs:
             return self._hosts.on_lanes(frame, self._lane())
         return frame.repartitionById(self._program.lanes, self._lane())
 
-    def _require_hosts(self) -> None:
-        """Raise if executors were added or lost: lanes have to be placed anew, and restored where they run next."""
-        if self._hosts is not None and self._hosts.have_changed():
-            raise LaneMovedError("The executors of the cluster have changed.")
+    def _placed(self, epoch: Epoch) -> Epoch:
+        """Return the epoch with the addresses of lanes; raises if executors were added or lost, so that lanes have to move."""
+        if self._hosts is None:
+            return epoch
+        if self._hosts.have_changed():
+            if has_lanes(self._program):
+                raise LaneMovedError("The executors of the cluster have changed.")
+            self._hosts.place()
+        return replace(epoch, servers=self._hosts.servers, global_topics=self._hosts.global_topics())
 
     def _records(self, frame: DataFrame, origins: Sequence[Partition]) -> DataFrame:
         """Return Kafka's columns as those of `INPUT`, with the codes of sources and partitions."""
@@ -185,13 +197,13 @@ class EpochJobs:
             first.setdefault(topic, code)
         coded = frame.select(
             _coded(self._source_of).cast("smallint").alias("name"),
-            (_coded(first) + F.col("partition")).cast("int").alias("origin"),
-            F.col("offset"),
-            F.unix_millis("timestamp").alias("timestamp"),
-            F.col("key"),
-            F.col("value"),
-            F.col("headers"),
-            F.col("partition"),
+            (_coded(first) + functions.col("partition")).cast("int").alias("origin"),
+            functions.col("offset"),
+            functions.unix_millis("timestamp").alias("timestamp"),
+            functions.col("key"),
+            functions.col("value"),
+            functions.col("headers"),
+            functions.col("partition"),
         )
         return self._on_shards(coded)
 
@@ -210,12 +222,12 @@ class EpochJobs:
         if of_texts:
             is_malformed = f"name in ({', '.join(map(str, of_texts))}) and not is_valid_utf8({text})"
             key = f"case when {is_malformed} then encode(decode(key, 'UTF-8'), 'UTF-8') else key end"
-        by_key = F.expr(f"cast(pmod(crc32({key}), {shards}) as int)")
-        return F.coalesce(by_key, F.expr(f"cast(partition % {shards} as int)"))
+        by_key = functions.expr(f"cast(pmod(crc32({key}), {shards}) as int)")
+        return functions.coalesce(by_key, functions.expr(f"cast(partition % {shards} as int)"))
 
     def _lane(self) -> Column:
         """Return the column of a row's lane: `lane_of(shard)` as a Spark expression."""
-        return F.expr(f"cast(shard * {self._program.lanes} div {self._program.shards} as int)")
+        return functions.expr(f"cast(shard * {self._program.lanes} div {self._program.shards} as int)")
 
     def _collected(self, frame: DataFrame) -> pa.Table:
         """Run the only action of the epoch; raises `EpochTooLargeError` if its size may be why it failed or took too long."""
@@ -256,8 +268,8 @@ def _coded(codes: Mapping[str, int]) -> Column:
     """Return the column of a topic's code."""
     (first, code), *others = codes.items()
     if not others:
-        return F.lit(code)
-    cases = F.when(F.col("topic") == first, code)
+        return functions.lit(code)
+    cases = functions.when(functions.col("topic") == first, code)
     for topic, other in others:
-        cases = cases.when(F.col("topic") == topic, other)
+        cases = cases.when(functions.col("topic") == topic, other)
     return cases

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,25 +14,35 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from structlog.contextvars import bound_contextvars
 
+from penstock.epochs.home import server_of
 from penstock.epochs.restore import Committed, ReadChangelog, Restored, restore_lane
+from penstock.spark.session import LOOPBACK
 from penstock.spark.tasks import program_of
 
 OnProgress = Callable[[Mapping[int, int]], None]
 """Called with the number of offsets that each lane has left to read."""
 
 
-_SCHEMA = pa.schema([("lane", pa.int32()), ("found", pa.string()), ("rows", pa.int64()), ("write_id", pa.string())])
+_SCHEMA = pa.schema(
+    [("lane", pa.int32()), ("found", pa.string()), ("rows", pa.int64()), ("write_id", pa.string()), ("port", pa.int32())]
+)
 
 
 def restore(
-    lanes: DataFrame, broadcast: Any, committed: Committed, read: ReadChangelog, on_progress: OnProgress, host: str
+    lanes: DataFrame,
+    broadcast: Any,
+    committed: Committed,
+    read: ReadChangelog,
+    on_progress: OnProgress,
+    driver: str = LOOPBACK,
+    hosts: Sequence[str] = (),
 ) -> list[Restored]:
     """Restore the lanes whose numbers are in the first column of `lanes`; `read` is called in the tasks.
 
-    It uses `mapInArrow` as epochs do, so that the first epoch reuses the same Python workers. `host` is the address of this
-    process for its tasks.
+    It uses `mapInArrow` as epochs do, so that the first epoch reuses the same Python workers. `driver` is the address of this
+    process for its tasks, and `hosts` are those of the lanes, if each has a lane server.
     """
-    with _Progress(on_progress, host) as address:
+    with _Progress(on_progress, driver) as address:
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             program = program_of(broadcast)
@@ -45,6 +55,8 @@ def restore(
                         sender.sendto(json.dumps([lane, left]).encode(), address)
 
                     restored = restore_lane(program, lane, committed, read, report, is_retry)
+                    if hosts:
+                        restored = restored._replace(port=server_of(program, hosts[lane]))
                 yield pa.RecordBatch.from_pylist([restored._asdict()], _SCHEMA)
 
         found = lanes.mapInArrow(task, from_arrow_schema(_SCHEMA)).toArrow()

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program
 from penstock.epochs.store_reader import read_store, schema_of
-from penstock.errors import UnknownStoreError
+from penstock.errors import QueryError, UnknownStoreError
 from penstock.spark.tasks import Batches, Hop, program_of
 from penstock.state import StoreSpec
 
@@ -40,6 +40,7 @@ class StoreTables:
         self._session = session
         self._broadcast = broadcast
         self._committed = committed
+        self._is_spread = program.is_spread
         self._note = Home(program.directory, program.application_id).root / "committed"
         self._file: int | None = None
         self._lock = threading.Lock()
@@ -49,6 +50,8 @@ class StoreTables:
         """Return a store as a DataFrame; each use reads it again."""
         if store not in self.specs:
             raise UnknownStoreError(f"Unknown store {store!r}. Known stores: {', '.join(sorted(self.specs)) or 'none'}.")
+        if self._is_spread:
+            raise QueryError("Stores are not available as tables or in SQL on a cluster yet. Use views or the query API.")
         self._publish_epoch()
         one_task = (session or self._session).range(0, 1, 1, 1)
         task = reading_task(self._broadcast, store, self._note)

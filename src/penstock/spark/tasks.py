@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.hops import roll_back_lane
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.tasks import run_lane, run_sources, run_whole
+from penstock.epochs.tasks import run_changes, run_lane, run_sources, run_whole
 from penstock.workers.process import COLLECT_EVERY
 
 Batches = Iterator[pa.RecordBatch]
@@ -68,6 +68,15 @@ def on_lane(broadcast: Any, epoch: Epoch, stage: int, is_first: bool) -> Hop:
         program = program_of(broadcast)
         rows = _without_anchor(batches) if program.is_spread else batches
         return run_lane(Assignment(program, epoch, stage, _task()), rows, is_first)
+
+    return hop
+
+
+def changes_of_section(broadcast: Any, epoch: Epoch, stage: int) -> Hop:
+    """Write what an atomic section has changed in the lane of the task."""
+
+    def hop(batches: Batches) -> Batches:
+        return run_changes(Assignment(program_of(broadcast), epoch, stage, _task()), _without_anchor(batches))
 
     return hop
 

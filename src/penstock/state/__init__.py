@@ -7,7 +7,7 @@ from penstock.state.engines.factory import EngineFactory, EngineKind, Snapshots
 from penstock.state.engines.memory import MemoryEngine
 from penstock.state.epochs import FORMAT, MARK_LIFE_MS, Mark
 from penstock.state.keyvalue import KeyValueReads, KeyValueStore
-from penstock.state.lane import LaneState, LaneView, StoreChanges
+from penstock.state.lane import LaneState, LaneView, StoreChanges, pending_changes
 from penstock.state.overlay import Register, Registers
 from penstock.state.raw import OrderedSpace
 from penstock.state.rewriting import rewrite
@@ -77,6 +77,7 @@ __all__ = [
     "hold_all",
     "last_registers",
     "memory_engine",
+    "pending_changes",
     "read_all",
     "read_windows",
     "record_key",

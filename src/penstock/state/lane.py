@@ -318,6 +318,15 @@ class LaneState:
         self.discard()
 
 
+def pending_changes(state: LaneState, epoch: int) -> Sequence[StoreChanges]:
+    """The changelog rows of what was written in an epoch, which is discarded: another process writes it."""
+    for shard in state._shards.values():
+        shard.write_out(epoch)
+    rows, _, _ = state._collect()
+    state.discard()
+    return rows
+
+
 class LaneView(LaneState):
     """A lane as of an earlier epoch, for reading only; its engine stays with the lane it is a view of."""
 

@@ -128,3 +128,16 @@ def test_executors_with_another_environment_are_refused(broker: Broker, cluster:
     done = run(tmp_path, broker, {**cluster.settings, "spark.executorEnv.PYTHONPATH": str(other)})
     assert done.returncode == 2
     assert "penstock 0.0.1, but the driver has" in done.stderr
+
+
+def test_the_doctor_examines_every_executor(broker: Broker, cluster: SparkCluster, tmp_path: Path) -> None:
+    (tmp_path / "counts.py").write_text(COUNTS, encoding="utf-8")
+    (tmp_path / "penstock.toml").write_text("[spark]\n" + "\n".join(f'"{k}" = "{v}"' for k, v in cluster.settings.items()))
+    own = {"PENSTOCK_BOOTSTRAP_SERVERS": broker.bootstrap_servers, "PENSTOCK_LANES": "3", "PENSTOCK_ADMIN_ADDRESS": "off"}
+    command = [sys.executable, "-m", "penstock.cli", "doctor", "counts.py:app", "--cluster", "--json"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, **own}, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    found = {finding["what"]: finding for finding in json.loads(done.stdout)}
+    for number in (1, 2, 3):
+        assert found[f"executor 127.0.0.1{number}"]["level"] == "ok", done.stdout

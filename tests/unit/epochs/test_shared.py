@@ -27,13 +27,13 @@ from penstock import (
 )
 from penstock.epochs import hops
 from penstock.epochs.assignment import Assignment
-from penstock.epochs.hops import INPUT, from_topics, out, run_stage
+from penstock.epochs.hops import INPUT, from_topics, run_stage
 from penstock.epochs.in_process import parts
 from penstock.epochs.opened import OpenStores, open_stores
 from penstock.epochs.program import Epoch
 from penstock.epochs.routes import on_shards
 from penstock.epochs.shards import shard_of
-from penstock.epochs.wire import WIRE, Kind, without_reports
+from penstock.epochs.wire import WIRE, Kind, out, without_reports
 from penstock.errors import ProcessingError, StateError
 from penstock.faults import InjectedFaultError
 from penstock.handlers import ErrorHandlers

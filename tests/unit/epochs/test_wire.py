@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.epochs.hops import INPUT, from_topics, out
+from penstock.epochs.hops import INPUT, from_topics
 from penstock.epochs.wire import (
     OUT,
     WIRE,
@@ -17,6 +17,7 @@ from penstock.epochs.wire import (
     decode_control,
     in_order_of_causes,
     in_order_of_stages,
+    out,
     out_rows,
     wire,
 )

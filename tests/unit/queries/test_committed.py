@@ -10,7 +10,7 @@ import pytest
 from penstock.errors import NotReadyError, QueryTimeoutError, UnknownStoreError
 from penstock.queries import CommittedState, KeyQuery, ask, view
 from penstock.queries.committed import IDLE_S, SCAN_S
-from penstock.state import EngineKind
+from penstock.state import EngineKind, Snapshots
 from tests.unit.epochs.application import Raw
 from tests.unit.queries.lanes import Lanes
 
@@ -151,7 +151,7 @@ class TestSnapshots:
         on_lmdb.step(words(3))
         state.after_commit(0)
         assert state._current is None
-        assert all(lane._engine is None for lane in state._lanes)
+        assert all(isinstance(lane, Snapshots) and lane._engine is None for lane in state._lanes)
 
     def test_snapshots_are_closed_after_a_while_without_queries(self, on_lmdb: Lanes) -> None:
         clock = Clock()

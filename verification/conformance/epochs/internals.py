@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from penstock.epochs import hops, output
 from penstock.epochs.assignment import Assignment
+from penstock.epochs.global_tables import GlobalTables
 from penstock.epochs.home import Home, lane_as_of, open_lane
 from penstock.epochs.hops import INPUT, roll_back_lane
 from penstock.epochs.in_process import run_epoch
@@ -39,7 +40,6 @@ from penstock.plan import Plan
 from penstock.plan import plan as plan_of
 from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata, ValueAndTimestamp
 from penstock.runtime.committed import committed_state
-from penstock.runtime.global_tables import GlobalTables
 from penstock.runtime.past import Past
 from penstock.runtime.progress import Progress
 from penstock.state import EngineKind, LaneState, Mark, StoreKind, StoreSpec, last_registers, memory_engine

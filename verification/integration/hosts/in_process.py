@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.epochs.global_tables import GlobalTables
 from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
@@ -23,7 +24,6 @@ from penstock.epochs.wire import Kind, decode_control, without_reports
 from penstock.handlers import ErrorHandlers
 from penstock.plan import plan
 from penstock.records import NO_TIMESTAMP, Partition
-from penstock.runtime.global_tables import GlobalTables
 from penstock.state import EngineKind
 from penstock.timing import WatermarkTracker
 from penstock.topology import SourceNode, Topology

@@ -1,4 +1,4 @@
-"""Global tables: the driver reads their topics into one store, which every lane reads.
+"""Global tables: the driver reads their topics into one store, which every lane reads; on a cluster, each host has its own.
 
 As in Kafka Streams, they follow their topics, not the application's transactions: a lane sees the topic as of the start of the
 epoch. A table that may have missed records of its topic is read again from the topic's beginning.
@@ -6,17 +6,17 @@ epoch. A table that may have missed records of its topic is read again from the 
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
 
-from penstock.epochs.entry import rows_about_dropped
 from penstock.epochs.home import Home
-from penstock.epochs.hops import out
-from penstock.epochs.program import Program
-from penstock.epochs.wire import Control, control_row
+from penstock.epochs.output import rows_about_dropped
+from penstock.epochs.program import GlobalTopics, Program, ReadRecords, TopicRecord
+from penstock.epochs.wire import Control, control_row, out
 from penstock.errors import StateError
 from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.failures import FailurePolicy
@@ -24,22 +24,42 @@ from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.position import At, RawRecord
 from penstock.lanes.stores import OwnShard
 from penstock.plan import layout
-from penstock.records import NO_TIMESTAMP, Headers, Partition, RecordMetadata
+from penstock.records import NO_TIMESTAMP, Partition, RecordMetadata
 from penstock.state import FORMAT, Engine, EngineFactory, EngineKind, LaneState, memory_engine
 from penstock.topology import ProcessorNode, SourceNode
 
 _log = logging.getLogger(__name__)
 
-Record = tuple[str, int, int, bytes | None, bytes | None, int, Headers]
-ReadRecords = Callable[[Mapping[Partition, int], Mapping[Partition, int]], Iterable[Record]]
-"""`read(positions, ends)`: topic, partition, offset, key, value, timestamp and headers of each record in between."""
-
 CHUNK_RECORDS = 50_000
 CHUNK_BYTES = 64 << 20
 """Records are written after this many of them, or this many bytes: a table may be larger than memory."""
 
+BEGINS_EVERY_S = 60.0
+"""How often the beginnings of topics are requested for hosts: a new host reads from there."""
+
 NOTED_EVERY_MS = 60_000
 """How often the store notes that its tables are up to date while there are no new records."""
+
+
+def bring_globals_to(program: Program, topics: GlobalTopics) -> None:
+    """Bring the tables of this host to where their topics ended when the epoch began; one task does it for all."""
+    home = Home(program.directory, program.application_id)
+    home.settle()
+    with (home.root / "global.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        tables = GlobalTables(
+            program,
+            topics.ends,
+            lambda partitions: {place: topics.begins[place] for place in partitions},
+            lambda partitions: {place: topics.ends[place] for place in partitions},
+            topics.read,
+            identity=topics.identity,
+            tombstones_ms=topics.tombstones_ms,
+        )
+        try:
+            tables.refresh(at_once=True)
+        finally:
+            tables.close()
 
 
 class GlobalTables:
@@ -66,8 +86,12 @@ class GlobalTables:
         self._end_offsets = end_offsets
         self._read = read
         self._every_s = every_s
+        self._identity = identity
         self._tombstones_ms = tombstones_ms
         self._asked = 0.0
+        self._begins_asked: float | None = None
+        self._begins: Mapping[Partition, int] = {}
+        self._ends: Mapping[Partition, int] = {}
         self._home = Home(program.directory, program.application_id)
         if self._partitions:
             self._home.forget_other_globals(f"{_layout(program)}\n{identity}")
@@ -97,6 +121,14 @@ class GlobalTables:
         if too_far := _beyond(kept.positions, ends):
             raise StateError(f"{too_far}: the topic of a global table was recreated. Start again to read it from its beginning.")
         self._apply(state, kept, ends, asked_at)
+        self._ends = ends
+
+    def topics(self, read: ReadRecords) -> GlobalTopics:
+        """Return the topics as of the last refresh, for hosts that read them with `read`."""
+        now = time.monotonic()
+        if self._begins_asked is None or now - self._begins_asked > BEGINS_EVERY_S:
+            self._begins_asked, self._begins = now, self._begin_offsets(self._partitions)
+        return GlobalTopics(self._begins, self._ends, self._identity, self._tombstones_ms, read)
 
     def take_rows(self) -> list[pa.Table]:
         """Return rows about records that could not be read since the last call: dead letters, and counts of drops."""
@@ -171,7 +203,7 @@ class GlobalTables:
         if metrics := lane.metrics.reports():
             self._rows.append(out(control_row(Control(metrics=metrics), 0)))
 
-    def _take(self, lane: Lane, record: Record) -> None:
+    def _take(self, lane: Lane, record: TopicRecord) -> None:
         topic, partition, offset, key, value, timestamp, headers = record
         origin, raw = RecordMetadata(topic, partition, offset), RawRecord(key, value, timestamp, headers)
         intake = lane.intakes[self._source_of[topic]]

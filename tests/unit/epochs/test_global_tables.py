@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock import Processor, Record, StreamsBuilder, Topology, dead_letter, key_value_store, log_and_continue
+from penstock.epochs import global_tables
+from penstock.epochs.global_tables import GlobalTables, bring_globals_to
 from penstock.epochs.home import Home, open_globals
 from penstock.epochs.program import Program
 from penstock.epochs.wire import Kind, decode_control
 from penstock.errors import ProcessingError, StateError
 from penstock.handlers import ErrorHandlers
 from penstock.records import Headers
-from penstock.runtime import global_tables
 from penstock.runtime.feedback import Feedback
-from penstock.runtime.global_tables import GlobalTables
 from penstock.state import FORMAT, LaneState
 from tests.unit.epochs.application import program_of
 
@@ -461,3 +462,54 @@ class TestRecordsThatCannotBeRead:
         tables = self.tables(tmp_path, kafka, ErrorHandlers(deserialization=log_and_continue()))
         tables.refresh()
         assert self.told(tables) == ([], [("KSTREAM-SOURCE-0000000000", "deserialization error", 2)])
+
+
+class TestHosts:
+    """On a cluster, each host reads the topics itself, as far as the driver has when an epoch begins."""
+
+    @pytest.fixture
+    def spread(self, program: Program) -> Program:
+        return replace(program, is_spread=True)
+
+    def on(self, program: Program, host: str) -> Program:
+        return replace(program, directory=f"{program.directory}/{host}")
+
+    def names(self, program: Program) -> dict[str, int]:
+        with open_globals(program) as state:
+            assert state is not None
+            return dict(state.store(program.specs["names"]).all())
+
+    def test_each_has_what_the_driver_has(self, spread: Program) -> None:
+        kafka = Kafka()
+        driver = tables_of(spread, kafka, every_s=0, identity="x")
+        kafka.put("a", 1)
+        driver.refresh(at_once=True)
+        first = driver.topics(kafka.read)
+        kafka.put("b", 2, partition=1)
+        bring_globals_to(self.on(spread, "one"), first)
+        assert self.names(self.on(spread, "one")) == {"a": 1}
+        driver.refresh()
+        second = driver.topics(kafka.read)
+        for host in ("one", "two"):
+            bring_globals_to(self.on(spread, host), second)
+            assert self.names(self.on(spread, host)) == {"a": 1, "b": 2}
+        read = len(kafka.read_from)
+        bring_globals_to(self.on(spread, "one"), second)
+        assert len(kafka.read_from) == read
+        driver.close()
+
+    def test_a_host_that_has_missed_records_reads_everything_again(self, spread: Program) -> None:
+        kafka = Kafka()
+        driver = tables_of(spread, kafka, every_s=0)
+        kafka.put("gone", 1)
+        driver.refresh(at_once=True)
+        bring_globals_to(self.on(spread, "one"), driver.topics(kafka.read))
+        kafka.put("gone", None)
+        kafka.put("a", 2)
+        kafka.begins = {("names", 0): 2}
+        kafka.compacted = {0, 1}
+        driver.refresh()
+        topics = replace(driver.topics(kafka.read), begins=kafka.begin_offsets(kafka.logs))
+        bring_globals_to(self.on(spread, "one"), topics)
+        assert self.names(self.on(spread, "one")) == {"a": 2}
+        driver.close()

@@ -1,0 +1,188 @@
+"""`RemoteEngine`: a lane on another host as an engine for reading, through the server of that host."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+import msgspec
+
+from penstock.errors import LaneMovedError, StateError
+from penstock.lane_servers.channel import Channel
+from penstock.lane_servers.protocol import (
+    Get,
+    Measure,
+    Page,
+    Refused,
+    Release,
+    Request,
+    Take,
+    decode_number,
+    decode_rows,
+    decode_sizes,
+    decode_values,
+    encode,
+)
+from penstock.state import Engine, SpaceBatch
+from penstock.state.engines.engine import Expected
+
+T = TypeVar("T")
+
+TIMEOUT_S = 10.0
+Address = tuple[str, int]
+
+
+class LaneClient:
+    """A connection to a lane server, opened when it is first needed; one request at a time."""
+
+    def __init__(self, address: Address, key: bytes) -> None:
+        self._address = address
+        self._key = key
+        self._channel: Channel | None = None
+        self._lock = threading.Lock()
+
+    def ask(self, request: Request, decode: Callable[[bytes], T | Refused]) -> T:
+        """Return the answer; raises `LaneMovedError` if the server does not give one."""
+        with self._lock:
+            try:
+                if self._channel is None:
+                    self._channel = self._opened()
+                self._channel.send(encode(request))
+                answer = decode(self._channel.receive())
+            except (OSError, EOFError, StateError, msgspec.MsgspecError) as error:
+                self._close()
+                host, port = self._address
+                raise LaneMovedError(f"The lane server at {host}:{port} does not answer: {error}") from error
+        if isinstance(answer, Refused):
+            raise LaneMovedError(answer.why)
+        return answer
+
+    def _opened(self) -> Channel:
+        connection = socket.create_connection(self._address, TIMEOUT_S)
+        try:
+            return Channel(connection, self._key, is_server=False)
+        except BaseException:
+            connection.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection, and with it all snapshots."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+
+class RemoteEngine:
+    """A snapshot of a lane on another host; see `Engine`. It can only be read."""
+
+    def __init__(self, client: LaneClient, lane: int) -> None:
+        self._client = client
+        self._snapshot: int | None = client.ask(Take(lane), decode_number)
+
+    def get(self, space: str, key: bytes) -> bytes | None:
+        """See `Engine.get`."""
+        return self.get_many(space, [key])[0]
+
+    def get_many(self, space: str, keys: Sequence[bytes]) -> list[bytes | None]:
+        """See `Engine.get_many`."""
+        return self._client.ask(Get(self._number, space, list(keys)), decode_values)
+
+    def scan(self, space: str, lower: bytes | None, upper: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        """See `Engine.scan`; reads pages."""
+        while rows := self._client.ask(Page(self._number, space, lower, upper, reverse), decode_rows):
+            yield from rows
+            if reverse:
+                upper = rows[-1][0]
+            else:
+                lower = rows[-1][0] + b"\0"
+
+    def count(self, space: str) -> int:
+        """See `Engine.count`."""
+        return self._client.ask(Measure(self._number, space), decode_sizes)[0]
+
+    def size(self, space: str) -> int:
+        """See `Engine.size`."""
+        return self._client.ask(Measure(self._number, space), decode_sizes)[1]
+
+    def write(self, batch: Sequence[SpaceBatch], expected: Expected | None = None) -> None:
+        """Raise: the lane belongs to its host."""
+        raise StateError("A lane on another host can only be read.")
+
+    def snapshot(self) -> Engine:
+        """Return itself: it does not change."""
+        return self
+
+    def refresh(self) -> None:
+        """Do nothing: it does not change."""
+
+    def close(self) -> None:
+        """Release the snapshot."""
+        number, self._snapshot = self._snapshot, None
+        if number is not None:
+            with suppress(LaneMovedError):  # it is gone with the connection
+                self._client.ask(Release(number), decode_number)
+
+    @property
+    def _number(self) -> int:
+        if self._snapshot is None:
+            raise StateError("The snapshot is closed.")
+        return self._snapshot
+
+
+class LaneClients:
+    """The connections of a process to lane servers, by address."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._clients: dict[Address, LaneClient] = {}
+        self._lock = threading.Lock()
+
+    def snapshot(self, address: Address, lane: int) -> RemoteEngine:
+        """Take a snapshot of a lane."""
+        with self._lock:
+            client = self._clients.setdefault(address, LaneClient(address, self._key))
+        return RemoteEngine(client, lane)
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._lock:
+            for client in self._clients.values():
+                client.close()
+            self._clients.clear()
+
+
+_of_process: dict[bytes, LaneClients] = {}
+
+
+def clients_of(key: bytes) -> LaneClients:
+    """Return the connections of this process, which stay open from task to task."""
+    if key not in _of_process:
+        _of_process.clear()
+        _of_process[key] = LaneClients(key)
+    return _of_process[key]
+
+
+class RemoteSnapshots:
+    """Snapshots of a lane wherever it is now: `address` returns that of its server."""
+
+    are_cheap = False
+    """Whether taking one costs microseconds: it is a request."""
+
+    def __init__(self, clients: LaneClients, address: Callable[[], Address], lane: int) -> None:
+        self._clients = clients
+        self._address = address
+        self._lane = lane
+
+    def take(self) -> Engine:
+        """Take a snapshot of the current content."""
+        return self._clients.snapshot(self._address(), self._lane)
+
+    def close(self) -> None:
+        """Do nothing: connections are closed together."""

@@ -1,0 +1,63 @@
+"""The requests to a lane server and its answers. A snapshot belongs to the connection that has taken it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+
+class Take(msgspec.Struct, tag="take", frozen=True):
+    """Take a snapshot of a lane; the answer is its number."""
+
+    lane: int
+
+
+class Get(msgspec.Struct, tag="get", frozen=True):
+    """Read keys; the answer is their values."""
+
+    snapshot: int
+    space: str
+    keys: list[bytes]
+
+
+class Page(msgspec.Struct, tag="page", frozen=True):
+    """Scan from `lower` (inclusive) to `upper` (exclusive); the answer is some rows, none at the end."""
+
+    snapshot: int
+    space: str
+    lower: bytes | None
+    upper: bytes | None
+    is_reverse: bool
+
+
+class Measure(msgspec.Struct, tag="measure", frozen=True):
+    """Count the entries of a space and their bytes; the answer is both."""
+
+    snapshot: int
+    space: str
+
+
+class Release(msgspec.Struct, tag="release", frozen=True):
+    """Close a snapshot; the answer is True."""
+
+    snapshot: int
+
+
+Request = Take | Get | Page | Measure | Release
+
+
+class Refused(msgspec.Struct, tag="refused", frozen=True):
+    """An answer: why a request failed."""
+
+    why: str
+
+
+encode: Callable[[object], bytes] = msgspec.msgpack.Encoder().encode
+decode_request: Callable[[bytes], Request] = msgspec.msgpack.Decoder(Request).decode
+decode_number: Callable[[bytes], int | Refused] = msgspec.msgpack.Decoder(int | Refused).decode
+decode_values: Callable[[bytes], list[bytes | None] | Refused] = msgspec.msgpack.Decoder(list[bytes | None] | Refused).decode
+decode_rows: Callable[[bytes], list[tuple[bytes, bytes]] | Refused] = msgspec.msgpack.Decoder(
+    list[tuple[bytes, bytes]] | Refused
+).decode
+decode_sizes: Callable[[bytes], tuple[int, int] | Refused] = msgspec.msgpack.Decoder(tuple[int, int] | Refused).decode

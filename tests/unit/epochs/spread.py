@@ -1,0 +1,146 @@
+"""An application whose lanes run on hosts that see nothing of each other but their lane servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from penstock import Topology
+from penstock.epochs.assignment import Assignment
+from penstock.epochs.entry import prepare_input
+from penstock.epochs.home import open_lane, server_of
+from penstock.epochs.hops import INPUT, roll_back_lane, run_stage
+from penstock.epochs.in_process import parts
+from penstock.epochs.placement import placed
+from penstock.epochs.program import Epoch, Program
+from penstock.epochs.restore import Committed, Restored, restore_lane
+from penstock.epochs.routes import on_shards
+from penstock.epochs.sections import apply_section, run_section
+from penstock.epochs.shards import shards_of
+from penstock.epochs.wire import in_order_of_causes, out, reports_of
+from penstock.lane_servers.client import clients_of
+from penstock.topology.bindings import changelog_topic
+from tests.unit.epochs.application import ID, SHARDS, Application, Raw, changelog_rows, every_kind_of_store
+from tests.unit.lane_servers.test_lane_servers import end_servers
+
+LANES = 4
+HOSTS = ("one", "two", "three")
+KEY = b"k" * 32
+ADDRESS = "127.0.0.1"
+
+
+class Task(NamedTuple):
+    """A lane's part of an epoch, which may run late, or on a host where it should not."""
+
+    run: Callable[[Assignment, pa.Table], pa.Table]
+    assigned: Assignment
+    rows: pa.Table
+
+
+class SpreadApplication(Application):
+    """An application whose lanes run on hosts, each with its own directory."""
+
+    def __init__(self, directory: Path, make: Callable[[], Topology] = every_kind_of_store) -> None:
+        super().__init__(directory, make)
+        self.hosts: set[str] = set(HOSTS)
+        self.placement: tuple[str, ...] = ()
+        self.attempt = 0
+        self.heads: list[Mapping[int, str]] = []
+        """Of the committed epoch, and of those in flight."""
+        self.tasks: list[Task] = []
+        """All that have run."""
+        self.servers: Mapping[int, tuple[str, int]] = {}
+        self.has_servers = any(spec.sharing for spec in self.topology.stores.values())
+
+    def program(self, lanes: int, incarnation: str) -> Program:
+        return replace(super().program(lanes, incarnation), is_spread=True, server_key=KEY)
+
+    def close(self) -> None:
+        """End the lane servers, and the connections to them."""
+        clients_of(KEY).close()
+        end_servers()
+
+    def on(self, host: str, program: Program | None = None) -> Program:
+        return replace(program or self.running, directory=str(self.directory / host))
+
+    def begin(self) -> None:
+        """Start, as a new driver that knows only what Kafka has."""
+        self.take_over(LANES)
+        self.attempt, self.heads = 0, [{}]
+        self.place_anew()
+
+    def place_anew(self) -> list[Restored]:
+        """What the driver does if hosts were lost or added; nothing is in flight."""
+        assert not self.in_flight
+        self.placement = placed(LANES, dict.fromkeys(sorted(self.hosts), 1), self.placement)
+        committed = replace(self.committed(), heads=self.heads[0], attempt=self.attempt)
+        restored = [self.restored(lane, committed) for lane in range(LANES)]
+        self.heads = [{lane.lane: lane.write_id for lane in restored}]
+        if self.has_servers:
+            ports = {host: server_of(self.on(host), ADDRESS) for host in set(self.placement)}
+            self.servers = {lane: (ADDRESS, ports[host]) for lane, host in enumerate(self.placement)}
+        return restored
+
+    def restored(self, lane: int, committed: Committed) -> Restored:
+        program = self.on(self.placement[lane])
+        return restore_lane(program, lane, committed, self.topics.read, lambda left: None, is_retry=False)
+
+    def run(self, records: Sequence[Raw]) -> pa.Table:
+        position = self.position + sum(len(records) for records, _ in self.in_flight)
+        previous = self.epoch + len(self.in_flight)
+        high_time = max([self.high_time, *(self._high_time(table) for _, table in self.in_flight)])
+        rows = [{"name": 0, "origin": 0, "offset": position + n, **record._asdict()} for n, record in enumerate(records)]
+        mark, self.mark = self.mark, None
+        epoch = Epoch(previous + 1, previous, self.now_ms, (("in", 0),), (high_time,), None, mark, committed=self.epoch)
+        epoch = replace(epoch, attempt=self.attempt, heads=self.heads[-1], servers=self.servers)
+        assigned = Assignment(self.running, epoch)
+        table = on_shards(assigned, prepare_input(assigned, [pa.RecordBatch.from_pylist(rows, schema=INPUT)]))
+        for stage in range(len(self.running.plan.stages)):
+            is_divided = assigned.at(stage, 0).is_divided
+            for run in (run_section, apply_section) if is_divided else (run_stage,):
+                table = pa.concat_tables([self._hop(run, assigned, stage, *part) for part in parts(self.running, stage, table)])
+        done = in_order_of_causes(out(table))
+        self.heads.append({**self.heads[-1], **{one.lane: one.write_id for one in reports_of(done) if one.write_id}})
+        return done
+
+    def _hop(self, run: Callable[..., pa.Table], assigned: Assignment, stage: int, lane: int, rows: pa.Table) -> pa.Table:
+        task = Task(run, replace(assigned.at(stage, lane), program=self.on(self.placement[lane])), rows)
+        self.tasks.append(task)
+        return task.run(task.assigned, task.rows)
+
+    def commit_oldest(self) -> None:
+        super().commit_oldest()
+        self.heads.pop(0)
+
+    def step(self, records: Sequence[Raw]) -> None:
+        self.send(records)
+        while self.in_flight:
+            self.commit_oldest()
+
+    def roll_back(self) -> None:
+        """What the driver does with an epoch that is too large: it is not committed, and runs again with fewer records."""
+        self.in_flight.pop()
+        self.heads.pop()
+        self.attempt += 1
+        previous = self.epoch + len(self.in_flight)
+        epoch = Epoch(previous + 1, previous, self.now_ms, attempt=self.attempt, heads=self.heads[-1])
+        for lane in range(LANES):
+            roll_back_lane(Assignment(self.on(self.placement[lane]), epoch, lane=lane))
+
+    def contents_by_shard(self, store: str) -> dict[int, dict[bytes, bytes]]:
+        found: dict[int, dict[bytes, bytes]] = {}
+        for lane in range(LANES):
+            with open_lane(self.on(self.placement[lane]), lane) as state:
+                state.verify()
+                for shard in shards_of(lane, SHARDS, LANES):
+                    found[shard] = changelog_rows(state.shard(shard), self.running, store)
+        return found
+
+    def check(self) -> None:
+        for store in self.running.logged_stores:
+            for shard, content in self.contents_by_shard(store).items():
+                assert content == self.topics.content(changelog_topic(ID, store), shard), (store, shard)

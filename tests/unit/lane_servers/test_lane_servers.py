@@ -1,0 +1,205 @@
+"""Lanes of another host are read as if they were here, by whoever knows the application's key, and by nobody else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import LaneMovedError, StateError
+from penstock.lane_servers import hosting
+from penstock.lane_servers import server as module
+from penstock.lane_servers.client import Address, LaneClient, LaneClients, RemoteEngine, RemoteSnapshots, clients_of
+from penstock.lane_servers.hosting import ensure_server
+from penstock.lane_servers.server import LaneServer, Serving
+from penstock.state import EngineFactory, EngineKind, LaneState, SpaceBatch
+from tests.unit.state.homes import raw
+
+KEY, OTHER_KEY = b"k" * 32, b"o" * 32
+
+
+def end_servers() -> None:
+    while hosting._started_here:
+        process = hosting._started_here.pop()
+        process.terminate()
+        process.wait()
+
+
+def fill(directory: Path, entries: dict[bytes, bytes]) -> None:
+    """Write a space as another process would: the file is closed again."""
+    engine = EngineFactory(EngineKind.LMDB, str(directory)).open()
+    keys = sorted(entries)
+    engine.write([SpaceBatch("space", keys, [entries[key] for key in keys])])
+    engine.close()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Path, Address]]:
+    """The directory of lanes, and the address of its server."""
+    server = LaneServer(Serving(str(tmp_path), "lmdb", "127.0.0.1", KEY, os.getpid()))
+    threading.Thread(target=server.run, daemon=True).start()
+    yield tmp_path, ("127.0.0.1", server.port)
+    server.close()
+
+
+ENTRIES = {b"%03d" % number: b"v%d" % number for number in range(250)}
+
+
+@pytest.fixture
+def connected() -> Iterator[Callable[..., LaneClient]]:
+    """Makes clients that are closed at the end."""
+    with ExitStack() as opened:
+
+        def connect(address: Address, key: bytes = KEY) -> LaneClient:
+            client = LaneClient(address, key)
+            opened.callback(client.close)
+            return client
+
+        yield connect
+
+
+Connect = Callable[..., LaneClient]
+
+
+class TestReads:
+    @pytest.fixture(autouse=True)
+    def small_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "PAGE_ROWS", 7)
+
+    @pytest.fixture
+    def engine(self, served: tuple[Path, Address], connected: Connect) -> RemoteEngine:
+        fill(served[0] / "0003", ENTRIES)
+        return RemoteEngine(connected(served[1]), 3)
+
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @given(bounds=st.lists(st.none() | st.integers(0, 260), min_size=2, max_size=2), reverse=st.booleans())
+    def test_scans_are_those_of_the_engine(self, engine: RemoteEngine, bounds: list[int | None], reverse: bool) -> None:
+        lower, upper = [None if bound is None else b"%03d" % bound for bound in bounds]
+        within = [key for key in ENTRIES if (lower is None or key >= lower) and (upper is None or key < upper)]
+        expected = [(key, ENTRIES[key]) for key in sorted(within, reverse=reverse)]
+        assert list(engine.scan("space", lower, upper, reverse)) == expected
+
+    def test_keys_counts_and_sizes(self, engine: RemoteEngine) -> None:
+        assert engine.get("space", b"007") == b"v7"
+        assert engine.get_many("space", [b"", b"008", b"missing"]) == [None, b"v8", None]
+        assert engine.get("nowhere", b"007") is None
+        assert engine.count("space") == 250
+        assert engine.size("space") > 0
+
+    def test_pages_are_limited_by_their_bytes_too(self, engine: RemoteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "PAGE_BYTES", 1)
+        assert len(list(engine.scan("space", None, b"020"))) == 20
+
+    def test_it_can_only_be_read(self, engine: RemoteEngine) -> None:
+        with pytest.raises(StateError, match="can only be read"):
+            engine.write([])
+        assert engine.snapshot() is engine
+        engine.refresh()
+        engine.close()
+        engine.close()
+        with pytest.raises(StateError, match="closed"):
+            engine.get("space", b"007")
+
+
+def test_a_lane_is_read_as_of_an_earlier_epoch(served: tuple[Path, Address], connected: Connect) -> None:
+    engine = EngineFactory(EngineKind.LMDB, str(served[0] / "0000")).open()
+    lane = LaneState(engine)
+    for epoch, value in enumerate((b"a", b"b", b"c")):
+        lane.store(raw()).put(b"k", value)
+        lane.commit(epoch, committed=0)
+    ids = [lane.head.write_id_of(epoch) for epoch in range(3)]
+    engine.close()
+    remote = LaneState(RemoteEngine(connected(served[1]), 0))
+    assert [remote.head.write_id_of(epoch) for epoch in range(3)] == ids
+    assert [remote.read_committed(epoch).store(raw()).get(b"k") for epoch in range(3)] == [b"a", b"b", b"c"]
+
+
+def test_a_snapshot_does_not_change_and_a_new_one_does(served: tuple[Path, Address]) -> None:
+    directory, address = served
+    fill(directory / "0000", {b"k": b"1"})
+    clients = LaneClients(KEY)
+    before = clients.snapshot(address, 0)
+    assert before.get("space", b"k") == b"1"
+    script = (
+        "from tests.unit.lane_servers.test_lane_servers import fill; from pathlib import Path; "
+        f"fill(Path({str(directory / '0000')!r}), {{b'k': b'2'}})"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert before.get("space", b"k") == b"1"
+    assert RemoteSnapshots(clients, lambda: address, 0).take().get("space", b"k") == b"2"
+    clients.close()
+
+
+def test_a_lane_that_was_rebuilt_is_opened_again(served: tuple[Path, Address], connected: Connect) -> None:
+    directory, address = served
+    client = connected(address)
+    fill(directory / "0000", {b"k": b"old"})
+    assert RemoteEngine(client, 0).get("space", b"k") == b"old"
+    fill(directory / "fresh", {b"k": b"new"})
+    shutil.rmtree(directory / "0000")
+    (directory / "fresh").rename(directory / "0000")
+    assert RemoteEngine(client, 0).get("space", b"k") == b"new"
+
+
+class TestRefusals:
+    def test_a_lane_that_is_not_there(self, served: tuple[Path, Address], connected: Connect) -> None:
+        with pytest.raises(LaneMovedError, match="Lane 9 is not on this host"):
+            RemoteEngine(connected(served[1]), 9)
+
+    def test_a_server_that_is_gone_and_one_that_returns(self, served: tuple[Path, Address]) -> None:
+        fill(served[0] / "0000", {b"k": b"1"})
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            nobody = closed.getsockname()
+        with pytest.raises(LaneMovedError, match="does not answer"):
+            clients_of(KEY).snapshot(nobody, 0)
+        assert clients_of(KEY).snapshot(served[1], 0).get("space", b"k") == b"1"
+        clients_of(KEY).close()
+
+    @pytest.mark.security(26)
+    def test_a_client_without_the_key(self, served: tuple[Path, Address], connected: Connect) -> None:
+        fill(served[0] / "0000", {b"k": b"1"})
+        with pytest.raises(LaneMovedError, match="does not answer"):
+            RemoteEngine(connected(served[1], OTHER_KEY), 0)
+        assert RemoteEngine(connected(served[1]), 0).get("space", b"k") == b"1"
+
+    @pytest.mark.security(26)
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+    @given(noise=st.binary(max_size=200))
+    def test_bytes_of_a_stranger_end_the_connection(self, served: tuple[Path, Address], noise: bytes) -> None:
+        with socket.create_connection(served[1], 5) as stranger:
+            answer = b""
+            with suppress(OSError):  # the server may have closed it already
+                stranger.sendall(noise + bytes(40))
+                stranger.shutdown(socket.SHUT_WR)
+                while part := stranger.recv(4096):
+                    answer += part
+        assert len(answer) <= 16 + 4 + 16  # its random number and its proof, nothing of the lanes
+
+    @pytest.mark.security(26)
+    def test_a_request_that_is_none_ends_the_connection(self, served: tuple[Path, Address], connected: Connect) -> None:
+        client = connected(served[1])
+        with pytest.raises(LaneMovedError):
+            client.ask({"no": "request"}, lambda data: 1)  # type: ignore[arg-type]
+
+
+def test_a_host_has_one_server_for_a_start_and_ends_that_of_an_earlier_one(tmp_path: Path, connected: Connect) -> None:
+    lanes = tmp_path / "lanes-2"
+    fill(lanes / "0001", {b"k": b"1"})
+    [port] = {ensure_server(tmp_path, lanes, "lmdb", "127.0.0.1", KEY, "one") for _ in range(2)}
+    engine = RemoteEngine(connected(("127.0.0.1", port)), 1)
+    assert engine.get("space", b"k") == b"1"
+    other = ensure_server(tmp_path, lanes, "lmdb", "127.0.0.1", OTHER_KEY, "two")
+    assert RemoteEngine(connected(("127.0.0.1", other), OTHER_KEY), 1).get("space", b"k") == b"1"
+    with pytest.raises(LaneMovedError):
+        engine.get("space", b"k")
+    end_servers()

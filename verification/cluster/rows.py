@@ -58,10 +58,29 @@ def drivers(kills: int, trial: ClusterTrial) -> None:
     trial.finish()
 
 
+def grown(times: int, trial: ClusterTrial) -> None:
+    """Add a host, and remove it again when lanes have moved to it."""
+    trial.start()
+    for _ in range(times):
+        trial.see_progress()
+        with trial.hurting():
+            host = trial.cluster.add()
+        trial.see_progress()
+        trial.lose_host(host)
+        trial.cluster.forget(host)
+    trial.finish()
+
+
 def _row(name: str, quick: int, full: int) -> dict[str, Row]:
-    run = {"executors": executors, "hosts": hosts, "zombies": zombies, "drivers": drivers}[name]
+    run = {"executors": executors, "hosts": hosts, "zombies": zombies, "drivers": drivers, "grown": grown}[name]
     return {which: Row(name, partial(run, count), trial=ClusterTrial) for which, count in ((QUICK, quick), (FULL, full))}
 
 
-_FAULTS = (_row("executors", 3, 70), _row("hosts", 2, 30), _row("zombies", 1, 10), _row("drivers", 2, 20))
+_FAULTS = (
+    _row("executors", 3, 70),
+    _row("hosts", 2, 30),
+    _row("zombies", 1, 10),
+    _row("drivers", 2, 20),
+    _row("grown", 1, 10),
+)
 ROWS = {row[FULL].name: row for row in _FAULTS}

@@ -204,6 +204,11 @@ class SparkCluster(Started):
         host.start()
         return host
 
+    def forget(self, host: Host) -> None:
+        """Remove a host with all its files; its number is given again."""
+        host.close()
+        self.hosts = {number: one for number, one in self.hosts.items() if one is not host}
+
     def close(self) -> None:
         """End all processes."""
         for host in self.hosts.values():

@@ -185,4 +185,5 @@ class RemoteSnapshots:
         return self._clients.snapshot(self._address(), self._lane)
 
     def close(self) -> None:
-        """Do nothing: connections are closed together."""
+        """Close the connections, which the snapshots of other lanes share."""
+        self._clients.close()

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from penstock import Topology
 from penstock.epochs import hops
-from penstock.errors import LaneMovedError, StateError
-from tests.unit.epochs.application import by_key, driven, every_kind_of_store, some_records
+from penstock.errors import LaneMovedError, NotReadyError, StateError
+from penstock.queries.committed import CommittedState
+from penstock.queries.snapshots import Snapshot
+from penstock.serdes import Bytes
+from tests.unit.epochs.application import Raw, by_key, driven, every_kind_of_store, some_records
 from tests.unit.epochs.spread import SpreadApplication
-from tests.unit.epochs.test_shared import asked, moved, moved_and_counted, told, written_behind_a_section, written_in_two_stages
+from tests.unit.epochs.test_shared import (
+    KEY,
+    ask,
+    asked,
+    moved,
+    moved_and_counted,
+    told,
+    written_behind_a_section,
+    written_in_two_stages,
+)
 
 Make = Callable[[], Topology]
 
@@ -97,3 +110,54 @@ class TestLateTasks:
         assert not all(self.late(app))
         with pytest.raises(AssertionError):
             app.check()
+
+
+def test_a_key_of_another_host_is_as_of_the_epoch_before(started: Callable[[Make], SpreadApplication]) -> None:
+    app = started(asked)
+    app.step([Raw(KEY[0], b"a", 1), Raw(KEY[1], b"b", 2)])
+    app.step([Raw(KEY[0], b"A", 3), Raw(KEY[1], b"B", 4), ask(0, 1, at=5), ask(1, 0, at=5)])
+    assert [value for _, _, value, _ in app.sent] == [b"b", b"a"]
+    app.heads[-1] = dict.fromkeys(app.heads[-1], "another")
+    with pytest.raises(LaneMovedError):
+        app.step([ask(0, 1, at=6)])
+
+
+class TestQueries:
+    """The driver answers queries through the lane servers."""
+
+    @pytest.fixture
+    def app(self, started: Callable[[Make], SpreadApplication]) -> SpreadApplication:
+        app = started(moved_and_counted)
+        app.step(some_records(seed=3, count=30))
+        return app
+
+    @pytest.fixture
+    def state(self, app: SpreadApplication) -> Iterator[CommittedState]:
+        state = CommittedState(app.running, lambda: app.epoch, server_of=lambda lane: app.servers[lane])
+        yield state
+        state.close()
+
+    def counts(self, app: SpreadApplication, state: CommittedState) -> dict[bytes, bytes]:
+        spec = app.running.specs["behind"]
+
+        def read(snapshot: Snapshot) -> dict[bytes, bytes]:
+            stores = snapshot.stores(replace(spec, key=Bytes(), value=Bytes()), is_global=False)
+            return {key: value.value for store in stores for key, value in store.entries.all()}
+
+        return state.read(read)[0]
+
+    def test_they_see_the_last_commit(self, app: SpreadApplication, state: CommittedState) -> None:
+        expected = {key: value[8:] for key, value in app.content("behind").items()}
+        assert self.counts(app, state) == expected
+        app.send(some_records(seed=5, count=10))
+        assert self.counts(app, state) == expected
+
+    def test_they_are_retried_while_lanes_move(self, app: SpreadApplication, state: CommittedState) -> None:
+        assert self.counts(app, state)
+        app.close()
+        with pytest.raises(NotReadyError, match="A lane is moving to another host"):
+            self.counts(app, state)
+        with pytest.raises(NotReadyError, match="A lane is moving to another host"):
+            self.counts(app, state)
+        app.place_anew()
+        assert self.counts(app, state)

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterator
 from functools import partial
 
 from verification.chaos.application import Part
 from verification.chaos.rows.row import Row
 from verification.cluster.trial import ClusterTrial
+from verification.harness.spark_cluster import Host
 
 FULL, QUICK = "full", "quick"
 
 
-def executors(kills: int, trial: ClusterTrial) -> None:
-    """Kill executors at random moments."""
+def _hosts_at_random(times: int, trial: ClusterTrial) -> Iterator[Host]:
+    """Start the application, and yield hosts at random moments."""
     chooser = random.Random(trial.world.seed)
     trial.start()
-    for _ in range(kills):
+    for _ in range(times):
         time.sleep(chooser.uniform(0, 1.5))
-        trial.kill_executor(chooser.choice(list(trial.cluster.hosts.values())))
+        yield chooser.choice(list(trial.cluster.hosts.values()))
+
+
+def executors(kills: int, trial: ClusterTrial) -> None:
+    """Kill executors at random moments."""
+    for host in _hosts_at_random(kills, trial):
+        trial.kill_executor(host)
     trial.finish()
 
 
 def hosts(losses: int, trial: ClusterTrial) -> None:
-    """Lose hosts with all their processes; they return later, with the files that they had, or without."""
-    chooser = random.Random(trial.world.seed)
-    trial.start()
-    for _ in range(losses):
-        time.sleep(chooser.uniform(0, 1.5))
-        host = chooser.choice(list(trial.cluster.hosts.values()))
+    """Lose hosts with all their processes; they return with the files that they had."""
+    for host in _hosts_at_random(losses, trial):
         trial.lose_host(host)
         host.start()
         trial.see_progress()
@@ -38,11 +42,8 @@ def hosts(losses: int, trial: ClusterTrial) -> None:
 
 def zombies(count: int, trial: ClusterTrial) -> None:
     """Hosts that were given up wake up, and their tasks continue."""
-    chooser = random.Random(trial.world.seed)
-    trial.start()
-    for _ in range(count):
-        time.sleep(chooser.uniform(0, 1.5))
-        trial.make_zombie(chooser.choice(list(trial.cluster.hosts.values())))
+    for host in _hosts_at_random(count, trial):
+        trial.make_zombie(host)
     trial.finish()
 
 

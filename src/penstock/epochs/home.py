@@ -202,9 +202,9 @@ def open_lane(program: Program, lane: int, attempt: int = 0) -> Iterator[LaneSta
 
 def server_of(program: Program, host: str) -> int:
     """Return the port of the lane server of this host, which is started if need be and listens at `host`."""
-    root = Home(program.directory, program.application_id).root
-    lanes = root / f"lanes-{program.lanes}"
-    return ensure_server(root, lanes, program.engine.value, host, program.server_key, program.incarnation)
+    home = Home(program.directory, program.application_id)
+    lanes = home.lane_directory(0, program.lanes).parent
+    return ensure_server(home.root, lanes, program.engine.value, host, program.server_key, program.incarnation)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from penstock.epochs.callers import callers_of
 from penstock.epochs.due import is_due, note_due, was_due
 from penstock.epochs.home import open_lane
 from penstock.epochs.lane_reports import Watch
-from penstock.epochs.opened import OpenStores, open_stores
+from penstock.epochs.opened import OpenStores, open_stores, require_the_same
 from penstock.epochs.output import ANY_SHARD, NO_RECORDS, RECORDS_BY_SHARD, Output, rows_of_changes
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.serial import AllLanes
@@ -32,7 +32,7 @@ from penstock.epochs.wire import (
     rows_about,
     wire,
 )
-from penstock.errors import LaneMovedError, StateError
+from penstock.errors import StateError
 from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.epoch import HEADERS, Values, feed, processing_order, read_all
 from penstock.lanes.failures import FailurePolicy
@@ -111,17 +111,6 @@ def bring_to(state: LaneState, epoch: Epoch, stage: int, is_anew: bool = False) 
     if last >= stage:
         _roll_back(state, epoch, stage)
     _require(state, epoch, epoch.previous, epoch.number)
-
-
-def require_the_same(state: LaneState, assigned: Assignment) -> None:
-    """Refuse a store that the epoch does not continue: a lane may have been on several hosts, and may have late tasks."""
-    program, epoch, lane = assigned.program, assigned.epoch, assigned.lane
-    if not program.is_spread:
-        return
-    is_written_by_us = state.head.incarnation == program.incarnation and state.head.attempt <= epoch.attempt
-    expected = None if epoch.heads is None else epoch.heads.get(lane)
-    if not is_written_by_us or expected is None or state.head.write_id_of(epoch.previous) != expected:
-        raise LaneMovedError(f"Lane {lane} on this host is at epoch {state.epoch}, which epoch {epoch.number} does not continue.")
 
 
 def roll_back_lane(assigned: Assignment) -> None:

@@ -14,7 +14,8 @@ from structlog.contextvars import bound_contextvars
 from penstock import faults
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.home import open_lane
-from penstock.epochs.hops import bring_to, require_the_same, write_lane
+from penstock.epochs.hops import bring_to, write_lane
+from penstock.epochs.opened import require_the_same
 from penstock.errors import ProcessingError
 from penstock.state import Register, ShardState, StoreSpec, rewrite
 

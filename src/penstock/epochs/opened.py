@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 
+from penstock.epochs.assignment import Assignment
 from penstock.epochs.global_tables import bring_globals_to
 from penstock.epochs.home import Home, lane_as_of, open_globals, open_lane
 from penstock.epochs.program import Epoch, Program
@@ -15,6 +16,17 @@ from penstock.epochs.shards import lane_of, shard_of
 from penstock.errors import LaneMovedError
 from penstock.lane_servers.client import clients_of
 from penstock.state import LaneState, ShardState, memory_engine
+
+
+def require_the_same(state: LaneState, assigned: Assignment) -> None:
+    """Refuse a store that the epoch does not continue: a lane may have been on several hosts, and may have late tasks."""
+    program, epoch, lane = assigned.program, assigned.epoch, assigned.lane
+    if not program.is_spread:
+        return
+    is_written_by_us = state.head.incarnation == program.incarnation and state.head.attempt <= epoch.attempt
+    expected = None if epoch.heads is None else epoch.heads.get(lane)
+    if not is_written_by_us or expected is None or state.head.write_id_of(epoch.previous) != expected:
+        raise LaneMovedError(f"Lane {lane} is at epoch {state.epoch}, which epoch {epoch.number} does not continue.")
 
 
 @contextmanager
@@ -80,10 +92,8 @@ class OpenStores:
         epoch = self._epoch
         if epoch.previous < 0:
             return LaneState(memory_engine())
-        assert epoch.heads is not None
         state = self.lane_now(lane)
-        if state.head.write_id_of(epoch.previous) != epoch.heads[lane]:
-            raise LaneMovedError(f"Lane {lane} is at epoch {state.epoch}, which epoch {epoch.number} does not continue.")
+        require_the_same(state, Assignment(self._program, epoch, lane=lane))
         return state.read_committed(epoch.previous)
 
     def forget_views(self) -> None:

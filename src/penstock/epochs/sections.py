@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from penstock import faults
 from penstock.epochs.assignment import Assignment
-from penstock.epochs.hops import StageRun, bring_to, require_the_same, split, write_lane
+from penstock.epochs.hops import StageRun, bring_to, split, write_lane
 from penstock.epochs.lane_reports import Watch
-from penstock.epochs.opened import OpenStores, open_stores
+from penstock.epochs.opened import OpenStores, open_stores, require_the_same
 from penstock.epochs.output import ANY_SHARD, rows_of_changes
 from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.serial import AllLanes

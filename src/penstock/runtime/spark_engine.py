@@ -18,7 +18,7 @@ from penstock.queries import CommittedState
 from penstock.settings import Settings, revealed
 from penstock.spark.by_client import ReadRecords
 from penstock.spark.executors import inspected, refuse_unequal
-from penstock.spark.failures import is_executor_lost, translated
+from penstock.spark.failures import translated
 from penstock.spark.hosts import Hosts
 from penstock.spark.job import EpochJobs
 from penstock.spark.restore import OnProgress, restore
@@ -162,7 +162,7 @@ class SparkEngine:
             try:
                 restored = restore(self.hosts.each_lane(), broadcast, committed, read, on_progress, driver, placement)
             except Exception as error:
-                if not left or not (is_executor_lost(error) or self.hosts.are_lost()):
+                if not left or not self.hosts.have_failed(error):
                     raise translated(error) from error
                 _log.warning("an executor was lost while lanes were restored; restoring them again")
             else:

@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from penstock.epochs.placement import placed
 from penstock.epochs.program import GlobalTopics
 from penstock.errors import ConfigError, StateError
+from penstock.spark.failures import is_executor_lost
 
 EXECUTORS_TIMEOUT_S = 120.0
 _SETTLED_S = 2.0
@@ -64,6 +65,10 @@ class Hosts:
     def are_lost(self) -> bool:
         """Whether a lane's host has no executor any more."""
         return not {host for _, host, _ in self._active()}.issuperset(self.placement)
+
+    def have_failed(self, error: BaseException) -> bool:
+        """Whether a job failed because an executor was lost."""
+        return is_executor_lost(error) or self.are_lost()
 
     def on_lanes(self, frame: DataFrame, lane: Column) -> DataFrame:
         """Return the rows in one partition per lane, each on its lane's host, with one more row per lane that has no shard."""

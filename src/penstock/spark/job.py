@@ -26,7 +26,7 @@ from penstock.errors import EpochTooLargeError, LaneMovedError
 from penstock.records import Partition
 from penstock.serdes import String
 from penstock.spark.by_client import Part, ReadRecords, frame_of
-from penstock.spark.failures import UnreadableTimestampError, is_executor_lost, translated, unreadable_timestamp
+from penstock.spark.failures import UnreadableTimestampError, translated, unreadable_timestamp
 from penstock.spark.hosts import Hosts
 from penstock.spark.session import ANY_BYTES
 from penstock.spark.source import read_range
@@ -253,7 +253,7 @@ class EpochJobs:
         except Exception as error:
             if is_late.is_set():
                 raise EpochTooLargeError(f"The epoch's Spark job took more than {self._patience_s:g} s.") from error
-            if self._hosts is not None and (is_executor_lost(error) or self._hosts.are_lost()):
+            if self._hosts is not None and self._hosts.have_failed(error):
                 raise LaneMovedError("An executor was lost while it ran lanes.") from error
             unreadable = unreadable_timestamp(error)
             if unreadable is not None:

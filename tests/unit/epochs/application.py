@@ -192,6 +192,11 @@ class Application:
 
     def run(self, records: Sequence[Raw]) -> pa.Table:
         """The epoch after those in flight, not committed."""
+        epoch, arriving = self.next_epoch(records)
+        return without_reports(run_epoch(self.running, epoch, [arriving]))
+
+    def next_epoch(self, records: Sequence[Raw]) -> tuple[Epoch, pa.RecordBatch]:
+        """What the tasks of the next epoch receive."""
         position = self.position + sum(len(records) for records, _ in self.in_flight)
         previous = self.epoch + len(self.in_flight)
         high_time = max([self.high_time, *(self._high_time(table) for _, table in self.in_flight)])
@@ -202,7 +207,7 @@ class Application:
         before = self.past.progress.watermark if self.past else -1
         epoch = Epoch(previous + 1, previous, self.now_ms, (("in", 0),), (high_time,), None, mark, self.watermark)
         epoch = replace(epoch, watermark_before=before, committed=self.epoch)
-        return without_reports(run_epoch(self.running, epoch, [pa.RecordBatch.from_pylist(rows, schema=INPUT)]))
+        return epoch, pa.RecordBatch.from_pylist(rows, schema=INPUT)
 
     def send(self, records: Sequence[Raw]) -> pa.Table:
         """Run the next epoch, and leave it in flight."""

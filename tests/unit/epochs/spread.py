@@ -13,7 +13,7 @@ from penstock import Topology
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.entry import prepare_input
 from penstock.epochs.home import open_lane, server_of
-from penstock.epochs.hops import INPUT, roll_back_lane, run_stage
+from penstock.epochs.hops import roll_back_lane, run_stage
 from penstock.epochs.in_process import parts
 from penstock.epochs.placement import placed
 from penstock.epochs.program import Epoch, Program
@@ -90,15 +90,10 @@ class SpreadApplication(Application):
         return restore_lane(program, lane, committed, self.topics.read, lambda left: None, is_retry=False)
 
     def run(self, records: Sequence[Raw]) -> pa.Table:
-        position = self.position + sum(len(records) for records, _ in self.in_flight)
-        previous = self.epoch + len(self.in_flight)
-        high_time = max([self.high_time, *(self._high_time(table) for _, table in self.in_flight)])
-        rows = [{"name": 0, "origin": 0, "offset": position + n, **record._asdict()} for n, record in enumerate(records)]
-        mark, self.mark = self.mark, None
-        epoch = Epoch(previous + 1, previous, self.now_ms, (("in", 0),), (high_time,), None, mark, committed=self.epoch)
+        epoch, arriving = self.next_epoch(records)
         epoch = replace(epoch, attempt=self.attempt, heads=self.heads[-1], servers=self.servers)
         assigned = Assignment(self.running, epoch)
-        table = on_shards(assigned, prepare_input(assigned, [pa.RecordBatch.from_pylist(rows, schema=INPUT)]))
+        table = on_shards(assigned, prepare_input(assigned, [arriving]))
         for stage in range(len(self.running.plan.stages)):
             is_divided = assigned.at(stage, 0).is_divided
             for run in (run_section, apply_section) if is_divided else (run_stage,):

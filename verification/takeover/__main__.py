@@ -30,9 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = [row for row in rows if options.only is None or row.name in options.only]
     report = campaign.run(chosen, {}, options.seed, options.report, keep=options.keep)
     found = {name: summary(taken) for name, taken in figures.items()}
-    options.report.write_text(
-        json.dumps({"takeover_s": found, **json.loads(options.report.read_text())}, indent=2) + "\n"
-    )
+    options.report.write_text(json.dumps({"takeover_s": found, **json.loads(options.report.read_text())}, indent=2) + "\n")
     print(f"{report.kills} kills, {report.violations} violations, {report.seconds:.0f} s; see {options.report}")
     for name, figure in found.items():
         print(_line(name, figure))

@@ -21,7 +21,7 @@ LOOK_S = 0.01
 
 
 class StandbyTrial(Trial):
-    """`application` is the instance that is active, `standbys` are those that wait. Each has its own files, as on its own host."""
+    """`application` is the active instance, `standbys` are those that wait. Each has its own files, as on a host of its own."""
 
     def __init__(self, world: World, name: str, conditions: Conditions, guard_off: str = "") -> None:
         super().__init__(world, name, conditions, guard_off)

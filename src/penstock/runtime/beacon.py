@@ -93,8 +93,8 @@ def _listener(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         raise ConfigError(
-            f"standby_address: cannot listen at {host!r}, port {port}: {error.strerror}. Set an address of this host, with port 0 "
-            f"for any free port."
+            f"standby_address: cannot listen at {host!r}, port {port}: {error.strerror}. Set an address of this host, with "
+            f"port 0 for any free port."
         ) from None
 
 

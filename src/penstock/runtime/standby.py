@@ -110,9 +110,9 @@ def _refuse_unreachable(found: Announcement) -> None:
     """Refuse to watch an instance that only its own host can reach: nobody would answer here, whether it is alive or not."""
     if found.only_on not in {"", socket.gethostname()}:
         raise ConfigError(
-            f"standby_address: the active instance listens at {found.host}, where only its own host, {found.only_on}, reaches it. "
-            f"Set standby_address on every instance to an address that the others reach. If no instance runs, start one without "
-            f"standby first."
+            f"standby_address: the active instance listens at {found.host}, where only its own host, {found.only_on}, reaches "
+            f"it. Set standby_address on every instance to an address that the others reach. If no instance runs, start one "
+            f"without standby first."
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock import App, StreamsBuilder
+from penstock import App, KStream, StreamsBuilder
 from penstock.errors import FencedError, IncompatibleTopologyError
 from penstock.runtime.application import RunningApplication
 from penstock.runtime.rehearsal import rehearse
@@ -41,7 +41,7 @@ class Case:
 
     def app(self, value: type = str) -> App:
         builder = StreamsBuilder()
-        stream = builder.stream(f"{self.name}-in", value=value)
+        stream: KStream[str, Any] = builder.stream(f"{self.name}-in", value=value)
         stream.group_by_key().reduce(lambda old, new: new, store="last")
         stream.group_by_key().count(store="counts").to_stream().to(f"{self.name}-out", value=int)
         return App(self.name, builder.build())
@@ -96,9 +96,7 @@ def test_a_standby_continues_when_the_active_instance_stops(
     assert all(step in line for step in ("detected", "fenced", "position", "restored", "committed"))
 
 
-def test_an_instance_that_is_wrongly_given_up_ends_as_fenced(
-    broker: Broker, tmp_path: Path, stack: ExitStack
-) -> None:
+def test_an_instance_that_is_wrongly_given_up_ends_as_fenced(broker: Broker, tmp_path: Path, stack: ExitStack) -> None:
     case = Case(broker, "standby-wrong", tmp_path, stack)
     first = case.start()
     case.send(10)

@@ -96,13 +96,18 @@ def test_a_topic_that_was_created_again_is_read_from_its_beginning(log: Log) -> 
 
 def test_it_is_announced_in_a_transaction_of_its_own() -> None:
     did: list[Any] = []
+
+    def commit() -> bool:
+        did.append("commit")
+        return True
+
     publisher: Any = SimpleNamespace(
         begin=lambda: did.append("begin"),
         produce=lambda rows: did.append(rows.to_pylist()),
         send_offsets=lambda offsets: did.append(list(offsets)),
-        commit=lambda: did.append("commit") or True,
+        commit=commit,
     )
     announce(ONE, "app", publisher, 1_000)
-    begin, [row], offsets, commit = did
-    assert (begin, offsets, commit) == ("begin", [], "commit")
+    begin, [row], offsets, committed = did
+    assert (begin, offsets, committed) == ("begin", [], "commit")
     assert (row["topic"], row["partition"], row["key"], row["value"]) == (*PLACE, ACTIVE, encode_announcement(ONE))

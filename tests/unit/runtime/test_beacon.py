@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import signal
 import socket
 import subprocess
@@ -237,9 +238,8 @@ class TestStrangers:
     def test_a_stranger_learns_nothing_and_disturbs_nobody(self, beacon: Beacon, watching: Watch) -> None:
         found = beacon.announcement("i1")
         watched = watching(found)
-        with socket.create_connection((found.host, found.port), PATIENCE_S) as stranger:
-            with pytest.raises(StateError, match="key"):
-                Channel(stranger, OTHER_KEY, is_server=False)
+        with socket.create_connection((found.host, found.port), PATIENCE_S) as stranger, pytest.raises(StateError, match="key"):
+            Channel(stranger, OTHER_KEY, is_server=False)
         with socket.create_connection((found.host, found.port), PATIENCE_S) as stranger:
             stranger.sendall(b"GET / HTTP/1.1\r\nHost: penstock\r\n\r\n" * 10)
             with suppress(ConnectionError):
@@ -248,9 +248,7 @@ class TestStrangers:
         heard_from(found)
         assert not watched.done()
 
-    def test_there_are_at_most_so_many_connections(
-        self, monkeypatch: pytest.MonkeyPatch, watching: Watch
-    ) -> None:
+    def test_there_are_at_most_so_many_connections(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "MOST_STANDBYS", 1)
         with closing(Beacon(LOOPBACK, 0)) as beacon:
             found = beacon.announcement("i1")
@@ -278,17 +276,17 @@ class TestAddresses:
             assert by_name.announcement("i2").only_on == socket.gethostname()
 
     def test_other_addresses_are_announced_for_all(self, beacon: Beacon, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_ip", lambda address: module.ipaddress.ip_address("192.0.2.1"))
+        monkeypatch.setattr(module, "_ip", lambda address: ipaddress.ip_address("192.0.2.1"))
         assert beacon.announcement("i1").only_on == ""
 
     @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
     def test_an_address_that_nobody_can_connect_to_is_refused(self, host: str) -> None:
-        with pytest.raises(ConfigError, match="^standby_address: .* is no address that others could connect to"):
+        with pytest.raises(ConfigError, match=r"^standby_address: .* is no address that others could connect to"):
             Beacon(host, 0)
 
     @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
     def test_an_address_of_another_host_is_refused(self, host: str) -> None:
-        with pytest.raises(ConfigError, match="^standby_address: cannot listen at"):
+        with pytest.raises(ConfigError, match=r"^standby_address: cannot listen at"):
             Beacon(host, 0)
 
     def test_a_port_in_use_is_refused(self, beacon: Beacon) -> None:
@@ -314,5 +312,5 @@ class TestAddresses:
     ],
 )
 def test_an_announcement_that_cannot_be_read_is_refused_with_a_cure(data: bytes) -> None:
-    with pytest.raises(StateError, match="cannot read which instance is active .* start one without standby"):
+    with pytest.raises(StateError, match=r"cannot read which instance is active .* start one without standby"):
         decode_announcement(data)

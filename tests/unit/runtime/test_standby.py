@@ -86,9 +86,7 @@ def test_another_standby_that_was_faster_is_watched_in_turn(world: World) -> Non
     assert world.did == ["check", "warm", "watch one for 10", "watch two for 10"]
 
 
-def test_an_instance_that_was_replaced_while_it_lives_is_watched_no_longer(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_instance_that_was_replaced_while_it_lives_is_watched_no_longer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_EVERY_S", 0.0)
 
     def is_replaced(goes_on: Callable[[], bool]) -> None:

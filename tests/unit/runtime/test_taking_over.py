@@ -207,5 +207,5 @@ def test_without_standby_a_fenced_start_ends(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_bounded_run_cannot_stand_by() -> None:
-    with pytest.raises(ConfigError, match="^standby: a run that ends at a bound cannot stand by"):
+    with pytest.raises(ConfigError, match=r"^standby: a run that ends at a bound cannot stand by"):
         App("app", Topology()).start(bootstrap_servers="nowhere:1", standby=True, until="latest")

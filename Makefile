@@ -171,7 +171,8 @@ chaos: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POST
 
 cluster: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## A Spark cluster of three hosts: topologies, then hosts, executors and drivers that die (SEED; QUICK=1: minutes)
 	$(BIN)/python -m verification.integration --seed $(SEED) --hosts cluster $(if $(QUICK),--quick) --report reports/cluster-integration.json
-	$(BIN)/python -m verification.cluster --seed $(SEED) $(if $(QUICK),--quick)
+	$(BIN)/python -m verification.writers --seed $(SEED) $(if $(QUICK),--quick)
+	$(BIN)/python -m verification.cluster --seed $(SEED) $(if $(QUICK),--quick,--without write_ids)
 
 chaos-local: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) ## 2,000 kills on the local engine, and changes of the engine (SEED)
 	$(BIN)/python -m verification.chaos --campaign local --seed $(SEED) --report reports/chaos-local.json

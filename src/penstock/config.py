@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.errors import ConfigError, TopologyError
 from penstock.serdes.registry.settings import RegistrySettings
-from penstock.settings import Secret, Settings, check_kafka, check_spark, is_local, resolved, revealed
+from penstock.settings import Secret, Settings, check_kafka, check_spark, check_writers, is_local, resolved, revealed
 from penstock.timing import duration_ms
 from penstock.tokens import TokenProvider, TokenSource, check_mechanism
 
@@ -56,6 +56,7 @@ _CHOICES = {
     "engine": ("spark", "local"),
     "store_engine": ("lmdb", "rocksdb"),
     "on_lost_input": ("fail", "continue"),
+    "writers": ("driver", "executors"),
     "log_format": ("auto", "json", "text"),
     "log_level": ("DEBUG", "INFO", "WARNING", "ERROR"),
 }
@@ -102,6 +103,7 @@ class Config:
         small_epoch_records: An epoch of at most this many records runs in one task.
         epochs_in_flight: How many epochs may not be committed yet when the next begins; with 0, each is committed first.
         state_dir: The directory of the stores.
+        writers: Who writes results and changelogs: the `driver`, or, on a cluster, the `executors`, in the same transaction.
         store_engine: `lmdb`, or `rocksdb` for state larger than memory.
         on_lost_input: If a source topic no longer has the next records: `fail`, or `continue` and count them as skipped.
         transaction_timeout_ms: After how long the broker aborts an open transaction; the setting is `transaction_timeout`.
@@ -145,6 +147,7 @@ class Config:
     small_epoch_records: int = 2_000
     epochs_in_flight: int = 1
     state_dir: Path = Path("state")
+    writers: str = "driver"
     store_engine: str = "lmdb"
     on_lost_input: str = "fail"
     transaction_timeout_ms: int = 60_000
@@ -192,6 +195,8 @@ class Config:
         check_spark(self.spark)
         if self.is_spread and self.lanes is None:
             raise ConfigError("lanes: not set. On a cluster, set it to the number of cores that all executors have together.")
+        if self.executors_write:
+            check_writers(self.is_spread, self.guarantee is Guarantee.EXACTLY_ONCE, self.tracing, self.token_provider is not None)
         if self.token_provider is not None:
             check_mechanism(self.kafka)
             given, patience_s = self.token_provider, self.broker_timeout_ms / 1_000
@@ -214,6 +219,11 @@ class Config:
     def is_spread(self) -> bool:
         """Whether lanes run on the hosts of a cluster."""
         return self.engine == "spark" and not is_local(self.spark)
+
+    @property
+    def executors_write(self) -> bool:
+        """Whether executors write results and changelogs."""
+        return self.writers == "executors"
 
     @property
     def has_workers(self) -> bool:

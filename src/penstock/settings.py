@@ -209,3 +209,16 @@ def check_spark(spark: Mapping[str, str]) -> None:
             "spark: 'spark.authenticate.secret' is missing. Set it to the secret of the cluster's master and workers, or "
             "'spark.authenticate' to false if everyone who reaches the cluster may run code on it."
         )
+
+
+def check_writers(is_spread: bool, is_exactly_once: bool, is_traced: bool, has_tokens: bool) -> None:
+    """Raise if executors cannot write."""
+    conditions = {
+        "the application runs on a cluster (spark.master)": is_spread,
+        "guarantee is exactly_once": is_exactly_once,
+        "tracing is off": not is_traced,
+        "there is no token_provider": not has_tokens,
+    }
+    for condition, holds in conditions.items():
+        if not holds:
+            raise ConfigError(f"writers: executors can write only if {condition}. Set writers to driver.")

@@ -33,6 +33,7 @@ _SHOWN = frozenset(
         "state_dir",
         "store_engine",
         "on_lost_input",
+        "writers",
         "transaction_timeout_ms",
         "broker_timeout_ms",
         "create_topics",

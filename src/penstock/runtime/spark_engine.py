@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config
 from penstock.epochs.global_tables import GlobalTables
@@ -29,6 +29,10 @@ from penstock.spark.sql import GuardedSql
 from penstock.spark.tables import StoreTables
 from penstock.spark.tasks import STATE_DIR
 from penstock.telemetry import logs
+
+if TYPE_CHECKING:
+    from penstock.kafka.writers.publisher import SharedPublisher
+    from penstock.spark.writing import WriteStage
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +56,7 @@ class SparkEngine:
         self._lock = threading.RLock()
         self._opening: Future[SparkSession] | None = None
         self._is_shared = False
+        self._write_stage: WriteStage | None = None
 
     def open(self) -> Future[SparkSession]:
         """Open the session in the background: that takes seconds."""
@@ -104,6 +109,13 @@ class SparkEngine:
         if self.hosts is not None and self._program.global_stores:
             self.hosts.global_topics = lambda: tables.topics(self._read)
 
+    def shared_publisher(self, limits: Mapping[str, int]) -> SharedPublisher:
+        """Let executors write, too; return the publisher of their transactions. `limits` are the size limits of topics."""
+        from penstock.spark.writing import shared_publisher  # noqa: PLC0415 - loads another Kafka client
+
+        publisher, self._write_stage = shared_publisher(self._config, self._program, limits)
+        return publisher
+
     def after_commit(self, epoch: int) -> None:
         """Publish the committed epoch to the tables, if there are any."""
         if "tables" in self.__dict__:
@@ -117,7 +129,7 @@ class SparkEngine:
     @cached_property
     def jobs(self) -> EpochJobs:
         """The jobs of epochs."""
-        return EpochJobs(
+        jobs = EpochJobs(
             self.session,
             self._program,
             self._source_of,
@@ -127,6 +139,8 @@ class SparkEngine:
             self._patience_s,
             self.hosts,
         )
+        jobs.write_stage = self._write_stage
+        return jobs
 
     @cached_property
     def hosts(self) -> Hosts | None:

@@ -123,7 +123,7 @@ class Start:
         written = {**others, **internal}
         self._check_limits(broker, list(written.values()))
         sizes = [default_size(broker), *(topic.max_message_bytes for topic in written.values())]
-        publisher = self._publisher(sizes)
+        publisher = self._publisher(sizes, written, engine)
         home = _occupied(program, self.closers)
         self.closers.append(beyond.load(engine, sizes, self._recorder).stop)
         partitions = truth.partitions(sources)
@@ -258,21 +258,31 @@ class Start:
     @property
     def _patience_s(self) -> float:
         """How long a job may take: less than an epoch, so that there is time left to retry it with fewer records."""
-        return 0.8 * self._config.epoch_timeout_ms / 1_000
+        config = self._config
+        most = min(config.epoch_timeout_ms, config.transaction_timeout_ms) if config.executors_write else config.epoch_timeout_ms
+        return 0.8 * most / 1_000
 
     def _bounds(self, limits: Mapping[Partition, int], take: Take) -> Bounds:
         config = self._config
         target_s = min(TARGET_S, config.epoch_timeout_ms / 4_000, config.transaction_timeout_ms / 4_000)
         size = EpochSize(config.max_epoch_records, self._most_bytes, target_s)
-        return Bounds(config.small_epoch_records, size, limits, config.epochs_in_flight, take)
+        in_flight = 0 if config.executors_write else config.epochs_in_flight  # the transaction is open while the epoch runs
+        return Bounds(config.small_epoch_records, size, limits, in_flight, take)
 
     @property
     def _most_bytes(self) -> int:
         return self._config.max_epoch_bytes or default_epoch_bytes(self._config.spark)
 
-    def _publisher(self, sizes: Sequence[int]) -> Publisher:
+    def _publisher(self, sizes: Sequence[int], written: Mapping[str, Topic], engine: Engine) -> Publisher:
         """Return the publisher, which has fenced any other instance."""
-        publisher = publisher_of(self._config, self._id, self._program.topics, sizes, self._recorder.clients.of("producer"))
+        config, topics = self._config, self._program.topics
+        publisher: Publisher
+        if config.executors_write:
+            largest = largest_record(config, sizes)
+            limits = {name: min(topic.max_message_bytes, largest) for name, topic in written.items()}
+            publisher = engine.require_spark().shared_publisher(limits)
+        else:
+            publisher = publisher_of(config, self._id, topics, sizes, self._recorder.clients.of("producer"))
         publisher.start()
         self.closers.append(publisher.close)
         return publisher

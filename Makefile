@@ -37,7 +37,7 @@ SOURCES := src verification benchmarks tests hatch_build.py
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster operations operable browser registry lake docs security audit lock jars-pin clean
+.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster takeover operations operable browser registry lake docs security audit lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,8 +70,8 @@ $(TOXIPROXY_READY): tools/toxiproxy/go.mod tools/toxiproxy/go.sum
 $(ARCHIVE): $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) verification/harness/archive.py
 	@$(BIN)/python -m verification.harness.archive $@
 
-test-jvm coverage integration chaos chaos-local cluster sources evolution: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(ARCHIVE)
-test-jvm coverage integration chaos chaos-local cluster sources evolution: $(ARCHIVE)
+test-jvm coverage integration chaos chaos-local cluster takeover sources evolution: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(ARCHIVE)
+test-jvm coverage integration chaos chaos-local cluster takeover sources evolution: $(ARCHIVE)
 
 $(POSTGRES_READY): tools/postgres/bring
 	@tools/postgres/bring $(POSTGRES)
@@ -173,6 +173,9 @@ cluster: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## A
 	$(BIN)/python -m verification.integration --seed $(SEED) --hosts cluster $(if $(QUICK),--quick) --report reports/cluster-integration.json
 	$(BIN)/python -m verification.writers --seed $(SEED) $(if $(QUICK),--quick)
 	$(BIN)/python -m verification.cluster --seed $(SEED) $(if $(QUICK),--quick,--without write_ids)
+
+takeover: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Standbys that take over from killed, stopped and silent instances, and how long that takes (SEED; KILLS=20; ENGINE=cluster)
+	$(BIN)/python -m verification.takeover --seed $(SEED) $(if $(KILLS),--kills $(KILLS)) $(if $(ENGINE),--engine $(ENGINE))
 
 chaos-local: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) ## 2,000 kills on the local engine, and changes of the engine (SEED)
 	$(BIN)/python -m verification.chaos --campaign local --seed $(SEED) --report reports/chaos-local.json

@@ -62,7 +62,8 @@ class App:
 
         `until="latest"` processes what is in the topics now; a mapping of `(topic, partition)` to offsets stops right before
         those. Settings are those of `penstock.config.Config`; others come from the environment (`PENSTOCK_LANES=4`) or from
-        `penstock.toml`. A failure is logged and ends the process with its own exit code (see `penstock.errors`).
+        `penstock.toml`. A failure is logged and ends the process with its own exit code (see `penstock.errors`). With
+        `standby=True`, it waits while another instance is active, and takes over when that one ends (docs/standby.md).
 
         Example:
             >>> App("word-count", topology).run(bootstrap_servers="localhost:9092", until="latest")  # doctest: +SKIP
@@ -109,6 +110,8 @@ class App:
         # Imported here, so that tests of a topology do not load Spark and the Kafka client, and workers start meanwhile.
         from penstock.telemetry import logs  # noqa: PLC0415
 
+        if config.standby and until is not None:
+            raise ConfigError("standby: a run that ends at a bound cannot stand by. Leave out either standby or until.")
         if config.has_workers:
             start_ahead(logs.pass_on)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.errors import ConfigError, TopologyError
 from penstock.serdes.registry.settings import RegistrySettings
-from penstock.settings import Secret, Settings, check_kafka, check_spark, check_writers, is_local, resolved, revealed
+from penstock.settings import Secret, Settings, check_kafka, check_spark, check_writers, endpoint, is_local, resolved, revealed
 from penstock.timing import duration_ms
 from penstock.tokens import TokenProvider, TokenSource, check_mechanism
 
@@ -35,7 +35,6 @@ _TABLES = ("kafka", "spark", "schema_registry")
 _SHORT = {"bootstrap_servers": ("kafka", "bootstrap.servers"), "schema_registry_url": ("schema_registry", "url")}
 """Settings of tables that have a name of their own."""
 _MAX_INT32 = 2**31 - 1
-_MAX_PORT = 65_535
 _RANGES = {
     "lanes": (1, 10_000),
     "shards": (1, 10_000),
@@ -50,8 +49,9 @@ _RANGES = {
     "replication_factor": (-1, 32_767),
     "topic_partitions": (1, 10_000),
     "epoch_timeout": (1_000, _MAX_INT32),
+    "standby_timeout": (2_000, _MAX_INT32),
 }
-_DURATIONS = ("epoch_interval", "transaction_timeout", "broker_timeout", "epoch_timeout")
+_DURATIONS = ("epoch_interval", "transaction_timeout", "broker_timeout", "epoch_timeout", "standby_timeout")
 _CHOICES = {
     "engine": ("spark", "local"),
     "store_engine": ("lmdb", "rocksdb"),
@@ -61,7 +61,7 @@ _CHOICES = {
     "log_level": ("DEBUG", "INFO", "WARNING", "ERROR"),
 }
 _PATHS = ("state_dir", "admin_certificate", "admin_key")
-_LISTS, _SWITCHES = ("admin_hosts", "plugins"), ("columns", "create_topics", "tracing")
+_LISTS, _SWITCHES = ("admin_hosts", "plugins"), ("columns", "create_topics", "standby", "tracing")
 _REFERENCES = ("admin_token", "admin_read_token")
 OFF = "off"
 """The `admin_address` for no admin server."""
@@ -112,6 +112,9 @@ class Config:
         topic_partitions: The number of partitions of topics that `create_topics` creates.
         replication_factor: Of internal topics, and of those that `create_topics` creates; -1 is the broker's default.
         epoch_timeout_ms: How long an epoch may take before the application counts as stuck and ends; `epoch_timeout`.
+        standby: Whether it waits, ready to start, while another instance is active, and takes over when that one ends.
+        standby_address: Where standbys reach this instance when it is active, `host:port`; port 0 is any free one.
+        standby_timeout_ms: How long the active instance may be silent before a standby takes over; `standby_timeout`.
         admin_address: Where the admin server listens, `host:port`; port 0 is any free one, `off` is none. Any address but
             loopback needs `admin_token`, `admin_certificate` and `admin_key`.
         admin_token: The token (`Authorization: Bearer …`) for requests that read and change; `env:NAME` or `file:PATH`, too.
@@ -156,6 +159,9 @@ class Config:
     topic_partitions: int = 4
     replication_factor: int = -1
     epoch_timeout_ms: int = 300_000
+    standby: bool = False
+    standby_address: str = "127.0.0.1:0"
+    standby_timeout_ms: int = 10_000
     admin_address: str = "127.0.0.1:7070"
     admin_token: str | None = None
     admin_read_token: str | None = None
@@ -190,7 +196,9 @@ class Config:
         for name in _SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name}: expected true or false.")
-        _ = self.admin_endpoint
+        _ = self.admin_endpoint, self.standby_endpoint
+        if self.standby and self.guarantee is not Guarantee.EXACTLY_ONCE:
+            raise ConfigError("standby: needs guarantee = exactly_once: only transactions fence the instance that is replaced.")
         check_kafka(self.kafka, is_exactly_once=self.guarantee is Guarantee.EXACTLY_ONCE)
         check_spark(self.spark)
         if self.is_spread and self.lanes is None:
@@ -238,12 +246,12 @@ class Config:
     @property
     def admin_endpoint(self) -> tuple[str, int] | None:
         """Host and port of the admin server; None for no server."""
-        if self.admin_address == OFF:
-            return None
-        host, _, port = str(self.admin_address).rpartition(":")
-        if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > _MAX_PORT:
-            raise ConfigError(f"admin_address: expected host:port or {OFF!r}.")
-        return host.strip("[]"), int(port)
+        return None if self.admin_address == OFF else endpoint("admin_address", self.admin_address, f" or {OFF!r}")
+
+    @property
+    def standby_endpoint(self) -> tuple[str, int]:
+        """Host and port where standbys reach this instance."""
+        return endpoint("standby_address", self.standby_address)
 
     @classmethod
     def load(cls, path: Path | None = None, environment: Mapping[str, str] | None = None, **overrides: object) -> Config:

@@ -24,6 +24,7 @@ _SECRET_NAME = re.compile(
     r"|access\.?key|oauthbearer\.config|assertion"
 )
 _SECRET_VALUE = re.compile(r"://[^/@\s]+:[^/@\s]+@")
+_MAX_PORT = 65_535
 _SETTING_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _OWN = {
     "group.id": "the application's id is the group",
@@ -222,3 +223,11 @@ def check_writers(is_spread: bool, is_exactly_once: bool, is_traced: bool, has_t
     for condition, holds in conditions.items():
         if not holds:
             raise ConfigError(f"writers: executors can write only if {condition}. Set writers to driver.")
+
+
+def endpoint(name: str, value: object, otherwise: str = "") -> tuple[str, int]:
+    """Return the host and the port of an address; raises if it is none."""
+    host, _, port = str(value).rpartition(":")
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > _MAX_PORT:
+        raise ConfigError(f"{name}: expected host:port{otherwise}.")
+    return host.strip("[]"), int(port)

@@ -111,6 +111,14 @@ def test_the_environment_has_every_setting_too() -> None:
     assert (config.engine, config.worker_epoch_records) == ("local", 0)
 
 
+def test_a_standby_is_configured_like_everything_else() -> None:
+    assert load().standby is False
+    environment = {"PENSTOCK_STANDBY": "true", "PENSTOCK_STANDBY_TIMEOUT": "4s", "PENSTOCK_STANDBY_ADDRESS": "[2001:db8::1]:7071"}
+    config = load(environment)
+    assert (config.standby, config.standby_timeout_ms, config.standby_endpoint) == (True, 4_000, ("2001:db8::1", 7_071))
+    assert load().standby_endpoint == ("127.0.0.1", 0)
+
+
 def test_the_number_of_records_for_workers_may_be_left_out() -> None:
     """It then depends on the number of lanes; `0` would be something else."""
     assert load().worker_epoch_records is None
@@ -139,6 +147,11 @@ def test_arguments_win_over_the_environment_which_wins_over_the_file() -> None:
         ({"epoch_interval": 1.5}, "epoch_interval: expected"),
         ({"transaction_timeout": "999ms"}, "transaction_timeout: expected a value between 1000 and"),
         ({"replication_factor": 0}, "replication_factor: 0"),
+        ({"standby": True, "guarantee": "at_least_once"}, "^standby: needs guarantee = exactly_once: only transactions fence"),
+        ({"standby": "maybe"}, "^standby: expected true or false.$"),
+        ({"standby_address": "here"}, "^standby_address: expected host:port.$"),
+        ({"standby_address": "here:65536"}, "^standby_address: expected host:port.$"),
+        ({"standby_timeout": "1s"}, "^standby_timeout: expected a value between 2000 and"),
         ({"engine": "flink"}, "^engine: expected one of spark, local.$"),
         ({"engine": None}, "^engine: expected one of spark, local"),
         ({"worker_epoch_records": -1}, "^worker_epoch_records: expected a value between 0 and 2147483647.$"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from verification.chaos import guards
 from verification.chaos.checker import Found, Violation
@@ -27,14 +27,20 @@ TIMEOUT_S = "10s"
 class ClusterTrial(Trial):
     """An application on a cluster of its own."""
 
+    host_cores = 2
+    host_memory = "1g"
+    more_spark: ClassVar[Mapping[str, str]] = {}
+    """Settings of Spark that override those of the cluster."""
+
     def __init__(self, world: World, name: str, conditions: Conditions, guard_off: str = "") -> None:
-        self.cluster = SparkCluster(HOSTS)
+        self.cluster = SparkCluster(HOSTS, cores=self.host_cores, memory=self.host_memory)
         spark = {
             **self.cluster.settings,
             "spark.driver.memory": "1g",
             "spark.network.timeout": TIMEOUT_S,
             "spark.executor.heartbeatInterval": "1s",
             f"spark.executorEnv.{guards.VARIABLE}": guard_off,
+            **self.more_spark,
         }
         self._spark = spark
         self._dying = 0

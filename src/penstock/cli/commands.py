@@ -60,6 +60,7 @@ def run(
     config: ConfigFile = None,
     settings: Settings = None,
     until: Annotated[str | None, typer.Option(help="latest: process what the topics contain now, commit, and stop.")] = None,
+    standby: Annotated[bool, typer.Option("--standby", help="Wait while another instance is active, then take over.")] = False,
 ) -> None:
     """Run an application until SIGTERM; the exit code says why it ended."""
     from penstock.cli.applications import load_app, overrides
@@ -67,7 +68,8 @@ def run(
 
     if until not in {None, "latest"}:
         raise ConfigError(f"--until: invalid value {until!r}. The only value is 'latest'.")
-    load_app(application).run(until=until, path=config, **overrides(settings or ()))
+    given = overrides(settings or ())
+    load_app(application).run(until=until, path=config, **({**given, "standby": True} if standby else given))
 
 
 @commands.command()

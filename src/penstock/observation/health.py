@@ -48,6 +48,8 @@ class Health:
         state = self.state()
         if state in {"rebalancing", "created"}:
             return (self._starting(),)
+        if state == "standby":
+            return (Problem(state, "another instance is active; this one takes over when it ends"),)
         if state != "running":
             return (Problem(state, self._failure() if "error" in state else f"the application is {state}"),)
         problems = list(self.live())

@@ -35,7 +35,7 @@ from penstock.observation.user_metrics import families_of_users
 if TYPE_CHECKING:
     from penstock.spark.memory import JvmReport
 
-STATES = ("created", "rebalancing", "running", "pending_shutdown", "pending_error", "not_running", "error")
+STATES = ("created", "standby", "rebalancing", "running", "pending_shutdown", "pending_error", "not_running", "error")
 """The states of an application; it is always in exactly one."""
 
 BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)

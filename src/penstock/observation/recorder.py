@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
@@ -148,36 +149,33 @@ class Recorder:
         before = self.restore or RestoreReport({}, {}, 0.0, is_done=False)
         total = {lane: max(offsets, before.total.get(lane, 0)) for lane, offsets in left.items()}
         seconds = self._clock() - self._restore_began
-        report = RestoreReport(dict(left), total, seconds, is_done=False, lanes=lanes, reached=before.fraction)
-        self._restore_is_at(report)
-        return report
+        self.restore = RestoreReport(dict(left), total, seconds, is_done=False, lanes=lanes, reached=before.fraction)
+        _tell(self._restore_listeners, self.restore)
+        return self.restore
 
     def restored(self) -> None:
         """Record that all lanes are at the committed epoch."""
         if self.restore is None:
-            self._restore_is_at(RestoreReport({}, {}, 0.0, is_done=True))
-            return
-        none_left = dict.fromkeys(self.restore.total, 0)
-        seconds = self._clock() - self._restore_began
-        self._restore_is_at(replace(self.restore, left=none_left, seconds=seconds, is_done=True))
+            self.restore = RestoreReport({}, {}, 0.0, is_done=True)
+        else:
+            none_left = dict.fromkeys(self.restore.total, 0)
+            seconds = self._clock() - self._restore_began
+            self.restore = replace(self.restore, left=none_left, seconds=seconds, is_done=True)
+        _tell(self._restore_listeners, self.restore)
 
     def listen_to_restore(self, listener: RestoreListener) -> None:
         """Notify a listener of the progress of a restore, in the thread that reports it."""
         self._restore_listeners.append(listener)
 
-    def _restore_is_at(self, report: RestoreReport) -> None:
-        self.restore = report
-        for listener in self._restore_listeners:
-            listener(report)
-
     # ---- epochs -------------------------------------------------------------------------------------------------------
 
-    def listen(self, listener: EpochListener) -> None:
-        """Notify a listener of every committed epoch, in the thread that committed it.
+    def listen(self, listener: EpochListener) -> Callable[[], None]:
+        """Notify a listener of every committed epoch, in the thread that committed it; return a function that ends that.
 
         If a listener raises, the error is logged; the epoch stays committed.
         """
         self._listeners.append(listener)
+        return partial(self._listeners.remove, listener)
 
     def epoch_begins(self, number: int, phase: str) -> None:
         """Record that an epoch begins in this thread; the thread's log lines name it from now on.
@@ -247,6 +245,13 @@ class Recorder:
             except Exception:  # noqa: BLE001 - an observer must not end the application
                 _log.exception("a listener raised on epoch %d; the epoch stays committed", report.number)
 
+    def begin_anew(self) -> None:
+        """Forget what is not committed: the epochs that have begun, and the restore. Another instance has taken over."""
+        unbind_contextvars("epoch", "phase")
+        with self._changing:
+            self._open = {}
+        self.restore = None
+
     def commit_retried(self) -> None:
         """Count a retry: no broker has said yet whether the current epoch is committed."""
         self.commit_retries += 1
@@ -267,6 +272,11 @@ class Recorder:
     def saw_ends(self, ends: Mapping[Partition, int]) -> None:
         """Record the current ends of the source partitions."""
         self._ends = ends
+
+
+def _tell(listeners: Iterable[RestoreListener], report: RestoreReport) -> None:
+    for listener in listeners:
+        listener(report)
 
 
 def _added(totals: Totals, report: EpochReport) -> Totals:

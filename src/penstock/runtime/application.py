@@ -18,6 +18,7 @@ from penstock.handlers import ErrorHandlers
 from penstock.observation import EpochReport, Health, Indicator, OpenEpoch, Recorder, RestoreReport
 from penstock.queries import CommittedState, QueryResult, ask, view
 from penstock.runtime.pausing import Pausable
+from penstock.runtime.standby import has_lost
 from penstock.runtime.start import Start, Started, Until
 from penstock.runtime.states import Listener, State, StateMachine
 from penstock.spark.failures import translated
@@ -33,6 +34,8 @@ _log = logging.getLogger(__name__)
 _TICK_S = 0.05
 _GRACE_S = 3.0
 """How long a stalled application only reports that it is stalled, so that probes see it, before it ends."""
+_GIVE_WAY_S = 1.0
+"""How long an instance that was fenced during its takeover lets the other one announce itself."""
 
 
 class Companions(Protocol):
@@ -208,14 +211,33 @@ class RunningApplication(Pausable):
         try:
             bind_contextvars(**self._starting.labels)
             self._hooks.pre_start(self)
-            self._states.enter(State.REBALANCING)
-            self._started = self._starting.run(self._until)
-            self._process(self._started)
+            while self._started is None:
+                if self.config.standby:
+                    self._states.enter(State.STANDBY)
+                    if not self._starting.stand_by(self._stop):
+                        break
+                self._states.enter(State.REBALANCING)
+                try:
+                    self._started = self._starting.run(self._until)
+                    self._process(self._started)
+                except Exception as error:
+                    if not (self.config.standby and has_lost(error, self.recorder.totals.epochs)):
+                        raise
+                    _log.warning("standing by again, because another standby was faster: %s", error)
+                    if self.state is State.RUNNING:
+                        self._hooks.pre_stop(self)
+                    _close_all(reversed(self._starting.closers))
+                    self._started = self._epochs = None
+                    self.recorder.begin_anew()
+                    self._stop.wait(_GIVE_WAY_S)
+                    self._starting = Start(self.application_id, self.topology, self.handlers, self.config, self.recorder)
+                    bind_contextvars(**self._starting.labels)
             self._states.enter(State.PENDING_SHUTDOWN)
             self._hooks.pre_stop(self)
-            self._started.epochs.stop()
-            if self._until is not None:
-                self._started.deliveries.finish(self._stop)
+            if self._started is not None:
+                self._started.epochs.stop()
+                if self._until is not None:
+                    self._started.deliveries.finish(self._stop)
         except BaseException as error:  # noqa: BLE001 - raised by `wait`
             if self._ended.is_set():  # `_watch` has already ended it as stalled
                 return

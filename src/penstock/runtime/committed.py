@@ -17,6 +17,9 @@ from penstock.state import EPOCH, last_registers
 TOPOLOGY = b"topology"
 """The key of the record in the lanes' topic that has the topology's facts."""
 
+ACTIVE = b"active"
+"""The key of the record in the lanes' topic by which an instance announces itself to standbys."""
+
 _NOTES_OF_A_LANE = b"lane"
 """The key under which earlier versions wrote the registers of a lane."""
 
@@ -32,12 +35,17 @@ def refuse_state_without_offsets(application_id: str, rows: Iterable[LogRows]) -
 
     Offsets of the topics do not say it: those of an instance that was killed in its first transaction have moved, too.
     """
-    if any(keys for _, _, keys, _ in rows):
+    if has_state(rows):
         raise StateError(
             f"Group {application_id!r} has no committed offsets, but its changelogs are not empty: the offsets have expired, or "
             f"were deleted, perhaps with their topics. Set new offsets with `penstock reset --keep-state` to keep the state, "
             f"reset the application, or use another application id."
         )
+
+
+def has_state(rows: Iterable[LogRows]) -> bool:
+    """Whether rows of the application's own topics are more than an announcement: that comes before the first commit."""
+    return any(key != ACTIVE for _, _, keys, _ in rows for key in keys)
 
 
 def refuse_lost_changelogs(

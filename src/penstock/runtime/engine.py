@@ -107,6 +107,13 @@ class Engine:
         if self.spark is not None and self._most < _ANY:
             self.spark.open()
 
+    def warm(self) -> None:
+        """Wait until all processes are ready for an epoch."""
+        if self._workers is not None:
+            self._workers.warm()
+        if self.spark is not None and self._most < _ANY:
+            self.spark.warm()
+
     def close(self) -> None:
         """End all processes."""
         if self._pool is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -10,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.barrier import Barrier, CommitMetadata, SourceOffset
-from penstock.epochs.program import Program
-from penstock.epochs.wire import Kind
+from penstock.epochs.program import Program, lanes_topic
+from penstock.epochs.wire import Kind, out_rows
+from penstock.plan import TopologyFacts, encode_facts
 from penstock.records import NO_TIMESTAMP
+from penstock.runtime.committed import FACTS_PARTITION, TOPOLOGY
 from penstock.runtime.progress import Progress
 
 Check = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -67,6 +70,12 @@ class Publication:
             )
             offsets.append(SourceOffset(topic, partition, progress.offsets[topic, partition], metadata.encode()))
         return offsets
+
+
+def facts_row(program: Program, known: TopologyFacts) -> pa.Table:
+    """Return the row of the topology's facts, which is committed with the first epoch of every start."""
+    code = program.topic_codes[lanes_topic(program.application_id)]
+    return out_rows(Kind.CHANGELOG, code, FACTS_PARTITION, int(time.time() * 1000), TOPOLOGY, encode_facts(known))
 
 
 def rows_for_kafka(table: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -31,7 +31,7 @@ from penstock.kafka.reset import delete_topics, group_offsets
 from penstock.kafka.topics import InternalTopic, Topics, partitions_of
 from penstock.plan import TopologyFacts, encode_facts
 from penstock.runtime.backfills import backfill_topic
-from penstock.runtime.committed import FACTS_PARTITION, TOPOLOGY
+from penstock.runtime.committed import FACTS_PARTITION, TOPOLOGY, has_state
 from penstock.runtime.copying import Copies, one_row
 from penstock.runtime.savepoint_files import Manifest, SavedTopic, SavepointDirectory
 from penstock.runtime.truth import committed_facts
@@ -152,8 +152,7 @@ class _Restoration:
     def _has_rows(self, names: Iterable[str]) -> bool:
         places = partitions_of(self._topics.describe(names).values())
         begins, ends = self._topics.begin_offsets(places), self._topics.end_offsets(places)
-        rows = read(consumer_settings(self._config, self._id), begins, ends, self._config.broker_timeout_ms)
-        return any(keys for _, _, keys, _ in rows)
+        return has_state(read(consumer_settings(self._config, self._id), begins, ends, self._config.broker_timeout_ms))
 
     # ---- what is written ----------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from penstock.spark.source import GROUP
 from penstock.spark.sql import GuardedSql
 from penstock.spark.tables import StoreTables
 from penstock.spark.tasks import STATE_DIR
+from penstock.spark.warming import warm
 from penstock.telemetry import logs
 
 if TYPE_CHECKING:
@@ -159,19 +160,23 @@ class SparkEngine:
         """SQL for external clients."""
         return GuardedSql(self.session, self.tables)
 
+    def warm(self) -> None:
+        """Start executors and their Python workers, and let each load the program, before they are needed."""
+        if self.hosts is None:
+            warm(self._one_row_each, self.jobs.broadcast)
+            return
+        if not self.hosts.placement:
+            self._place(self.hosts)
+        warm(self.hosts.each_lane(), self.jobs.broadcast)
+
     def restore(self, committed: Committed, read: ReadChangelog, on_progress: OnProgress) -> list[Restored]:
         """Restore all lanes in a job, on a cluster on the executors that it has now."""
-        lanes, broadcast = self._program.lanes, self.jobs.broadcast
+        broadcast = self.jobs.broadcast
         if self.hosts is None:
-            one_row_each = self.session.range(0, lanes, 1, lanes)
-            return restore(one_row_each, broadcast, committed, read, on_progress)
+            return restore(self._one_row_each, broadcast, committed, read, on_progress)
         driver = self.session.sparkContext.getConf().get("spark.driver.host", LOOPBACK)
         for left in reversed(range(_RESTORES)):
-            is_first = not self.hosts.placement
-            self.hosts.place()
-            _log.info("lanes run on %s", ", ".join(sorted(set(self.hosts.placement))))
-            if is_first:
-                refuse_unequal(inspected(self.hosts.each_lane(), self._program.directory, STATE_DIR))
+            self._place(self.hosts)
             placement = self.hosts.placement
             try:
                 restored = restore(self.hosts.each_lane(), broadcast, committed, read, on_progress, driver, placement)
@@ -183,6 +188,19 @@ class SparkEngine:
                 self.hosts.servers = {lane.lane: (placement[lane.lane], lane.port) for lane in restored}
                 return restored
         raise AssertionError
+
+    @property
+    def _one_row_each(self) -> DataFrame:
+        lanes = self._program.lanes
+        return self.session.range(0, lanes, 1, lanes)
+
+    def _place(self, hosts: Hosts) -> None:
+        """Place lanes on the executors that there are now; the first time, compare these with the driver."""
+        is_first = not hosts.placement
+        hosts.place()
+        _log.info("lanes run on %s", ", ".join(sorted(set(hosts.placement))))
+        if is_first:
+            refuse_unequal(inspected(hosts.each_lane(), self._program.directory, STATE_DIR))
 
     def _source_options(self) -> Mapping[str, str]:
         timeout = str(self._config.broker_timeout_ms)

@@ -1,7 +1,7 @@
 """The start of an application: topics, the fence, what Kafka has committed, the lanes; then the stream from exactly there.
 
 The order matters. `init_transactions` fences an older instance and completes or aborts its transaction, so that everything read
-afterwards is committed.
+afterwards is committed. A standby does what comes before that, and waits.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Protocol
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
 from structlog.contextvars import bound_contextvars
 
 from penstock.barrier import Barrier
 from penstock.config import Config
 from penstock.epochs.global_tables import GlobalTables
 from penstock.epochs.home import Home
-from penstock.epochs.program import Program, lanes_topic
-from penstock.epochs.wire import Kind, out_rows
+from penstock.epochs.program import Program
 from penstock.errors import ConfigError, PenstockError
 from penstock.handlers import ErrorHandlers
 from penstock.kafka.changelog import read
@@ -35,16 +34,18 @@ from penstock.kafka.publishers import Publisher, publisher_of
 from penstock.kafka.records import RecordReader, read_records
 from penstock.kafka.topics import Topic, Topics
 from penstock.observation import Recorder
-from penstock.plan import TopologyFacts, encode_facts
 from penstock.queries import CommittedState
 from penstock.records import Partition
+from penstock.runtime.announcement import Announcements, announce
 from penstock.runtime.attempts import Take
+from penstock.runtime.beacon import Beacon
 from penstock.runtime.beyond import Beyond
-from penstock.runtime.committed import FACTS_PARTITION, TOPOLOGY, places
+from penstock.runtime.committed import places
 from penstock.runtime.deliveries import Deliveries
 from penstock.runtime.engine import Engine, TaskSetUp
 from penstock.runtime.epoch_size import TARGET_S, EpochSize
 from penstock.runtime.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
+from penstock.runtime.followers import followed_by
 from penstock.runtime.input_stream import InputStream, report_lost
 from penstock.runtime.inputs import InputLoop
 from penstock.runtime.journal import phase_reporter
@@ -52,8 +53,11 @@ from penstock.runtime.lane_restore import LaneRestore
 from penstock.runtime.memory import default_epoch_bytes
 from penstock.runtime.migrations import Migrations
 from penstock.runtime.past import Lost, lost_input
-from penstock.runtime.publication import Check, Publication
+from penstock.runtime.publication import Check, Publication, facts_row
+from penstock.runtime.rehearsal import rehearse
 from penstock.runtime.renames import Renames
+from penstock.runtime.standby import Readiness, refuse_refused, stand_by
+from penstock.runtime.takeover import DETECTED, FENCED, POSITION, RESTORED, Takeover
 from penstock.runtime.time_order import TimeOrder
 from penstock.runtime.topic_watch import Growth, TopicWatch
 from penstock.runtime.truth import Position, Truth, program_of, settled
@@ -61,6 +65,9 @@ from penstock.settings import revealed
 from penstock.telemetry import logs
 from penstock.telemetry.spans import Tracing
 from penstock.topology import Topology
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 _log = logging.getLogger(__name__)
 
@@ -85,8 +92,18 @@ class Started:
     deliveries: Deliveries
 
 
+class Prepared(NamedTuple):
+    """What a start needs before it touches anything that is committed."""
+
+    admin: AdminClient
+    topics: Topics
+    engine: Engine
+
+
 class Start:
     """One start of an application."""
+
+    _epochs: Epochs
 
     def __init__(
         self, application_id: str, topology: Topology, handlers: ErrorHandlers, config: Config, recorder: Recorder
@@ -97,6 +114,8 @@ class Start:
         self._config = config
         self._recorder = recorder
         self._program = program_of(application_id, topology, handlers, config, incarnation=uuid.uuid4().hex)
+        self._takeover = Takeover(time.monotonic())
+        self._beacon: Beacon | None = None
         self.closers: list[Callable[[], None]] = []
 
     @property
@@ -104,15 +123,45 @@ class Start:
         """The labels of every log line of this start."""
         return {"application": self._id, "topology": self._program.plan.fingerprint, "incarnation": self._program.incarnation}
 
-    def run(self, until: Until) -> Started:
-        """Start. If that fails, `closers` close what was opened."""
+    @cached_property
+    def _prepared(self) -> Prepared:
+        """Clients, the settings of the first start, and processes: nothing that changes Kafka or files."""
         admin = reach_brokers(self._config)
         topics = Topics(admin, self._config.broker_timeout_ms)
-        self._config = config = settled(self._id, self._config, topics)
-        self._program = program = program_of(self._id, self._topology, self._handlers, config, self._program.incarnation)
-        engine = self._engine(lambda: topics.end_offsets(epochs.progress.offsets))
+        self._config = settled(self._id, self._config, topics)
+        self._program = program_of(self._id, self._topology, self._handlers, self._config, self._program.incarnation)
+        engine = self._engine(lambda: topics.end_offsets(self._epochs.progress.offsets))
         self.closers.append(engine.close)
         engine.start()
+        return Prepared(admin, topics, engine)
+
+    def stand_by(self, stop: threading.Event) -> bool:
+        """Prepare, and wait until no other instance is active; return False if a stop is requested before.
+
+        Nothing is fenced or written until then. What `run` starts afterwards can be watched by other standbys.
+        """
+        _, topics, engine = self._prepared
+        config = self._config
+        host, port = config.standby_endpoint
+        Beacon(host, 0).close()  # raises now, and not in the middle of a takeover, if the address is not one of this host
+        plan = partial(rehearse, self._id, self._topology, self._handlers, config)
+        readiness = Readiness(lambda: refuse_refused(plan()), engine.warm)
+        with closing(RecordReader(consumer_settings(config, self._id), config.broker_timeout_ms)) as reader:
+            announced = Announcements(self._id, topics, reader)
+            gone = stand_by(announced, config.standby_timeout_ms / 1_000, readiness, stop)
+        if gone is None:
+            return False
+        _log.info("%s takes over: %s", self._id, gone.why)
+        self._takeover = Takeover(gone.heard)
+        self._takeover.reached(DETECTED)
+        self._beacon = Beacon(host, port)
+        self.closers += [self._recorder.listen(self._takeover.on_epoch), self._beacon.close]
+        return True
+
+    def run(self, until: Until) -> Started:
+        """Start. If that fails, `closers` close what was opened."""
+        admin, topics, engine = self._prepared
+        config, program = self._config, self._program
         truth = Truth(self._topology, program, config, topics)
         if config.create_topics:
             topics.ensure(truth.missing_topics(), config.replication_factor)
@@ -124,11 +173,13 @@ class Start:
         self._check_limits(broker, list(written.values()))
         sizes = [default_size(broker), *(topic.max_message_bytes for topic in written.values())]
         publisher = self._publisher(sizes, written, engine)
+        self._takeover.reached(FENCED)
         home = _occupied(program, self.closers)
         self.closers.append(beyond.load(engine, sizes, self._recorder).stop)
         partitions = truth.partitions(sources)
         topic_ids = {name: topic.topic_id for name, topic in sources.items()}
         position = truth.position(partitions, topic_ids)
+        self._takeover.reached(POSITION)
         self._log_changes(position)
         refuse_members(admin, self._id, config.broker_timeout_ms)
         if position.before is not None:
@@ -137,6 +188,7 @@ class Start:
         engine.read_too(truth.source_of(sources))
         lanes = LaneRestore(program, engine, topics, truth, self._reader_of(read), self._recorder)
         heads = lanes.run(committed)
+        self._takeover.reached(RESTORED)
         home.forget_others(program.lanes)
         tables = self._global_tables(program, topics, {**sources, **internal})
         tables.refresh(at_once=True)
@@ -146,8 +198,8 @@ class Start:
         self.closers.append(deliveries.stop)
         check = self._check(program, self._size_limits(topics, written, sizes))
         publication = Publication(program, Barrier(publisher, config.broker_timeout_ms), check, topic_ids)
-        migrations = Migrations(program, publication, partial(_facts_row, program))
-        epochs = Epochs(
+        migrations = Migrations(program, publication, partial(facts_row, program))
+        epochs = self._epochs = Epochs(
             program,
             engine,
             self._barrier(publisher),
@@ -156,14 +208,14 @@ class Start:
                 partitions={name: topic.partitions for name, topic in {**sources, **others}.items()},
                 topic_ids=topic_ids,
                 changelog_ids=committed.topic_ids,
-                first_rows=_facts_row(program, known_facts),
+                first_rows=facts_row(program, known_facts),
             ),
-            self._bounds(self._limits(until, topics, partitions), TimeOrder(topics.offsets_at).take),
+            self._bounds(_limits(until, topics, partitions), TimeOrder(topics.offsets_at).take),
             Ends(
                 changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
                 inputs=lambda: topics.end_offsets(epochs.progress.offsets),
             ),
-            Contributions(tables.refresh, tables.take_rows, check, _followed_by(state, deliveries, engine, tables), lanes.anew),
+            Contributions(tables.refresh, tables.take_rows, check, followed_by(state, deliveries, engine, tables), lanes.anew),
             self._recorder,
         )
         self.closers.append(epochs.close)
@@ -252,7 +304,7 @@ class Start:
         """Return the check of rows before they are published: of their sizes; it also continues traces."""
         preflight = Preflight(program.topics, limits, self._handlers.production)
         tracing = Tracing(self.labels, program.topics)
-        self._recorder.listen(tracing.on_epoch)
+        self.closers.append(self._recorder.listen(tracing.on_epoch))
         return (lambda rows: preflight.check(tracing.continued(rows))) if self._config.tracing else preflight.check
 
     @property
@@ -274,7 +326,7 @@ class Start:
         return self._config.max_epoch_bytes or default_epoch_bytes(self._config.spark)
 
     def _publisher(self, sizes: Sequence[int], written: Mapping[str, Topic], engine: Engine) -> Publisher:
-        """Return the publisher, which has fenced any other instance."""
+        """Return the publisher, which has fenced any other instance; standbys know where this one is from now on."""
         config, topics = self._config, self._program.topics
         publisher: Publisher
         if config.executors_write:
@@ -285,6 +337,9 @@ class Start:
             publisher = publisher_of(config, self._id, topics, sizes, self._recorder.clients.of("producer"))
         publisher.start()
         self.closers.append(publisher.close)
+        if self._beacon is not None:
+            announcement = self._beacon.announcement(self._program.incarnation)
+            announce(announcement, self._id, publisher, config.broker_timeout_ms)
         return publisher
 
     def _size_limits(self, topics: Topics, written: Mapping[str, Topic], sizes: Sequence[int]) -> SizeLimits:
@@ -331,14 +386,15 @@ class Start:
         self.closers.append(tables.close)
         return tables
 
-    def _limits(self, until: Until, topics: Topics, partitions: list[Partition]) -> Mapping[Partition, int]:
-        if until is None:
-            return {}
-        if until == "latest":
-            return topics.end_offsets(partitions)
-        if isinstance(until, str):
-            raise ConfigError(f"Invalid until={until!r}: use None, 'latest' or offsets by (topic, partition).")
-        return dict(until)
+
+def _limits(until: Until, topics: Topics, partitions: list[Partition]) -> Mapping[Partition, int]:
+    if until is None:
+        return {}
+    if until == "latest":
+        return topics.end_offsets(partitions)
+    if isinstance(until, str):
+        raise ConfigError(f"Invalid until={until!r}: use None, 'latest' or offsets by (topic, partition).")
+    return dict(until)
 
 
 def _occupied(program: Program, closers: list[Callable[[], None]]) -> Home:
@@ -348,31 +404,3 @@ def _occupied(program: Program, closers: list[Callable[[], None]]) -> Home:
     closers.append(home.occupy())
     closers.append(lambda: home.let_go(program.incarnation))
     return home
-
-
-class Following(Protocol):
-    """Something that follows the commits."""
-
-    def after_commit(self, epoch: int) -> None:
-        """Called after each commit."""
-
-
-def _followed_by(state: CommittedState, deliveries: Deliveries, engine: Engine, tables: GlobalTables) -> Callable[[int], None]:
-    """Return what is called after each commit; Spark shows the stores as tables, and has the global ones, if it is there."""
-    followers: list[Following] = [state, deliveries]
-    if engine.spark is not None:
-        engine.spark.query(state)
-        engine.spark.join(tables)
-        followers.append(engine.spark)
-
-    def follow(epoch: int) -> None:
-        for follower in followers:
-            follower.after_commit(epoch)
-
-    return follow
-
-
-def _facts_row(program: Program, known: TopologyFacts) -> pa.Table:
-    """Return the row of the topology's facts, which is committed with the first epoch of every start."""
-    code = program.topic_codes[lanes_topic(program.application_id)]
-    return out_rows(Kind.CHANGELOG, code, FACTS_PARTITION, int(time.time() * 1000), TOPOLOGY, encode_facts(known))

@@ -14,6 +14,8 @@ class State(Enum):
     """What an application is doing."""
 
     CREATED = "created"
+    STANDBY = "standby"
+    """Ready to start, and waiting until no other instance is active."""
     REBALANCING = "rebalancing"
     """Taking over from an earlier instance, and restoring."""
     RUNNING = "running"
@@ -26,9 +28,10 @@ class State(Enum):
 
 
 _FOLLOWING = {
-    State.CREATED: {State.REBALANCING, State.PENDING_SHUTDOWN, State.PENDING_ERROR},
-    State.REBALANCING: {State.RUNNING, State.PENDING_SHUTDOWN, State.PENDING_ERROR},
-    State.RUNNING: {State.PENDING_SHUTDOWN, State.PENDING_ERROR},
+    State.CREATED: {State.STANDBY, State.REBALANCING, State.PENDING_SHUTDOWN, State.PENDING_ERROR},
+    State.STANDBY: {State.REBALANCING, State.PENDING_SHUTDOWN, State.PENDING_ERROR},
+    State.REBALANCING: {State.STANDBY, State.RUNNING, State.PENDING_SHUTDOWN, State.PENDING_ERROR},
+    State.RUNNING: {State.STANDBY, State.PENDING_SHUTDOWN, State.PENDING_ERROR},
     State.PENDING_SHUTDOWN: {State.NOT_RUNNING, State.PENDING_ERROR},
     State.PENDING_ERROR: {State.ERROR},
     State.NOT_RUNNING: set(),

@@ -21,7 +21,7 @@ from penstock.epochs.wire import OUT, WIRE, in_order_of_causes
 from penstock.errors import EpochTooLargeError
 from penstock.records import Partition
 from penstock.workers.pool import Batches, LateError, TaskFailedError, WorkerLostError, WorkerPool
-from penstock.workers.requests import RestoreLane, RollBack, RowsRequest, RunEpoch, RunLane, RunSources
+from penstock.workers.requests import Load, RestoreLane, RollBack, RowsRequest, RunEpoch, RunLane, RunSources
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +53,10 @@ class WorkerJobs:
     def read_too(self, source_of: Mapping[str, int]) -> None:
         """Add topics that are read from now on, each with its source."""
         self._source_of |= source_of
+
+    def warm(self) -> None:
+        """Start all workers, and let each load the program, before they are needed."""
+        self._run([(Load(), []) for _ in range(self._pool.size)])
 
     def restore(
         self, committed: Committed, read: ReadChangelog, on_progress: Callable[[Mapping[int, int]], None]

@@ -1,4 +1,4 @@
-"""What the driver requests from a worker process: a part of an epoch, the roll-back or the restore of a lane."""
+"""What the driver requests from a worker process: a part of an epoch, the roll-back or the restore of a lane, or to be ready."""
 
 from __future__ import annotations
 
@@ -75,6 +75,15 @@ class RollBack:
         """Roll back; there are no rows."""
         for lane in self.lanes:
             roll_back_lane(Assignment(program, self.epoch, lane=lane))
+        return iter(())
+
+
+@dataclass(frozen=True)
+class Load:
+    """Load the program, as the first request does, whatever it is."""
+
+    def run(self, program: Program, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Do nothing: the program is loaded."""
         return iter(())
 
 

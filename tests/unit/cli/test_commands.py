@@ -123,6 +123,16 @@ class TestRun:
         assert found.exit_code == 0, found.output
         assert given == {"id": "word-count", "until": "latest", "path": Path("own.toml"), "lanes": 3}
 
+    def test_a_standby_is_a_setting(self, sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        given: list[dict[str, Any]] = []
+        monkeypatch.setattr(App, "run", lambda self, **settings: given.append(settings))
+        assert call("run", sample, "--standby", "--set", "lanes=3").exit_code == 0
+        assert call("run", sample).exit_code == 0
+        assert given == [
+            {"until": None, "path": None, "lanes": 3, "standby": True},
+            {"until": None, "path": None},
+        ]
+
     def test_the_exit_code_is_that_of_the_applications_error(self, sample: str, tmp_path: Path) -> None:
         missing = tmp_path / "missing.toml"
         assert call("run", sample, "--config", str(missing)).exit_code == 2

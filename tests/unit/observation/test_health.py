@@ -35,7 +35,7 @@ def test_a_running_application_is_live_and_ready(observed: Observed) -> None:
 
 @pytest.mark.security(11)
 class TestLive:
-    @pytest.mark.parametrize("state", ["created", "rebalancing", "pending_shutdown", "not_running"])
+    @pytest.mark.parametrize("state", ["created", "standby", "rebalancing", "pending_shutdown", "not_running"])
     def test_an_application_that_starts_or_stops_is_live(self, observed: Observed, state: str) -> None:
         observed.state = state
         observed.recorder.restoring({0: 100})
@@ -66,6 +66,11 @@ class TestReady:
         for state in ("created", "rebalancing"):
             observed.state = state
             assert observed.health.ready() == (Problem("starting", "checking topics, offsets and lanes"),)
+
+    def test_a_standby_is_not_ready_and_says_so(self, observed: Observed) -> None:
+        observed.state = "standby"
+        why = "another instance is active; this one takes over when it ends"
+        assert observed.health.ready() == (Problem("standby", why),)
 
     def test_a_restoring_application_reports_its_progress(self, observed: Observed) -> None:
         observed.state = "rebalancing"

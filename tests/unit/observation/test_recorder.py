@@ -89,6 +89,25 @@ class TestEpochs:
         an_epoch(recorder, clock, 5)
         assert heard == [(4, 1), (5, 2)]
 
+    def test_a_listener_may_leave(self, recorder: Recorder, clock: Clock) -> None:
+        heard: list[str] = []
+        recorder.listen(lambda report: heard.append("stays"))
+        leave = recorder.listen(lambda report: heard.append("leaves"))
+        an_epoch(recorder, clock, 4)
+        leave()
+        an_epoch(recorder, clock, 5)
+        assert heard == ["stays", "leaves", "stays"]
+
+    def test_a_takeover_that_was_lost_leaves_nothing_open(self, recorder: Recorder, clock: Clock) -> None:
+        recorder.restoring({0: 100})
+        recorder.epoch_begins(7, "job")
+        recorder.epoch_begins(8, "job")
+        clock.now += 9
+        recorder.begin_anew()
+        assert (recorder.current, recorder.lasted(), recorder.restore) == (None, 0.0, None)
+        an_epoch(recorder, clock, 7)
+        assert [report.number for report in recorder.recent] == [7]
+
     def test_a_listener_that_raises_is_logged_and_the_others_are_notified(
         self, recorder: Recorder, clock: Clock, caplog: pytest.LogCaptureFixture
     ) -> None:

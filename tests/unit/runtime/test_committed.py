@@ -9,6 +9,7 @@ from penstock.epochs.restore import ChangelogRows
 from penstock.errors import IncompatibleTopologyError, StateError
 from penstock.plan import TopologyFacts, encode_facts, facts
 from penstock.runtime.committed import (
+    ACTIVE,
     TOPOLOGY,
     committed_state,
     facts_in,
@@ -36,6 +37,11 @@ class TestStateWithoutOffsets:
 
     def test_empty_topics_are_not_state(self) -> None:
         refuse_state_without_offsets("app", [(LOG, 0, [], [])])
+
+    def test_an_announcement_is_not_state(self) -> None:
+        refuse_state_without_offsets("app", [(LOG, 0, [ACTIVE, ACTIVE], [b"one", b"two"])])
+        with pytest.raises(StateError, match="has no committed offsets"):
+            refuse_state_without_offsets("app", [(LOG, 0, [ACTIVE, b"registers"], [b"one", b"x"])])
 
 
 def test_state_of_which_a_part_was_restored_is_refused() -> None:

@@ -143,6 +143,17 @@ class TestProcesses:
         engine.close()
         assert stage.did == ["pool.start", "spark.open", "pool.close", "spark.close"]
 
+    def test_what_runs_epochs_is_warmed(self, stage: Stage) -> None:
+        for lanes, settings, warmed in (
+            (2, {}, ["workers.warm"]),
+            (8, {}, ["workers.warm", "spark.warm"]),
+            (2, {"spark": CLUSTER}, ["spark.warm"]),
+            (2, {"engine": "local"}, ["workers.warm"]),
+        ):
+            stage.did.clear()
+            engine_of(lanes, **settings).warm()
+            assert stage.did == warmed
+
     def test_a_cluster_has_no_workers(self, stage: Stage) -> None:
         engine = engine_of(spark=CLUSTER)
         engine.start()

@@ -11,6 +11,7 @@ from penstock.runtime.states import State, StateMachine
 
 WAYS_TO = {
     State.CREATED: [],
+    State.STANDBY: [State.STANDBY],
     State.REBALANCING: [State.REBALANCING],
     State.RUNNING: [State.REBALANCING, State.RUNNING],
     State.PENDING_SHUTDOWN: [State.REBALANCING, State.RUNNING, State.PENDING_SHUTDOWN],
@@ -19,12 +20,18 @@ WAYS_TO = {
     State.ERROR: [State.PENDING_ERROR, State.ERROR],
 }
 ALLOWED = {
+    (State.CREATED, State.STANDBY),
     (State.CREATED, State.REBALANCING),
     (State.CREATED, State.PENDING_SHUTDOWN),
     (State.CREATED, State.PENDING_ERROR),
+    (State.STANDBY, State.REBALANCING),
+    (State.STANDBY, State.PENDING_SHUTDOWN),
+    (State.STANDBY, State.PENDING_ERROR),
+    (State.REBALANCING, State.STANDBY),
     (State.REBALANCING, State.RUNNING),
     (State.REBALANCING, State.PENDING_SHUTDOWN),
     (State.REBALANCING, State.PENDING_ERROR),
+    (State.RUNNING, State.STANDBY),
     (State.RUNNING, State.PENDING_SHUTDOWN),
     (State.RUNNING, State.PENDING_ERROR),
     (State.PENDING_SHUTDOWN, State.NOT_RUNNING),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -71,6 +72,20 @@ def test_a_pool_has_its_workers_while_it_is_open_and_none_afterwards(program: Pr
         family = family_of(forking_process(pool))
         assert len(family) == 2  # the second worker was not needed yet
     wait_until("all processes have ended", lambda: have_ended(family), 20)
+
+
+def test_warm_workers_have_loaded_the_program(program: Program, tmp_path: Path) -> None:
+    def prepare() -> None:
+        (tmp_path / str(os.getpid())).touch()
+
+    with started(program, size=2, prepare=prepare) as pool:
+        jobs = WorkerJobs(pool, program, Lists.of([]).between, 60)
+        jobs.warm()
+        _, *workers = family_of(forking_process(pool))
+        assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {str(worker.pid) for worker in workers}
+        assert len(workers) == 2
+        jobs.warm()
+        assert family_of(forking_process(pool))[1:] == workers
 
 
 def test_a_pool_that_was_never_started_can_be_closed(program: Program) -> None:

@@ -13,7 +13,7 @@ const PHASES = { // in order
 };
 const BY_TIME = new Set(["window", "timestamped_window", "session", "versioned"]); // stores with several values per key
 const CLOSED = new Set(["raw", "timers"]); // internal stores, without user data
-const STATES = { running: "good", rebalancing: "wait", created: "wait", pending_shutdown: "wait", pending_error: "bad", error: "bad" };
+const STATES = { running: "good", rebalancing: "wait", created: "wait", standby: "wait", pending_shutdown: "wait", pending_error: "bad", error: "bad" };
 
 const byId = (id) => document.getElementById(id);
 const known = (number) => number !== null && number !== undefined;

@@ -1,0 +1,143 @@
+"""How a standby notices that the active instance is gone: by a connection to it.
+
+A process that ends closes its connections at once, however it ends. A host that vanishes does not, nor does a process that hangs.
+So the active instance sends an empty frame twice a second, and a standby gives it up when it has been silent for too long.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import secrets
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from penstock.errors import ConfigError, StateError
+from penstock.lane_servers.channel import KEY_BYTES, Channel
+from penstock.runtime.announcement import Announcement
+
+_log = logging.getLogger(__name__)
+
+BEAT_S = 0.5
+MOST_STANDBYS = 32
+_HELLO_S = 2.0
+"""How long a connection, the proof that both sides know the key, and each frame may take."""
+_TICK_S = 0.2
+_RETRY_S = 0.05
+
+
+class Beacon:
+    """Listens for standbys from its construction on, and lets each of them hear that this instance is alive."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._key = secrets.token_bytes(KEY_BYTES)
+        self._host = host
+        self._listener = _listener(host, port)
+        self._is_closed = False
+        self._ended = threading.Event()
+        self._places = threading.Semaphore(MOST_STANDBYS)
+        threading.Thread(target=self._listen, name="penstock-beacon", daemon=True).start()
+
+    def announcement(self, incarnation: str) -> Announcement:
+        """Return what standbys have to know about this instance."""
+        address, port = self._listener.getsockname()[:2]
+        only_on = socket.gethostname() if _ip(address).is_loopback else ""
+        return Announcement(incarnation, self._host, port, self._key, only_on)
+
+    def close(self) -> None:
+        """Let standbys take over."""
+        self._is_closed = True
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # `close` alone would not end a pending `accept`
+        self._listener.close()
+        self._ended.set()  # last: who loses a connection and comes back must be refused
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError as error:
+                if self._is_closed:
+                    return
+                _log.warning("cannot accept the connection of a standby: %s", error)
+                time.sleep(BEAT_S)
+                continue
+            if self._places.acquire(blocking=False):
+                threading.Thread(target=self._serve, args=(connection,), name="penstock-beat", daemon=True).start()
+            else:
+                connection.close()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            with connection:
+                connection.settimeout(_HELLO_S)
+                channel = Channel(connection, self._key, is_server=True)
+                while not self._ended.wait(BEAT_S):
+                    channel.send(b"")
+        except (OSError, EOFError, StateError) as error:
+            _log.debug("a standby has left: %s", error)
+        finally:
+            self._places.release()
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        if _ip(str(address[0])).is_unspecified:
+            raise ConfigError(f"standby_address: {host!r} is no address that others could connect to. Set one of this host.")
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ConfigError(
+            f"standby_address: cannot listen at {host!r}, port {port}: {error.strerror}. Set an address of this host, with "
+            f"port 0 for any free port."
+        ) from None
+
+
+def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    return ipaddress.ip_address(address.partition("%")[0])
+
+
+class Gone(NamedTuple):
+    """Why an instance counts as gone, and when it was last heard, by `time.monotonic`."""
+
+    why: str
+    heard: float
+
+
+def watch(found: Announcement, timeout_s: float, goes_on: Callable[[], bool]) -> Gone | None:
+    """Wait until an instance is gone; return None if `goes_on`, which is called several times a second, says no before.
+
+    A connection that is lost is opened again. If nobody listens there, or someone else, the instance is gone. If that cannot be
+    found out, it is gone after `timeout_s`.
+    """
+    heard = time.monotonic()
+    while goes_on():
+        try:
+            with socket.create_connection((found.host, found.port), _HELLO_S) as connection:
+                channel = Channel(connection, found.key, is_server=False)
+                heard = time.monotonic()
+                while goes_on():
+                    if _is_readable(connection):
+                        channel.receive(most=0)
+                        heard = time.monotonic()
+                    elif time.monotonic() - heard > timeout_s:
+                        break
+        except (ConnectionRefusedError, StateError):
+            return Gone(f"nobody listens at {found.host}:{found.port} any more", heard)
+        except (OSError, EOFError) as error:
+            _log.debug("no connection to the active instance: %s", error)
+        if time.monotonic() - heard > timeout_s:
+            return Gone(f"it has been silent for {timeout_s:g} s", heard)
+        time.sleep(_RETRY_S)
+    return None
+
+
+def _is_readable(connection: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(_TICK_S * 1_000))

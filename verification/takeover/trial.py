@@ -95,6 +95,7 @@ class StandbyTrial(Trial):
 
     def finish(self) -> None:
         """Stop the standbys, then do as every row does."""
+        self.await_standbys()  # before that, SIGTERM ends a process as any other
         for instance in self.standbys:
             if instance.stop() != 0:
                 self.violate("exit", "standby", f"{instance.exits[-1].code} after SIGTERM; see {instance.log}")

@@ -240,8 +240,11 @@ class TransactionalPublisher:
         return not raised
 
     def _abort_quietly(self) -> None:
+        """Abort after a failure. If another instance has taken over, that is why it failed, whatever the broker has said."""
         try:
             self.abort()
+        except FencedError:
+            raise
         except PenstockError as error:
             logger.warning("%s", error)
 

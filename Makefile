@@ -5,7 +5,7 @@ SEED ?= 1
 CASES ?= 2000
 RECORDS ?=
 JVM_TESTS ?= tests/jvm
-UNIT_TESTS := -m "not jvm" tests/unit tests/golden --numprocesses auto
+UNIT_TESTS := -m "not jvm" tests/unit tests/golden examples --numprocesses auto
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -33,13 +33,13 @@ QUIX_READY := $(QUIX)/.ready
 SITE := .parts/site
 SITE_READY := $(SITE)/.ready
 VENV_READY := $(VENV)/.ready
-SOURCES := src verification benchmarks tests tools hatch_build.py
+SOURCES := src verification benchmarks tests tools examples hatch_build.py
 
-# `verification` and `benchmarks` are packages at the root that are not installed.
+# `verification`, `benchmarks` and `examples` are packages at the root that are not installed.
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster takeover operations operable browser registry lake docs security audit lock jars-pin site scaling clean
+.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster takeover operations operable browser registry lake docs security audit lock jars-pin site scaling examples clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -128,7 +128,7 @@ format: $(VENV_READY) ## Format, and fix what can be fixed without a thought
 test-jvm: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) $(PROMETHEUS_READY) ## Tests with a real broker, and with Spark where it says so
 	$(BIN)/pytest --no-cov -m jvm $(JVM_TESTS)
 
-test: $(VENV_READY) ## Unit tests; no Java
+test: $(VENV_READY) ## Unit tests, and those of the examples; no Java
 	PYTHONHASHSEED=0 $(BIN)/pytest --no-cov $(UNIT_TESTS)
 
 coverage: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) $(PROMETHEUS_READY) ## Both, with the lines and branches that they reach together
@@ -209,6 +209,9 @@ registry: $(VENV_READY) $(PARTS_READY) $(REGISTRY_READY) ## Serdes with a real s
 
 lake: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(POSTGRES_READY) $(LAKE_READY) ## Delta tables and PostgreSQL as sources, with their jars
 	$(BIN)/pytest --no-cov -m jvm tests/jvm/runtime/test_lakes.py
+
+examples: $(VENV_READY) $(PARTS_READY) $(if $(QUICK),,$(POSTGRES_READY)) ## Every example on a real broker, on the local engine, beside the test driver (QUICK=1: two of them)
+	$(BIN)/python -m verification.examples $(if $(QUICK),--quick)
 
 docs: $(VENV_READY) ## Run the examples of the documents as they stand
 	$(BIN)/pytest tests/docs

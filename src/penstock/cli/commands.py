@@ -55,6 +55,17 @@ ADMIN = "http://127.0.0.1:7070"
 
 
 @commands.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The directory to create, and the application's id.")],
+) -> None:
+    """Create a project: a topology with its test and sample data, settings, and files to deploy it."""
+    from penstock.cli.new import create_project, print_next_steps
+
+    create_project(name, Path())
+    print_next_steps(name)
+
+
+@commands.command()
 def run(
     application: Application,
     config: ConfigFile = None,

@@ -43,7 +43,19 @@ class TestHelp:
         assert found.exit_code == 0
         assert all(
             name in found.output
-            for name in ("run", "describe", "plan", "reset", "savepoint", "restore", "doctor", "query", "top", "dlq")
+            for name in (
+                "new",
+                "run",
+                "describe",
+                "plan",
+                "reset",
+                "savepoint",
+                "restore",
+                "doctor",
+                "query",
+                "top",
+                "dlq",
+            )
         )
 
     def test_help_imports_neither_spark_nor_the_kafka_client(self) -> None:

@@ -10,7 +10,18 @@ import typer
 from typer.core import TyperGroup
 
 from penstock.cli.letter_commands import commands as dead_letter_commands
-from penstock.cli.options import Admin, Application, ApplicationId, AsJson, ConfigFile, OptionalApplication, Settings, Token, Yes
+from penstock.cli.options import (
+    Admin,
+    Application,
+    ApplicationId,
+    AsJson,
+    ConfigFile,
+    Inputs,
+    OptionalApplication,
+    Settings,
+    Token,
+    Yes,
+)
 from penstock.errors import PenstockError
 
 # Imported by the command that needs them: Spark and the Kafka client take a second to import, and `--help` needs neither.
@@ -63,6 +74,27 @@ def new(
 
     create_project(name, Path())
     print_next_steps(name)
+
+
+@commands.command("try")
+def try_(
+    application: Application,
+    inputs: Inputs = None,
+    advance: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="After the last record, move the clock on: 10m. For timers and windows."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="The maximum number of rows of a table.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Run a topology over files, without a broker, and show what it writes and stores.
+
+    The operators are those of a running application. Functions that call other systems do call them.
+    """
+    from penstock.cli.applications import load_app
+    from penstock.cli.trial import print_outcome, try_app
+
+    print_outcome(try_app(load_app(application), inputs or (), advance), limit, as_json)
 
 
 @commands.command()

@@ -45,6 +45,7 @@ class TestHelp:
             name in found.output
             for name in (
                 "new",
+                "try",
                 "run",
                 "describe",
                 "plan",
@@ -99,7 +100,7 @@ def test_an_option_is_the_same_in_every_command() -> None:
     assert {name: list(found.values()) for name, found in forms.items() if len(found) > 1} == {}
 
 
-SHARED = {"config", "settings", "as_json", "application_id", "yes", "admin", "token"}
+SHARED = {"config", "settings", "inputs", "as_json", "application_id", "yes", "admin", "token"}
 
 
 class TestDescribe:

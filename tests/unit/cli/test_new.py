@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -46,14 +47,18 @@ def test_it_creates_all_files(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.slow  # starts pytest and ruff
-def test_its_tests_pass_and_it_is_clean(project: Path) -> None:
+@pytest.mark.slow  # starts pytest, ruff and the command line once each
+def test_its_tests_pass_it_is_clean_and_it_can_be_tried(project: Path) -> None:
     tested = run(project, "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider")
     assert tested.returncode == 0, tested.stdout + tested.stderr
     assert "2 passed" in tested.stdout
     for check in (["check"], ["format", "--check"]):
         done = run(project, "ruff", *check, "--no-cache", ".")
         assert done.returncode == 0, done.stdout
+    tried = run(project, "penstock.cli", "try", "app.py", "--input", "orders=data/orders.jsonl", "--json")
+    assert tried.returncode == 0, tried.stderr
+    totals = {row["key"]: row["value"] for row in json.loads(tried.stdout)["stores"]["totals"]}
+    assert totals == {"ann": {"orders": 2, "amount": 20.0}, "bob": {"orders": 2, "amount": 43.0}}
 
 
 def test_the_project_bears_its_name_everywhere(project: Path) -> None:

@@ -98,6 +98,32 @@ def try_(
 
 
 @commands.command()
+def dev(
+    application: Application,
+    inputs: Inputs = None,
+    kafka: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY", envvar="KAFKA_HOME", help="An unpacked Apache Kafka: starts a broker for this command."
+        ),
+    ] = None,
+    bootstrap_servers: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Instead of --kafka: the brokers to use.")
+    ] = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the dashboard in a browser.")] = False,
+) -> None:
+    """Run an application while you write it: on the local engine, started again whenever a source file changes.
+
+    Creates the topics of the topology that do not exist, and sends the records of --input once. Ends with Ctrl-C.
+    """
+    from penstock.cli.dev.session import Request, develop
+
+    develop(Request(application, config, tuple(settings or ()), tuple(inputs or ()), open_browser), kafka, bootstrap_servers)
+
+
+@commands.command()
 def run(
     application: Application,
     config: ConfigFile = None,

@@ -46,6 +46,7 @@ class TestHelp:
             for name in (
                 "new",
                 "try",
+                "dev",
                 "run",
                 "describe",
                 "plan",

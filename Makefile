@@ -39,7 +39,7 @@ SOURCES := src verification benchmarks tests tools examples hatch_build.py
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster takeover operations operable browser registry lake docs security audit lock jars-pin site scaling examples clean
+.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster takeover operations operable browser registry lake docs security audit lock jars-pin site scaling examples dist release-check clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -240,6 +240,15 @@ jars-pin: ## Pin the jars that tools/kafka, tools/connector, tools/registry and 
 	@tools/registry/bring --pin $(REGISTRY)
 	@tools/lake/bring --pin $(LAKE)
 	@touch $(PARTS_READY) $(CONNECTOR_READY) $(REGISTRY_READY) $(LAKE_READY)
+
+# The commit's time is the time of all files in them, so that the same commit gives the same bytes.
+dist: $(VENV_READY) $(CONNECTOR_READY) ## Build sdist and wheel, and the list of all components (CycloneDX), into dist
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build --target sdist --target wheel --directory dist
+	$(BIN)/python -m tools.components dist
+
+release-check: dist ## What is missing for a release: version, changelog, tag, and the content of what is built; publishes nothing
+	$(BIN)/python -m tools.release dist
 
 clean: ## Remove caches and reports, not the parts
 	rm -rf reports dist build .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -1,1 +1,1 @@
-"""Scripts of the project that are not installed."""
+"""What the project is built and released with; none of it ships."""

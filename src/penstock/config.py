@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.errors import ConfigError, TopologyError
 from penstock.serdes.registry.settings import RegistrySettings
-from penstock.settings import Secret, Settings, check_kafka, check_spark, is_local, resolved, revealed
+from penstock.settings import Secret, Settings, check_copies, check_kafka, check_spark, is_local, resolved, revealed
 from penstock.timing import duration_ms
 from penstock.tokens import TokenProvider, TokenSource, check_mechanism
 
@@ -50,8 +50,9 @@ _RANGES = {
     "replication_factor": (-1, 32_767),
     "topic_partitions": (1, 10_000),
     "epoch_timeout": (1_000, _MAX_INT32),
+    "state_copy_interval": (1_000, _MAX_INT32),
 }
-_DURATIONS = ("epoch_interval", "transaction_timeout", "broker_timeout", "epoch_timeout")
+_DURATIONS = ("epoch_interval", "transaction_timeout", "broker_timeout", "epoch_timeout", "state_copy_interval")
 _CHOICES = {
     "engine": ("spark", "local"),
     "store_engine": ("lmdb", "rocksdb"),
@@ -102,6 +103,9 @@ class Config:
         small_epoch_records: An epoch of at most this many records runs in one task.
         epochs_in_flight: How many epochs may not be committed yet when the next begins; with 0, each is committed first.
         state_dir: The directory of the stores.
+        state_copies: Where copies of lanes are kept: a directory that all hosts reach, or a URI that pyarrow knows (`s3://`, `gs://`,
+            `hdfs://`), with credentials from the environment. None for no copies.
+        state_copy_interval_ms: How often lanes are copied there; the setting is `state_copy_interval`.
         store_engine: `lmdb`, or `rocksdb` for state larger than memory.
         on_lost_input: If a source topic no longer has the next records: `fail`, or `continue` and count them as skipped.
         transaction_timeout_ms: After how long the broker aborts an open transaction; the setting is `transaction_timeout`.
@@ -145,6 +149,8 @@ class Config:
     small_epoch_records: int = 2_000
     epochs_in_flight: int = 1
     state_dir: Path = Path("state")
+    state_copies: str | None = None
+    state_copy_interval_ms: int = 600_000
     store_engine: str = "lmdb"
     on_lost_input: str = "fail"
     transaction_timeout_ms: int = 60_000
@@ -190,6 +196,7 @@ class Config:
         _ = self.admin_endpoint
         check_kafka(self.kafka, is_exactly_once=self.guarantee is Guarantee.EXACTLY_ONCE)
         check_spark(self.spark)
+        check_copies(self.state_copies, self.store_engine)
         if self.is_spread and self.lanes is None:
             raise ConfigError("lanes: not set. On a cluster, set it to the number of cores that all executors have together.")
         if self.token_provider is not None:
@@ -351,6 +358,8 @@ def _read(name: str, value: Any) -> object:
         if not isinstance(value, (str, Path)) or not str(value).strip() or "\0" in str(value):
             raise ConfigError(f"{name}: expected a path.")
         return Path(value)
+    if name == "state_copies" and isinstance(value, Path):
+        return str(value)
     if name in _LISTS:
         return _list(name, value)
     if name == "log_level" and isinstance(value, str):

@@ -54,6 +54,7 @@ from penstock.runtime.migrations import Migrations
 from penstock.runtime.past import Lost, lost_input
 from penstock.runtime.publication import Check, Publication
 from penstock.runtime.renames import Renames
+from penstock.runtime.state_copies import StateCopies, state_copies
 from penstock.runtime.time_order import TimeOrder
 from penstock.runtime.topic_watch import Growth, TopicWatch
 from penstock.runtime.truth import Position, Truth, program_of, settled
@@ -144,6 +145,7 @@ class Start:
         self.closers.append(state.close)
         deliveries = beyond.deliveries()
         self.closers.append(deliveries.stop)
+        follow = _followed_by(state, [deliveries, *self._copies(program, state, engine)], engine, tables)
         check = self._check(program, self._size_limits(topics, written, sizes))
         publication = Publication(program, Barrier(publisher, config.broker_timeout_ms), check, topic_ids)
         migrations = Migrations(program, publication, partial(_facts_row, program))
@@ -163,7 +165,7 @@ class Start:
                 changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
                 inputs=lambda: topics.end_offsets(epochs.progress.offsets),
             ),
-            Contributions(tables.refresh, tables.take_rows, check, _followed_by(state, deliveries, engine, tables), lanes.anew),
+            Contributions(tables.refresh, tables.take_rows, check, follow, lanes.anew),
             self._recorder,
         )
         self.closers.append(epochs.close)
@@ -242,6 +244,11 @@ class Start:
             raise reasons[0]
 
     # ---- lanes and epochs ---------------------------------------------------------------------------------------------
+
+    def _copies(self, program: Program, state: CommittedState, engine: Engine) -> list[StateCopies]:
+        copies = state_copies(program, self._config.state_copy_interval_ms / 1_000, state, engine.server_of)
+        self.closers.extend(each.close for each in copies)
+        return copies
 
     def _barrier(self, publisher: Publisher) -> Barrier:
         recorder = self._recorder
@@ -347,9 +354,11 @@ class Following(Protocol):
         """Called after each commit."""
 
 
-def _followed_by(state: CommittedState, deliveries: Deliveries, engine: Engine, tables: GlobalTables) -> Callable[[int], None]:
+def _followed_by(
+    state: CommittedState, others: Sequence[Following], engine: Engine, tables: GlobalTables
+) -> Callable[[int], None]:
     """Return what is called after each commit; Spark shows the stores as tables, and has the global ones, if it is there."""
-    followers: list[Following] = [state, deliveries]
+    followers: list[Following] = [state, *others]
     if engine.spark is not None:
         engine.spark.query(state)
         engine.spark.join(tables)

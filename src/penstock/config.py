@@ -30,7 +30,18 @@ from penstock.setting_values import (
     read_toml,
     text_of,
 )
-from penstock.settings import Secret, Settings, check_kafka, check_spark, check_writers, endpoint, is_local, resolved, revealed
+from penstock.settings import (
+    Secret,
+    Settings,
+    check_copies,
+    check_kafka,
+    check_spark,
+    check_writers,
+    endpoint,
+    is_local,
+    resolved,
+    revealed,
+)
 from penstock.tokens import TokenProvider, TokenSource, check_mechanism
 
 _log = logging.getLogger(__name__)
@@ -71,6 +82,9 @@ class Config:
         epochs_in_flight: How many epochs may not be committed yet when the next begins; with 0, each is committed first.
         state_dir: The directory of the stores.
         writers: Who writes results and changelogs: the `driver`, or, on a cluster, the `executors`, in the same transaction.
+        state_copies: Where copies of lanes are kept: a directory that all hosts reach, or a URI that pyarrow knows (`s3://`, `gs://`,
+            `hdfs://`), with credentials from the environment. None for no copies.
+        state_copy_interval_ms: How often lanes are copied there; the setting is `state_copy_interval`.
         store_engine: `lmdb`, or `rocksdb` for state larger than memory.
         on_lost_input: If a source topic no longer has the next records: `fail`, or `continue` and count them as skipped.
         transaction_timeout_ms: After how long the broker aborts an open transaction; the setting is `transaction_timeout`.
@@ -117,6 +131,8 @@ class Config:
     small_epoch_records: int = 2_000
     epochs_in_flight: int = 1
     state_dir: Path = Path("state")
+    state_copies: str | None = None
+    state_copy_interval_ms: int = 600_000
     writers: str = "driver"
     store_engine: str = "lmdb"
     on_lost_input: str = "fail"
@@ -168,6 +184,7 @@ class Config:
             raise ConfigError("standby: needs guarantee = exactly_once: only transactions fence the instance that is replaced.")
         check_kafka(self.kafka, is_exactly_once=self.guarantee is Guarantee.EXACTLY_ONCE)
         check_spark(self.spark)
+        check_copies(self.state_copies, self.store_engine)
         if self.is_spread and self.lanes is None:
             raise ConfigError("lanes: not set. On a cluster, set it to the number of cores that all executors have together.")
         if self.executors_write:

@@ -39,8 +39,9 @@ RANGES = {
     "topic_partitions": (1, 10_000),
     "epoch_timeout": (1_000, _MAX_INT32),
     "standby_timeout": (2_000, _MAX_INT32),
+    "state_copy_interval": (1_000, _MAX_INT32),
 }
-DURATIONS = ("epoch_interval", "transaction_timeout", "broker_timeout", "epoch_timeout", "standby_timeout")
+DURATIONS = ("epoch_interval", "transaction_timeout", "broker_timeout", "epoch_timeout", "standby_timeout", "state_copy_interval")
 CHOICES = {
     "engine": ("spark", "local"),
     "store_engine": ("lmdb", "rocksdb"),
@@ -147,6 +148,8 @@ def _read(name: str, value: Any) -> object:
         if not isinstance(value, (str, Path)) or not str(value).strip() or "\0" in str(value):
             raise ConfigError(f"{name}: expected a path.")
         return Path(value)
+    if name == "state_copies" and isinstance(value, Path):
+        return str(value)
     if name in LISTS:
         return _list(name, value)
     if name == "log_level" and isinstance(value, str):

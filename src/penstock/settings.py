@@ -188,6 +188,18 @@ def _is_https(url: str) -> bool:
         return False
 
 
+def check_copies(uri: object, store_engine: str) -> None:
+    """Raise if lanes cannot be copied to that place."""
+    if uri is None:
+        return
+    if not isinstance(uri, str) or not uri.strip() or "\0" in uri:
+        raise ConfigError("state_copies: expected a directory or a URI.")
+    if "://" in uri and urlsplit(uri).password is not None:
+        raise ConfigError("state_copies: a URI with a password would be logged. Put credentials into the environment.")
+    if store_engine != "lmdb":
+        raise ConfigError(f"state_copies: stores of {store_engine} cannot be copied. Set store_engine to lmdb, or remove it.")
+
+
 def is_local(spark: Mapping[str, str]) -> bool:
     """Whether Spark runs in a single process on this machine."""
     return spark.get("master", "local").split("[", maxsplit=1)[0] == "local"

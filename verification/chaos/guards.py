@@ -47,10 +47,11 @@ def fence() -> None:
 
 def epoch_check() -> None:
     """Whatever is on disk passes for the committed epoch."""
-    from penstock.epochs import hops, restore  # noqa: PLC0415
+    from penstock.epochs import hops, restore, standing  # noqa: PLC0415
 
-    restore._is_usable = lambda *_: True
-    restore._judge = lambda *_: restore.Found.UP_TO_DATE
+    module = cast("Any", restore)
+    module.is_usable = lambda *_: True
+    module._judge = lambda *_: standing.Found.UP_TO_DATE
     hops.bring_to = lambda state, epoch, stage, is_anew=False: None
 
 
@@ -109,10 +110,10 @@ def one_action() -> None:
 
 def digests() -> None:
     """The content of a store is not verified."""
-    from penstock.state.lane import LaneState, _chunks  # noqa: PLC0415
+    from penstock.state.lane import LaneState, chunks  # noqa: PLC0415
 
     def unverified(self: Any, space: str) -> Any:
-        for batch in _chunks(self._engine.scan(space, None, None)):
+        for batch in chunks(self._engine.scan(space, None, None)):
             yield tuple(zip(*batch, strict=True))
 
     LaneState._verified = unverified  # type: ignore[method-assign]

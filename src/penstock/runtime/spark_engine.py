@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.config import Config
 from penstock.epochs.global_tables import GlobalTables
 from penstock.epochs.program import Program
-from penstock.epochs.restore import Committed, ReadChangelog, Restored
+from penstock.epochs.restore import ReadChangelog, Restored
+from penstock.epochs.standing import Committed
 from penstock.kafka.clients import oauth_endpoints, spark_can_log_in, spark_options
 from penstock.queries import CommittedState
 from penstock.settings import Settings, revealed
@@ -177,9 +178,9 @@ class SparkEngine:
         driver = self.session.sparkContext.getConf().get("spark.driver.host", LOOPBACK)
         for left in reversed(range(_RESTORES)):
             self._place(self.hosts)
-            placement = self.hosts.placement
+            placement, peers = self.hosts.placement, self.hosts.peers()
             try:
-                restored = restore(self.hosts.each_lane(), broadcast, committed, read, on_progress, driver, placement)
+                restored = restore(self.hosts.each_lane(), broadcast, committed, read, on_progress, driver, placement, peers)
             except Exception as error:
                 if not left or not self.hosts.have_failed(error):
                     raise translated(error) from error

@@ -57,6 +57,7 @@ from penstock.runtime.publication import Check, Publication, facts_row
 from penstock.runtime.rehearsal import rehearse
 from penstock.runtime.renames import Renames
 from penstock.runtime.standby import Readiness, refuse_refused, stand_by
+from penstock.runtime.state_copies import StateCopies, state_copies
 from penstock.runtime.takeover import DETECTED, FENCED, POSITION, RESTORED, Takeover
 from penstock.runtime.time_order import TimeOrder
 from penstock.runtime.topic_watch import Growth, TopicWatch
@@ -196,6 +197,7 @@ class Start:
         self.closers.append(state.close)
         deliveries = beyond.deliveries()
         self.closers.append(deliveries.stop)
+        follow = followed_by(state, [deliveries, *self._copies(program, state, engine)], engine, tables)
         check = self._check(program, self._size_limits(topics, written, sizes))
         publication = Publication(program, Barrier(publisher, config.broker_timeout_ms), check, topic_ids)
         migrations = Migrations(program, publication, partial(facts_row, program))
@@ -215,7 +217,7 @@ class Start:
                 changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
                 inputs=lambda: topics.end_offsets(epochs.progress.offsets),
             ),
-            Contributions(tables.refresh, tables.take_rows, check, followed_by(state, deliveries, engine, tables), lanes.anew),
+            Contributions(tables.refresh, tables.take_rows, check, follow, lanes.anew),
             self._recorder,
         )
         self.closers.append(epochs.close)
@@ -294,6 +296,11 @@ class Start:
             raise reasons[0]
 
     # ---- lanes and epochs ---------------------------------------------------------------------------------------------
+
+    def _copies(self, program: Program, state: CommittedState, engine: Engine) -> list[StateCopies]:
+        copies = state_copies(program, self._config.state_copy_interval_ms / 1_000, state, engine.server_of)
+        self.closers.extend(each.close for each in copies)
+        return copies
 
     def _barrier(self, publisher: Publisher) -> Barrier:
         recorder = self._recorder

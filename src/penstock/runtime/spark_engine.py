@@ -33,7 +33,6 @@ from penstock.spark.warming import warm
 from penstock.telemetry import logs
 
 if TYPE_CHECKING:
-    from penstock.kafka.writers.publisher import SharedPublisher
     from penstock.spark.writing import WriteStage
 
 _log = logging.getLogger(__name__)
@@ -58,7 +57,8 @@ class SparkEngine:
         self._lock = threading.RLock()
         self._opening: Future[SparkSession] | None = None
         self._is_shared = False
-        self._write_stage: WriteStage | None = None
+        self.write_stage: WriteStage | None = None
+        """The stage in which executors write; None if the driver does."""
 
     def open(self) -> Future[SparkSession]:
         """Open the session in the background: that takes seconds."""
@@ -111,13 +111,6 @@ class SparkEngine:
         if self.hosts is not None and self._program.global_stores:
             self.hosts.global_topics = lambda: tables.topics(self._read)
 
-    def shared_publisher(self, limits: Mapping[str, int]) -> SharedPublisher:
-        """Let executors write, too; return the publisher of their transactions. `limits` are the size limits of topics."""
-        from penstock.spark.writing import shared_publisher  # noqa: PLC0415 - loads another Kafka client
-
-        publisher, self._write_stage = shared_publisher(self._config, self._program, limits)
-        return publisher
-
     def after_commit(self, epoch: int) -> None:
         """Publish the committed epoch to the tables, if there are any."""
         if "tables" in self.__dict__:
@@ -141,7 +134,7 @@ class SparkEngine:
             self._patience_s,
             self.hosts,
         )
-        jobs.write_stage = self._write_stage
+        jobs.write_stage = self.write_stage
         return jobs
 
     @cached_property

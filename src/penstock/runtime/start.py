@@ -27,10 +27,10 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.handlers import ErrorHandlers
 from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings, largest_record, reach_brokers
-from penstock.kafka.limits import SizeLimits, default_size, refusals, size_of, warnings
+from penstock.kafka.limits import SizeLimits, check_limits, default_size, size_of
 from penstock.kafka.offsets import refuse_members
 from penstock.kafka.preflight import Preflight
-from penstock.kafka.publishers import Publisher, publisher_of
+from penstock.kafka.publishers import Publisher
 from penstock.kafka.records import RecordReader, read_records
 from penstock.kafka.topics import Topic, Topics
 from penstock.observation import Recorder
@@ -54,6 +54,7 @@ from penstock.runtime.memory import default_epoch_bytes
 from penstock.runtime.migrations import Migrations
 from penstock.runtime.past import Lost, lost_input
 from penstock.runtime.publication import Check, Publication, facts_row
+from penstock.runtime.publishing import new_publisher
 from penstock.runtime.rehearsal import rehearse
 from penstock.runtime.renames import Renames
 from penstock.runtime.standby import Readiness, refuse_refused, stand_by
@@ -171,7 +172,7 @@ class Start:
         internal = topics.ensure([*truth.internal_topics, *beyond.own_topics], config.replication_factor)
         broker = topics.broker_settings()
         written = {**others, **internal}
-        self._check_limits(broker, list(written.values()))
+        check_limits(config, broker, list(written.values()))
         sizes = [default_size(broker), *(topic.max_message_bytes for topic in written.values())]
         publisher = self._publisher(sizes, written, engine)
         self._takeover.reached(FENCED)
@@ -285,16 +286,6 @@ class Start:
         tasks = TaskSetUp(prepare, self._reader_of(read_records), self._patience_s)
         return Engine(self._config, self._program, tasks, ends, self._recorder.clients.of("consumer"))
 
-    def _check_limits(self, broker: Mapping[str, str], written: list[Topic]) -> None:
-        """Refuse settings that cannot work: raise the first reason, and log the others."""
-        reasons = list(refusals(self._config, broker, written))
-        for reason in reasons[1:]:
-            _log.error("%s", reason)
-        for warning in warnings(broker):
-            _log.warning("%s", warning)
-        if reasons:
-            raise reasons[0]
-
     # ---- lanes and epochs ---------------------------------------------------------------------------------------------
 
     def _copies(self, program: Program, state: CommittedState, engine: Engine) -> list[StateCopies]:
@@ -334,14 +325,8 @@ class Start:
 
     def _publisher(self, sizes: Sequence[int], written: Mapping[str, Topic], engine: Engine) -> Publisher:
         """Return the publisher, which has fenced any other instance; standbys know where this one is from now on."""
-        config, topics = self._config, self._program.topics
-        publisher: Publisher
-        if config.executors_write:
-            largest = largest_record(config, sizes)
-            limits = {name: min(topic.max_message_bytes, largest) for name, topic in written.items()}
-            publisher = engine.require_spark().shared_publisher(limits)
-        else:
-            publisher = publisher_of(config, self._id, topics, sizes, self._recorder.clients.of("producer"))
+        config, on_statistics = self._config, self._recorder.clients.of("producer")
+        publisher = new_publisher(config, self._program, engine, written, sizes, on_statistics)
         publisher.start()
         self.closers.append(publisher.close)
         if self._beacon is not None:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import cloudpickle
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -20,6 +19,7 @@ from penstock.epochs.bounds import BATCH_BYTES
 from penstock.epochs.entry import needs_entry
 from penstock.epochs.home import Home
 from penstock.epochs.hops import INPUT
+from penstock.epochs.packing import packed
 from penstock.epochs.program import Epoch, Program, has_lanes
 from penstock.epochs.wire import OUT, WIRE, arrived, in_order_of_causes
 from penstock.errors import EpochTooLargeError, FencedError, LaneMovedError
@@ -74,7 +74,7 @@ class EpochJobs:
         self._hosts = hosts
         self.write_stage: WriteStage | None = None
         """The stage in which executors write the rows of epochs; None if the driver writes them."""
-        self.broadcast: Any = session.sparkContext.broadcast((program.incarnation, cloudpickle.dumps(program), prepare))
+        self.broadcast: Any = session.sparkContext.broadcast((program.incarnation, packed(program, program), prepare))
 
     def read_too(self, source_of: Mapping[str, int]) -> None:
         """Add topics that are read from now on, each with its source."""

@@ -36,7 +36,7 @@ from penstock.testing.topics import InputTopic, OutputTopic
 from penstock.testing.virtual_time import VirtualTimeLoop
 from penstock.testing.watermarks import TopicWatermarks
 from penstock.timing import Duration, Instant, duration_ms, instant_ms
-from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology, watermarked_nodes
+from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology, checked_topology, watermarked_nodes
 from penstock.topology.bindings import bound_nodes, bound_specs
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class TopologyTestDriver:
         production_errors: ErrorHandler = DEFAULT,
         fakes: Mapping[Callable[..., Any], Callable[..., Any]] = MappingProxyType({}),
     ) -> None:
-        self._topology = topology
+        self._topology = checked_topology(topology, "TopologyTestDriver")
         self._loop = LoopThread(lambda thread: VirtualTimeLoop(lambda: self._now, thread))
         self._callers = Callers(self._loop, checked_fakes(fakes, topology))
         self._handlers = ErrorHandlers(

@@ -30,14 +30,16 @@ PYRIGHT := .parts/pyright
 PYRIGHT_READY := $(PYRIGHT)/.ready
 QUIX := .parts/quix
 QUIX_READY := $(QUIX)/.ready
+SITE := .parts/site
+SITE_READY := $(SITE)/.ready
 VENV_READY := $(VENV)/.ready
-SOURCES := src verification benchmarks tests hatch_build.py
+SOURCES := src verification benchmarks tests tools hatch_build.py
 
 # `verification` and `benchmarks` are packages at the root that are not installed.
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster operations operable browser registry lake docs security audit lock jars-pin clean
+.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster operations operable browser registry lake docs site security audit lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +103,11 @@ $(PYRIGHT_READY): tools/pyright/bring tools/pyright/package.json tools/pyright/p
 $(QUIX_READY): benchmarks/quix-requirements.lock
 	$(PYTHON) -m venv $(QUIX)
 	$(QUIX)/bin/python -m pip install --quiet --require-hashes --no-deps -r benchmarks/quix-requirements.lock
+	@touch $@
+
+$(SITE_READY): docs/requirements.lock
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --require-hashes --no-deps -r docs/requirements.lock
 	@touch $@
 
 check: $(VENV_READY) ## Lint, format, types, the map of rooms, house rules; the house in figures
@@ -200,17 +207,23 @@ lake: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(POSTGRES_READY) $(LAKE_R
 docs: $(VENV_READY) ## Run the examples of the documents as they stand
 	$(BIN)/pytest tests/docs
 
+site: $(SITE_READY) ## Build the site of the documents into reports/site; every link is checked, and nothing is loaded from elsewhere
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --quiet
+	$(SITE)/bin/python -m tools.site_check reports/site
+
 security: $(VENV_READY) ## The checklist's tests that need no Java: settings, names, TLS, hostile bytes, supply chain
 	$(BIN)/pytest --no-cov --numprocesses auto tests/security
 
 audit: $(VENV_READY) ## Known vulnerabilities of what is locked; asks a service on the network, and fails if it knows nothing
 	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements.lock
 
-lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock, and those of Quix Streams
+lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock, of Quix Streams and of the site
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url pyproject.toml --all-extras --group dev --output-file requirements.lock
 	echo quixstreams | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url - --output-file benchmarks/quix-requirements.lock
+	printf '%s\n' mkdocs mkdocs-material 'mkdocstrings[python]' | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 \
+		--generate-hashes --no-header --no-annotate --no-emit-index-url - --output-file docs/requirements.lock
 
 jars-pin: ## Pin the jars that tools/kafka, tools/connector, tools/registry and tools/lake now name; read the difference before committing it
 	@tools/kafka/bring --pin $(PARTS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape
+
 import pytest
 
 from penstock.errors import ConfigError
@@ -22,8 +24,8 @@ def test_an_application_shows_its_state_and_its_dashboard(application: Applicati
 
 def test_what_keeps_it_from_being_ready_is_shown(serve: Serve) -> None:
     running = serve(is_up=False).running
-    [what, why] = running.health.ready()[0]
-    assert f"{what}: {why}" in running._repr_html_()
+    what, why = running.health.ready()[0]
+    assert escape(f"{what}: {why}") in running._repr_html_()
 
 
 def test_its_panel_comes_from_its_admin_server(application: Application) -> None:

@@ -121,8 +121,11 @@ def test_a_stored_value_changed_without_putting_it_back() -> None:
     class Collect(Processor[str, str, str, str]):
         def process(self, record: Record[str, str]) -> None:
             seen = self.context.store("seen")
-            values: list[str] = seen.get(record.key) or seen.put(record.key, []) or []
-            values.append(record.value)  # a copy: only what is put is stored
+            values = seen.get(record.key)
+            if values is None:
+                seen.put(record.key, [])
+            else:
+                values.append(record.value)  # a copy: only what is put is stored
 
     builder = StreamsBuilder(value=str)
     builder.add_state_store(key_value_store("seen", value=list))

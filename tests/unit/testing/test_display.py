@@ -42,8 +42,9 @@ class Remember(Processor[str, str, str, str]):
     """Keeps the last value, and sets a timer, whose store is not shown."""
 
     def process(self, record: Record[str, str]) -> None:
-        self.context.store("last").put(record.key, record.value)
-        self.context.timers.processing_time(after="1h")
+        if record.key is not None:
+            self.context.store("last").put(record.key, record.value)
+            self.context.timers.processing_time(after="1h")
 
     def on_timer(self, timer: object) -> None:
         raise NotImplementedError

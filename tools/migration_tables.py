@@ -86,7 +86,8 @@ class Verb:
     """All overloads of a method together."""
 
     java: str
-    targets: dict[str, list[list[str]]] = field(default_factory=dict)
+    targets: dict[str, list[list[str] | None]] = field(default_factory=dict)
+    """What its overloads become, each with its arguments; None for an attribute, which has none."""
     notes: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
@@ -97,7 +98,8 @@ class Verb:
             return
         found = _CALL.fullmatch(row.said)
         assert found is not None, row.said
-        self.targets.setdefault(found[1], []).append([each for each in (found[2] or "").split(", ") if each])
+        arguments = None if found[2] is None else [each for each in found[2].split(", ") if each]
+        self.targets.setdefault(found[1], []).append(arguments)
         if isinstance(row.outcome, To) and row.outcome.note:
             self.notes.append(row.outcome.note)
 
@@ -109,17 +111,15 @@ class Verb:
         return ", ".join([shown, *dict.fromkeys(self.notes)])
 
 
-def _call(target: str, overloads: Sequence[Sequence[str]]) -> str:
+def _call(target: str, overloads: Sequence[list[str] | None]) -> str:
     """A call with the arguments of all overloads, then the options."""
-    every = [argument for argument in overloads[0] if all(argument in other for other in overloads)]
-    options = dict.fromkeys(argument for overload in overloads for argument in overload if argument not in every)
-    call = f"`{target}({', '.join(every)})`" if any(overloads) or _is_verb(target) else f"`{target}`"
+    calls = [overload for overload in overloads if overload is not None]
+    if not calls:
+        return f"`{target}`"
+    every = [argument for argument in calls[0] if all(argument in other for other in calls)]
+    options = dict.fromkeys(argument for overload in calls for argument in overload if argument not in every)
+    call = f"`{target}({', '.join(every)})`"
     return f"{call} with {', '.join(f'`{option}`' for option in options)}" if options else call
-
-
-def _is_verb(target: str) -> bool:
-    """Whether a name without arguments is called: a method of a handle."""
-    return target.partition(".")[0] in {"StreamsBuilder", "KStream", "KTable"} and "." in target
 
 
 def verbs(judged: Iterable[Row]) -> dict[str, dict[str, Verb]]:

@@ -111,7 +111,9 @@ SETTINGS: Mapping[str, Equivalent] = {
     "state.cleanup.delay.ms": Never("lanes do not move between instances, so that nothing is left behind"),
     "state.cleanup.dir.max.age.ms": Never("lanes do not move between instances, so that nothing is left behind"),
     "state.dir": Becomes("state_dir"),
-    "statestore.cache.max.bytes": Never("caches emit at the end of an epoch, whatever their size; `Store(caching=False)` is without"),
+    "statestore.cache.max.bytes": Never(
+        "caches emit at the end of an epoch, whatever their size; `Store(caching=False)` is without"
+    ),
     "task.assignor.class": _ONE_PROCESS,
     "task.timeout.ms": Becomes("broker_timeout"),
     "topology.optimization": _OPTIMIZED,

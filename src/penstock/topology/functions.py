@@ -17,12 +17,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def checked(function: F, arguments: str, verb: str, line: Line) -> F:
     """Return the function after checking that it accepts `arguments` (a comma-separated list of their meanings)."""
-    if callable(function) and is_async(function):
+    checked_call(function, arguments, verb, line)
+    if is_async(function):
         raise TopologyError(
             f"{verb} uses what its function returns, but {_name(function)} is async def, and returns a coroutine ({line}): "
             f"use map_values_async, map_async or process_async."
         )
-    return checked_call(function, arguments, verb, line)
+    return function
 
 
 def checked_call(function: F, arguments: str, verb: str, line: Line) -> F:

@@ -6,9 +6,11 @@ from html import escape
 
 import pytest
 
+from penstock import App, Topology
 from penstock.errors import ConfigError
 from penstock.notebooks import panel
-from tests.unit.admin.conftest import Application, Serve
+from tests.unit.admin.clients import Application
+from tests.unit.admin.conftest import Serve, Stage
 
 TOKEN = "a-token-of-sixteen-letters"
 
@@ -39,8 +41,9 @@ def test_the_panel_of_an_own_application_needs_no_token_from_outside(serve: Serv
     assert "word-count" in panel(serve(**{name: TOKEN}).running)._repr_html_()
 
 
-def test_without_an_admin_server_there_is_no_panel(serve: Serve) -> None:
-    running = serve(admin_address="off").running
-    assert "dashboard" not in running._repr_html_()
-    with pytest.raises(ConfigError, match="admin_address: it is off"):
-        panel(running)
+def test_without_an_admin_server_there_is_no_panel(stage: Stage, topology: Topology) -> None:
+    stage.may_start.set()
+    with App("unheard", topology).start(bootstrap_servers="nowhere:1", admin_address="off") as running:
+        assert "dashboard" not in running._repr_html_()
+        with pytest.raises(ConfigError, match="admin_address: it is off"):
+            panel(running)

@@ -89,7 +89,7 @@ class TestWrites:
                 "s.compute('x', add, 1)",
                 "do computes with .*add.*, which is not an operation of store 'kept'. .* Declared operations: twice",
             ),
-            ("s.put(None, 1)", "A store cannot have a null key"),
+            ("s.put(None, 1)", "Store 'kept' cannot have a null key"),
             ("s.merge('x', None)", "merge needs a value"),
         ],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,7 +44,7 @@ class Notebook:
 
     def __init__(self) -> None:
         self.shown: list[str] = []
-        self.on_update = lambda: None
+        self.on_update: Callable[[], None] = lambda: None
 
     def display(self, value: Any, *, display_id: bool) -> Notebook:
         assert display_id

@@ -208,7 +208,8 @@ docs: $(VENV_READY) ## Run the examples of the documents as they stand
 	$(BIN)/pytest tests/docs
 
 site: $(SITE_READY) ## Build the site of the documents into reports/site; every link is checked, and nothing is loaded from elsewhere
-	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --quiet
+	@# Without --quiet, which would hide from --strict the warnings that it counts.
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict
 	$(SITE)/bin/python -m tools.site_check reports/site
 
 security: $(VENV_READY) ## The checklist's tests that need no Java: settings, names, TLS, hostile bytes, supply chain
@@ -222,7 +223,7 @@ lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock, of 
 		--no-header --no-annotate --no-emit-index-url pyproject.toml --all-extras --group dev --output-file requirements.lock
 	echo quixstreams | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url - --output-file benchmarks/quix-requirements.lock
-	printf '%s\n' mkdocs mkdocs-material 'mkdocstrings[python]' | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 \
+	printf '%s\n' mkdocs mkdocs-material 'mkdocstrings[python]' ruff | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 \
 		--generate-hashes --no-header --no-annotate --no-emit-index-url - --output-file docs/requirements.lock
 
 jars-pin: ## Pin the jars that tools/kafka, tools/connector, tools/registry and tools/lake now name; read the difference before committing it

@@ -24,10 +24,10 @@ def without_code_links(markdown: str) -> str:
 
 
 def with_examples(docstring: str) -> str:
-    """Return a docstring whose example is a section of its own, which the site shows as code.
+    r"""Return a docstring whose example is a section of its own, which the site shows as code.
 
     Example:
-        >>> with_examples("What it is.\\n\\nExample:\\n    >>> 1 + 1").splitlines()[2]
+        >>> with_examples("What it is.\n\nExample:\n    >>> 1 + 1").splitlines()[2]
         'Examples:'
     """
     return _EXAMPLE.sub(r"\1Examples:", docstring)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from pathlib import Path
 
 import pytest
 
 import penstock
+from tools import site_hooks
 from tools.site_check import complaints, main
 from tools.site_hooks import on_page_markdown
 
@@ -44,6 +46,11 @@ def test_links_to_the_code_become_text() -> None:
     others = "[columns.md](../columns.md) and [Kafka](https://kafka.apache.org)."
     page = f"See [hosts.py](../../src/penstock/spark/hosts.py), {others}"
     assert on_page_markdown(page, page=None) == f"See `hosts.py`, {others}"
+
+
+def test_the_examples_of_the_hooks_pass() -> None:
+    result = doctest.testmod(site_hooks)
+    assert (result.failed, result.attempted) == (0, 2)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from verification.takeover.trial import FENCED, OnCluster, OnOneMachine, Standby
 SILENCE = "3s"
 LOCAL_ENGINE = {"PENSTOCK_ENGINE": "local"}
 UNPREPARED_EVERY = 5
-"""One kill in so many comes while the standby is still starting; how long that takes is not a figure of a takeover."""
+"""One kill in so many comes while the standby is still starting; these have figures of their own."""
 
 Figures = dict[str, list[Taken]]
 
@@ -30,8 +30,7 @@ def kills(count: int, standbys: int, figures: Figures, trial: StandbyTrial) -> N
             trial.await_standbys()
         time.sleep(chooser.uniform(0, 1.5))
         taken = trial.kill_active(chooser.choice((Part.DRIVER, Part.ALL)))
-        if is_prepared:
-            figures.setdefault(trial.name, []).append(taken)
+        figures.setdefault(trial.name if is_prepared else f"{trial.name}-unprepared", []).append(taken)
     trial.finish()
 
 

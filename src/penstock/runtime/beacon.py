@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import NamedTuple
 
 from penstock.errors import ConfigError, StateError
@@ -110,34 +110,53 @@ class Gone(NamedTuple):
 
 
 def watch(found: Announcement, timeout_s: float, goes_on: Callable[[], bool]) -> Gone | None:
-    """Wait until an instance is gone; return None if `goes_on`, which is called several times a second, says no before.
+    """Wait until an instance is gone; return None if `goes_on` says no before. It is called several times a second, as long as
+    the instance may be alive.
 
     A connection that is lost is opened again. If nobody listens there, or someone else, the instance is gone. If that cannot be
     found out, it is gone after `timeout_s`.
     """
     heard = time.monotonic()
-    while goes_on():
-        try:
-            with socket.create_connection((found.host, found.port), _HELLO_S) as connection:
-                channel = Channel(connection, found.key, is_server=False)
-                heard = time.monotonic()
-                while goes_on():
-                    if _is_readable(connection):
-                        channel.receive(most=0)
-                        heard = time.monotonic()
-                    elif time.monotonic() - heard > timeout_s:
-                        break
-        except (ConnectionRefusedError, StateError):
-            return Gone(f"nobody listens at {found.host}:{found.port} any more", heard)
-        except (OSError, EOFError) as error:
-            _log.debug("no connection to the active instance: %s", error)
-        if time.monotonic() - heard > timeout_s:
-            return Gone(f"it has been silent for {timeout_s:g} s", heard)
-        time.sleep(_RETRY_S)
-    return None
+    with closing(_Link(found)) as link:
+        while True:
+            try:
+                if link.is_alive():
+                    heard = time.monotonic()
+            except (ConnectionRefusedError, StateError):
+                return Gone(f"nobody listens at {found.host}:{found.port} any more", heard)
+            except (OSError, EOFError) as error:
+                _log.debug("no connection to the active instance: %s", error)
+                link.close()
+                time.sleep(_RETRY_S)
+            if time.monotonic() - heard > timeout_s:
+                return Gone(f"it has been silent for {timeout_s:g} s", heard)
+            if not goes_on():
+                return None
 
 
-def _is_readable(connection: socket.socket) -> bool:
-    poll = select.poll()
-    poll.register(connection, select.POLLIN)
-    return bool(poll.poll(_TICK_S * 1_000))
+class _Link:
+    """A standby's connection to an instance, opened when it is needed."""
+
+    def __init__(self, found: Announcement) -> None:
+        self._found = found
+        self._connection: socket.socket | None = None
+        self._channel: Channel | None = None
+
+    def is_alive(self) -> bool:
+        """Whether the instance is heard within a moment; raises if the connection is lost or cannot be opened."""
+        if self._connection is None or self._channel is None:
+            self._connection = socket.create_connection((self._found.host, self._found.port), _HELLO_S)
+            self._channel = Channel(self._connection, self._found.key, is_server=False)
+            return True
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
+        if not poll.poll(_TICK_S * 1_000):
+            return False
+        self._channel.receive(most=0)
+        return True
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = self._channel = None

@@ -55,6 +55,7 @@ class SparkEngine:
         self._source_of: dict[str, int] = {}
         self._state: CommittedState | None = None
         self._lock = threading.RLock()
+        self._placing = threading.RLock()  # a standby warms executors in one thread, and restores lanes in another
         self._opening: Future[SparkSession] | None = None
         self._is_shared = False
         self.write_stage: WriteStage | None = None
@@ -156,16 +157,17 @@ class SparkEngine:
 
     def warm(self) -> None:
         """Start executors and their Python workers, and let each load the program, before they are needed."""
-        if self.hosts is None:
-            warm(self._one_row_each, self.jobs.broadcast)
-            return
-        if not self.hosts.placement:
-            self._place(self.hosts)
-        warm(self.hosts.each_lane(), self.jobs.broadcast)
+        with self._placing:
+            broadcast = self.jobs.broadcast
+            if self.hosts is not None and not self.hosts.placement:
+                self._place(self.hosts)
+            one_row_each = self._one_row_each if self.hosts is None else self.hosts.each_lane()
+        warm(one_row_each, broadcast)
 
     def restore(self, committed: Committed, read: ReadChangelog, on_progress: OnProgress) -> list[Restored]:
         """Restore all lanes in a job, on a cluster on the executors that it has now."""
-        broadcast = self.jobs.broadcast
+        with self._placing:
+            broadcast = self.jobs.broadcast
         if self.hosts is None:
             return restore(self._one_row_each, broadcast, committed, read, on_progress)
         driver = self.session.sparkContext.getConf().get("spark.driver.host", LOOPBACK)
@@ -190,11 +192,12 @@ class SparkEngine:
 
     def _place(self, hosts: Hosts) -> None:
         """Place lanes on the executors that there are now; the first time, compare these with the driver."""
-        is_first = not hosts.placement
-        hosts.place()
-        _log.info("lanes run on %s", ", ".join(sorted(set(hosts.placement))))
-        if is_first:
-            refuse_unequal(inspected(hosts.each_lane(), self._program.directory, STATE_DIR))
+        with self._placing:
+            is_first = not hosts.placement
+            hosts.place()
+            _log.info("lanes run on %s", ", ".join(sorted(set(hosts.placement))))
+            if is_first:
+                refuse_unequal(inspected(hosts.each_lane(), self._program.directory, STATE_DIR))
 
     def _source_options(self) -> Mapping[str, str]:
         timeout = str(self._config.broker_timeout_ms)

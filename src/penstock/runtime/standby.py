@@ -6,8 +6,8 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,66 +44,86 @@ class Readiness:
 def stand_by(announced: Announced, timeout_s: float, readiness: Readiness, stop: threading.Event) -> Gone | None:
     """Wait until no other instance is active; return why none is, or None if a stop is requested before.
 
-    If there is one, make sure first that this instance can take over, and at once.
+    Meanwhile, make sure that this instance can take over, and at once. Raises if it cannot.
     """
-    found = announced.last()
-    if found is None:
-        return Gone("no other instance has announced itself", time.monotonic())
-    readiness.check()
-    with _kept(readiness.warm):
-        return _wait(announced, timeout_s, stop)
-
-
-def _wait(announced: Announced, timeout_s: float, stop: threading.Event) -> Gone | None:
-    while not stop.is_set():
-        found = announced.last()
-        if found is None:  # the application was reset
-            return Gone("no other instance has announced itself", time.monotonic())
-        _refuse_unreachable(found)
-        logger.info("standing by: instance %s is active at %s:%d", found.incarnation, found.host, found.port)
-        gone = watch(found, timeout_s, _Current(announced, found, stop))
-        if gone is not None and announced.last() == found:
-            return gone
+    with closing(_Preparation(readiness)) as preparation:
+        while not stop.is_set():
+            found = announced.last()
+            if found is None:
+                return Gone("no other instance has announced itself", time.monotonic())
+            _refuse_unreachable(found)
+            gone = watch(found, timeout_s, _Watching(announced, found, preparation, stop))
+            if gone is not None and announced.last() == found:
+                return gone
     return None
 
 
-class _Current:
+class _Preparation:
+    """Makes an instance ready, and keeps it so, in a thread of its own.
+
+    None of it may delay a takeover: the offsets that are checked cannot be read while a transaction of the instance before is
+    open, and only the takeover ends that. An ordinary start makes the same checks.
+    """
+
+    def __init__(self, readiness: Readiness) -> None:
+        self._readiness = readiness
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="penstock-standby", daemon=True)
+        self._failure: Exception | None = None
+        self.is_done: bool = False
+
+    def begin(self) -> None:
+        """Begin, if it has not begun yet; raise what has failed."""
+        if self._thread.ident is None:
+            self._thread.start()
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """End it, without waiting."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        try:
+            self._readiness.check()
+            if not self._ended.is_set():
+                self._readiness.warm()
+        except Exception as error:
+            logger.debug("this instance cannot stand by", exc_info=True)
+            self._failure = error
+            return
+        self.is_done = True
+        while not self._ended.wait(WARM_EVERY_S):
+            try:
+                self._readiness.warm()
+            except Exception:
+                logger.exception("this standby may need longer to take over")
+
+
+class _Watching:
     """Whether a watch goes on: no stop is requested, and the instance that is watched has not been replaced."""
 
-    def __init__(self, announced: Announced, found: Announcement, stop: threading.Event) -> None:
+    def __init__(self, announced: Announced, found: Announcement, preparation: _Preparation, stop: threading.Event) -> None:
         self._announced = announced
         self._found = found
+        self._preparation = preparation
         self._stop = stop
         self._looked_at = time.monotonic()
+        self._is_said = False
 
     def __call__(self) -> bool:
         if self._stop.is_set():
             return False
+        self._preparation.begin()
+        if self._preparation.is_done and not self._is_said:
+            self._is_said = True
+            found = self._found
+            logger.info("standing by: instance %s is active at %s:%d", found.incarnation, found.host, found.port)
         if time.monotonic() - self._looked_at < LOOK_EVERY_S:
             return True
         is_current = self._announced.last() == self._found
         self._looked_at = time.monotonic()
         return is_current
-
-
-@contextmanager
-def _kept(warm: Callable[[], None]) -> Iterator[None]:
-    """Call `warm`, and again from time to time while the block runs, in a thread of its own: a call may hang."""
-    warm()
-    ended = threading.Event()
-
-    def keep() -> None:
-        while not ended.wait(WARM_EVERY_S):
-            try:
-                warm()
-            except Exception:
-                logger.exception("this standby may need longer to take over")
-
-    threading.Thread(target=keep, name="penstock-warm", daemon=True).start()
-    try:
-        yield
-    finally:
-        ended.set()
 
 
 def _refuse_unreachable(found: Announcement) -> None:

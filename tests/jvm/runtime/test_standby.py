@@ -66,7 +66,7 @@ class Case:
 
 
 def _watching() -> int:
-    return sum(thread.name == "penstock-warm" for thread in threading.enumerate())
+    return sum(thread.name == "penstock-standby" for thread in threading.enumerate())
 
 
 @pytest.fixture

@@ -33,6 +33,8 @@ class World:
         self.stop = threading.Event()
         self.fates: list[Callable[[Callable[[], bool]], Gone | None]] = []
         self.failure: Exception | None = None
+        self.may_check = threading.Event()
+        self.may_check.set()
         monkeypatch.setattr(module, "watch", self.watch)
 
     def last(self) -> Announcement | None:
@@ -42,15 +44,25 @@ class World:
         self.did.append(f"watch {found.incarnation} for {timeout_s:g}")
         return self.fates.pop(0)(goes_on)
 
+    def was_dead(self, goes_on: Callable[[], bool]) -> Gone:
+        return Gone("it is gone", 5.0)
+
     def dies(self, goes_on: Callable[[], bool]) -> Gone:
+        self.prepared(goes_on)
         return Gone("it is gone", 5.0)
 
     def dies_and_is_replaced(self, goes_on: Callable[[], bool]) -> Gone:
+        self.prepared(goes_on)
         self.active = TWO
         return Gone("it is gone", 5.0)
 
+    def prepared(self, goes_on: Callable[[], bool]) -> None:
+        """Watch until this standby is ready."""
+        wait_until("it is ready", lambda: goes_on() and "warm" in self.did, PATIENCE_S, every_s=0.005)
+
     def check(self) -> None:
         self.did.append("check")
+        assert self.may_check.wait(PATIENCE_S)
         if self.failure is not None:
             raise self.failure
 
@@ -74,16 +86,55 @@ def test_the_first_instance_does_not_wait(world: World) -> None:
     assert world.did == []
 
 
-def test_it_takes_over_when_the_active_instance_is_gone(world: World) -> None:
-    world.fates = [world.dies]
+def test_one_that_finds_the_other_dead_takes_over_without_more_ado(world: World) -> None:
+    world.fates = [world.was_dead]
     assert world.stand_by() == Gone("it is gone", 5.0)
-    assert world.did == ["check", "warm", "watch one for 10"]
+    assert world.did == ["watch one for 10"]
+
+
+def test_it_takes_over_when_the_active_instance_is_gone(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.fates = [world.dies]
+    with caplog.at_level(logging.INFO):
+        assert world.stand_by() == Gone("it is gone", 5.0)
+    assert world.did == ["watch one for 10", "check", "warm"]
+
+
+def test_a_check_that_hangs_does_not_delay_a_takeover(world: World) -> None:
+    """The offsets that it reads cannot be read while a transaction of the dead instance is open."""
+    world.may_check.clear()
+
+    def dies_meanwhile(goes_on: Callable[[], bool]) -> Gone:
+        wait_until("it checks", lambda: goes_on() and "check" in world.did, PATIENCE_S)
+        return Gone("it is gone", 5.0)
+
+    world.fates = [dies_meanwhile]
+    assert world.stand_by() is not None
+    world.failure = TopicError("too late to matter")
+    world.may_check.set()
+    assert world.did == ["watch one for 10", "check"]
+
+
+def test_it_says_that_it_is_ready_when_it_is(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.may_check.clear()
+
+    def lives(goes_on: Callable[[], bool]) -> Gone:
+        assert goes_on()
+        assert "standing by" not in caplog.text
+        world.may_check.set()
+        wait_until("it says so", lambda: goes_on() and "standing by: instance one is active" in caplog.text, PATIENCE_S)
+        assert goes_on()
+        return Gone("it is gone", 5.0)
+
+    world.fates = [lives]
+    with caplog.at_level(logging.INFO):
+        world.stand_by()
+    assert caplog.text.count("standing by: instance one is active at 127.0.0.1:4000") == 1
 
 
 def test_another_standby_that_was_faster_is_watched_in_turn(world: World) -> None:
     world.fates = [world.dies_and_is_replaced, world.dies]
     assert world.stand_by() == Gone("it is gone", 5.0)
-    assert world.did == ["check", "warm", "watch one for 10", "watch two for 10"]
+    assert world.did == ["watch one for 10", "check", "warm", "watch two for 10"]
 
 
 def test_an_instance_that_was_replaced_while_it_lives_is_watched_no_longer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,9 +183,10 @@ def test_after_a_reset_nobody_is_active(world: World) -> None:
 
 def test_one_that_could_not_start_does_not_stand_by(world: World) -> None:
     world.failure = TopicError("Topics do not exist: in.")
-    with pytest.raises(TopicError, match="in"):
+    world.fates = [world.dies]
+    with pytest.raises(TopicError, match="Topics do not exist"):
         world.stand_by()
-    assert world.did == ["check"]
+    assert world.did == ["watch one for 10", "check"]
 
 
 def test_an_instance_that_only_its_own_host_reaches_cannot_be_watched_from_another(world: World) -> None:
@@ -157,7 +209,7 @@ def test_processes_are_kept_warm_and_a_failure_is_only_logged(
             raise BrokerError("an executor is gone")
 
     def lives_for_a_while(goes_on: Callable[[], bool]) -> Gone:
-        wait_until("it is warmed again", lambda: world.did.count("warm") >= 4, PATIENCE_S)
+        wait_until("it is warmed again", lambda: goes_on() and world.did.count("warm") >= 4, PATIENCE_S)
         return Gone("it is gone", 5.0)
 
     monkeypatch.setattr(module, "watch", lambda found, timeout_s, goes_on: lives_for_a_while(goes_on))
@@ -165,7 +217,7 @@ def test_processes_are_kept_warm_and_a_failure_is_only_logged(
         assert stand_by(world, 10.0, Readiness(lambda: None, warm), world.stop) is not None
     assert "this standby may need longer to take over" in caplog.text
     count = world.did.count("warm")
-    wait_until("it has ended", lambda: not any(thread.name == "penstock-warm" for thread in threading.enumerate()), PATIENCE_S)
+    wait_until("it has ended", lambda: not any(thread.name == "penstock-standby" for thread in threading.enumerate()), PATIENCE_S)
     assert world.did.count("warm") <= count + 1
 
 

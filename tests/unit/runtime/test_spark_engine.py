@@ -1,0 +1,100 @@
+"""Spark before it is needed: executors are placed and compared once, and workers load the program; all of it without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.config import Config
+from penstock.epochs.restore import Committed, Restored
+from penstock.runtime import spark_engine as module
+from penstock.runtime.spark_engine import SparkEngine
+from penstock.spark import warming
+from tests.unit.epochs.application import program_of
+from tests.unit.runtime.noting import counting
+
+COMMITTED = Committed(0, "one", {}, {}, 0)
+
+
+class Spark:
+    """Session, hosts and jobs at once; notes what is done with them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.did: list[str] = []
+        self.placement: tuple[str, ...] = ()
+        self.broadcast = "program"
+        self.servers: dict[int, tuple[str, int]] = {}
+        self.sparkContext = SimpleNamespace(getConf=dict)
+        monkeypatch.setattr(SparkEngine, "session", self)
+        monkeypatch.setattr(module, "warm", lambda frame, broadcast: self.did.append(f"warm {frame} with {broadcast}"))
+        monkeypatch.setattr(module, "inspected", lambda frame, directory, variable: self.did.append(f"inspect {frame}"))
+        monkeypatch.setattr(module, "refuse_unequal", lambda found: None)
+        monkeypatch.setattr(module, "restore", self.restore)
+
+    def engine(self, is_spread: bool) -> SparkEngine:
+        made = SparkEngine(
+            Config(kafka={"bootstrap.servers": "nowhere:1"}), program_of(counting(), 2), lambda: None, lambda at, to: (), 60.0
+        )
+        made.__dict__ |= {"jobs": self, "hosts": self if is_spread else None}
+        return made
+
+    def range(self, *bounds: int) -> str:
+        return f"range{bounds}"
+
+    def each_lane(self) -> str:
+        return "lanes"
+
+    def place(self) -> None:
+        self.did.append("place")
+        self.placement = ("a", "b")
+
+    def restore(self, frame: str, *_: Any) -> list[Restored]:
+        self.did.append(f"restore {frame}")
+        return [Restored(lane, "up to date", 0, "w", 4_000 + lane) for lane in range(2)]
+
+
+@pytest.fixture
+def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
+    return Spark(monkeypatch)
+
+
+def test_on_a_cluster_executors_are_placed_and_compared_once(spark: Spark) -> None:
+    engine = spark.engine(is_spread=True)
+    engine.warm()
+    engine.warm()
+    assert spark.did == ["place", "inspect lanes", "warm lanes with program", "warm lanes with program"]
+    spark.did.clear()
+    engine.restore(COMMITTED, lambda at, to: (), lambda left: None)
+    assert spark.did == ["place", "restore lanes"]  # executors may have come or gone meanwhile
+    assert spark.servers == {0: ("a", 4_000), 1: ("b", 4_001)}
+
+
+def test_without_a_standby_the_restore_compares_them(spark: Spark) -> None:
+    spark.engine(is_spread=True).restore(COMMITTED, lambda at, to: (), lambda left: None)
+    assert spark.did == ["place", "inspect lanes", "restore lanes"]
+
+
+def test_on_one_machine_there_is_nothing_to_place(spark: Spark) -> None:
+    engine = spark.engine(is_spread=False)
+    engine.warm()
+    engine.restore(COMMITTED, lambda at, to: (), lambda left: None)
+    assert spark.did == ["warm range(0, 2, 1, 2) with program", "restore range(0, 2, 1, 2)"]
+
+
+def test_a_warm_worker_has_loaded_the_program_and_read_all_of_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[Any] = []
+    monkeypatch.setattr(warming, "program_of", loaded.append)
+    batch = pa.RecordBatch.from_pylist([{"lane": 1}])
+    jobs: list[list[Any]] = []
+
+    def map_in_arrow(task: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> Any:
+        assert schema == "lane int"
+        return SimpleNamespace(toArrow=lambda: jobs.append(list(task(iter([batch, batch])))))
+
+    frame: Any = SimpleNamespace(schema="lane int", mapInArrow=map_in_arrow)
+    warming.warm(frame, "program")
+    assert (loaded, jobs) == (["program"], [[batch, batch]])

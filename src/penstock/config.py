@@ -82,7 +82,8 @@ class Config:
         kafka: Client settings by librdkafka's names; `bootstrap.servers` is required. They apply to all clients; with one of
             Kafka Streams' prefixes `producer.`, `main.consumer.` (Spark's reader: the Java client's names) and
             `restore.consumer.`, to that client only. `env:NAME` or `file:PATH` reads a value from there.
-        spark: `master`, and any setting that begins with `spark.`.
+        spark: `master`, and any setting that begins with `spark.`. `env:NAME` is read from there, and `file:PATH` in place of a
+            secret.
         token_provider: For brokers with OAUTHBEARER: a function that returns a `penstock.tokens.Token`, or the name of an entry
             point of the group `penstock.token_providers` (docs/security.md).
         schema_registry: How to reach the schema registry, by Confluent's names: `url`, `basic.auth.user.info` or
@@ -259,8 +260,7 @@ class Config:
             _merge(given, _read_toml(source), str(source))
         _merge(given, _from_environment(environment), "environment")
         _merge(given, overrides, "arguments")
-        given["spark"] = {name: _text(name, value) for name, value in given["spark"].items()}
-        for table in ("kafka", "schema_registry"):
+        for table in _TABLES:
             given[table] = {name: resolved(name, _text(name, value), environment) for name, value in given[table].items()}
         for name in _REFERENCES:
             if name in given:

@@ -5,6 +5,8 @@ SEED ?= 1
 CASES ?= 2000
 RECORDS ?=
 JVM_TESTS ?= tests/jvm
+# Without writers on executors, which need brokers of 4.0 or later.
+OLD_BROKER_TESTS ?= tests/jvm/kafka --ignore tests/jvm/kafka/test_shared_transactions.py $(addprefix tests/jvm/runtime/,test_pause.py test_renames.py test_savepoints.py)
 UNIT_TESTS := -m "not jvm" tests/unit tests/golden --numprocesses auto
 
 VENV := .venv
@@ -13,6 +15,8 @@ PARTS := .parts/kafka
 PARTS_READY := $(PARTS)/.ready
 CONNECTOR := .parts/connector
 CONNECTOR_READY := $(CONNECTOR)/.ready
+OLD_KAFKA := .parts/kafka-3.9
+OLD_KAFKA_READY := $(OLD_KAFKA)/.ready
 TOXIPROXY := .parts/toxiproxy
 TOXIPROXY_READY := $(TOXIPROXY)/.ready
 PROMETHEUS := .parts/prometheus
@@ -37,7 +41,7 @@ SOURCES := src verification benchmarks tests hatch_build.py
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster operations operable browser registry lake docs security audit lock jars-pin clean
+.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster operations operable browser registry lake docs security old-broker audit lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +60,10 @@ $(VENV_READY): requirements.lock pyproject.toml
 
 $(PARTS_READY): tools/kafka/pom.xml tools/kafka/jars.sha256
 	@tools/kafka/bring $(PARTS)
+	@touch $@
+
+$(OLD_KAFKA_READY): tools/kafka-3.9/pom.xml tools/kafka-3.9/jars.sha256
+	@tools/kafka-3.9/bring $(OLD_KAFKA)
 	@touch $@
 
 $(CONNECTOR_READY): tools/connector/bring tools/connector/jars.sha256
@@ -203,6 +211,9 @@ docs: $(VENV_READY) ## Run the examples of the documents as they stand
 security: $(VENV_READY) ## The checklist's tests that need no Java: settings, names, TLS, hostile bytes, supply chain
 	$(BIN)/pytest --no-cov --numprocesses auto tests/security
 
+old-broker: $(VENV_READY) $(OLD_KAFKA_READY) $(TOXIPROXY_READY) ## Tests that need a broker and no Spark, with the oldest that is supported
+	BROKER_JARS=$(OLD_KAFKA) $(BIN)/pytest --no-cov -m jvm -k "not spark" $(OLD_BROKER_TESTS)
+
 audit: $(VENV_READY) ## Known vulnerabilities of what is locked; asks a service on the network, and fails if it knows nothing
 	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements.lock
 
@@ -212,12 +223,13 @@ lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock, and
 	echo quixstreams | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url - --output-file benchmarks/quix-requirements.lock
 
-jars-pin: ## Pin the jars that tools/kafka, tools/connector, tools/registry and tools/lake now name; read the difference before committing it
+jars-pin: ## Pin the jars that tools/kafka, tools/kafka-3.9, tools/connector, tools/registry and tools/lake now name; read the difference before committing it
 	@tools/kafka/bring --pin $(PARTS)
+	@tools/kafka-3.9/bring --pin $(OLD_KAFKA)
 	@tools/connector/bring --pin $(CONNECTOR)
 	@tools/registry/bring --pin $(REGISTRY)
 	@tools/lake/bring --pin $(LAKE)
-	@touch $(PARTS_READY) $(CONNECTOR_READY) $(REGISTRY_READY) $(LAKE_READY)
+	@touch $(PARTS_READY) $(OLD_KAFKA_READY) $(CONNECTOR_READY) $(REGISTRY_READY) $(LAKE_READY)
 
 clean: ## Remove caches and reports, not the parts
 	rm -rf reports dist build .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -19,6 +19,8 @@ OLD_KAFKA := .parts/kafka-3.9
 OLD_KAFKA_READY := $(OLD_KAFKA)/.ready
 TOXIPROXY := .parts/toxiproxy
 TOXIPROXY_READY := $(TOXIPROXY)/.ready
+DEPLOY_TOOLS := .parts/deploy
+DEPLOY_TOOLS_READY := $(DEPLOY_TOOLS)/.ready
 PROMETHEUS := .parts/prometheus
 POSTGRES := .parts/postgres
 POSTGRES_READY := $(POSTGRES)/.ready
@@ -35,13 +37,13 @@ PYRIGHT_READY := $(PYRIGHT)/.ready
 QUIX := .parts/quix
 QUIX_READY := $(QUIX)/.ready
 VENV_READY := $(VENV)/.ready
-SOURCES := src verification benchmarks tests hatch_build.py
+SOURCES := src verification benchmarks tests deploy hatch_build.py
 
 # `verification` and `benchmarks` are packages at the root that are not installed.
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster operations operable browser registry lake docs security old-broker audit lock jars-pin clean
+.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster operations operable browser registry lake docs security deploy-check old-broker audit lock jars-pin clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +74,10 @@ $(CONNECTOR_READY): tools/connector/bring tools/connector/jars.sha256
 
 $(TOXIPROXY_READY): tools/toxiproxy/go.mod tools/toxiproxy/go.sum
 	@tools/toxiproxy/bring $(TOXIPROXY)
+	@touch $@
+
+$(DEPLOY_TOOLS_READY): tools/deploy/go.mod tools/deploy/go.sum tools/deploy/decode/main.go
+	@tools/deploy/bring $(DEPLOY_TOOLS)
 	@touch $@
 
 # The classes of Spark's JVM: it starts in half the time. Measurements do without.
@@ -211,15 +217,20 @@ docs: $(VENV_READY) ## Run the examples of the documents as they stand
 security: $(VENV_READY) ## The checklist's tests that need no Java: settings, names, TLS, hostile bytes, supply chain
 	$(BIN)/pytest --no-cov --numprocesses auto tests/security
 
+deploy-check: $(VENV_READY) $(DEPLOY_TOOLS_READY) ## The Helm chart renders, and makes the manifests of deploy/kubernetes; all manifests are valid
+	$(BIN)/pytest --no-cov tests/deploy tests/unit/deploy
+
 old-broker: $(VENV_READY) $(OLD_KAFKA_READY) $(TOXIPROXY_READY) ## Tests that need a broker and no Spark, with the oldest that is supported
 	BROKER_JARS=$(OLD_KAFKA) $(BIN)/pytest --no-cov -m jvm -k "not spark" $(OLD_BROKER_TESTS)
 
 audit: $(VENV_READY) ## Known vulnerabilities of what is locked; asks a service on the network, and fails if it knows nothing
 	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements.lock
 
-lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock, and those of Quix Streams
+lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock, what images need of it, and those of Quix Streams
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url pyproject.toml --all-extras --group dev --output-file requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --constraint requirements.lock \
+		--no-header --no-annotate --no-emit-index-url pyproject.toml --all-extras --output-file deploy/requirements.lock
 	echo quixstreams | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url - --output-file benchmarks/quix-requirements.lock
 

@@ -5,6 +5,8 @@ SEED ?= 1
 CASES ?= 2000
 RECORDS ?=
 JVM_TESTS ?= tests/jvm
+# Without writers on executors, which need brokers of 4.0 or later.
+OLD_BROKER_TESTS ?= tests/jvm/kafka --ignore tests/jvm/kafka/test_shared_transactions.py $(addprefix tests/jvm/runtime/,test_pause.py test_renames.py test_savepoints.py)
 UNIT_TESTS := -m "not jvm" tests/unit tests/golden examples --numprocesses auto
 
 VENV := .venv
@@ -13,8 +15,12 @@ PARTS := .parts/kafka
 PARTS_READY := $(PARTS)/.ready
 CONNECTOR := .parts/connector
 CONNECTOR_READY := $(CONNECTOR)/.ready
+OLD_KAFKA := .parts/kafka-3.9
+OLD_KAFKA_READY := $(OLD_KAFKA)/.ready
 TOXIPROXY := .parts/toxiproxy
 TOXIPROXY_READY := $(TOXIPROXY)/.ready
+DEPLOY_TOOLS := .parts/deploy
+DEPLOY_TOOLS_READY := $(DEPLOY_TOOLS)/.ready
 PROMETHEUS := .parts/prometheus
 POSTGRES := .parts/postgres
 POSTGRES_READY := $(POSTGRES)/.ready
@@ -33,13 +39,13 @@ QUIX_READY := $(QUIX)/.ready
 SITE := .parts/site
 SITE_READY := $(SITE)/.ready
 VENV_READY := $(VENV)/.ready
-SOURCES := src verification benchmarks tests tools examples hatch_build.py
+SOURCES := src verification benchmarks tests tools examples deploy hatch_build.py
 
 # `verification`, `benchmarks` and `examples` are packages at the root that are not installed.
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster takeover operations operable browser registry lake docs security audit lock jars-pin site scaling examples dist release-check clean
+.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster takeover operations operable browser registry lake docs security audit lock jars-pin site scaling examples dist release-check deploy-check old-broker clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,12 +66,20 @@ $(PARTS_READY): tools/kafka/pom.xml tools/kafka/jars.sha256
 	@tools/kafka/bring $(PARTS)
 	@touch $@
 
+$(OLD_KAFKA_READY): tools/kafka-3.9/pom.xml tools/kafka-3.9/jars.sha256
+	@tools/kafka-3.9/bring $(OLD_KAFKA)
+	@touch $@
+
 $(CONNECTOR_READY): tools/connector/bring tools/connector/jars.sha256
 	@tools/connector/bring $(CONNECTOR)
 	@touch $@
 
 $(TOXIPROXY_READY): tools/toxiproxy/go.mod tools/toxiproxy/go.sum
 	@tools/toxiproxy/bring $(TOXIPROXY)
+	@touch $@
+
+$(DEPLOY_TOOLS_READY): tools/deploy/go.mod tools/deploy/go.sum tools/deploy/decode/main.go
+	@tools/deploy/bring $(DEPLOY_TOOLS)
 	@touch $@
 
 # The classes of Spark's JVM: it starts in half the time. Measurements do without.
@@ -224,23 +238,32 @@ site: $(SITE_READY) ## Build the site of the documents into reports/site; every 
 security: $(VENV_READY) ## The checklist's tests that need no Java: settings, names, TLS, hostile bytes, supply chain
 	$(BIN)/pytest --no-cov --numprocesses auto tests/security
 
+deploy-check: $(VENV_READY) $(DEPLOY_TOOLS_READY) ## The Helm chart renders, and makes the manifests of deploy/kubernetes; all manifests are valid
+	$(BIN)/pytest --no-cov tests/deploy tests/unit/deploy
+
+old-broker: $(VENV_READY) $(OLD_KAFKA_READY) $(TOXIPROXY_READY) ## Tests that need a broker and no Spark, with the oldest that is supported
+	BROKER_JARS=$(OLD_KAFKA) $(BIN)/pytest --no-cov -m jvm -k "not spark" $(OLD_BROKER_TESTS)
+
 audit: $(VENV_READY) ## Known vulnerabilities of what is locked; asks a service on the network, and fails if it knows nothing
 	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements.lock
 
-lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock, of Quix Streams and of the site
+lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock, what images need of it, and those of Quix Streams and of the site
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url pyproject.toml --all-extras --group dev --output-file requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --constraint requirements.lock \
+		--no-header --no-annotate --no-emit-index-url pyproject.toml --all-extras --output-file deploy/requirements.lock
 	echo quixstreams | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url - --output-file benchmarks/quix-requirements.lock
 	printf '%s\n' mkdocs mkdocs-material 'mkdocstrings[python]' | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 \
 		--generate-hashes --no-header --no-annotate --no-emit-index-url - --output-file docs/requirements.lock
 
-jars-pin: ## Pin the jars that tools/kafka, tools/connector, tools/registry and tools/lake now name; read the difference before committing it
+jars-pin: ## Pin the jars that tools/kafka, tools/kafka-3.9, tools/connector, tools/registry and tools/lake now name; read the difference before committing it
 	@tools/kafka/bring --pin $(PARTS)
+	@tools/kafka-3.9/bring --pin $(OLD_KAFKA)
 	@tools/connector/bring --pin $(CONNECTOR)
 	@tools/registry/bring --pin $(REGISTRY)
 	@tools/lake/bring --pin $(LAKE)
-	@touch $(PARTS_READY) $(CONNECTOR_READY) $(REGISTRY_READY) $(LAKE_READY)
+	@touch $(PARTS_READY) $(OLD_KAFKA_READY) $(CONNECTOR_READY) $(REGISTRY_READY) $(LAKE_READY)
 
 # The commit's time is the time of all files in them, so that the same commit gives the same bytes.
 dist: $(VENV_READY) $(CONNECTOR_READY) ## Build sdist and wheel, and the list of all components (CycloneDX), into dist

@@ -60,7 +60,8 @@ class Config:
         kafka: Client settings by librdkafka's names; `bootstrap.servers` is required. They apply to all clients; with one of
             Kafka Streams' prefixes `producer.`, `main.consumer.` (Spark's reader: the Java client's names) and
             `restore.consumer.`, to that client only. `env:NAME` or `file:PATH` reads a value from there.
-        spark: `master`, and any setting that begins with `spark.`.
+        spark: `master`, and any setting that begins with `spark.`. `env:NAME` is read from there, and `file:PATH` in place of a
+            secret.
         token_provider: For brokers with OAUTHBEARER: a function that returns a `penstock.tokens.Token`, or the name of an entry
             point of the group `penstock.token_providers` (docs/security.md).
         schema_registry: How to reach the schema registry, by Confluent's names: `url`, `basic.auth.user.info` or
@@ -251,8 +252,7 @@ class Config:
             merge(given, read_toml(source), str(source), _NAMES)
         merge(given, from_environment(environment, _NAMES), "environment", _NAMES)
         merge(given, overrides, "arguments", _NAMES)
-        given["spark"] = {name: text_of(name, value) for name, value in given["spark"].items()}
-        for table in ("kafka", "schema_registry"):
+        for table in TABLES:
             given[table] = {name: resolved(name, text_of(name, value), environment) for name, value in given[table].items()}
         for name in REFERENCES:
             if name in given:

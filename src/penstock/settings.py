@@ -130,13 +130,16 @@ def revealed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resolved(name: str, value: str, environment: Mapping[str, str]) -> str:
-    """Return the value, read from the environment or a file if it is a reference."""
+    """Return the value, read from the environment or a file if it is a reference.
+
+    `file:` in a setting of Spark is a URL, unless the setting is a secret.
+    """
     kind, colon, where = value.partition(":")
     if kind == "env" and colon:
         if where not in environment:
             raise ConfigError(f"{name}: environment variable {where!r} is not set.")
         return environment[where]
-    if kind == "file" and colon:
+    if kind == "file" and colon and (is_secret(name) or not name.startswith("spark.")):
         try:
             with Path(where).open(encoding="utf-8") as file:
                 if is_secret(name) and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:

@@ -257,6 +257,23 @@ SECRETS = [
 CANARY = "c4n4ry"
 
 
+def test_reads_secrets_of_spark_by_reference_and_leaves_its_urls_alone() -> None:
+    Path("key").write_text("from-a-file\n")
+    given = {
+        "spark.authenticate.secret": "env:SPARK_SECRET",
+        "spark.hadoop.fs.s3a.secret.key": "file:key",
+        "spark.driver.host": "env:POD_ADDRESS",
+        "spark.jars": "file:/opt/some.jar",
+    }
+    config = load({"SPARK_SECRET": "from-the-environment", "POD_ADDRESS": "10.0.0.7"}, spark=given)
+    assert config.spark["spark.authenticate.secret"] == "from-the-environment"
+    assert config.spark["spark.hadoop.fs.s3a.secret.key"] == "from-a-file"
+    assert (config.spark["spark.driver.host"], config.spark["spark.jars"]) == ("10.0.0.7", "file:/opt/some.jar")
+    assert "from-" not in str(config)
+    with pytest.raises(ConfigError, match=r"spark\.authenticate\.secret: environment variable 'SPARK_SECRET' is not set"):
+        load(spark=given)
+
+
 @pytest.mark.parametrize("name", SECRETS)
 @pytest.mark.parametrize("ci", ["", "true"], ids=["at a desk", "in CI"])
 def test_never_shows_a_secret(name: str, ci: str, monkeypatch: pytest.MonkeyPatch) -> None:

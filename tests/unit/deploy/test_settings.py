@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import _NAMES, VARIABLE_PREFIX, Config
+from penstock.config import _NAMES, Config
+from penstock.setting_values import VARIABLE_PREFIX
 from penstock.settings import is_secret
 from tests.unit.deploy.files import (
     CHART,

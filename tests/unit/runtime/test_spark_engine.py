@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.config import Config
-from penstock.epochs.restore import Committed, Restored
+from penstock.epochs.restore import Restored
+from penstock.epochs.standing import Committed
 from penstock.runtime import spark_engine as module
 from penstock.runtime.spark_engine import SparkEngine
 from penstock.spark import warming

@@ -36,9 +36,7 @@ class Client:
 Equivalent = Becomes | Client | Never
 
 _ONE_PROCESS = Never("work is not assigned to instances: one driver hands it to lanes")
-_NO_STANDBY = Never(
-    "state has no replicas: an instance with `standby` waits ready to start, and `state_copies` shortens its restore"
-)
+_NO_STANDBY = Never("state has no replicas: an instance with `standby` waits ready to start; `state_copies` shortens its restore")
 _SERDE = "given with the topology: `StreamsBuilder(key=…, value=…)`"
 _LIST_SERDE = "`penstock.serdes.List(inner)`"
 _OPTIMIZED = Never("topologies are not rewritten; an exchange is no topic, so that there is less to save")

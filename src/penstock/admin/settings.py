@@ -31,6 +31,8 @@ _SHOWN = frozenset(
         "small_epoch_records",
         "epochs_in_flight",
         "state_dir",
+        "state_copies",
+        "state_copy_interval_ms",
         "store_engine",
         "on_lost_input",
         "writers",

@@ -79,8 +79,15 @@ def test_files_of_lanes_are_rolled_back_and_used_or_rebuilt_if_their_format_is_a
     continues(app, kept_of)
 
 
+def test_other_lanes_are_composed_of_the_files(kept_of: Path, tmp_path: Path) -> None:
+    app = killed(kept_of, tmp_path, EngineKind.LMDB)
+    assert {lane.found for lane in app.start(LANES + 1)} == {"composed"}
+    continues(app, kept_of)
+
+
 def test_changelogs_are_read_if_the_files_are_lost_and_the_number_of_lanes_is_another(kept_of: Path, tmp_path: Path) -> None:
     app = killed(kept_of, tmp_path, EngineKind.LMDB)
+    shutil.rmtree(app.directory / ID)
     assert {lane.found for lane in app.start(LANES + 1)} == {"rebuilt"}
     continues(app, kept_of)
 

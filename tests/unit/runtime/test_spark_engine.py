@@ -49,6 +49,9 @@ class Spark:
     def each_lane(self) -> str:
         return "lanes"
 
+    def peers(self) -> dict[int, tuple[str, int]]:
+        return {}
+
     def place(self) -> None:
         self.did.append("place")
         self.placement = ("a", "b")

@@ -5,7 +5,9 @@ SEED ?= 1
 CASES ?= 2000
 RECORDS ?=
 JVM_TESTS ?= tests/jvm
-UNIT_TESTS := -m "not jvm" tests/unit tests/golden --numprocesses auto
+# Without writers on executors, which need brokers of 4.0 or later.
+OLD_BROKER_TESTS ?= tests/jvm/kafka --ignore tests/jvm/kafka/test_shared_transactions.py $(addprefix tests/jvm/runtime/,test_pause.py test_renames.py test_savepoints.py)
+UNIT_TESTS := -m "not jvm" tests/unit tests/golden examples --numprocesses auto
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,8 +15,12 @@ PARTS := .parts/kafka
 PARTS_READY := $(PARTS)/.ready
 CONNECTOR := .parts/connector
 CONNECTOR_READY := $(CONNECTOR)/.ready
+OLD_KAFKA := .parts/kafka-3.9
+OLD_KAFKA_READY := $(OLD_KAFKA)/.ready
 TOXIPROXY := .parts/toxiproxy
 TOXIPROXY_READY := $(TOXIPROXY)/.ready
+DEPLOY_TOOLS := .parts/deploy
+DEPLOY_TOOLS_READY := $(DEPLOY_TOOLS)/.ready
 PROMETHEUS := .parts/prometheus
 POSTGRES := .parts/postgres
 POSTGRES_READY := $(POSTGRES)/.ready
@@ -30,14 +36,16 @@ PYRIGHT := .parts/pyright
 PYRIGHT_READY := $(PYRIGHT)/.ready
 QUIX := .parts/quix
 QUIX_READY := $(QUIX)/.ready
+SITE := .parts/site
+SITE_READY := $(SITE)/.ready
 VENV_READY := $(VENV)/.ready
-SOURCES := src verification benchmarks tests hatch_build.py
+SOURCES := src verification benchmarks tests tools examples deploy hatch_build.py
 
-# `verification` and `benchmarks` are packages at the root that are not installed.
+# `verification`, `benchmarks` and `examples` are packages at the root that are not installed.
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster takeover operations operable browser registry lake docs security audit lock jars-pin clean
+.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster takeover operations operable browser registry lake docs security audit lock jars-pin site scaling examples dist release-check deploy-check old-broker clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,12 +66,20 @@ $(PARTS_READY): tools/kafka/pom.xml tools/kafka/jars.sha256
 	@tools/kafka/bring $(PARTS)
 	@touch $@
 
+$(OLD_KAFKA_READY): tools/kafka-3.9/pom.xml tools/kafka-3.9/jars.sha256
+	@tools/kafka-3.9/bring $(OLD_KAFKA)
+	@touch $@
+
 $(CONNECTOR_READY): tools/connector/bring tools/connector/jars.sha256
 	@tools/connector/bring $(CONNECTOR)
 	@touch $@
 
 $(TOXIPROXY_READY): tools/toxiproxy/go.mod tools/toxiproxy/go.sum
 	@tools/toxiproxy/bring $(TOXIPROXY)
+	@touch $@
+
+$(DEPLOY_TOOLS_READY): tools/deploy/go.mod tools/deploy/go.sum tools/deploy/decode/main.go
+	@tools/deploy/bring $(DEPLOY_TOOLS)
 	@touch $@
 
 # The classes of Spark's JVM: it starts in half the time. Measurements do without.
@@ -103,6 +119,11 @@ $(QUIX_READY): benchmarks/quix-requirements.lock
 	$(QUIX)/bin/python -m pip install --quiet --require-hashes --no-deps -r benchmarks/quix-requirements.lock
 	@touch $@
 
+$(SITE_READY): docs/requirements.lock
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --require-hashes --no-deps -r docs/requirements.lock
+	@touch $@
+
 check: $(VENV_READY) ## Lint, format, types, the map of rooms, house rules; the house in figures
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
@@ -121,7 +142,7 @@ format: $(VENV_READY) ## Format, and fix what can be fixed without a thought
 test-jvm: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) $(PROMETHEUS_READY) ## Tests with a real broker, and with Spark where it says so
 	$(BIN)/pytest --no-cov -m jvm $(JVM_TESTS)
 
-test: $(VENV_READY) ## Unit tests; no Java
+test: $(VENV_READY) ## Unit tests, and those of the examples; no Java
 	PYTHONHASHSEED=0 $(BIN)/pytest --no-cov $(UNIT_TESTS)
 
 coverage: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) $(PROMETHEUS_READY) ## Both, with the lines and branches that they reach together
@@ -171,10 +192,14 @@ chaos: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POST
 
 cluster: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## A Spark cluster of three hosts: topologies, then hosts, executors and drivers that die (SEED; QUICK=1: minutes)
 	$(BIN)/python -m verification.integration --seed $(SEED) --hosts cluster $(if $(QUICK),--quick) --report reports/cluster-integration.json
-	$(BIN)/python -m verification.cluster --seed $(SEED) $(if $(QUICK),--quick)
+	$(BIN)/python -m verification.writers --seed $(SEED) $(if $(QUICK),--quick)
+	$(BIN)/python -m verification.cluster --seed $(SEED) $(if $(QUICK),--quick,--without write_ids)
 
 takeover: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Standbys that take over from killed, stopped and silent instances, and how long that takes (SEED; KILLS=20; ENGINE=cluster)
 	$(BIN)/python -m verification.takeover --seed $(SEED) $(if $(KILLS),--kills $(KILLS)) $(if $(ENGINE),--engine $(ENGINE))
+
+scaling: $(VENV_READY) ## What a load needs, where each way to commit breaks, and a model of the last one with planted bugs (LOAD="--records 1e6 --keys 1e9")
+	$(BIN)/python -m verification.scaling --explore --measure $(LOAD)
 
 chaos-local: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) ## 2,000 kills on the local engine, and changes of the engine (SEED)
 	$(BIN)/python -m verification.chaos --campaign local --seed $(SEED) --report reports/chaos-local.json
@@ -199,27 +224,55 @@ registry: $(VENV_READY) $(PARTS_READY) $(REGISTRY_READY) ## Serdes with a real s
 lake: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(POSTGRES_READY) $(LAKE_READY) ## Delta tables and PostgreSQL as sources, with their jars
 	$(BIN)/pytest --no-cov -m jvm tests/jvm/runtime/test_lakes.py
 
+examples: $(VENV_READY) $(PARTS_READY) $(if $(QUICK),,$(POSTGRES_READY)) ## Every example on a real broker, on the local engine, beside the test driver (QUICK=1: two of them)
+	$(BIN)/python -m verification.examples $(if $(QUICK),--quick)
+
 docs: $(VENV_READY) ## Run the examples of the documents as they stand
 	$(BIN)/pytest tests/docs
+
+site: $(SITE_READY) ## Build the site of the documents into reports/site; every link is checked, and nothing is loaded from elsewhere
+	@# Without --quiet, which would hide from --strict the warnings that it counts.
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict
+	$(SITE)/bin/python -m tools.site_check reports/site
 
 security: $(VENV_READY) ## The checklist's tests that need no Java: settings, names, TLS, hostile bytes, supply chain
 	$(BIN)/pytest --no-cov --numprocesses auto tests/security
 
+deploy-check: $(VENV_READY) $(DEPLOY_TOOLS_READY) ## The Helm chart renders, and makes the manifests of deploy/kubernetes; all manifests are valid
+	$(BIN)/pytest --no-cov tests/deploy tests/unit/deploy
+
+old-broker: $(VENV_READY) $(OLD_KAFKA_READY) $(TOXIPROXY_READY) ## Tests that need a broker and no Spark, with the oldest that is supported
+	BROKER_JARS=$(OLD_KAFKA) $(BIN)/pytest --no-cov -m jvm -k "not spark" $(OLD_BROKER_TESTS)
+
 audit: $(VENV_READY) ## Known vulnerabilities of what is locked; asks a service on the network, and fails if it knows nothing
 	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements.lock
 
-lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock, and those of Quix Streams
+lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock, what images need of it, and those of Quix Streams and of the site
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url pyproject.toml --all-extras --group dev --output-file requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --constraint requirements.lock \
+		--no-header --no-annotate --no-emit-index-url pyproject.toml --all-extras --output-file deploy/requirements.lock
 	echo quixstreams | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url - --output-file benchmarks/quix-requirements.lock
+	printf '%s\n' mkdocs mkdocs-material 'mkdocstrings[python]' | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 \
+		--generate-hashes --no-header --no-annotate --no-emit-index-url - --output-file docs/requirements.lock
 
-jars-pin: ## Pin the jars that tools/kafka, tools/connector, tools/registry and tools/lake now name; read the difference before committing it
+jars-pin: ## Pin the jars that tools/kafka, tools/kafka-3.9, tools/connector, tools/registry and tools/lake now name; read the difference before committing it
 	@tools/kafka/bring --pin $(PARTS)
+	@tools/kafka-3.9/bring --pin $(OLD_KAFKA)
 	@tools/connector/bring --pin $(CONNECTOR)
 	@tools/registry/bring --pin $(REGISTRY)
 	@tools/lake/bring --pin $(LAKE)
-	@touch $(PARTS_READY) $(CONNECTOR_READY) $(REGISTRY_READY) $(LAKE_READY)
+	@touch $(PARTS_READY) $(OLD_KAFKA_READY) $(CONNECTOR_READY) $(REGISTRY_READY) $(LAKE_READY)
+
+# The commit's time is the time of all files in them, so that the same commit gives the same bytes.
+dist: $(VENV_READY) $(CONNECTOR_READY) ## Build sdist and wheel, and the list of all components (CycloneDX), into dist
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build --target sdist --target wheel --directory dist
+	$(BIN)/python -m tools.components dist
+
+release-check: dist ## What is missing for a release: version, changelog, tag, and the content of what is built; publishes nothing
+	$(BIN)/python -m tools.release dist
 
 clean: ## Remove caches and reports, not the parts
 	rm -rf reports dist build .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

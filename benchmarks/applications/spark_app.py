@@ -2,11 +2,14 @@
 
 Usage: spark_app.py TOPOLOGY SOURCE,SOURCE SINK STATE_DIR BOOTSTRAP_SERVERS CORES RECORDS_OF_BATCH
 
-State is kept in RocksDB with a changelog. A table is read once, when the query starts: Spark does not follow its changes.
+State is kept in RocksDB with a changelog. A table is read once, when the query starts: Spark does not follow its changes. It runs
+in one process, or on the cluster that the environment names.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import sys
 import threading
@@ -20,6 +23,8 @@ from pyspark.sql import functions as f
 CONNECTOR = Path(__file__).resolve().parents[2] / ".parts" / "connector"
 VALUE = "id long, user string, amount long, note string"
 USER = "region string, rate long"
+CLUSTER = "BENCH_CLUSTER"
+"""The environment variable with the settings of a cluster to run on, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +154,9 @@ def open_session(cores: str) -> SparkSession:
         ),
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",  # the other starts processes for each file
     }
-    builder = SparkSession.builder.master(f"local[{cores}]").appName("bench")
-    for name, value in settings.items():
+    on_cluster: dict[str, str] = json.loads(os.environ.get(CLUSTER, "{}"))
+    builder = SparkSession.builder.master(on_cluster.pop("master", f"local[{cores}]")).appName("bench")
+    for name, value in {**settings, **on_cluster}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

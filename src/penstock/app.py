@@ -16,7 +16,7 @@ from penstock.errors import ConfigError, PenstockError, StalledError, TopologyEr
 from penstock.handlers import DEFAULT, ErrorHandler, ErrorHandlers
 from penstock.records import is_name
 from penstock.runtime.hooks import Hooks, Plugin, installed
-from penstock.topology import Topology
+from penstock.topology import Topology, checked_topology
 from penstock.workers.forking import start_ahead
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class App:
         return running.start()
 
     def __post_init__(self) -> None:
-        _ = self.error_handlers  # raises if one is invalid
+        _ = checked_topology(self.topology, "App"), self.error_handlers  # each raises if it is invalid
         for plugin in self.plugins:
             if not isinstance(plugin, Plugin):
                 raise ConfigError(f"plugins: expected an object of a class derived from penstock.Plugin, not {plugin!r}.")

@@ -24,6 +24,7 @@ _SECRET_NAME = re.compile(
     r"|access\.?key|oauthbearer\.config|assertion"
 )
 _SECRET_VALUE = re.compile(r"://[^/@\s]+:[^/@\s]+@")
+_MAX_PORT = 65_535
 _SETTING_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _OWN = {
     "group.id": "the application's id is the group",
@@ -129,13 +130,16 @@ def revealed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resolved(name: str, value: str, environment: Mapping[str, str]) -> str:
-    """Return the value, read from the environment or a file if it is a reference."""
+    """Return the value, read from the environment or a file if it is a reference.
+
+    `file:` in a setting of Spark is a URL, unless the setting is a secret.
+    """
     kind, colon, where = value.partition(":")
     if kind == "env" and colon:
         if where not in environment:
             raise ConfigError(f"{name}: environment variable {where!r} is not set.")
         return environment[where]
-    if kind == "file" and colon:
+    if kind == "file" and colon and (is_secret(name) or not name.startswith("spark.")):
         try:
             with Path(where).open(encoding="utf-8") as file:
                 if is_secret(name) and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
@@ -187,6 +191,18 @@ def _is_https(url: str) -> bool:
         return False
 
 
+def check_copies(uri: object, store_engine: str) -> None:
+    """Raise if lanes cannot be copied to that place."""
+    if uri is None:
+        return
+    if not isinstance(uri, str) or not uri.strip() or "\0" in uri:
+        raise ConfigError("state_copies: expected a directory or a URI.")
+    if "://" in uri and urlsplit(uri).password is not None:
+        raise ConfigError("state_copies: a URI with a password would be logged. Put credentials into the environment.")
+    if store_engine != "lmdb":
+        raise ConfigError(f"state_copies: stores of {store_engine} cannot be copied. Set store_engine to lmdb, or remove it.")
+
+
 def is_local(spark: Mapping[str, str]) -> bool:
     """Whether Spark runs in a single process on this machine."""
     return spark.get("master", "local").split("[", maxsplit=1)[0] == "local"
@@ -209,3 +225,24 @@ def check_spark(spark: Mapping[str, str]) -> None:
             "spark: 'spark.authenticate.secret' is missing. Set it to the secret of the cluster's master and workers, or "
             "'spark.authenticate' to false if everyone who reaches the cluster may run code on it."
         )
+
+
+def check_writers(is_spread: bool, is_exactly_once: bool, is_traced: bool, has_tokens: bool) -> None:
+    """Raise if executors cannot write."""
+    conditions = {
+        "the application runs on a cluster (spark.master)": is_spread,
+        "guarantee is exactly_once": is_exactly_once,
+        "tracing is off": not is_traced,
+        "there is no token_provider": not has_tokens,
+    }
+    for condition, holds in conditions.items():
+        if not holds:
+            raise ConfigError(f"writers: executors can write only if {condition}. Set writers to driver.")
+
+
+def endpoint(name: str, value: object, otherwise: str = "") -> tuple[str, int]:
+    """Return the host and the port of an address; raises if it is none."""
+    host, _, port = str(value).rpartition(":")
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > _MAX_PORT:
+        raise ConfigError(f"{name}: expected host:port{otherwise}.")
+    return host.strip("[]"), int(port)

@@ -1,4 +1,4 @@
-"""Every Python block of the reference and of the pages beyond Kafka Streams, run in order: blocks build on earlier ones."""
+"""Every Python block of the tutorial, the reference and the pages beyond Kafka Streams, run in order: each builds on the last."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ PAGES = (
     "global-state",
     "logs-and-traces",
     "metrics",
+    "notebooks",
     "plugins",
     "reference",
     "schema-registry",
     "sources-and-sinks",
     "side-outputs",
+    "tutorial",
 )
 
 

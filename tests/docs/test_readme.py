@@ -1,4 +1,4 @@
-"""The README's first example and its test, run unchanged."""
+"""The first example of the README and of the site's first page, with its test, run unchanged."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_readmes_example_and_its_test_pass_unchanged(tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_example_and_its_test_pass_unchanged(tmp_path: Path, page: str) -> None:
+    blocks = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
     files = dict(blocks)
     assert list(files) == ["app.py", "test_app.py"]
     for name, most in (("app.py", 15), ("test_app.py", 10)):

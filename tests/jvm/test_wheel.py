@@ -78,6 +78,19 @@ def test_two_builds_are_byte_identical(tmp_path: Path) -> None:
     assert hashlib.sha256(first.read_bytes()).digest() == hashlib.sha256(second.read_bytes()).digest()
 
 
+@pytest.mark.security(31)
+@pytest.mark.parametrize("target", ["sdist", "wheel"])
+def test_two_builds_of_a_commit_are_byte_identical(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    """As `make dist` builds them: with the time of the commit."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
+    contents = []
+    for name in ("first", "second"):
+        assert build(ROOT, target, tmp_path / name).returncode == 0
+        [built] = (tmp_path / name).iterdir()
+        contents.append((built.name, hashlib.sha256(built.read_bytes()).hexdigest()))
+    assert contents[0] == contents[1]
+
+
 @pytest.mark.security(33)
 def test_the_wheel_lists_its_components(tmp_path: Path) -> None:
     assert build(ROOT, "wheel", tmp_path).returncode == 0

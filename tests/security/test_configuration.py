@@ -26,7 +26,7 @@ SERVERS = {"bootstrap.servers": "localhost:9092"}
 CANARY = "c4n4ry-of-settings"
 NAMES = [field.name.removesuffix("_ms") for field in fields(Config)]
 BLANK = ("state_dir", "admin_certificate", "admin_key")
-FREE_TEXT = ("admin_token", "admin_read_token", "admin_hosts", "plugins", *BLANK)
+FREE_TEXT = ("admin_token", "admin_read_token", "admin_hosts", "plugins", "state_copies", *BLANK)
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from importlib.metadata import packages_distributions, requires
 from pathlib import Path, PurePosixPath
 
 import pytest
+import yaml
 
 from tests.tidy.rules import SourceFile, product_runs_only_its_own_code
 
@@ -174,3 +175,44 @@ def test_ci_needs_no_credentials() -> None:
     """It is a script that runs make targets: no token, no key, nothing to publish with."""
     text = (ROOT / ".ci" / "run").read_text().lower()
     assert not re.search(r"token|secret|password|upload|publish|git push|curl|docker login", text)
+
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+@pytest.mark.security(34)
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_workflows_need_no_credentials_either(path: Path) -> None:
+    found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert found["permissions"] == {"contents": "read"}
+    assert not re.search(r"secrets\.|pull_request_target|upload-pypi|git push|docker login", path.read_text(encoding="utf-8"))
+    for job in found["jobs"].values():
+        assert "permissions" not in job
+        checkouts = [step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
+        assert [step["with"]["persist-credentials"] for step in checkouts] == [False]
+
+
+@pytest.mark.security(31)
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_workflows_use_pinned_actions_and_run_targets_of_make(path: Path) -> None:
+    targets = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    steps = [step for job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values() for step in job["steps"]]
+    assert steps
+    for step in steps:
+        if "uses" in step:
+            assert re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", step["uses"])
+        else:
+            command = re.fullmatch(
+                r"make ([a-z-]+)( [A-Z]+=\S+| [A-Z]+=\$\{\{ github.run_number \}\})*|SEED=.* \.ci/run", step["run"]
+            )
+            assert command is not None, step["run"]
+            assert command[1] in {None, *targets}
+
+
+@pytest.mark.security(31)
+@pytest.mark.parametrize("name", ["toxiproxy", "deploy"])
+def test_tools_of_go_are_built_from_pinned_sources(name: str) -> None:
+    builds = [line for line in (ROOT / "tools" / name / "bring").read_text().splitlines() if line.startswith("go build")]
+    assert builds
+    assert all("-mod=readonly" in line for line in builds)
+    assert "h1:" in (ROOT / "tools" / name / "go.sum").read_text()

@@ -44,5 +44,5 @@ CIRCLES: tuple[tuple[str, ...], ...] = ()
 """Modules that import each other; the goal is none."""
 
 TYPE_IGNORES = 65  # two of them: == and != of expressions build comparisons
-NOQAS = 104  # three of them: agg.sum, agg.min and agg.max have the names of built-in functions
+NOQAS = 105  # three of them: agg.sum, agg.min and agg.max have the names of built-in functions
 """Comments that disable a check, in all Python files of the repository."""

@@ -125,6 +125,12 @@ def test_the_number_of_records_for_workers_may_be_left_out() -> None:
     assert load(worker_epoch_records=None) == load()
 
 
+def test_copies_may_be_in_a_directory_or_elsewhere() -> None:
+    assert (load().state_copies, load().state_copy_interval_ms) == (None, 600_000)
+    assert load(state_copies=Path("copies")) == load({"PENSTOCK_STATE_COPIES": "copies"})
+    assert load(state_copies="s3://bucket/copies", state_copy_interval="1m").state_copy_interval_ms == 60_000
+
+
 def test_arguments_win_over_the_environment_which_wins_over_the_file() -> None:
     path = toml('lanes = 1\nshards = 5\nmax_epoch_records = 9\n[kafka]\n"linger.ms" = 1\n"client.id" = "a"', "other.toml")
     config = load({"PENSTOCK_LANES": "2", "PENSTOCK_SHARDS": "6"}, path, lanes=3, kafka={"linger.ms": 2})
@@ -142,6 +148,11 @@ def test_arguments_win_over_the_environment_which_wins_over_the_file() -> None:
         ({"lanes": True}, "lanes: expected a whole number"),
         ({"lanes": 17, "shards": 16}, "lanes: 17 lanes cannot share 16 shards.*Set lanes to 16 or less"),
         ({"shards": "many"}, "shards: expected a whole number"),
+        ({"state_copies": ""}, "state_copies: expected a directory or a URI"),
+        ({"state_copies": 7}, "state_copies: expected a directory or a URI"),
+        ({"state_copies": "s3://key:secret@bucket"}, "state_copies: a URI with a password would be logged. Put credentials into"),
+        ({"state_copies": "copies", "store_engine": "rocksdb"}, "state_copies: stores of rocksdb cannot be copied"),
+        ({"state_copy_interval": "10ms"}, "state_copy_interval: expected a value between 1000 and"),
         ({"epoch_interval": "soon"}, 'epoch_interval: expected a number and a unit, such as "250ms"'),
         ({"epoch_interval": "-1s"}, "epoch_interval: expected a value between 0 and .* ms"),
         ({"epoch_interval": 1.5}, "epoch_interval: expected"),
@@ -244,6 +255,23 @@ SECRETS = [
     "SASL.PASSWORD",
 ]
 CANARY = "c4n4ry"
+
+
+def test_reads_secrets_of_spark_by_reference_and_leaves_its_urls_alone() -> None:
+    Path("key").write_text("from-a-file\n")
+    given = {
+        "spark.authenticate.secret": "env:SPARK_SECRET",
+        "spark.hadoop.fs.s3a.secret.key": "file:key",
+        "spark.driver.host": "env:POD_ADDRESS",
+        "spark.jars": "file:/opt/some.jar",
+    }
+    config = load({"SPARK_SECRET": "from-the-environment", "POD_ADDRESS": "10.0.0.7"}, spark=given)
+    assert config.spark["spark.authenticate.secret"] == "from-the-environment"
+    assert config.spark["spark.hadoop.fs.s3a.secret.key"] == "from-a-file"
+    assert (config.spark["spark.driver.host"], config.spark["spark.jars"]) == ("10.0.0.7", "file:/opt/some.jar")
+    assert "from-" not in str(config)
+    with pytest.raises(ConfigError, match=r"spark\.authenticate\.secret: environment variable 'SPARK_SECRET' is not set"):
+        load(spark=given)
 
 
 @pytest.mark.parametrize("name", SECRETS)

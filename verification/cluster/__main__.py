@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from verification.chaos import campaign
-from verification.cluster.rows import FULL, QUICK, ROWS
+from verification.cluster.rows import FULL, GUARDED_BY, QUICK, ROWS
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -16,11 +16,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="a few faults of each kind")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="*", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--without", nargs="*", choices=GUARDED_BY, default=[], help="run its row without a guard, too")
     parser.add_argument("--report", type=Path, default=Path("reports/cluster-chaos.json"))
     parser.add_argument("--keep", action="store_true", help="keep the logs and files of all rows")
     options = parser.parse_args(arguments)
-    rows = [ROWS[name][QUICK if options.quick else FULL] for name in options.only]
-    report = campaign.run(rows, {}, options.seed, options.report, keep=options.keep)
+    which = QUICK if options.quick else FULL
+    rows = [ROWS[name][which] for name in options.only]
+    guards = {guard: ROWS[row][QUICK] for guard, row in GUARDED_BY.items() if guard in options.without}
+    report = campaign.run(rows, guards, options.seed, options.report, keep=options.keep)
     print(f"{report.kills} kills, {report.violations} violations, {report.seconds:.0f} s; see {options.report}")
     return 0 if report.is_good else 1
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from verification.chaos.application import Part
 from verification.chaos.rows.row import Row
+from verification.chaos.trial import Conditions
 from verification.cluster.trial import ClusterTrial
 from verification.harness.spark_cluster import Host
 
 FULL, QUICK = "full", "quick"
+WRITER_POINTS = ("writer.after_open", "writer.mid_write", "writer.after_write")
+DRIVER_POINTS = ("transactions.before_end", "transactions.after_end")
 
 
 def _hosts_at_random(times: int, trial: ClusterTrial) -> Iterator[Host]:
@@ -72,16 +75,35 @@ def grown(times: int, trial: ClusterTrial) -> None:
     trial.finish()
 
 
-def _row(name: str, quick: int, full: int) -> dict[str, Row]:
-    run = {"executors": executors, "hosts": hosts, "zombies": zombies, "drivers": drivers, "grown": grown}[name]
-    return {which: Row(name, partial(run, count), trial=ClusterTrial) for which, count in ((QUICK, quick), (FULL, full))}
+def writers(rounds: int, trial: ClusterTrial) -> None:
+    """Kill writers before, while and after they write, and the driver around the end of a transaction."""
+    chooser = random.Random(trial.world.seed)
+    for _ in range(rounds):
+        trial.start_with_dying_writers([f"{point}:{chooser.randrange(5, 30)}" for point in WRITER_POINTS])
+        trial.kill(Part.DRIVER)
+        for point in DRIVER_POINTS:
+            trial.kill_at(f"{point}:{chooser.randrange(2, 9)}:kill")
+    trial.come_back()
+    trial.finish()
 
 
-_FAULTS = (
-    _row("executors", 3, 70),
-    _row("hosts", 2, 30),
-    _row("zombies", 1, 10),
-    _row("drivers", 2, 20),
-    _row("grown", 1, 10),
-)
-ROWS = {row[FULL].name: row for row in _FAULTS}
+_EXECUTORS_WRITE = Conditions(settings={"PENSTOCK_WRITERS": "executors"})
+_FAULTS: Mapping[str, tuple[Callable[[int, ClusterTrial], None], int, int, Conditions]] = {
+    "executors": (executors, 3, 70, Conditions()),
+    "hosts": (hosts, 2, 30, Conditions()),
+    "zombies": (zombies, 1, 10, Conditions()),
+    "drivers": (drivers, 2, 20, Conditions()),
+    "grown": (grown, 1, 10, Conditions()),
+    "writers": (writers, 1, 10, _EXECUTORS_WRITE),
+    "executors-that-write": (executors, 3, 20, _EXECUTORS_WRITE),
+    "zombies-that-write": (zombies, 1, 3, _EXECUTORS_WRITE),
+    "drivers-of-writers": (drivers, 1, 5, _EXECUTORS_WRITE),
+}
+"""What is done, how often in a quick campaign and in a full one, and under which conditions."""
+
+ROWS = {
+    name: {which: Row(name, partial(run, count), conditions, trial=ClusterTrial) for which, count in ((QUICK, few), (FULL, many))}
+    for name, (run, few, many, conditions) in _FAULTS.items()
+}
+GUARDED_BY = {"write_ids": "zombies"}
+"""The guards that can be turned off, each with the row that must go red then."""

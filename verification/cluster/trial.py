@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from verification.chaos import guards
 from verification.chaos.checker import Found, Violation
-from verification.chaos.trial import Conditions, Trial, World
+from verification.chaos.trial import FIRE_S, Conditions, Trial, World
 from verification.harness.spark_cluster import Host, SparkCluster
 
 if TYPE_CHECKING:
@@ -40,9 +42,10 @@ class ClusterTrial(Trial):
             f"spark.executorEnv.{guards.VARIABLE}": guard_off,
             **self.more_spark,
         }
+        self._spark = spark
+        self._dying = 0
         environment = {"CHAOS_SPARK": json.dumps(spark), "PENSTOCK_LANES": "6", **conditions.settings}
         super().__init__(world, name, replace(conditions, settings=environment), guard_off)
-        self.zombies = 0
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self.cluster)
@@ -58,6 +61,18 @@ class ClusterTrial(Trial):
         for host in self.cluster.hosts.values():
             shutil.rmtree(host.state_dir, ignore_errors=True)
         super().restart_cold()
+
+    def start_with_dying_writers(self, faults: Sequence[str]) -> None:
+        """Start the application; its Python workers die at these fault points, each once."""
+        self._dying += 1
+        directory = self.directory / f"writers-{self._dying:03}"
+        armed = {"PENSTOCK_FAULT": ",".join(f"{fault}:kill" for fault in faults), "PENSTOCK_FAULT_DIR": str(directory)}
+        spark = {**self._spark, **{f"spark.executorEnv.{name}": value for name, value in armed.items()}}
+        self.start(CHAOS_SPARK=json.dumps(spark))
+        for number in range(1, len(faults) + 1):
+            with self.hurting():
+                self.tend("a writer dies", partial(_has_lines, directory / "fired", number), FIRE_S)
+            self.kills += 1
 
     # ---- hosts ----------------------------------------------------------------------------------------------------
 
@@ -79,11 +94,16 @@ class ClusterTrial(Trial):
     def make_zombie(self, host: Host) -> None:
         """Suspend a host until its lanes run elsewhere and some epochs have followed, and let it continue."""
         self.see_progress()
+        self.wanted += 1
         with self.hurting():
             host.pause()
         for _ in range(2):
             self.see_progress()
         host.resume()
         time.sleep(1)
-        self.zombies += 1
+        self.fired += 1
         self.see_progress()
+
+
+def _has_lines(path: Path, least: int) -> bool:
+    return path.exists() and len(path.read_text(encoding="utf-8").splitlines()) >= least

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import socket
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ROOT / ".parts"
 KAFKA_JARS = PARTS / "kafka"
+BROKER_JARS = ROOT / os.environ.get("BROKER_JARS", ".parts/kafka")
+"""Those of brokers and their tools: `make old-broker` has others."""
 
 
 class HarnessError(Exception):
@@ -39,9 +42,9 @@ def free_port() -> int:
 
 def java(main_class: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
     """The command that runs a class from Kafka's jars."""
-    if not any(KAFKA_JARS.glob("kafka_2.13-*.jar")):
-        raise HarnessError(f"no Kafka in {KAFKA_JARS.relative_to(ROOT)}; run `make setup`")
-    return ["java", *options, "-cp", f"{KAFKA_JARS}/*", main_class, *arguments]
+    if not any(BROKER_JARS.glob("kafka_2.13-*.jar")):
+        raise HarnessError(f"no Kafka in {BROKER_JARS.relative_to(ROOT)}; run `make setup`")
+    return ["java", *options, "-cp", f"{BROKER_JARS}/*", main_class, *arguments]
 
 
 def run_java(main_class: str, *arguments: str, timeout_s: float = 60) -> str:

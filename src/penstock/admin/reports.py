@@ -19,7 +19,7 @@ from starlette.routing import Route
 from penstock.admin.answers import Json, known, refuse, whole_number
 from penstock.admin.aside import Aside
 from penstock.admin.health import restore_report
-from penstock.observation import EpochReport, OpenEpoch
+from penstock.observation import EpochReport, OpenEpoch, Worker
 from penstock.observation.metrics import Metrics
 from penstock.observation.recorder import RECENT
 from penstock.runtime.application import RunningApplication
@@ -68,6 +68,11 @@ def routes(running: RunningApplication) -> list[Route]:
     ]
 
 
+def about_worker(worker: Worker) -> dict[str, Any]:
+    """Return the process id of a worker, on a cluster with its host."""
+    return worker._asdict() if worker.host else {"process": worker.process}
+
+
 def state_report(running: RunningApplication) -> dict[str, Any]:
     """Return the application's state, its stores, the progress of its restore, and the memory of its workers."""
     recorder, topology = running.recorder, running.topology
@@ -89,7 +94,8 @@ def state_report(running: RunningApplication) -> dict[str, Any]:
         "epoch": known(running.epoch),
         "stores": stores,
         "restore": restore_report(recorder.restore),
-        "memory": {"workers": [{"process": worker, "bytes": taken} for worker, taken in sorted(recorder.memory.items())]},
+        "memory": {"workers": [{**about_worker(worker), "bytes": taken} for worker, taken in sorted(recorder.memory.items())]},
+        "hosts": {str(lane): host for lane, host in sorted(recorder.hosts.items())},
     }
 
 

@@ -1,4 +1,4 @@
-"""The command line: `penstock run`, `describe`, `plan`, `reset`, `doctor`, `query`, `top`, `dlq`."""
+"""The command line: `penstock new`, `try`, `dev`, `run`, `describe`, `plan`, `reset`, `doctor`, `query`, `top`, `dlq`."""
 
 
 def main() -> None:

@@ -10,8 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from penstock.app import App
-from penstock.config import Config, setting_of_text
+from penstock.config import Config
 from penstock.errors import ConfigError
+from penstock.setting_values import setting_of_text
 from penstock.settings import is_secret
 
 _DEFAULT_OBJECT = "app"

@@ -10,7 +10,18 @@ import typer
 from typer.core import TyperGroup
 
 from penstock.cli.letter_commands import commands as dead_letter_commands
-from penstock.cli.options import Admin, Application, ApplicationId, AsJson, ConfigFile, OptionalApplication, Settings, Token, Yes
+from penstock.cli.options import (
+    Admin,
+    Application,
+    ApplicationId,
+    AsJson,
+    ConfigFile,
+    Inputs,
+    OptionalApplication,
+    Settings,
+    Token,
+    Yes,
+)
 from penstock.errors import PenstockError
 
 # Imported by the command that needs them: Spark and the Kafka client take a second to import, and `--help` needs neither.
@@ -52,6 +63,64 @@ class Format(str, Enum):
 
 TOPIC = "TOPIC[:PARTITION]"
 ADMIN = "http://127.0.0.1:7070"
+
+
+@commands.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The directory to create, and the application's id.")],
+) -> None:
+    """Create a project: a topology with its test and sample data, settings, and files to deploy it."""
+    from penstock.cli.new import create_project, print_next_steps
+
+    create_project(name, Path())
+    print_next_steps(name)
+
+
+@commands.command("try")
+def try_(
+    application: Application,
+    inputs: Inputs = None,
+    advance: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="After the last record, move the clock on: 10m. For timers and windows."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="The maximum number of rows of a table.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Run a topology over files, without a broker, and show what it writes and stores.
+
+    The operators are those of a running application. Functions that call other systems do call them.
+    """
+    from penstock.cli.applications import load_app
+    from penstock.cli.trial import print_outcome, try_app
+
+    print_outcome(try_app(load_app(application), inputs or (), advance), limit, as_json)
+
+
+@commands.command()
+def dev(
+    application: Application,
+    inputs: Inputs = None,
+    kafka: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY", envvar="KAFKA_HOME", help="An unpacked Apache Kafka: starts a broker for this command."
+        ),
+    ] = None,
+    bootstrap_servers: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Instead of --kafka: the brokers to use.")
+    ] = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the dashboard in a browser.")] = False,
+) -> None:
+    """Run an application while you write it: on the local engine, started again whenever a source file changes.
+
+    Creates the topics of the topology that do not exist, and sends the records of --input once. Ends with Ctrl-C.
+    """
+    from penstock.cli.dev.session import Request, develop
+
+    develop(Request(application, config, tuple(settings or ()), tuple(inputs or ()), open_browser), kafka, bootstrap_servers)
 
 
 @commands.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import resource
@@ -24,12 +23,11 @@ from penstock.cli.screen import output_console, print_json, shown, table, verdic
 from penstock.config import Config
 from penstock.errors import ConfigError
 from penstock.spark.jars import connector_jars
+from penstock.spark.java import OLDEST, java_command, version_in, version_text
 
-_OLDEST_JAVA = 17
 _OPEN_FILES = 4_096
 _FREE_BYTES = 1 << 30
 _FREE_MEMORY = 2 << 30
-_JAVA_TIMEOUT_S = 30
 
 
 def examine(app: App | None, config_file: Path | None, overrides: Mapping[str, Any], of_cluster: bool = False) -> list[Finding]:
@@ -79,26 +77,23 @@ def _python(requirements: Iterable[str], pyspark: str) -> Finding:
 
 
 def _java() -> Finding:
-    """Check the Java that Spark would start: at JAVA_HOME, or on the path."""
-    home = os.environ.get("JAVA_HOME")
-    command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    cure = f"install Java {_OLDEST_JAVA} or later, on the path or at JAVA_HOME"
+    """Check the Java that Spark would start."""
+    command = java_command()
+    cure = f"install Java {OLDEST} or later, on the path or at JAVA_HOME; engine = local needs none"
     if command is None:
         return fail("java", "not on the path, and JAVA_HOME is not set", cure)
     try:
-        output = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=_JAVA_TIMEOUT_S, check=True).stderr  # noqa: S603 - the command that Spark would run
+        return java_finding(version_text(command), command, cure)
     except (OSError, subprocess.SubprocessError) as error:
         return fail("java", f"{command} cannot be run: {type(error).__name__}", cure)
-    return java_finding(output, command, cure)
 
 
 def java_finding(output: str, command: str, cure: str) -> Finding:
-    """Check the output of `java -version`: `1.8.0_402` is 8, `21.0.5` is 21."""
-    found = re.search(r'version "(?:1\.)?(\d+)', output)
-    if found is None:
+    """Check the output of `java -version`."""
+    version = version_in(output)
+    if version is None:
         return warn("java", f"{command} does not print its version", cure)
-    version = int(found.group(1))
-    return ok("java", f"{version} ({command})") if version >= _OLDEST_JAVA else fail("java", f"{version} ({command})", cure)
+    return ok("java", f"{version} ({command})") if version >= OLDEST else fail("java", f"{version} ({command})", cure)
 
 
 def _jars() -> Finding:

@@ -14,6 +14,10 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A setting; overrides file and environment. May be repeated."),
 ]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="TOPIC=FILE", help="Records for a topic: JSON lines, or CSV (*.csv). May be repeated."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Admin = Annotated[str, typer.Option(help="The address of the application's admin server.")]
 Token = Annotated[

@@ -23,7 +23,7 @@ from penstock.serdes import Int64, Json, MsgPack, Serde, serde_of
 from penstock.serdes.aggregates import AggregatesSerde
 from penstock.state import StoreSpec
 from penstock.topology import Line, ProcessorNode, Topology
-from penstock.topology.functions import checked
+from penstock.topology.functions import checked, checked_initializer
 
 Operate = Callable[[str, bool], TableOperator]
 """Creates the operator when the draft is written, from the store's name and whether old values are sent."""
@@ -82,7 +82,7 @@ def aggregate(
 ) -> TablePlace:
     """Combine the values of each key, starting with an initial aggregate."""
     place = group.place
-    checked(initializer, "", "aggregate's initializer", line)
+    checked_initializer(initializer, "aggregate's initializer", line)
     checked(aggregator, "key, value, aggregate", "aggregate", line)
     kept = kept_as(place.draft, store, "KSTREAM-AGGREGATE-", place.key, None, value)
     name = place.draft.name("KSTREAM-AGGREGATE-", name)

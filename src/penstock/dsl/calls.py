@@ -22,7 +22,7 @@ from penstock.processor import Operator
 from penstock.serdes import Serde
 from penstock.timing import Duration, duration_ms
 from penstock.topology import Line
-from penstock.topology.functions import checked
+from penstock.topology.functions import checked, checked_call
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -101,9 +101,9 @@ def _call(verb: str, function: Callable[..., Any], arguments: str, options: Call
     """Return a verb's options as a `Call`, after checking them."""
     setup, cache, batch = options.setup, options.cache, options.batch
     if setup is not None:
-        checked(setup, "", f"{verb}'s setup=", line)
+        checked_call(setup, "", f"{verb}'s setup=", line)
     arguments = arguments if batch is None else "requests"
-    checked(function, arguments if setup is None else f"{arguments}, client", verb, line)
+    checked_call(function, arguments if setup is None else f"{arguments}, client", verb, line)
     if cache is not None:
         checked(cache.by, "key, value", f"{verb}'s cache by=", line)
     for what, given, least in (("concurrency", options.concurrency, 1), ("retries", options.retries, 0), ("batch", batch, 1)):

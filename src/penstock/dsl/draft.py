@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import TopologyError
+from penstock.errors.lines import declared_at
 from penstock.serdes import Serde
 from penstock.topology import Line, SourceNode, Topology
 
@@ -88,7 +89,8 @@ class Draft:
             node = heapq.heappop(queue)[2]
             if node.written or not all(parent.written for parent in node.parents):
                 continue  # it is visited again below its last parent
-            node.write(topology, tuple(parent.name for parent in node.parents))
+            with declared_at(node.line):
+                node.write(topology, tuple(parent.name for parent in node.parents))
             node.written = True
             for child in node.children:
                 ticket += 1

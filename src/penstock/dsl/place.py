@@ -11,7 +11,7 @@ from penstock.errors import TopologyError
 from penstock.processor import Operator
 from penstock.serdes import Serde, serde_of
 from penstock.state import StoreSpec
-from penstock.topology import Line, ProcessorNode, Topology
+from penstock.topology import Line, ProcessorNode, Topology, user_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,4 +66,7 @@ class Place:
 
 def given_serde(given: Any) -> Serde[Any] | None:
     """Return the serde of an argument `key=` or `value=`, None if there is none."""
-    return None if given is None else serde_of(given)
+    try:
+        return None if given is None else serde_of(given)
+    except TypeError as error:
+        raise TypeError(f"{error} ({user_line()})") from error

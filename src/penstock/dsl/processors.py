@@ -24,7 +24,7 @@ def process(
     name = here.draft.name("KSTREAM-PROCESSOR-") if name is None else name
     operator, own_store = _processing(here, checked(supplier, "", "process", line), name, fixed_key=False)
     serdes = {"key": given_serde(key), "value": given_serde(value)}
-    place = here.below(name, operator, line, rekeyed=True, stores=tuple(stores), own_store=own_store, **serdes)
+    place = here.below(name, operator, line, rekeyed=True, stores=_names(stores, "process", line), own_store=own_store, **serdes)
     return place, Sender(place)
 
 
@@ -34,7 +34,8 @@ def process_values(
     """Run a processor that keeps keys."""
     name = here.draft.name("KSTREAM-PROCESSVALUES-") if name is None else name
     operator, own_store = _processing(here, checked(supplier, "", "process_values", line), name, fixed_key=True)
-    place = here.below(name, operator, line, stores=tuple(stores), own_store=own_store, value=given_serde(value))
+    names = _names(stores, "process_values", line)
+    place = here.below(name, operator, line, stores=names, own_store=own_store, value=given_serde(value))
     return place, Sender(place)
 
 
@@ -51,8 +52,15 @@ def process_atomically(
         )
     serdes = (given_serde(key) or here.key, given_serde(value))
     entry = exchanged(here, f"{name}-section", here.key, here.value, line)
-    section = entry.below(name, AtomicProcessing(supplier, str(line)), line, stores=tuple(stores))
+    section = entry.below(name, AtomicProcessing(supplier, str(line)), line, stores=_names(stores, "process_atomically", line))
     return exchanged(section, f"{name}-results", *serdes, line), ExchangedSender(section, "results")
+
+
+def _names(stores: Iterable[str], verb: str, line: Line) -> tuple[str, ...]:
+    """Return the names of stores. A text is iterable, too, but its letters are no names."""
+    if isinstance(stores, str):
+        raise TopologyError(f"{verb} takes stores= as a list of names, not {stores!r} ({line}): write stores=[{stores!r}].")
+    return tuple(stores)
 
 
 def _processing(here: Place, supplier: Supplier, name: str, fixed_key: bool) -> tuple[ProcessorOperator, StoreSpec | None]:

@@ -169,6 +169,9 @@ def migration(migrate: Callable[[Any], Any] | None, old: Any, value: Serde[Any])
 
 def materialized(draft: Draft, store: str | Store | None, prefix: str, *, queryable: bool = False) -> Materialized:
     """Resolve the argument `store=`; generate a name if it has none."""
+    if store is not None and not isinstance(store, (str, Store)):
+        cure = "write store='name' or store=Store('name', ...); key_value_store and the like are for processors"
+        raise TopologyError(f"store= takes a name or a Store, not a {type(store).__name__} ({user_line()}): {cure}.")
     options = Store(store) if isinstance(store, str) else store or Store()
     name = options.name if options.name is not None else draft.store_name(prefix)
     key = None if options.key is None else serde_of(options.key)

@@ -17,7 +17,7 @@ from penstock.operators.counts import one_less, one_more, zero
 from penstock.operators.table_aggregates import TableAggregate, TableReduce
 from penstock.serdes import ChangeSerde, Int64
 from penstock.topology import Line
-from penstock.topology.functions import checked
+from penstock.topology.functions import checked, checked_initializer
 
 
 @dataclass(eq=False, slots=True)
@@ -63,7 +63,7 @@ def aggregate(
     line: Line,
 ) -> TablePlace:
     """Combine the values of each group, starting with an initial aggregate."""
-    checked(initializer, "", "aggregate's initializer", line)
+    checked_initializer(initializer, "aggregate's initializer", line)
     checked(adder, "key, value, aggregate", "aggregate's adder", line)
     checked(subtractor, "key, value, aggregate", "aggregate's subtractor", line)
     kept = kept_as(group.place.draft, store, "KTABLE-AGGREGATE-", group.place.key, None, value)

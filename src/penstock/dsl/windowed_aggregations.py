@@ -30,7 +30,7 @@ from penstock.serdes import Int64, Serde, SessionWindowed, TimeWindowed
 from penstock.state import StoreSpec
 from penstock.timing import MAX_MS, SessionWindows, SlidingWindows, UnlimitedWindows, Windows
 from penstock.topology import Line
-from penstock.topology.functions import checked
+from penstock.topology.functions import checked, checked_initializer
 
 AnyWindows = Windows | SlidingWindows | SessionWindows
 
@@ -187,7 +187,7 @@ def check_aggregate(
     line: Line,
 ) -> None:
     """Reject functions that an aggregation over these windows cannot use."""
-    checked(initializer, "", "aggregate's initializer", line)
+    checked_initializer(initializer, "aggregate's initializer", line)
     if aggregator is not None:
         checked(aggregator, "key, value, aggregate", "aggregate", line)
     if isinstance(windows, SessionWindows) and merger is None:

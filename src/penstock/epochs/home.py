@@ -123,6 +123,12 @@ class Home:
             if directory.name != f"lanes-{lanes}":
                 shutil.rmtree(directory, ignore_errors=True)
 
+    @property
+    def layouts(self) -> list[int]:
+        """The numbers of lanes for which there are stores."""
+        found = (directory.name.removeprefix("lanes-") for directory in self.root.glob("lanes-*"))
+        return sorted(int(number) for number in found if number.isdecimal())
+
     def forget_other_globals(self, layout: str) -> None:
         """Remove the global stores if their layout or topics have changed; they will be read from their topics again."""
         if _read(self.root / "global-layout") != layout:
@@ -214,7 +220,7 @@ def open_globals(program: Program) -> Iterator[LaneState | None]:
         yield None
         return
     home = Home(program.directory, program.application_id)
-    with _to_read(EngineKind.LMDB, home.global_directory) as owner:
+    with to_read(EngineKind.LMDB, home.global_directory) as owner:
         yield owner.read_committed(owner.epoch)
 
 
@@ -224,12 +230,13 @@ def lane_as_of(program: Program, epoch: int, directory: Path) -> Iterator[LaneSt
     if epoch < 0:
         yield LaneState(memory_engine())  # nothing was written before the first epoch, and the lane may have no files
         return
-    with _to_read(program.engine, directory) as owner:
+    with to_read(program.engine, directory) as owner:
         yield owner.read_committed(epoch)
 
 
 @contextmanager
-def _to_read(engine: EngineKind, directory: Path) -> Iterator[LaneState]:
+def to_read(engine: EngineKind, directory: Path) -> Iterator[LaneState]:
+    """Open a store for reading, with what it has now."""
     owner = LaneState(EngineFactory(engine, str(directory)).open(read_only=True))
     try:
         yield owner

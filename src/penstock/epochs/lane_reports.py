@@ -24,6 +24,7 @@ class Watch:
         self._began = perf_counter()
         self._stage = assigned.stage
         self._lane = assigned.lane
+        self._host = (assigned.epoch.servers or {}).get(assigned.lane, ("", 0))[0]
         self.samples: Samples | None = Samples() if assigned.epoch.is_sampled else None
 
     def report(self, records: int, state: LaneState | None = None) -> LaneReport:
@@ -34,6 +35,7 @@ class Watch:
             return report
         return msgspec.structs.replace(
             report,
+            host=self._host,
             worker=os.getpid(),
             memory=_resident_bytes(),
             nodes=self.samples.by_node(),

@@ -46,6 +46,8 @@ class Program:
     """Whether lanes run on several hosts, each with its own directory. Then ids of writes tell stores apart, not a lock."""
     server_key: bytes = field(default=b"", repr=False)
     """What lane servers and their clients know; empty if lanes run on one host."""
+    copies: str = ""
+    """Where copies of lanes are kept, as an absolute path or a URI; empty if nowhere."""
     sub_topologies: Mapping[str, str] = field(default_factory=dict)
     """The sub-topology of each node, by the name of its first node."""
 

@@ -63,6 +63,8 @@ _PLACES = ["origin", "offset", "place", "path", "timestamp"]
 class LaneReport(msgspec.Struct, array_like=True, frozen=True):
     """The work of a lane in one stage of an epoch. `write_id` is that of its store, "" for a stage without lanes.
 
+    On a cluster, `host` is where the lane runs.
+
     Only sampled epochs have the fields from `worker` to `stores`: the worker's process and its memory in bytes, records and
     seconds of each node, entries and bytes of each store.
     """
@@ -76,6 +78,7 @@ class LaneReport(msgspec.Struct, array_like=True, frozen=True):
     nodes: dict[str, tuple[int, float]] = {}
     stores: dict[str, tuple[int, int]] = {}
     write_id: str = ""
+    host: str = ""
 
 
 class Control(msgspec.Struct, array_like=True, frozen=True):
@@ -83,7 +86,8 @@ class Control(msgspec.Struct, array_like=True, frozen=True):
 
     `due` is the earliest wall-clock time, `event_due` the earliest watermark that something waits for. `watermarks` are those of
     origins whose source declares one. `wants_commit` says that a processor has requested a commit. `metrics` are those of user
-    code.
+    code. A task that writes to Kafka reports the rows of each partition as `written` (topic by index, partition, count), and as
+    `left_out` those that were too large.
     """
 
     high_times: dict[int, int] = {}
@@ -93,6 +97,8 @@ class Control(msgspec.Struct, array_like=True, frozen=True):
     watermarks: dict[int, int] = {}
     wants_commit: bool = False
     metrics: list[MetricReport] = []
+    written: list[tuple[int, int, int]] = []
+    left_out: int = 0
 
 
 _encode = msgspec.msgpack.Encoder().encode

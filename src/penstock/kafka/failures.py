@@ -98,7 +98,7 @@ def failure(error: KafkaError, what: str) -> PenstockError:
     if code in _REFUSED_RECORD:
         return ProductionError(text)
     if code in _OUT_OF_REACH:
-        return BrokerError(text)
+        return BrokerError(f"{text}. Check bootstrap_servers, the network, and that the brokers are up.")
     return CommitError(text)
 
 

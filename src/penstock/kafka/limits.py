@@ -49,6 +49,17 @@ def warnings(broker: Mapping[str, str]) -> Iterator[str]:
         )
 
 
+def check_limits(config: Config, broker: Mapping[str, str], written: Iterable[Topic]) -> None:
+    """Refuse settings that cannot work: raise the first reason, and log the others, and what may fail later."""
+    reasons = list(refusals(config, broker, written))
+    for reason in reasons[1:]:
+        logger.error("%s", reason)
+    for warning in warnings(broker):
+        logger.warning("%s", warning)
+    if reasons:
+        raise reasons[0]
+
+
 def default_size(broker: Mapping[str, str]) -> int:
     """The record size limit of topics that set none themselves, from the settings of a broker."""
     return int(broker.get("message.max.bytes", DEFAULT_TOPIC_BYTES))

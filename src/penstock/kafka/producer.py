@@ -137,7 +137,7 @@ class RowProducer:
         ]
         headers = rows.column("headers")
         if headers.null_count < len(headers):
-            columns.append(_pairs(headers))
+            columns.append(pairs(headers))
         return zip(*columns)  # noqa: B905 - repeat has no end
 
     def _topic_of(self, rows: pa.RecordBatch) -> Iterator[str] | list[str]:
@@ -176,7 +176,7 @@ class RowProducer:
             logger.debug("%s: %s", error.name(), error.str())
 
 
-def _pairs(headers: Any) -> list[list[tuple[str, bytes | None]]]:
+def pairs(headers: Any) -> list[list[tuple[str, bytes | None]]]:
     """The headers of each row, read by column: building a dictionary per header would take longer than sending it."""
     each = headers.flatten()
     pairs = list(zip(each.field("name").to_pylist(), each.field("value").to_pylist(), strict=True))

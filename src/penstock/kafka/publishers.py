@@ -1,6 +1,6 @@
-"""The two ways to publish an epoch: in one Kafka transaction, or record by record with the offsets last.
+"""Two ways to publish an epoch: in one Kafka transaction, or record by record with the offsets last.
 
-Both implement the barrier's `Publisher`.
+Both implement the barrier's `Publisher`. If executors write, `writers` has a third.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -25,6 +25,7 @@ from penstock.kafka.statistics import OnStatistics
 
 if TYPE_CHECKING:
     from penstock.barrier import SourceOffset
+    from penstock.kafka.writers.publisher import SharedPublisher
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -332,7 +333,7 @@ class AtLeastOncePublisher:
                 raise KafkaException(partition.error)
 
 
-Publisher = TransactionalPublisher | AtLeastOncePublisher
+Publisher: TypeAlias = "TransactionalPublisher | AtLeastOncePublisher | SharedPublisher"
 
 
 def publisher_of(
@@ -341,7 +342,7 @@ def publisher_of(
     topics: Sequence[str] = (),
     limits: Collection[int] = (),
     on_statistics: OnStatistics | None = None,
-) -> Publisher:
+) -> TransactionalPublisher | AtLeastOncePublisher:
     """Return the publisher of an application, by its guarantee; `limits` are size limits of records."""
     if config.guarantee is Guarantee.EXACTLY_ONCE:
         return TransactionalPublisher(config, application_id, application_id, topics, limits, on_statistics=on_statistics)

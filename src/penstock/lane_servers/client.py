@@ -13,14 +13,17 @@ import msgspec
 from penstock.errors import LaneMovedError, StateError
 from penstock.lane_servers.channel import Channel
 from penstock.lane_servers.protocol import (
+    Copy,
     Get,
     Measure,
     Page,
+    Part,
     Refused,
     Release,
     Request,
     Take,
     decode_number,
+    decode_part,
     decode_rows,
     decode_sizes,
     decode_values,
@@ -36,11 +39,12 @@ Address = tuple[str, int]
 
 
 class LaneClient:
-    """A connection to a lane server, opened when it is first needed; one request at a time."""
+    """A connection to a lane server, opened when it is first needed; one request at a time, each within `patience_s`."""
 
-    def __init__(self, address: Address, key: bytes) -> None:
+    def __init__(self, address: Address, key: bytes, patience_s: float = TIMEOUT_S) -> None:
         self._address = address
         self._key = key
+        self._patience_s = patience_s
         self._channel: Channel | None = None
         self._lock = threading.Lock()
 
@@ -63,10 +67,12 @@ class LaneClient:
     def _opened(self) -> Channel:
         connection = socket.create_connection(self._address, TIMEOUT_S)
         try:
-            return Channel(connection, self._key, is_server=False)
+            channel = Channel(connection, self._key, is_server=False)
         except BaseException:
             connection.close()
             raise
+        connection.settimeout(self._patience_s)
+        return channel
 
     def close(self) -> None:
         """Close the connection, and with it all snapshots."""
@@ -110,6 +116,20 @@ class RemoteEngine:
     def size(self, space: str) -> int:
         """See `Engine.size`."""
         return self._client.ask(Measure(self._number, space), decode_sizes)[1]
+
+    def copied(self) -> tuple[int, Iterator[bytes]]:
+        """Return the whole store as a compact file of its own: the size of that file, and its content in parts."""
+        size = self._client.ask(Copy(self._number), decode_number)
+        return size, self._parts(size)
+
+    def _parts(self, size: int) -> Iterator[bytes]:
+        offset = 0
+        while offset < size:
+            part = self._client.ask(Part(self._number, offset), decode_part)
+            if not part:
+                raise LaneMovedError(f"The copy of a lane ends after {offset} of {size} bytes.")
+            offset += len(part)
+            yield part
 
     def write(self, batch: Sequence[SpaceBatch], expected: Expected | None = None) -> None:
         """Raise: the lane belongs to its host."""

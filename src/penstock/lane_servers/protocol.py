@@ -44,7 +44,30 @@ class Release(msgspec.Struct, tag="release", frozen=True):
     snapshot: int
 
 
-Request = Take | Get | Page | Measure | Release
+class Copy(msgspec.Struct, tag="copy", frozen=True):
+    """Copy the whole store of a snapshot into a file; the answer is its size. It is kept as long as the snapshot."""
+
+    snapshot: int
+
+
+class Part(msgspec.Struct, tag="part", frozen=True):
+    """Read the file of a copy from `offset`; the answer is some bytes."""
+
+    snapshot: int
+    offset: int
+
+
+class Publish(msgspec.Struct, tag="publish", frozen=True):
+    """Copy a lane, as it is now, to a directory that all hosts reach; the answer is its epoch, -1 if it has none."""
+
+    lane: int
+    uri: str
+    application_id: str
+    shards: int
+    lanes: int
+
+
+Request = Take | Get | Page | Measure | Release | Copy | Part | Publish
 
 
 class Refused(msgspec.Struct, tag="refused", frozen=True):
@@ -56,6 +79,7 @@ class Refused(msgspec.Struct, tag="refused", frozen=True):
 encode: Callable[[object], bytes] = msgspec.msgpack.Encoder().encode
 decode_request: Callable[[bytes], Request] = msgspec.msgpack.Decoder(Request).decode
 decode_number: Callable[[bytes], int | Refused] = msgspec.msgpack.Decoder(int | Refused).decode
+decode_part: Callable[[bytes], bytes | Refused] = msgspec.msgpack.Decoder(bytes | Refused).decode
 decode_values: Callable[[bytes], list[bytes | None] | Refused] = msgspec.msgpack.Decoder(list[bytes | None] | Refused).decode
 decode_rows: Callable[[bytes], list[tuple[bytes, bytes]] | Refused] = msgspec.msgpack.Decoder(
     list[tuple[bytes, bytes]] | Refused

@@ -16,18 +16,16 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
-from penstock.errors import PenstockError, StateError
+from penstock.errors import PenstockError
 from penstock.lane_servers.channel import Channel
-from penstock.lane_servers.protocol import Get, Measure, Page, Refused, Release, Request, Take, decode_request, encode
-from penstock.state import Engine, EngineFactory, EngineKind, Snapshots
+from penstock.lane_servers.protocol import decode_request, encode
+from penstock.lane_servers.visits import LaneFiles, Visit
+from penstock.state import EngineKind
 
 _log = logging.getLogger(__name__)
 
-PAGE_ROWS = 1_000
-PAGE_BYTES = 1 << 20
 LONGEST_REQUEST = 1 << 20
 MOST_CONNECTIONS = 200
 HELLO_S = 5.0
@@ -57,29 +55,6 @@ class Serving:
         """Deserialize; the task that starts the server has written it."""
         fields = json.loads(data)
         return cls(**{**fields, "key": base64.b64decode(fields["key"])})
-
-
-class LaneFiles:
-    """The lanes of a host, opened when they are first read, and again if a lane was rebuilt."""
-
-    def __init__(self, directory: Path, engine: EngineKind) -> None:
-        self._directory = directory
-        self._engine = engine
-        self._open: dict[int, tuple[tuple[int, int], Snapshots]] = {}
-        self._lock = threading.Lock()
-
-    def snapshot(self, lane: int) -> Engine:
-        """Take a snapshot of a lane."""
-        directory = self._directory / f"{lane:04}"
-        with self._lock:
-            try:
-                found = directory.stat()
-            except OSError:
-                raise StateError(f"Lane {lane} is not on this host.") from None
-            identity = (found.st_dev, found.st_ino)
-            if lane not in self._open or self._open[lane][0] != identity:
-                self._open[lane] = (identity, Snapshots(EngineFactory(self._engine, str(directory))))
-            return self._open[lane][1].take()
 
 
 class LaneServer:
@@ -113,48 +88,20 @@ class LaneServer:
         self._listener.close()
 
     def _serve(self, connection: socket.socket) -> None:
-        taken: dict[int, Engine] = {}
+        visit = Visit(self._files)
         try:
             connection.settimeout(HELLO_S)
             channel = Channel(connection, self._serving.key, is_server=True)
             connection.settimeout(None)
             while True:
                 request = decode_request(channel.receive(LONGEST_REQUEST))
-                channel.send(encode(self._answer(request, taken)))
+                channel.send(encode(visit.answer(request)))
         except (OSError, EOFError, ValueError, PenstockError) as error:
             _log.debug("a connection ended: %s", error)
         finally:
-            for engine in taken.values():
-                engine.close()
+            visit.close()
             connection.close()
             self._connections.release()
-
-    def _answer(self, request: Request, taken: dict[int, Engine]) -> object:
-        try:
-            if isinstance(request, Take):
-                number = max(taken, default=0) + 1
-                taken[number] = self._files.snapshot(request.lane)
-                return number
-            if isinstance(request, Release):
-                taken.pop(request.snapshot).close()
-                return 1
-            return _read(taken[request.snapshot], request)
-        except (PenstockError, OSError, KeyError) as error:
-            return Refused(str(error))
-
-
-def _read(engine: Engine, request: Get | Page | Measure) -> object:
-    if isinstance(request, Get):
-        return engine.get_many(request.space, request.keys)
-    if isinstance(request, Measure):
-        return engine.count(request.space), engine.size(request.space)
-    rows, size = [], 0
-    for row in islice(engine.scan(request.space, request.lower, request.upper, request.is_reverse), PAGE_ROWS):
-        rows.append(row)
-        size += len(row[0]) + len(row[1])
-        if size >= PAGE_BYTES:
-            break
-    return rows
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.errors import ATTRIBUTED, ProcessingError
+from penstock.errors import ATTRIBUTED, ProcessingError, SerializationError
 from penstock.expressions.functions import with_plain_functions
 from penstock.handlers import (
     DeadLetter,
@@ -30,7 +30,7 @@ from penstock.lanes.retries import retrying
 from penstock.letters import failure_headers
 from penstock.processor import Operator
 from penstock.records import LAST_TIMESTAMP, NO_HEADERS, RecordMetadata
-from penstock.topology.nodes import Node, ProcessorNode, SourceNode
+from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
 LATE = "late"
 """The reason under which records that are late for their source are counted."""
@@ -166,9 +166,12 @@ class DecidedError(Exception):
 def named(failure: Failure, node: Node, key: Any) -> ProcessingError:
     """Return the error that names the node, the user's line and the record."""
     error = failure.error
+    serdes = ""
+    if isinstance(node, SinkNode) and isinstance(error, SerializationError):
+        serdes = f"\n  it writes keys with {node.key!r} and values with {node.value!r}; key= and value= set others"
     return ProcessingError(
         f"{failure.node} failed on the record from {failure.place} (key {key!r}): {type(error).__name__}: {error}\n"
-        f"  the node was declared at {node.line}"
+        f"  the node was declared at {node.line}{serdes}"
     )
 
 

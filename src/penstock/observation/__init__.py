@@ -10,6 +10,7 @@ from penstock.observation.reports import (
     OpenEpoch,
     PartitionReport,
     RestoreReport,
+    Worker,
 )
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "Problem",
     "Recorder",
     "RestoreReport",
+    "Worker",
 ]

@@ -8,6 +8,7 @@ labels its own metrics with it.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from itertools import accumulate
@@ -293,6 +294,8 @@ class Metrics(Collector):
         yield _gauge("penstock_workers", "Python workers that took part in the last sampled epoch.", len(workers))
         about = "Resident memory of all those workers; shared memory is counted for each."
         yield _gauge("penstock_workers_resident_memory_bytes", about, sum(workers))
+        if hosts := Counter(self._recorder.hosts.values()):
+            yield _gauges("penstock_lanes", "Lanes that run on a host of a cluster.", "host", hosts)
         report = self._jvm()
         if report is None:
             return

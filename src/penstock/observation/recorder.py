@@ -20,7 +20,7 @@ from structlog.contextvars import bind_contextvars, unbind_contextvars
 from penstock.epochs.wire import LaneReport
 from penstock.kafka.statistics import ClientStatistics
 from penstock.metrics import MetricReport
-from penstock.observation.reports import CommittedStores, EpochReport, OpenEpoch, PartitionReport, RestoreReport
+from penstock.observation.reports import CommittedStores, EpochReport, OpenEpoch, PartitionReport, RestoreReport, Worker
 from penstock.observation.tables import RefreshedTables
 from penstock.observation.user_metrics import UserTotals
 from penstock.records import Partition
@@ -87,8 +87,10 @@ class Recorder:
         self.watermark: int = -1
         self.totals: Totals = Totals()
         self.stores: CommittedStores = CommittedStores({}, {})
-        self.memory: Mapping[int, int] = {}
-        """Bytes of memory of the Python workers, by process id, as of the last sampled epoch."""
+        self.memory: Mapping[Worker, int] = {}
+        """Bytes of memory of the Python workers, as of the last sampled epoch."""
+        self.hosts: Mapping[int, str] = {}
+        """Where each lane runs, as of the last sampled epoch; empty without a cluster."""
         self.commit_retries: int = 0
         """Retries of the check with a broker whether an epoch is committed."""
         self.lost: Mapping[Partition, int] = {}
@@ -235,7 +237,8 @@ class Recorder:
             # Every lane reports its stores after each of its stages: the last report counts.
             self._sizes.update({(lane.lane, store): sizes for lane in lanes for store, sizes in lane.stores.items()})
             self.stores = _stores(self._sizes)
-            self.memory = {lane.worker: lane.memory for lane in lanes if lane.memory}
+            self.memory = {Worker(lane.host, lane.worker): lane.memory for lane in lanes if lane.memory}
+            self.hosts = {lane.lane: lane.host for lane in lanes if lane.host}
         for listener in self._listeners:
             try:
                 listener(report)

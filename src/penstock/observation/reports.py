@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from penstock.epochs.wire import LaneReport
 
@@ -84,6 +85,13 @@ class RestoreReport:
             return 1.0 if self.is_done else self.reached
         expected = known * max(1.0, self.lanes / len(self.total))
         return max(self.reached, (known - sum(self.left.values())) / expected)
+
+
+class Worker(NamedTuple):
+    """A Python worker: its host, empty without a cluster, and its process id there."""
+
+    host: str
+    process: int
 
 
 @dataclass(frozen=True, slots=True)

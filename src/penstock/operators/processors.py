@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from penstock.errors import ATTRIBUTED, TopologyError
 from penstock.metrics import UserMetrics
+from penstock.operators.results import explained_context
 from penstock.operators.timers import ProcessorTimers
 from penstock.processor import Cancellable, Host, Lineage, Operator, Processor, PunctuationType, Timer, Wrap
 from penstock.records import NO_HEADERS, Headers, Process, Record, RecordMetadata
@@ -76,7 +77,7 @@ class ProcessorOperator(Operator):
             except ATTRIBUTED:
                 raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(explained_context(error), key, value, timestamp, headers)
 
         return process
 
@@ -91,7 +92,7 @@ class ProcessorOperator(Operator):
             except ATTRIBUTED:
                 raise
             except Exception as error:
-                failed(error, timer.key, None, timer.time, NO_HEADERS)
+                failed(explained_context(error), timer.key, None, timer.time, NO_HEADERS)
 
         timers = context.key_timers = ProcessorTimers(host, store, fire)
         host.time.add_timers(timers)
@@ -104,7 +105,7 @@ class ProcessorOperator(Operator):
             except ATTRIBUTED:
                 raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(explained_context(error), key, value, timestamp, headers)
             finally:
                 timers.key = None
 
@@ -125,6 +126,8 @@ class Context:
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
         """Forward a record to the node's children, or to the named one."""
+        if type(record) is not Record:
+            self._refuse_other(record)
         if self.check_key and record.key is not self.fixed_key and record.key != self.fixed_key:
             self._refuse_key()
         if record.timestamp < 0:
@@ -134,6 +137,8 @@ class Context:
 
     def side_output(self, name: str, record: Record[Any, Any]) -> None:
         """Send a record to a side output."""
+        if type(record) is not Record:
+            self._refuse_other(record)
         if self.check_key and record.key is not self.fixed_key and record.key != self.fixed_key:
             self._refuse_key()
         if record.timestamp < 0:
@@ -182,6 +187,11 @@ class Context:
     def current_system_time_ms(self) -> int:
         """Return the wall-clock time."""
         return self._host.time.wall_clock()
+
+    def _refuse_other(self, given: object) -> None:
+        if not isinstance(given, Record):
+            cure = "pass record.with_value(...), or a new Record(key, value, timestamp)"
+            raise TypeError(f"{self._host.node} forwards a {type(given).__name__}, not a Record: {cure}.")
 
     def _refuse_key(self) -> None:
         raise ValueError(f"{self._host.node}: a FixedKeyProcessor must not change the key. Use process() instead.")

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from penstock.columns.steps import Columnar, Keep, Pass, Replace, Step, Unwrap
 from penstock.errors import ATTRIBUTED
 from penstock.expressions.functions import Computed
+from penstock.operators.results import PAIR, PAIRS, VALUES, explained
 from penstock.processor import Host, Operator, Wrap
 from penstock.records import Headers, OfPair, OnRecord, Process, Record, wrapped
 
@@ -70,7 +71,7 @@ class Map(Operator):
                 new_key, new_value = pair
                 forward(new_key, new_value, timestamp, headers)
 
-            return _on_record(mapper, host, send)
+            return _on_record(mapper, host, send, PAIR)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -79,7 +80,7 @@ class Map(Operator):
             except ATTRIBUTED:
                 raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(explained(error, PAIR), key, value, timestamp, headers)
 
         return process
 
@@ -159,7 +160,7 @@ class FlatMap(Operator):
                 for new_key, new_value in pairs:
                     forward(new_key, new_value, timestamp, headers)
 
-            return _on_record(mapper, host, send)
+            return _on_record(mapper, host, send, PAIRS)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -168,7 +169,7 @@ class FlatMap(Operator):
             except ATTRIBUTED:
                 raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(explained(error, PAIRS), key, value, timestamp, headers)
 
         return process
 
@@ -191,7 +192,7 @@ class FlatMapValues(Operator):
                 for new_value in values:
                     forward(key, new_value, timestamp, headers)
 
-            return _on_record(mapper, host, send)
+            return _on_record(mapper, host, send, VALUES)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -200,7 +201,7 @@ class FlatMapValues(Operator):
             except ATTRIBUTED:
                 raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(explained(error, VALUES), key, value, timestamp, headers)
 
         return process
 
@@ -299,8 +300,11 @@ class NewValue(Operator, Columnar):
         return process
 
 
-def _on_record(function: OnRecord[Any, Any, Any], host: Host, then: Callable[..., None]) -> Process:
-    """Return a `process` that calls a function with the record, then `then(result, key, value, timestamp, headers)`."""
+def _on_record(function: OnRecord[Any, Any, Any], host: Host, then: Callable[..., None], returns: str = "") -> Process:
+    """Return a `process` that calls a function with the record, then `then(result, key, value, timestamp, headers)`.
+
+    `returns` says what the function must return, if not any value will do.
+    """
     call, failed = function.function, host.failed
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -309,7 +313,7 @@ def _on_record(function: OnRecord[Any, Any, Any], host: Host, then: Callable[...
         except ATTRIBUTED:
             raise
         except Exception as error:
-            failed(error, key, value, timestamp, headers)
+            failed(explained(error, returns) if returns else error, key, value, timestamp, headers)
 
     return process
 

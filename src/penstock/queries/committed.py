@@ -59,8 +59,9 @@ class CommittedState:
         self._committed = committed
         self._take_globals = globals_ if program.global_stores else None
         self._clock = clock
+        self._all_lanes = _lanes_of(program, server_of)
         has_lanes = self.specs.keys() > program.global_stores.keys() or not program.global_stores
-        self._lanes = _lanes_of(program, server_of) if has_lanes else []
+        self._lanes = self._all_lanes if has_lanes else []
         self._are_cheap = all(lane.are_cheap for lane in self._lanes)
         self._changing = threading.Lock()
         self._current: Snapshot | None = None
@@ -143,6 +144,12 @@ class CommittedState:
             last = self._committed()
             raise NotReadyError(f"Epoch {epoch} is not committed yet; the last is {last}. Retry, or wait longer.")
 
+    def lane(self, number: int) -> Engine:
+        """Take a snapshot of one lane with what it has now, which may not be committed; the caller closes it."""
+        with self._changing:
+            self._refuse_if_closed()
+            return self._all_lanes[number].take()
+
     # ---- for the barrier ----------------------------------------------------------------------------------------------
 
     def after_commit(self, epoch: int) -> None:
@@ -173,7 +180,7 @@ class CommittedState:
             for snapshot in self._old:
                 snapshot.close()
             self._old.clear()
-            for lane in self._lanes:
+            for lane in self._all_lanes:
                 lane.close()
 
     # ---- with the lock held -------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from penstock.runtime.pausing import Pausable
 from penstock.runtime.standby import has_lost
 from penstock.runtime.start import Start, Started, Until
 from penstock.runtime.states import Listener, State, StateMachine
+from penstock.runtime.summary import Summarised
 from penstock.spark.failures import translated
 from penstock.timing import Duration, duration_ms
 from penstock.topology import Topology
@@ -67,7 +68,7 @@ class Companions(Protocol):
         """Called when an epoch is committed."""
 
 
-class RunningApplication(Pausable):
+class RunningApplication(Summarised, Pausable):
     """A started application; as a context manager, it is closed at the end of the block.
 
     Epochs run in a thread of their own. `wait` waits until the application has ended, and raises the error that ended it.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from penstock.epochs.program import lanes_topic
-from penstock.epochs.restore import LOST_CHANGELOG, Committed
+from penstock.epochs.standing import LOST_CHANGELOG, Committed
 from penstock.errors import IncompatibleTopologyError, StateError, TopicError
 from penstock.kafka.topics import InternalTopic
 from penstock.plan import TopologyFacts, decode_facts, incompatibilities

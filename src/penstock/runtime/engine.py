@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from penstock.config import Config
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.restore import Committed, ReadChangelog, Restored
+from penstock.epochs.restore import ReadChangelog, Restored
+from penstock.epochs.standing import Committed
 from penstock.errors import ConfigError
 from penstock.kafka.clients import input_settings
 from penstock.kafka.input_reader import InputReader

@@ -58,6 +58,16 @@ class Feedback:
         """The metrics of user code, as each task has measured them."""
         return [report for control in self.controls for report in control.metrics]
 
+    @property
+    def written(self) -> list[tuple[int, int, int]]:
+        """The rows that executors have written: topic by index, partition and count."""
+        return [entry for control in self.controls for entry in control.written]
+
+    @property
+    def left_out(self) -> int:
+        """How many rows executors have not written because they were too large."""
+        return sum(control.left_out for control in self.controls)
+
     def watermarks(self, progress: Progress) -> list[tuple[Partition, int]]:
         """Return the watermarks that partitions have reported, in order; a partition may report several."""
         reported = [entry for control in self.controls for entry in control.watermarks.items()]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.epochs.global_tables import GlobalTables
 from penstock.queries import CommittedState
-from penstock.runtime.deliveries import Deliveries
 from penstock.runtime.engine import Engine
 
 
@@ -18,9 +17,11 @@ class Following(Protocol):
         """Called after each commit."""
 
 
-def followed_by(state: CommittedState, deliveries: Deliveries, engine: Engine, tables: GlobalTables) -> Callable[[int], None]:
+def followed_by(
+    state: CommittedState, others: Sequence[Following], engine: Engine, tables: GlobalTables
+) -> Callable[[int], None]:
     """Return what is called after each commit; Spark shows the stores as tables, and has the global ones, if it is there."""
-    followers: list[Following] = [state, deliveries]
+    followers: list[Following] = [state, *others]
     if engine.spark is not None:
         engine.spark.query(state)
         engine.spark.join(tables)

@@ -72,9 +72,11 @@ class Journal:
     def epoch_committed(self, epoch: Epoch, records: int, published: Published, feedback: Feedback) -> None:
         """Report a committed epoch of so many records."""
         dropped = feedback.dropped
-        if published.left_out:
-            dropped = [*dropped, ("(sinks)", "production error", published.left_out)]
+        if left_out := published.left_out + feedback.left_out:
+            dropped = [*dropped, ("(sinks)", "production error", left_out)]
         sent = sent_by_topic(self._topics, published.batches)
+        for name, _, count in feedback.written:
+            sent[self._topics[name]] = sent.get(self._topics[name], 0) + count
         self._recorder.epoch_committed(records, sent, dropped, feedback.reports, epoch.is_sampled, feedback.metrics)
 
     def moved(self, progress: Progress, idle: Collection[Partition]) -> None:

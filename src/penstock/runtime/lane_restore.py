@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from penstock.epochs.program import Program, has_lanes
-from penstock.epochs.restore import Committed, ReadChangelog
+from penstock.epochs.restore import ReadChangelog
+from penstock.epochs.standing import Committed
 from penstock.kafka.topics import Topics
 from penstock.observation import Recorder
 from penstock.runtime.committed import places

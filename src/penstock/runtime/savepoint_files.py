@@ -7,12 +7,10 @@ files is code. See docs/evolution.md.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 import msgspec
 import pyarrow as pa
@@ -21,6 +19,7 @@ from penstock.barrier import CommitMetadata
 from penstock.errors import StateError
 from penstock.plan import TopologyFacts
 from penstock.runtime.copying import ROWS
+from penstock.state.files import created
 
 MANIFEST = "manifest.json"
 _CHUNK = 1 << 20
@@ -103,7 +102,7 @@ class SavepointDirectory:
         first = next(left, None)
         if first is None:
             return None
-        with _created(path) as file, pa.ipc.new_stream(file, ROWS, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        with created(path) as file, pa.ipc.new_stream(file, ROWS, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
             for batch in chain([first], left):
                 stream.write_batch(batch)
                 rows += batch.num_rows
@@ -112,7 +111,7 @@ class SavepointDirectory:
     def complete(self, manifest: Manifest) -> None:
         """Write the manifest: from then on, it is a savepoint."""
         fresh = self.path / f"{MANIFEST}.new"
-        with _created(fresh) as file:
+        with created(fresh) as file:
             file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
         fresh.replace(self.path / MANIFEST)
 
@@ -144,15 +143,6 @@ class SavepointDirectory:
             for batch in stream:
                 batch.validate(full=True)
                 yield batch
-
-
-@contextmanager
-def _created(path: Path) -> Iterator[IO[bytes]]:
-    """Create a file for the block; afterwards it is on the disk."""
-    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _checksum(path: Path) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from penstock.barrier import CommitMetadata
 from penstock.config import Config
 from penstock.epochs.program import lanes_topic
-from penstock.epochs.restore import LOST_CHANGELOG
+from penstock.epochs.standing import LOST_CHANGELOG
 from penstock.errors import StateError, TopicError
 from penstock.kafka.clients import consumer_settings, open_admin
 from penstock.kafka.records import RecordReader, TopicRecord

@@ -7,12 +7,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config
 from penstock.epochs.global_tables import GlobalTables
 from penstock.epochs.program import Program
-from penstock.epochs.restore import Committed, ReadChangelog, Restored
+from penstock.epochs.restore import ReadChangelog, Restored
+from penstock.epochs.standing import Committed
 from penstock.kafka.clients import oauth_endpoints, spark_can_log_in, spark_options
 from penstock.queries import CommittedState
 from penstock.settings import Settings, revealed
@@ -30,6 +31,9 @@ from penstock.spark.tables import StoreTables
 from penstock.spark.tasks import STATE_DIR
 from penstock.spark.warming import warm
 from penstock.telemetry import logs
+
+if TYPE_CHECKING:
+    from penstock.spark.writing import WriteStage
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +58,8 @@ class SparkEngine:
         self._placing = threading.RLock()  # a standby warms executors in one thread, and restores lanes in another
         self._opening: Future[SparkSession] | None = None
         self._is_shared = False
+        self.write_stage: WriteStage | None = None
+        """The stage in which executors write; None if the driver does."""
 
     def open(self) -> Future[SparkSession]:
         """Open the session in the background: that takes seconds."""
@@ -119,7 +125,7 @@ class SparkEngine:
     @cached_property
     def jobs(self) -> EpochJobs:
         """The jobs of epochs."""
-        return EpochJobs(
+        jobs = EpochJobs(
             self.session,
             self._program,
             self._source_of,
@@ -129,6 +135,8 @@ class SparkEngine:
             self._patience_s,
             self.hosts,
         )
+        jobs.write_stage = self.write_stage
+        return jobs
 
     @cached_property
     def hosts(self) -> Hosts | None:
@@ -165,9 +173,9 @@ class SparkEngine:
         driver = self.session.sparkContext.getConf().get("spark.driver.host", LOOPBACK)
         for left in reversed(range(_RESTORES)):
             self._place(self.hosts)
-            placement = self.hosts.placement
+            placement, peers = self.hosts.placement, self.hosts.peers()
             try:
-                restored = restore(self.hosts.each_lane(), broadcast, committed, read, on_progress, driver, placement)
+                restored = restore(self.hosts.each_lane(), broadcast, committed, read, on_progress, driver, placement, peers)
             except Exception as error:
                 if not left or not self.hosts.have_failed(error):
                     raise translated(error) from error

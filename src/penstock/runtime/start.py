@@ -27,10 +27,10 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.handlers import ErrorHandlers
 from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings, largest_record, reach_brokers
-from penstock.kafka.limits import SizeLimits, default_size, refusals, size_of, warnings
+from penstock.kafka.limits import SizeLimits, check_limits, default_size, size_of
 from penstock.kafka.offsets import refuse_members
 from penstock.kafka.preflight import Preflight
-from penstock.kafka.publishers import Publisher, publisher_of
+from penstock.kafka.publishers import Publisher
 from penstock.kafka.records import RecordReader, read_records
 from penstock.kafka.topics import Topic, Topics
 from penstock.observation import Recorder
@@ -54,9 +54,11 @@ from penstock.runtime.memory import default_epoch_bytes
 from penstock.runtime.migrations import Migrations
 from penstock.runtime.past import Lost, lost_input
 from penstock.runtime.publication import Check, Publication, facts_row
+from penstock.runtime.publishing import new_publisher
 from penstock.runtime.rehearsal import rehearse
 from penstock.runtime.renames import Renames
 from penstock.runtime.standby import Readiness, refuse_refused, stand_by
+from penstock.runtime.state_copies import StateCopies, state_copies
 from penstock.runtime.takeover import DETECTED, FENCED, POSITION, RESTORED, Takeover
 from penstock.runtime.time_order import TimeOrder
 from penstock.runtime.topic_watch import Growth, TopicWatch
@@ -170,9 +172,9 @@ class Start:
         internal = topics.ensure([*truth.internal_topics, *beyond.own_topics], config.replication_factor)
         broker = topics.broker_settings()
         written = {**others, **internal}
-        self._check_limits(broker, list(written.values()))
+        check_limits(config, broker, list(written.values()))
         sizes = [default_size(broker), *(topic.max_message_bytes for topic in written.values())]
-        publisher = self._publisher(sizes)
+        publisher = self._publisher(sizes, written, engine)
         self._takeover.reached(FENCED)
         home = _occupied(program, self.closers)
         self.closers.append(beyond.load(engine, sizes, self._recorder).stop)
@@ -196,6 +198,7 @@ class Start:
         self.closers.append(state.close)
         deliveries = beyond.deliveries()
         self.closers.append(deliveries.stop)
+        follow = followed_by(state, [deliveries, *self._copies(program, state, engine)], engine, tables)
         check = self._check(program, self._size_limits(topics, written, sizes))
         publication = Publication(program, Barrier(publisher, config.broker_timeout_ms), check, topic_ids)
         migrations = Migrations(program, publication, partial(facts_row, program))
@@ -215,7 +218,7 @@ class Start:
                 changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
                 inputs=lambda: topics.end_offsets(epochs.progress.offsets),
             ),
-            Contributions(tables.refresh, tables.take_rows, check, followed_by(state, deliveries, engine, tables), lanes.anew),
+            Contributions(tables.refresh, tables.take_rows, check, follow, lanes.anew),
             self._recorder,
         )
         self.closers.append(epochs.close)
@@ -283,17 +286,12 @@ class Start:
         tasks = TaskSetUp(prepare, self._reader_of(read_records), self._patience_s)
         return Engine(self._config, self._program, tasks, ends, self._recorder.clients.of("consumer"))
 
-    def _check_limits(self, broker: Mapping[str, str], written: list[Topic]) -> None:
-        """Refuse settings that cannot work: raise the first reason, and log the others."""
-        reasons = list(refusals(self._config, broker, written))
-        for reason in reasons[1:]:
-            _log.error("%s", reason)
-        for warning in warnings(broker):
-            _log.warning("%s", warning)
-        if reasons:
-            raise reasons[0]
-
     # ---- lanes and epochs ---------------------------------------------------------------------------------------------
+
+    def _copies(self, program: Program, state: CommittedState, engine: Engine) -> list[StateCopies]:
+        copies = state_copies(program, self._config.state_copy_interval_ms / 1_000, state, engine.server_of)
+        self.closers.extend(each.close for each in copies)
+        return copies
 
     def _barrier(self, publisher: Publisher) -> Barrier:
         recorder = self._recorder
@@ -310,22 +308,25 @@ class Start:
     @property
     def _patience_s(self) -> float:
         """How long a job may take: less than an epoch, so that there is time left to retry it with fewer records."""
-        return 0.8 * self._config.epoch_timeout_ms / 1_000
+        config = self._config
+        most = min(config.epoch_timeout_ms, config.transaction_timeout_ms) if config.executors_write else config.epoch_timeout_ms
+        return 0.8 * most / 1_000
 
     def _bounds(self, limits: Mapping[Partition, int], take: Take) -> Bounds:
         config = self._config
         target_s = min(TARGET_S, config.epoch_timeout_ms / 4_000, config.transaction_timeout_ms / 4_000)
         size = EpochSize(config.max_epoch_records, self._most_bytes, target_s)
-        return Bounds(config.small_epoch_records, size, limits, config.epochs_in_flight, take)
+        in_flight = 0 if config.executors_write else config.epochs_in_flight  # the transaction is open while the epoch runs
+        return Bounds(config.small_epoch_records, size, limits, in_flight, take)
 
     @property
     def _most_bytes(self) -> int:
         return self._config.max_epoch_bytes or default_epoch_bytes(self._config.spark)
 
-    def _publisher(self, sizes: Sequence[int]) -> Publisher:
+    def _publisher(self, sizes: Sequence[int], written: Mapping[str, Topic], engine: Engine) -> Publisher:
         """Return the publisher, which has fenced any other instance; standbys know where this one is from now on."""
-        config = self._config
-        publisher = publisher_of(config, self._id, self._program.topics, sizes, self._recorder.clients.of("producer"))
+        config, on_statistics = self._config, self._recorder.clients.of("producer")
+        publisher = new_publisher(config, self._program, engine, written, sizes, on_statistics)
         publisher.start()
         self.closers.append(publisher.close)
         if self._beacon is not None:

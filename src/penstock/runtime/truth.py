@@ -13,12 +13,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import msgspec
 
 from penstock.config import Config
 from penstock.epochs.program import Program, lanes_topic
-from penstock.epochs.restore import Committed
+from penstock.epochs.standing import Committed
 from penstock.errors import TopicError, TopologyError
 from penstock.handlers import ErrorHandlers
 from penstock.kafka.changelog import read
@@ -83,8 +84,15 @@ def program_of(application_id: str, topology: Topology, handlers: ErrorHandlers,
         is_traced=config.tracing,
         columns=config.columns,
         is_spread=config.is_spread,
+        copies=_copies(config),
         server_key=secrets.token_bytes(KEY_BYTES) if config.is_spread else b"",
     )
+
+
+def _copies(config: Config) -> str:
+    """Return where copies of lanes are kept; tasks may have another working directory."""
+    given = config.state_copies or ""
+    return given if not given or "://" in given else str(Path(given).absolute())
 
 
 def _registry(config: Config) -> Registry | None:

@@ -12,6 +12,8 @@ from penstock.errors import SerializationError
 from penstock.serdes.serde import Serde
 
 _LONG_MAX = 2**63 - 1
+_OF_SIZE = {2: "Int16()", 4: "Int32(), Float32()", 8: "int, float"}
+"""What a producer has probably written if a number has another size than expected."""
 
 
 def _packed(name: str, layout: str) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
@@ -28,7 +30,8 @@ def _packed(name: str, layout: str) -> tuple[Callable[[Any], bytes], Callable[[b
         try:
             return unpack(data)[0]
         except struct.error as error:
-            raise SerializationError(f"{name} expects exactly {size} bytes, got {len(data)}.") from error
+            likely = f" Serdes of that size: {_OF_SIZE[len(data)]}." if len(data) in _OF_SIZE else ""
+            raise SerializationError(f"{name} expects exactly {size} bytes, got {len(data)}.{likely}") from error
 
     return serialize, deserialize
 

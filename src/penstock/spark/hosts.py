@@ -70,6 +70,12 @@ class Hosts:
         """Whether a job failed because an executor was lost."""
         return is_executor_lost(error) or self.are_lost()
 
+    def peers(self) -> dict[int, tuple[str, int]]:
+        """Return the address of each lane's last server, if the lane has moved since and that host is still there."""
+        there = {host for _, host, _ in self._active()}
+        moved = {lane: address for lane, address in self.servers.items() if address[0] != self.placement[lane]}
+        return {lane: address for lane, address in moved.items() if address[0] in there}
+
     def on_lanes(self, frame: DataFrame, lane: Column) -> DataFrame:
         """Return the rows in one partition per lane, each on its lane's host, with one more row per lane that has no shard."""
         labels = functions.array(*map(functions.lit, self._labels))

@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import cloudpickle
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -20,9 +19,10 @@ from penstock.epochs.bounds import BATCH_BYTES
 from penstock.epochs.entry import needs_entry
 from penstock.epochs.home import Home
 from penstock.epochs.hops import INPUT
+from penstock.epochs.packing import packed
 from penstock.epochs.program import Epoch, Program, has_lanes
 from penstock.epochs.wire import OUT, WIRE, arrived, in_order_of_causes
-from penstock.errors import EpochTooLargeError, LaneMovedError
+from penstock.errors import EpochTooLargeError, FencedError, LaneMovedError
 from penstock.records import Partition
 from penstock.serdes import String
 from penstock.spark.by_client import Part, ReadRecords, frame_of
@@ -30,7 +30,10 @@ from penstock.spark.failures import UnreadableTimestampError, translated, unread
 from penstock.spark.hosts import Hosts
 from penstock.spark.session import ANY_BYTES
 from penstock.spark.source import read_range
-from penstock.spark.tasks import changes_of_section, empty_epoch, from_sources, lane_rolled_back, on_lane, whole_epoch
+from penstock.spark.tasks import Hop, changes_of_section, empty_epoch, from_sources, lane_rolled_back, on_lane, whole_epoch
+
+if TYPE_CHECKING:
+    from penstock.spark.writing import WriteStage  # loads another Kafka client
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +72,9 @@ class EpochJobs:
         self._read = read
         self._patience_s = patience_s
         self._hosts = hosts
-        self.broadcast: Any = session.sparkContext.broadcast((program.incarnation, cloudpickle.dumps(program), prepare))
+        self.write_stage: WriteStage | None = None
+        """The stage in which executors write the rows of epochs; None if the driver writes them."""
+        self.broadcast: Any = session.sparkContext.broadcast((program.incarnation, packed(program, program), prepare))
 
     def read_too(self, source_of: Mapping[str, int]) -> None:
         """Add topics that are read from now on, each with its source."""
@@ -106,13 +111,26 @@ class EpochJobs:
     def _run(self, records: DataFrame, epoch: Epoch, is_small: bool) -> pa.Table:
         if is_small and self._hosts is None:
             return self._collected(records.coalesce(1).mapInArrow(whole_epoch(self.broadcast, epoch), _OUT))
-        return in_order_of_causes(self._collected(self._staged(records, epoch)))
+        return self._done(self._staged(records, epoch), epoch)
+
+    def _done(self, frame: DataFrame, epoch: Epoch) -> pa.Table:
+        """Run the stages of an epoch; return the rows that executors have not written."""
+        if self.write_stage is None or self._hosts is None:
+            return in_order_of_causes(self._collected(frame))
+        rows = self._hosts.on_lanes(frame, self.write_stage.lane)
+        rows = rows.mapInArrow(self.write_stage.begin(self.broadcast), _OUT)
+        try:
+            table = self._collected(rows)
+        except FencedError as error:
+            raise self.write_stage.explained(error) from error
+        self.write_stage.done(table)
+        return in_order_of_causes(table)
 
     def tick(self, epoch: Epoch) -> pa.Table:
         """Run an epoch without records, for what is due; return its rows."""
         if self._hosts is not None:
             epoch = self._placed(epoch)
-            return in_order_of_causes(self._collected(self._staged_on_lanes(self._session.createDataFrame([], _WIRE), epoch)))
+            return self._done(self._staged_on_lanes(self._session.createDataFrame([], _WIRE), epoch), epoch)
         one_task = self._session.range(0, 1, 1, 1)
         return self._collected(one_task.mapInArrow(empty_epoch(self.broadcast, epoch), _OUT))
 
@@ -155,7 +173,8 @@ class EpochJobs:
         is_first_free = not program.needs_lanes(0)
         if is_first_free or needs_entry(program):
             is_done = is_first_free and last == 0
-            frame = records.mapInArrow(from_sources(broadcast, epoch), _OUT if is_done else _WIRE)
+            hop = from_sources(broadcast, epoch)
+            frame = records.mapInArrow(self._last(hop, epoch), _OUT) if is_done else records.mapInArrow(hop, _WIRE)
             first = 1 if is_first_free else 0
             from_topics = False
         else:
@@ -172,8 +191,12 @@ class EpochJobs:
             if is_divided:
                 sent = self._on_lanes(sent.mapInArrow(hop, _WIRE))
                 hop = changes_of_section(self.broadcast, epoch, stage)
-            frame = sent.mapInArrow(hop, _OUT if stage == last else _WIRE)
+            frame = sent.mapInArrow(self._last(hop, epoch), _OUT) if stage == last else sent.mapInArrow(hop, _WIRE)
         return frame
+
+    def _last(self, hop: Hop, epoch: Epoch) -> Hop:
+        """Return the last hop before rows are collected or written."""
+        return hop if self.write_stage is None else self.write_stage.before(self.broadcast, hop, epoch)
 
     def _on_lanes(self, frame: DataFrame) -> DataFrame:
         if self._hosts is not None:

@@ -15,7 +15,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from structlog.contextvars import bound_contextvars
 
 from penstock.epochs.home import server_of
-from penstock.epochs.restore import Committed, ReadChangelog, Restored, restore_lane
+from penstock.epochs.restore import ReadChangelog, Restored, restore_lane
+from penstock.epochs.standing import Committed
+from penstock.lane_servers.client import Address
 from penstock.spark.session import LOOPBACK
 from penstock.spark.tasks import program_of
 
@@ -36,12 +38,15 @@ def restore(
     on_progress: OnProgress,
     driver: str = LOOPBACK,
     hosts: Sequence[str] = (),
+    peers: Mapping[int, Address] | None = None,
 ) -> list[Restored]:
     """Restore the lanes whose numbers are in the first column of `lanes`; `read` is called in the tasks.
 
     It uses `mapInArrow` as epochs do, so that the first epoch reuses the same Python workers. `driver` is the address of this
-    process for its tasks, and `hosts` are those of the lanes, if each has a lane server.
+    process for its tasks, and `hosts` are those of the lanes, if each has a lane server. `peers` are the servers of hosts that
+    have had lanes before.
     """
+    known_peers = dict(peers or {})
     with _Progress(on_progress, driver) as address:
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -54,7 +59,7 @@ def restore(
                     def report(left: int, lane: int = lane, sender: socket.socket = sender) -> None:
                         sender.sendto(json.dumps([lane, left]).encode(), address)
 
-                    restored = restore_lane(program, lane, committed, read, report, is_retry)
+                    restored = restore_lane(program, lane, committed, read, report, is_retry, known_peers.get(lane))
                     if hosts:
                         restored = restored._replace(port=server_of(program, hosts[lane]))
                 yield pa.RecordBatch.from_pylist([restored._asdict()], _SCHEMA)

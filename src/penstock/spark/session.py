@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.errors import ConfigError
 from penstock.settings import is_local, is_secret, revealed
 from penstock.spark.jars import connector_jars
+from penstock.spark.java import require_java_of_spark
 from penstock.workers.output import LineReader
 
 LOOPBACK = "127.0.0.1"
@@ -63,6 +64,7 @@ def open_session(
     conf = SparkConf().setAppName(application_id).setMaster(_with_retries(master)).setAll(list(combined.items()))
     try:
         if SparkContext._gateway is None:
+            require_java_of_spark()
             _start_jvm(conf, {name: value for name, value in combined.items() if not is_secret(name, value)}, heard)
         session = SparkSession.builder.config(conf=conf).getOrCreate()
     except PySparkRuntimeError as error:

@@ -5,7 +5,7 @@ from penstock.state.bulk import can_hold_all, hold_all, read_all, read_windows, 
 from penstock.state.engines.engine import Engine, SpaceBatch
 from penstock.state.engines.factory import EngineFactory, EngineKind, Snapshots
 from penstock.state.engines.memory import MemoryEngine
-from penstock.state.epochs import FORMAT, MARK_LIFE_MS, Mark
+from penstock.state.epochs import FORMAT, MARK_LIFE_MS, Head, Mark
 from penstock.state.keyvalue import KeyValueReads, KeyValueStore
 from penstock.state.lane import LaneState, LaneView, StoreChanges, pending_changes
 from penstock.state.overlay import Register, Registers
@@ -39,6 +39,7 @@ __all__ = [
     "Engine",
     "EngineFactory",
     "EngineKind",
+    "Head",
     "KeyValueReads",
     "KeyValueStore",
     "LaneState",

@@ -26,6 +26,8 @@ _REQUIRED = object()
 class KeyValueReads(ABC, Generic[K, V]):
     """Reads of a key-value store, for any format of values. Ranges are inclusive; None leaves an end open."""
 
+    name: str
+
     def __init__(self, key: Serde[K], decode: Callable[[bytes], V]) -> None:
         self._serialize_key = key.serialize
         self._deserialize_key = key.deserialize
@@ -108,7 +110,7 @@ class KeyValueReads(ABC, Generic[K, V]):
 
     def _key_bytes(self, key: K) -> bytes:
         if key is None:
-            raise StateError("A store cannot have a null key (None).")
+            raise StateError(f"Store {self.name!r} cannot have a null key (None). Give the record a key first (select_key).")
         return self._serialize_key(key)
 
 

@@ -204,7 +204,7 @@ class LaneState:
     def _verified(self, space: str) -> Iterator[tuple[tuple[bytes, ...], tuple[bytes, ...]]]:
         """All entries of a space; in the end it is known whether they were the right ones."""
         found = 0
-        for batch in _chunks(self._engine.scan(space, None, None)):
+        for batch in chunks(self._engine.scan(space, None, None)):
             keys, values = zip(*batch, strict=True)
             found += digest(keys, values)
             yield keys, values
@@ -371,6 +371,7 @@ def _new_id() -> str:
     return uuid.uuid4().hex
 
 
-def _chunks(entries: Iterator[tuple[bytes, bytes]], size: int = 10_000) -> Iterator[list[tuple[bytes, bytes]]]:
+def chunks(entries: Iterator[tuple[bytes, bytes]], size: int = 10_000) -> Iterator[list[tuple[bytes, bytes]]]:
+    """Yield entries in lists of some thousands."""
     while chunk := list(islice(entries, size)):
         yield chunk

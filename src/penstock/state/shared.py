@@ -145,7 +145,7 @@ class SharedKeyValueStore(ABC, Generic[K, V]):
 
     def _key_bytes(self, key: K) -> bytes:
         if key is None:
-            raise StateError("A store cannot have a null key (None).")
+            raise StateError(f"Store {self.name!r} cannot have a null key (None). Give the record a key first (select_key).")
         return self._serialize_key(key)
 
     def _write(self, key: K, write: Write) -> None:

@@ -124,6 +124,7 @@ class _Entries(KeyValueReads[K, ValueAndTimestamp[Any]]):
         self._deserialize_key = store._deserialize_key
         self._decode = decode
         self._store = store
+        self.name: str = store.name
 
     def get(self, key: K) -> ValueAndTimestamp[Any] | None:
         """Return the value of a key with its event time, None if it has none."""
@@ -185,7 +186,7 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
     def hold(self, key: K, value: V | None, timestamp: int, headers: Headers, record_timestamp: int) -> None:
         """Set a key's value, to be forwarded at the next flush with these headers; a deletion has the record's time."""
         if key is None:
-            raise StateError("A store cannot have a null key (None).")
+            raise StateError(f"Store {self.name!r} cannot have a null key (None). Give the record a key first (select_key).")
         name = self._name(key)
         self.held.pop(name, None)  # popped, then set again: the flush follows the order of the last puts
         self.held[name] = (value, timestamp, key, headers, record_timestamp)

@@ -145,7 +145,7 @@ class VersionedKeyValueStore(Generic[K, V]):
 
     def _key_bytes(self, key: K) -> bytes:
         if key is None:
-            raise StateError("A store cannot have a null key (None).")
+            raise StateError(f"Store {self.name!r} cannot have a null key (None). Give the record a key first (select_key).")
         return self._serialize_key(key)
 
     def _rows(self, key: bytes, since: int) -> Iterator[tuple[int, bytes]]:

@@ -106,7 +106,7 @@ class WindowReads(Generic[K, V]):
 
     def _key_bytes(self, key: K) -> bytes:
         if key is None:
-            raise StateError("A store cannot have a null key (None).")
+            raise StateError(f"Store {self._spec.name!r} cannot have a null key (None). Give the record one (select_key).")
         return self._serialize_key(key)
 
     def _typed(self, rows: Iterator[Occurrence]) -> Iterator[tuple[Windowed[K], V]]:

@@ -30,13 +30,14 @@ from penstock.serdes.registry.memory import MemorySource
 from penstock.serdes.registry.registry import Registry
 from penstock.serdes.registry.serde import connected
 from penstock.state import LaneState, memory_engine
+from penstock.testing.display import Displayed
 from penstock.testing.fakes import checked_fakes
 from penstock.testing.queues import Head, TopicQueues
 from penstock.testing.topics import InputTopic, OutputTopic
 from penstock.testing.virtual_time import VirtualTimeLoop
 from penstock.testing.watermarks import TopicWatermarks
 from penstock.timing import Duration, Instant, duration_ms, instant_ms
-from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology, watermarked_nodes
+from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology, checked_topology, watermarked_nodes
 from penstock.topology.bindings import bound_nodes, bound_specs
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ APPLICATION_ID = "topology-test-driver"
 """The application id in dead letters."""
 
 
-class TopologyTestDriver:
+class TopologyTestDriver(Displayed):
     """Runs a topology without a broker, a JVM or Spark.
 
     `wall_clock` is the start of the wall clock (default: now); only `advance_wall_clock` moves it. With `caching=False`,
@@ -80,7 +81,7 @@ class TopologyTestDriver:
         production_errors: ErrorHandler = DEFAULT,
         fakes: Mapping[Callable[..., Any], Callable[..., Any]] = MappingProxyType({}),
     ) -> None:
-        self._topology = topology
+        self._topology = checked_topology(topology, "TopologyTestDriver")
         self._loop = LoopThread(lambda thread: VirtualTimeLoop(lambda: self._now, thread))
         self._callers = Callers(self._loop, checked_fakes(fakes, topology))
         self._handlers = ErrorHandlers(
@@ -103,8 +104,7 @@ class TopologyTestDriver:
         self._nodes = bound_nodes(topology.nodes, self._registry)
         specs = bound_specs(topology.stores, APPLICATION_ID, self._registry)
         self._specs = {name: spec if caching else replace(spec, cached=False) for name, spec in specs.items()}
-        self._global_sources = set(topology.global_stores.values())
-        self._partitions = partitions
+        self._global_sources, self._partitions = set(topology.global_stores.values()), partitions
         self._watermarks = TopicWatermarks(topology, self._now)
         self._bind()
 

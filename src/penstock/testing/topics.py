@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from penstock.lanes.outbox import Row
 from penstock.records import NO_HEADERS, Headers, Record
 from penstock.serdes import Serde
+from penstock.testing.display import records_html
 from penstock.timing import Duration, Instant, duration_ms, instant_ms
 
 K = TypeVar("K")
@@ -91,6 +92,12 @@ class OutputTopic(Generic[K, V]):
     def is_empty(self) -> bool:
         """Whether no record is left to read."""
         return not self._rows
+
+    def html(self, caption: str = "") -> str:
+        """A table of the records that are left, which stay; notebooks show it by themselves."""
+        return records_html(self._rows, self._key, self._value, caption)
+
+    _repr_html_ = html
 
     def read(self) -> Record[K, V]:
         """The next record; raises if there is none."""

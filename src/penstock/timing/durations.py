@@ -6,6 +6,7 @@ import re
 from datetime import datetime, timedelta, timezone
 
 from penstock.errors import TopologyError
+from penstock.errors.lines import user_line
 
 Duration = str | timedelta | int
 """`"250ms"`, `"30s"`, `"5m"`, `"1h"`, `"7d"`, a `timedelta`, or whole milliseconds."""
@@ -27,16 +28,16 @@ def duration_ms(duration: Duration, what: str = "duration") -> int:
     if isinstance(duration, str):
         written = _WRITTEN.fullmatch(duration)
         if written is None:
-            raise TopologyError(
-                f'{what}: invalid duration {duration!r}; write a number and a unit: "250ms", "30s", "5m", "1h", "7d"'
-            )
+            cure = 'write a number and a unit: "250ms", "30s", "5m", "1h", "7d"'
+            raise TopologyError(f"{what}: invalid duration {duration!r}; {cure} ({user_line()})")
         milliseconds = int(written[1]) * _UNITS_MS[written[2]]
     elif isinstance(duration, timedelta):
         milliseconds = duration // _MILLISECOND
     elif _is_int(duration):
         milliseconds = duration
     else:
-        raise TopologyError(f'{what}: expected a string such as "5m", a timedelta or milliseconds, got {duration!r}')
+        expected = 'expected a string such as "5m", a timedelta or milliseconds'
+        raise TopologyError(f"{what}: {expected}, got {duration!r} ({user_line()})")
     return _within_range(milliseconds, what)
 
 
@@ -54,7 +55,8 @@ def instant_ms(instant: Instant, what: str = "instant") -> int:
         return (instant - _EPOCH) // _MILLISECOND
     if _is_int(instant):
         return _within_range(instant, what)
-    raise TopologyError(f"{what}: expected an ISO 8601 string, an aware datetime or epoch milliseconds, got {instant!r}")
+    cure = "; seconds become milliseconds with int(seconds * 1000)" if isinstance(instant, float) else ""
+    raise TopologyError(f"{what}: expected an ISO 8601 string, an aware datetime or epoch milliseconds, got {instant!r}{cure}")
 
 
 def _is_int(number: object) -> bool:

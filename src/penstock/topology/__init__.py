@@ -2,6 +2,7 @@
 
 from penstock.errors.lines import Line, user_line
 from penstock.topology.backfill import Backfill, Contents
+from penstock.topology.expected import checked_topology
 from penstock.topology.graph import Topology
 from penstock.topology.groups import watermarked_nodes
 from penstock.topology.nodes import Exchange, Node, ProcessorNode, SinkNode, SourceNode
@@ -16,6 +17,7 @@ __all__ = [
     "SinkNode",
     "SourceNode",
     "Topology",
+    "checked_topology",
     "user_line",
     "watermarked_nodes",
 ]

@@ -14,9 +14,10 @@ from penstock.epochs.entry import needs_entry
 from penstock.epochs.home import Home
 from penstock.epochs.hops import INPUT, ROUTED_INPUT
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.restore import Committed, ReadChangelog, Restored
+from penstock.epochs.restore import ReadChangelog, Restored
 from penstock.epochs.routes import on_shards
 from penstock.epochs.shards import lane_of
+from penstock.epochs.standing import Committed
 from penstock.epochs.wire import OUT, WIRE, in_order_of_causes
 from penstock.errors import EpochTooLargeError
 from penstock.records import Partition

@@ -19,6 +19,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock import errors
+from penstock.epochs.packing import packed
 from penstock.epochs.program import Program
 from penstock.epochs.restore import Restored
 from penstock.errors import PenstockError, ProcessingError
@@ -52,7 +53,7 @@ class WorkerPool:
 
     def __init__(self, program: Program, prepare: Callable[[], None], size: int, heard: Callable[[str], None]) -> None:
         self.size = size
-        self._program = cloudpickle.dumps((program, prepare))
+        self._program = packed(program, (program, prepare))
         self._heard = heard
         self._forking: ForkingProcess | None = None
         self._forking_lock = threading.Lock()

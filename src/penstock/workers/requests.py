@@ -13,7 +13,8 @@ from structlog.contextvars import bound_contextvars
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.hops import roll_back_lane
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.restore import Committed, ReadChangelog, restore_lane
+from penstock.epochs.restore import ReadChangelog, restore_lane
+from penstock.epochs.standing import Committed
 from penstock.epochs.tasks import run_lane, run_sources, run_whole
 
 Batches = list[pa.RecordBatch]

@@ -93,7 +93,9 @@ def test_each_lane_is_one_partition_with_the_location_of_its_host(tmp_path: Path
     assert found == {str(lanes): [f"host-{lane % 3}" for lane in range(lanes)] for lanes in (1, 2, 5)}
 
 
-def test_lanes_are_spread_over_hosts_and_continue_there(broker: Broker, cluster: SparkCluster, tmp_path: Path) -> None:
+def test_lanes_are_spread_over_hosts_and_continue_there_whoever_writes(
+    broker: Broker, cluster: SparkCluster, tmp_path: Path
+) -> None:
     servers = broker.bootstrap_servers
     expected: Counter[str] = Counter()
     for round_ in range(2):
@@ -102,7 +104,7 @@ def test_lanes_are_spread_over_hosts_and_continue_there(broker: Broker, cluster:
         sent = [topics.Sent(key=b"%d" % number, value=line.encode()) for number, line in enumerate(lines)]
         topics.produce(servers, "cluster-lines", sent)
         expected.update(word for line in lines for word in line.split())
-        done = run(tmp_path, broker, cluster.settings)
+        done = run(tmp_path, broker, cluster.settings, PENSTOCK_WRITERS="executors" if round_ else "driver")
         assert done.returncode == 0, done.stderr[-4000:]
         if round_:
             assert f"restored {LANES} lanes (behind)" in done.stderr

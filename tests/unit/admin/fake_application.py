@@ -23,7 +23,7 @@ from penstock import StreamsBuilder, Topology, bounded_disorder, dead_letter, tu
 from penstock.admin.dashboard import PUBLIC, routes
 from penstock.epochs.wire import LaneReport
 from penstock.handlers import ErrorHandlers
-from penstock.observation import CommittedStores, EpochReport, Health, PartitionReport, Recorder
+from penstock.observation import CommittedStores, EpochReport, Health, PartitionReport, Recorder, Worker
 from penstock.observation.recorder import _added
 from penstock.runtime.states import State
 from penstock.topology import ProcessorNode, SinkNode, SourceNode
@@ -179,7 +179,9 @@ class Feeder:
             self._entries[store] += self._random.randrange(0, 400)
         sizes = {store: entries * 143 for store, entries in self._entries.items()}
         self._application.recorder.stores = CommittedStores(dict(self._entries), sizes)
-        self._application.recorder.memory = {4000 + lane: 212_000_000 + 9_000_000 * lane for lane in range(self.lanes)}
+        self._application.recorder.memory = {
+            Worker("", 4000 + lane): 212_000_000 + 9_000_000 * lane for lane in range(self.lanes)
+        }
 
     @contextmanager
     def live(self) -> Iterator[None]:

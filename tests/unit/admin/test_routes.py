@@ -15,7 +15,7 @@ from penstock.admin import protocol, reports
 from penstock.admin.routes import routes
 from penstock.epochs.wire import LaneReport
 from penstock.errors import BrokerError
-from penstock.observation import PartitionReport
+from penstock.observation import PartitionReport, Worker
 from penstock.observation.metrics import Metrics
 from tests.unit.admin.clients import Application
 from tests.unit.admin.conftest import PATIENCE_S, Serve, Stage
@@ -145,6 +145,15 @@ def test_state(application: Application) -> None:
     assert (report["stores"][0]["entries"], report["stores"][0]["bytes"]) == (3, 420)
     assert report["restore"] == {"done": True, "fraction": 1.0, "seconds": 0.0, "lanes": []}
     assert report["memory"] == {"workers": [{"process": 4711, "bytes": 1_000_000}]}
+    assert report["hosts"] == {}
+
+
+def test_state_names_the_hosts_of_a_cluster(application: Application) -> None:
+    recorder = application.running.recorder
+    recorder.memory, recorder.hosts = {Worker("a.example", 4711): 7}, {0: "a.example"}
+    report = application.get("/state").json
+    assert report["memory"] == {"workers": [{"host": "a.example", "process": 4711, "bytes": 7}]}
+    assert report["hosts"] == {"0": "a.example"}
 
 
 class TestPause:

@@ -43,7 +43,21 @@ class TestHelp:
         assert found.exit_code == 0
         assert all(
             name in found.output
-            for name in ("run", "describe", "plan", "reset", "savepoint", "restore", "doctor", "query", "top", "dlq")
+            for name in (
+                "new",
+                "try",
+                "dev",
+                "run",
+                "describe",
+                "plan",
+                "reset",
+                "savepoint",
+                "restore",
+                "doctor",
+                "query",
+                "top",
+                "dlq",
+            )
         )
 
     def test_help_imports_neither_spark_nor_the_kafka_client(self) -> None:
@@ -87,7 +101,7 @@ def test_an_option_is_the_same_in_every_command() -> None:
     assert {name: list(found.values()) for name, found in forms.items() if len(found) > 1} == {}
 
 
-SHARED = {"config", "settings", "as_json", "application_id", "yes", "admin", "token"}
+SHARED = {"config", "settings", "inputs", "as_json", "application_id", "yes", "admin", "token"}
 
 
 class TestDescribe:

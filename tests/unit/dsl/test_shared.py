@@ -89,7 +89,7 @@ class TestWrites:
                 "s.compute('x', add, 1)",
                 "do computes with .*add.*, which is not an operation of store 'kept'. .* Declared operations: twice",
             ),
-            ("s.put(None, 1)", "A store cannot have a null key"),
+            ("s.put(None, 1)", "Store 'kept' cannot have a null key"),
             ("s.merge('x', None)", "merge needs a value"),
         ],
     )
@@ -328,6 +328,6 @@ class TestDeclaring:
             assert driver.store("kept")["x"] == 1
 
     def test_null_keys_are_refused_where_they_are_used(self) -> None:
-        with pytest.raises(Exception, match="A store cannot have a null key") as found:
+        with pytest.raises(Exception, match="cannot have a null key") as found:
             content(doing("s.get(None)"), 1)
         assert isinstance(found.value.__cause__, StateError)

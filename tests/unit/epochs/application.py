@@ -19,8 +19,9 @@ from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import INPUT, roll_back_lane
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program, lanes_topic
-from penstock.epochs.restore import ChangelogRows, Committed, ReadChangelog, Restored, restore_lane
+from penstock.epochs.restore import ChangelogRows, ReadChangelog, Restored, restore_lane
 from penstock.epochs.shards import lane_of, shard_of, shards_of
+from penstock.epochs.standing import Committed
 from penstock.epochs.wire import Kind, decode_control, without_reports
 from penstock.handlers import ErrorHandlers
 from penstock.lanes.outbox import Row

@@ -1,7 +1,8 @@
-"""An application whose lanes run on hosts that see nothing of each other but their lane servers."""
+"""An application whose lanes run on hosts that see nothing of each other but their lane servers, and a directory of copies."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +13,20 @@ import pyarrow as pa
 from penstock import Topology
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.entry import prepare_input
-from penstock.epochs.home import open_lane, server_of
+from penstock.epochs.home import Home, open_lane, server_of
 from penstock.epochs.hops import roll_back_lane, run_stage
 from penstock.epochs.in_process import parts
 from penstock.epochs.placement import placed
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.restore import Committed, Restored, restore_lane
+from penstock.epochs.restore import Restored, restore_lane
 from penstock.epochs.routes import on_shards
 from penstock.epochs.sections import apply_section, run_section
 from penstock.epochs.shards import shards_of
+from penstock.epochs.standing import Committed
 from penstock.epochs.wire import in_order_of_causes, out, reports_of
 from penstock.lane_servers.client import clients_of
+from penstock.state import EngineFactory, EngineKind, Snapshots
+from penstock.state.copies import CopyDirectory, Layout
 from penstock.topology.bindings import changelog_topic
 from tests.unit.epochs.application import ID, SHARDS, Application, Raw, changelog_rows, every_kind_of_store
 from tests.unit.lane_servers.test_lane_servers import end_servers
@@ -54,10 +58,14 @@ class SpreadApplication(Application):
         self.tasks: list[Task] = []
         """All that have run."""
         self.servers: Mapping[int, tuple[str, int]] = {}
+        self.served: tuple[str, ...] = ()
+        """The hosts of these servers."""
         self.has_servers = any(spec.sharing for spec in self.topology.stores.values())
+        self.copies: Path | None = None
 
     def program(self, lanes: int, incarnation: str) -> Program:
-        return replace(super().program(lanes, incarnation), is_spread=True, server_key=KEY)
+        copies = "" if self.copies is None else str(self.copies)
+        return replace(super().program(lanes, incarnation), is_spread=True, server_key=KEY, copies=copies)
 
     def close(self) -> None:
         """End the lane servers, and the connections to them."""
@@ -67,27 +75,45 @@ class SpreadApplication(Application):
     def on(self, host: str, program: Program | None = None) -> Program:
         return replace(program or self.running, directory=str(self.directory / host))
 
-    def begin(self) -> None:
+    def begin(self, lanes: int = LANES) -> list[Restored]:
         """Start, as a new driver that knows only what Kafka has."""
-        self.take_over(LANES)
-        self.attempt, self.heads = 0, [{}]
-        self.place_anew()
+        self.take_over(lanes)
+        self.attempt, self.heads, self.placement, self.servers = 0, [{}], (), {}
+        return self.place_anew()
 
     def place_anew(self) -> list[Restored]:
         """What the driver does if hosts were lost or added; nothing is in flight."""
         assert not self.in_flight
-        self.placement = placed(LANES, dict.fromkeys(sorted(self.hosts), 1), self.placement)
+        self.placement = placed(self.lanes, dict.fromkeys(sorted(self.hosts), 1), self.placement)
         committed = replace(self.committed(), heads=self.heads[0], attempt=self.attempt)
-        restored = [self.restored(lane, committed) for lane in range(LANES)]
+        restored = [self.restored(lane, committed) for lane in range(self.lanes)]
         self.heads = [{lane.lane: lane.write_id for lane in restored}]
         if self.has_servers:
             ports = {host: server_of(self.on(host), ADDRESS) for host in set(self.placement)}
             self.servers = {lane: (ADDRESS, ports[host]) for lane, host in enumerate(self.placement)}
+            self.served = self.placement
         return restored
 
     def restored(self, lane: int, committed: Committed) -> Restored:
         program = self.on(self.placement[lane])
-        return restore_lane(program, lane, committed, self.topics.read, lambda left: None, is_retry=False)
+        has_peer = lane in self.servers and self.served[lane] in self.hosts - {self.placement[lane]}
+        peer = self.servers[lane] if has_peer else None
+        return restore_lane(program, lane, committed, self.topics.read, lambda left: None, is_retry=False, peer=peer)
+
+    def lane_on(self, host: str, lane: int) -> Path:
+        """The directory of a lane on a host."""
+        return Home(str(self.directory / host), ID).lane_directory(lane, self.lanes)
+
+    def publish(self) -> None:
+        """Copy all lanes, as they are now, to the directory of copies."""
+        assert self.copies is not None
+        for lane, host in enumerate(self.placement):
+            snapshots = Snapshots(EngineFactory(EngineKind.LMDB, str(self.lane_on(host, lane))))
+            CopyDirectory(str(self.copies), ID).publish(Layout(SHARDS, self.lanes), lane, snapshots.take(), self.copies.parent)
+            snapshots.close()
+
+    def lose_disk(self, host: str) -> None:
+        shutil.rmtree(self.directory / host, ignore_errors=True)
 
     def run(self, records: Sequence[Raw]) -> pa.Table:
         epoch, arriving = self.next_epoch(records)
@@ -123,15 +149,15 @@ class SpreadApplication(Application):
         self.attempt += 1
         previous = self.epoch + len(self.in_flight)
         epoch = Epoch(previous + 1, previous, self.now_ms, attempt=self.attempt, heads=self.heads[-1])
-        for lane in range(LANES):
+        for lane in range(self.lanes):
             roll_back_lane(Assignment(self.on(self.placement[lane]), epoch, lane=lane))
 
     def contents_by_shard(self, store: str) -> dict[int, dict[bytes, bytes]]:
         found: dict[int, dict[bytes, bytes]] = {}
-        for lane in range(LANES):
+        for lane in range(self.lanes):
             with open_lane(self.on(self.placement[lane]), lane) as state:
                 state.verify()
-                for shard in shards_of(lane, SHARDS, LANES):
+                for shard in shards_of(lane, SHARDS, self.lanes):
                     found[shard] = changelog_rows(state.shard(shard), self.running, store)
         return found
 

@@ -1,5 +1,7 @@
 """Lanes on several hosts that see nothing of each other: hosts are lost and return, drivers restart, late tasks wake up.
 
+Lanes are restored from what their host has, from copies by their last host or in a directory, or composed of other lanes.
+
 Whatever happens, the lanes of the last committed epoch have what their changelogs say, and results are those of the test driver.
 """
 
@@ -12,13 +14,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock import Topology
+from penstock.epochs import copies
 from penstock.errors import LaneMovedError, StateError
 from tests.unit.epochs.application import Raw, by_key, driven, every_kind_of_store, far_future, some_records
-from tests.unit.epochs.spread import HOSTS, SpreadApplication, Task
+from tests.unit.epochs.spread import HOSTS, LANES, SpreadApplication, Task
 from tests.unit.epochs.test_shared import moved_and_counted
 
 
@@ -28,7 +32,10 @@ class Cluster(RuleBasedStateMachine):
     @initialize(make=st.sampled_from([every_kind_of_store, every_kind_of_store, moved_and_counted]))
     def first_start(self, make: Callable[[], Topology]) -> None:
         self.temporary = TemporaryDirectory()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(copies, "FEW_OFFSETS", 0)
         self.app = SpreadApplication(Path(self.temporary.name), make)
+        self.app.copies = Path(self.temporary.name) / "copies"
         self.records = iter(some_records(seed=3, count=20_000))
         self.pending: list[Raw] = []
         self.app.begin()
@@ -67,34 +74,62 @@ class Cluster(RuleBasedStateMachine):
     def too_large(self) -> None:
         self.app.roll_back()
 
-    @precondition(lambda self: len(self.app.hosts) > 1)
-    @rule(data=st.data(), is_in_epoch=st.booleans(), count=st.integers(0, 20))
-    def lose_a_host(self, data: st.DataObject, is_in_epoch: bool, count: int) -> None:
-        """In the middle of an epoch, some of whose tasks have written, or between two."""
-        if is_in_epoch:
+    @rule()
+    def copy_lanes(self) -> None:
+        """As they are now, with epochs in flight."""
+        self.app.publish()
+
+    def give_up(self, count: int | None, is_copied: bool) -> None:
+        """Run an epoch, if it has a number of records, that is not committed; those before it are."""
+        if count is not None:
             self.app.send(self.next_records(count))
+        if is_copied:
+            self.app.publish()
+        if count is not None:
             self.app.in_flight.pop()
             self.app.heads.pop()
         self.commit_all()
-        self.app.hosts.remove(data.draw(st.sampled_from(sorted(self.app.hosts))))
+
+    @precondition(lambda self: len(self.app.hosts) > 1)
+    @rule(data=st.data(), given_up=st.none() | st.integers(0, 20), is_copied=st.booleans(), is_disk_lost=st.booleans())
+    def lose_a_host(self, data: st.DataObject, given_up: int | None, is_copied: bool, is_disk_lost: bool) -> None:
+        """In the middle of an epoch, some of whose tasks have written, or between two."""
+        self.give_up(given_up, is_copied)
+        lost = data.draw(st.sampled_from(sorted(self.app.hosts)))
+        self.app.hosts.remove(lost)
+        if is_disk_lost:
+            self.app.lose_disk(lost)
         self.app.attempt += 1
         self.app.place_anew()
 
     @precondition(lambda self: len(self.app.hosts) < len(HOSTS))
-    @rule(data=st.data())
-    def a_host_returns(self, data: st.DataObject) -> None:
-        self.commit_all()
+    @rule(data=st.data(), given_up=st.none() | st.integers(0, 20), is_copied=st.booleans())
+    def a_host_returns(self, data: st.DataObject, given_up: int | None, is_copied: bool) -> None:
+        self.give_up(given_up, is_copied)
         self.app.hosts.add(data.draw(st.sampled_from(sorted(set(HOSTS) - self.app.hosts))))
         self.app.attempt += 1
         self.app.place_anew()
 
-    @rule(hosts=st.sets(st.sampled_from(HOSTS), min_size=1))
-    def the_driver_restarts(self, hosts: set[str]) -> None:
-        """Epochs in flight are lost, and what hosts have of them."""
+    @rule(
+        hosts=st.sets(st.sampled_from(HOSTS), min_size=1),
+        lost=st.sampled_from([(), HOSTS, HOSTS[:1], HOSTS[1:]]),
+        lanes=st.sampled_from([LANES, LANES, 1, 3, 8]),
+        given_up=st.none() | st.integers(0, 20),
+        is_copied=st.booleans(),
+    )
+    def the_driver_restarts(
+        self, hosts: set[str], lost: tuple[str, ...], lanes: int, given_up: int | None, is_copied: bool
+    ) -> None:
+        """Epochs in flight are lost, and what hosts have of them; perhaps with another number of lanes."""
+        if given_up is not None:
+            self.app.send(self.next_records(given_up))
+        if is_copied:
+            self.app.publish()
         self.app.hosts = hosts
         self.app.in_flight.clear()
-        self.app.placement = ()
-        self.app.begin()
+        for host in lost:
+            self.app.lose_disk(host)
+        self.app.begin(lanes)
 
     @precondition(lambda self: self.app.tasks)
     @rule(data=st.data(), count=st.integers(1, 4), host=st.sampled_from((None, *HOSTS)))
@@ -136,6 +171,7 @@ class Cluster(RuleBasedStateMachine):
             self.app.step(far_future())
             assert by_key(self.app.sent) == by_key(driven(self.app))
         self.app.close()
+        self.patch.undo()
         self.temporary.cleanup()
 
 

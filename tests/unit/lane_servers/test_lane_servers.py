@@ -18,11 +18,14 @@ from hypothesis import strategies as st
 
 from penstock.errors import LaneMovedError, StateError
 from penstock.lane_servers import hosting
-from penstock.lane_servers import server as module
+from penstock.lane_servers import visits as module
 from penstock.lane_servers.client import Address, LaneClient, LaneClients, RemoteEngine, RemoteSnapshots, clients_of
 from penstock.lane_servers.hosting import ensure_server
+from penstock.lane_servers.protocol import Copy, Part, Publish, decode_number, decode_part
 from penstock.lane_servers.server import LaneServer, Serving
-from penstock.state import EngineFactory, EngineKind, LaneState, SpaceBatch
+from penstock.state import EngineFactory, EngineKind, LaneState, Mark, SpaceBatch
+from penstock.state.copies import CopyDirectory, Layout
+from penstock.state.engines.lmdb import DATA_FILE
 from tests.unit.state.homes import raw
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
@@ -149,6 +152,77 @@ def test_a_lane_that_was_rebuilt_is_opened_again(served: tuple[Path, Address], c
     shutil.rmtree(directory / "0000")
     (directory / "fresh").rename(directory / "0000")
     assert RemoteEngine(client, 0).get("space", b"k") == b"new"
+
+
+class TestCopies:
+    """A whole store comes as a file of its own."""
+
+    @pytest.mark.parametrize("chunk", [1_000, 1 << 20])
+    def test_the_file_is_the_store_as_of_the_snapshot(
+        self, served: tuple[Path, Address], connected: Connect, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chunk: int
+    ) -> None:
+        monkeypatch.setattr(module, "CHUNK", chunk)
+        fill(served[0] / "0003", ENTRIES)
+        engine = RemoteEngine(connected(served[1]), 3)
+        script = (
+            "from tests.unit.lane_servers.test_lane_servers import fill; from pathlib import Path; "
+            f"fill(Path({str(served[0] / '0003')!r}), {{b'later': b'2'}})"
+        )
+        subprocess.run([sys.executable, "-c", script], check=True)
+        size, parts = engine.copied()
+        content = b"".join(parts)
+        assert len(content) == size
+        (tmp_path / "copy").mkdir()
+        (tmp_path / "copy" / DATA_FILE).write_bytes(content)
+        copy = EngineFactory(EngineKind.LMDB, str(tmp_path / "copy")).open()
+        assert dict(copy.scan("space", None, None)) == ENTRIES
+        copy.close()
+        assert not list(served[0].glob("tmp*"))
+
+    def test_parts_are_of_a_copy_that_was_made(self, served: tuple[Path, Address], connected: Connect) -> None:
+        fill(served[0] / "0000", ENTRIES)
+        client = connected(served[1])
+        engine = RemoteEngine(client, 0)
+        with pytest.raises(LaneMovedError):
+            client.ask(Part(1, 0), decode_part)
+        assert client.ask(Copy(1), decode_number) == client.ask(Copy(1), decode_number) > 0
+        assert client.ask(Part(1, 1 << 40), decode_part) == b""
+        engine.close()
+        with pytest.raises(LaneMovedError):
+            client.ask(Part(1, 0), decode_part)
+
+    def test_a_copy_that_ends_too_early_is_none(
+        self, served: tuple[Path, Address], connected: Connect, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fill(served[0] / "0000", ENTRIES)
+        monkeypatch.setattr(module, "size_of", lambda file: os.fstat(file.fileno()).st_size + 1)
+        _, parts = RemoteEngine(connected(served[1]), 0).copied()
+        with pytest.raises(LaneMovedError, match="ends after"):
+            list(parts)
+
+    def test_other_engines_refuse(self, tmp_path: Path, connected: Connect) -> None:
+        server = LaneServer(Serving(str(tmp_path), "rocksdb", "127.0.0.1", KEY, os.getpid()))
+        threading.Thread(target=server.run, daemon=True).start()
+        EngineFactory(EngineKind.ROCKSDB, str(tmp_path / "0000")).open().close()
+        with pytest.raises(LaneMovedError, match="Only stores of LMDB"):
+            RemoteEngine(connected(("127.0.0.1", server.port)), 0).copied()
+        server.close()
+
+    def test_a_server_copies_a_lane_to_a_directory(
+        self, served: tuple[Path, Address], connected: Connect, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        lane = LaneState(EngineFactory(EngineKind.LMDB, str(served[0] / "0001")).open())
+        lane.store(raw()).put(b"k", b"v")
+        lane.commit(5, mark=Mark(4, 0, {}, {}))
+        lane.close()
+        place = str(tmp_path_factory.mktemp("copies"))
+        client = connected(served[1])
+        assert client.ask(Publish(1, place, "app", 8, 2), decode_number) == 5
+        assert [manifest.epoch for manifest in CopyDirectory(place, "app").newest(Layout(8, 2), 1)] == [5]
+        with pytest.raises(LaneMovedError, match="Lane 0 is not on this host"):
+            client.ask(Publish(0, place, "app", 8, 2), decode_number)
+        with pytest.raises(LaneMovedError, match="nowhere"):
+            client.ask(Publish(1, "nowhere://there", "app", 8, 2), decode_number)
 
 
 class TestRefusals:

@@ -15,4 +15,5 @@ def all_metrics() -> Metrics:
     recorder = Recorder(clock)
     metrics = Metrics("word-count", recorder, lambda: "running", epoch_timeout_s=60, jvm=lambda: JVM)
     fed(recorder, clock)
+    recorder.hosts = {0: "a.example", 1: "b.example", 2: "a.example"}
     return metrics

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from penstock.epochs.wire import LaneReport
-from penstock.observation import CommittedStores, EpochReport, OpenEpoch, PartitionReport, Recorder, RestoreReport
+from penstock.observation import CommittedStores, EpochReport, OpenEpoch, PartitionReport, Recorder, RestoreReport, Worker
 from penstock.observation.recorder import RECENT, NodeSample, Totals
 from tests.unit.observation.observed import Clock, a_lane, an_epoch, fed
 
@@ -157,7 +157,7 @@ class TestSamples:
         an_epoch(recorder, clock, 0)
         an_epoch(recorder, clock, 1, is_sampled=False)
         assert recorder.stores == CommittedStores({"words": 201}, {"words": 16_000})
-        assert recorder.memory == {4_000: 50_000_000, 4_001: 50_000_000}
+        assert recorder.memory == {Worker("", 4_000): 50_000_000, Worker("", 4_001): 50_000_000}
 
     def test_the_last_report_of_a_lane_counts(self, recorder: Recorder) -> None:
         self.sampled(
@@ -173,6 +173,12 @@ class TestSamples:
     def test_an_unknown_memory_is_left_out(self, recorder: Recorder) -> None:
         self.sampled(recorder, LaneReport(0, 0, 1, 0.1, worker=77, memory=0))
         assert recorder.memory == {}
+
+    def test_a_worker_is_known_by_its_host_and_process(self, recorder: Recorder) -> None:
+        lanes = [LaneReport(lane, 0, 1, 0.1, worker=77, memory=5, host=host) for lane, host in enumerate(("one", "two"))]
+        self.sampled(recorder, *lanes)
+        assert recorder.memory == {Worker("one", 77): 5, Worker("two", 77): 5}
+        assert recorder.hosts == {0: "one", 1: "two"}
 
     @staticmethod
     def sampled(recorder: Recorder, *lanes: LaneReport) -> None:

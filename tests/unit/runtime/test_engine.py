@@ -10,7 +10,7 @@ import pytest
 
 from penstock.config import Config
 from penstock.epochs.program import Epoch
-from penstock.epochs.restore import Committed
+from penstock.epochs.standing import Committed
 from penstock.errors import ConfigError
 from penstock.records import Partition
 from penstock.runtime import engine as engines

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.config import Config
-from penstock.epochs.restore import Committed, Restored
+from penstock.epochs.restore import Restored
+from penstock.epochs.standing import Committed
 from penstock.runtime import spark_engine as module
 from penstock.runtime.spark_engine import SparkEngine
 from penstock.spark import warming
@@ -47,6 +48,9 @@ class Spark:
 
     def each_lane(self) -> str:
         return "lanes"
+
+    def peers(self) -> dict[int, tuple[str, int]]:
+        return {}
 
     def place(self) -> None:
         self.did.append("place")

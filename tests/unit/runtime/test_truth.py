@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -60,6 +61,15 @@ class Asked(Truth):
         """The position, if these topics are read."""
         places = [(topic, number) for topic in topics for number in range(2)]
         return self.position(places, {topic: f"id-{topic}" for topic in topics})
+
+
+def test_tasks_find_copies_from_any_working_directory() -> None:
+    def copies(given: str | None) -> str:
+        config = Config(kafka={"bootstrap.servers": "nowhere:1"}, lanes=2, state_copies=given)
+        return program_of("app", reading("in"), ErrorHandlers(), config, "now").copies
+
+    assert [copies(None), copies("s3://bucket/copies")] == ["", "s3://bucket/copies"]
+    assert copies("copies") == str(Path("copies").absolute())
 
 
 def reading(*topics: Any, reset: str | None = None) -> Topology:

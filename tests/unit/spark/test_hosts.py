@@ -112,6 +112,19 @@ class TestPlacement:
         hosts.place()
         assert hosts.placement == ("a",) * 4
 
+    def test_lanes_that_move_are_copied_from_hosts_that_are_still_there(self, hosts: Hosts, cluster: Summaries) -> None:
+        cluster.executors = {"1": ("a", 1), "2": ("b", 1)}
+        hosts.place()
+        assert hosts.peers() == {}
+        hosts.servers = {lane: (host, 7) for lane, host in enumerate(hosts.placement)}
+        cluster.executors["3"] = ("c", 2)
+        hosts.place()
+        assert hosts.placement == ("a", "c", "b", "c")
+        assert hosts.peers() == {1: ("a", 7), 3: ("b", 7)}
+        del cluster.executors["2"]
+        hosts.place()
+        assert hosts.peers() == {1: ("a", 7)}
+
     def test_a_spark_that_does_not_combine_partitions_is_refused(
         self, hosts: Hosts, cluster: Summaries, monkeypatch: pytest.MonkeyPatch
     ) -> None:

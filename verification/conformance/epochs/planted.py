@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "a mark does not identify its topics",
-        "epochs/restore.py",
+        "epochs/standing.py",
         "return all(mark.topic_ids.get(topic) == now for",
         "return all(True or now for",
     ),
@@ -105,13 +105,19 @@ MUTANTS = (
     ),
     Mutant(
         "a store that is ahead is trusted",
-        "epochs/restore.py",
-        "            _roll_back(state, _is_known(program, lane, state, committed), committed)\n",
+        "epochs/standing.py",
+        "        roll_back(state, has_known_commits(program, lane, state.head, committed), committed)\n",
         "",
     ),
     Mutant(
+        "a composed lane has the epochs in flight of its sources",
+        "epochs/layouts.py",
+        "state.read_committed(stands.target)",
+        "state.read_committed(state.epoch)",
+    ),
+    Mutant(
         "a start rolls back one epoch only",
-        "epochs/restore.py",
+        "epochs/standing.py",
         "state.roll_back(target + 1)",
         "state.roll_back()",
     ),

@@ -7,10 +7,11 @@ import json
 import sys
 from pathlib import Path
 
+from verification.conformance.parity import settings
 from verification.conformance.parity.method_map import MAPPING
 from verification.conformance.parity.page import Row, counts, markdown, rows, verbs
 from verification.conformance.parity.penstock_names import StaleNameError
-from verification.conformance.parity.reflection import METHODS, ReflectionError, load, reflect, save
+from verification.conformance.parity.reflection import METHODS, ReflectionError, load, reflect, reflect_settings, save
 from verification.conformance.parity.rules import Missing
 from verification.harness.processes import ROOT
 
@@ -25,15 +26,18 @@ def main(argv: list[str]) -> int:
     """Write the page and the report; return 1 if something is missing or stale, or (`--check`) if the page is out of date."""
     parser = argparse.ArgumentParser(prog="python -m verification.conformance parity")
     parser.add_argument("--check", action="store_true", help="write only the report; fail if the page is out of date")
-    parser.add_argument("--reflect", action="store_true", help="only read the methods from the jars into methods.json")
+    parser.add_argument("--reflect", action="store_true", help="only read methods and settings from the jars")
     options = parser.parse_args(argv)
     try:
-        methods = reflect()
+        methods, names = reflect(), reflect_settings()
         complaints = []
         if not options.check:
             save(methods)
+            settings.save(names)
         elif methods != load():
             complaints.append(f"{METHODS.relative_to(ROOT)} differs from the jars; run `make parity`")
+        elif names != settings.load():
+            complaints.append(f"{settings.NAMES.name} differs from the jars; run `make parity`")
         if options.reflect:
             return 0
         judged = rows(methods, MAPPING)

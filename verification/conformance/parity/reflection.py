@@ -1,4 +1,4 @@
-"""Kafka Streams' side of the page: its public methods, which a small Java program reads from the jars into methods.json."""
+"""Kafka Streams' side of the pages: its public methods and its settings, which small Java programs read from the jars."""
 
 from __future__ import annotations
 
@@ -64,6 +64,13 @@ def reflect() -> list[Method]:
         _run("javac", "-d", classes, str(HERE / "Reflection.java"))
         lines = _run("java", "-cp", f"{classes}:{KAFKA_JARS}/*", "Reflection", *_CLASSES, *_packaged(jar))
     return [_method(json.loads(line)) for line in lines.splitlines()]
+
+
+def reflect_settings() -> list[str]:
+    """The names of all settings of `StreamsConfig`, read from the jars."""
+    with tempfile.TemporaryDirectory() as classes:
+        _run("javac", "-cp", f"{KAFKA_JARS}/*", "-d", classes, str(HERE / "SettingNames.java"))
+        return _run("java", "-cp", f"{classes}:{KAFKA_JARS}/*", "SettingNames").splitlines()
 
 
 def _packaged(jar: Path) -> list[str]:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program, lanes_topic
-from penstock.epochs.restore import ChangelogRows, Committed, restore_lane
+from penstock.epochs.restore import ChangelogRows, restore_lane
+from penstock.epochs.standing import Committed
 from penstock.records import Partition
 from penstock.runtime.committed import places
 from penstock.state import REGISTERS

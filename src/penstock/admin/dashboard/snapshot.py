@@ -53,7 +53,9 @@ def snapshot(running: RunningApplication, after: int = -1) -> dict[str, Any]:
             for (node, reason), count in sorted(totals.dropped.items())
         ],
         "dead_letter_topics": sorted(running.topology.dead_letter_topics() | running.handlers.dead_letter_topics()),
-        "memory": [{"worker": worker, "bytes": size} for worker, size in sorted(recorder.memory.items())],
+        "memory": [
+            {"worker": worker.process, "host": worker.host, "bytes": size} for worker, size in sorted(recorder.memory.items())
+        ],
     }
 
 

@@ -35,6 +35,8 @@ _ODD = "/odd"
 _SMALLEST_MAP = 1 << 28
 _SMALLEST_SHARED_MAP = 1 << 36
 _DATABASES = 1024
+DATA_FILE = "data.mdb"
+"""The file of an environment that has its content; LMDB makes the other one, with its locks, when it opens it."""
 
 _size = Struct(">I")
 _key_of = itemgetter(0)
@@ -106,7 +108,7 @@ class LmdbEngine(LmdbReads):
         path = Path(directory)
         if not read_only:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        data = path / "data.mdb"
+        data = path / DATA_FILE
         stored = data.stat().st_size if data.exists() else 0
         self._env = lmdb.open(
             os.fspath(path),
@@ -151,7 +153,7 @@ class LmdbEngine(LmdbReads):
             reading = self._begin()
             names = [name.decode() for name in self._env.dbs(reading)]
         known = {name: self._databases[name] for name in names if name in self._databases}
-        taken = LmdbSnapshot(reading, known)
+        taken = LmdbSnapshot(self._env, reading, known)
         self._snapshots.add(taken)
         return taken
 
@@ -244,7 +246,8 @@ class LmdbEngine(LmdbReads):
 class LmdbSnapshot(LmdbReads):
     """An environment at one point in time. The caller that took it closes it; only one thread may read it at a time."""
 
-    def __init__(self, reading: lmdb.Transaction[bytes], databases: dict[str, Any]) -> None:
+    def __init__(self, env: lmdb.Environment, reading: lmdb.Transaction[bytes], databases: dict[str, Any]) -> None:
+        self._env = env
         self._reading = reading
         self._databases = databases
 
@@ -263,6 +266,10 @@ class LmdbSnapshot(LmdbReads):
     def snapshot(self) -> LmdbSnapshot:
         """Return itself: a snapshot does not change."""
         return self
+
+    def copy_to(self, file: int) -> None:
+        """Write a compact copy, which is an environment of its own, to an open file."""
+        self._env.copyfd(file, compact=True, txn=self._read())
 
     def close(self) -> None:
         """Release its pages."""

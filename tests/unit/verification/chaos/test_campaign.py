@@ -14,6 +14,7 @@ from verification.chaos.campaign import GuardReport, Report, RowReport
 from verification.chaos.guards import GUARDS
 from verification.chaos.rows import GUARDED_BY, QUICK_GUARDS, ROWS, deliveries, kills, letters
 from verification.chaos.rows.row import FULL, QUICK
+from verification.cluster import rows as cluster
 from verification.evolution import __main__ as evolution
 from verification.sources import __main__ as sources
 
@@ -33,14 +34,15 @@ def test_every_fault_point_of_the_product_has_its_own_row() -> None:
     names = {row.name for row in ROWS if FULL in row.campaigns}
     assert len(found) >= 14
     others = {point.partition(":")[0] for point in (*sources.FAULTS, *evolution.FAULTS, *evolution.RENAMES)}
-    assert found <= {*names, *letters.POINTS, *deliveries.POINTS, *others}
+    of_writers = {*cluster.WRITER_POINTS, *cluster.DRIVER_POINTS}
+    assert found <= {*names, *letters.POINTS, *deliveries.POINTS, *others, *of_writers}
     assert {"dlq-replay", "dlq-replay-into-nodes"} <= names  # which dies at those of a replay
 
 
 def test_names_are_unique_and_guards_have_rows() -> None:
     names = [row.name for row in ROWS]
     assert len(names) == len(set(names))
-    assert GUARDED_BY.keys() == GUARDS.keys()
+    assert GUARDED_BY.keys() | cluster.GUARDED_BY.keys() == GUARDS.keys()
     assert set(GUARDED_BY.values()) <= set(names)
     assert set(QUICK_GUARDS) <= GUARDS.keys()
     assert len(GUARDS) >= 6

@@ -10,6 +10,7 @@ import pytest
 from verification.conformance import parity
 from verification.conformance.coverage import features
 from verification.conformance.generator import generate
+from verification.conformance.parity import settings
 from verification.conformance.parity.method_map import MAPPING
 from verification.conformance.parity.page import counts, markdown, rows, verbs
 from verification.conformance.parity.penstock_names import StaleNameError, call, resolve
@@ -112,12 +113,24 @@ def test_saved_methods_are_loaded_unchanged(tmp_path: Path) -> None:
     assert load(tmp_path / "methods.json") == METHODS[:5]
 
 
+def test_every_setting_of_kafka_streams_has_an_equivalent_or_a_reason() -> None:
+    assert set(settings.SETTINGS) == set(settings.load())
+
+
+def test_a_setting_that_penstock_does_not_have_is_refused() -> None:
+    assert settings.said("state.dir", settings.Becomes("state_dir", "a directory")) == "`state_dir`, a directory"
+    with pytest.raises(StaleNameError, match="no setting state_directory"):
+        settings.said("state.dir", settings.Becomes("state_directory"))
+
+
 class TestMain:
     """The command, with the saved methods in place of Java."""
 
     @pytest.fixture(autouse=True)
     def _places(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(parity, "reflect", load)
+        monkeypatch.setattr(parity, "reflect_settings", settings.load)
+        monkeypatch.setattr(settings, "save", lambda names: None)
         monkeypatch.setattr(parity, "save", lambda methods: None)
         monkeypatch.setattr(parity, "ROOT", tmp_path)
         monkeypatch.setattr(parity, "METHODS", tmp_path / "methods.json")
@@ -156,6 +169,13 @@ class TestMain:
         parity.main([])
         monkeypatch.setattr(parity, "load", list)
         assert parity.main(["--check"]) == 1
+
+    @pytest.mark.usefixtures("_one_method")
+    def test_check_finds_settings_out_of_date(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        parity.main([])
+        monkeypatch.setattr(parity, "reflect_settings", lambda: ["application.id", "novelty.ms"])
+        assert parity.main(["--check"]) == 1
+        assert "settings.json differs from the jars" in capsys.readouterr().out
 
     @pytest.mark.usefixtures("_one_method")
     @pytest.mark.parametrize(("cases", "count", "code"), [(2000, 0, 1), (2000, 3, 0), (10, 0, 0)])

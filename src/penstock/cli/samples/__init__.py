@@ -1,0 +1,1 @@
+"""Sample records in files, as `penstock try` and `penstock dev` take them."""

@@ -1,0 +1,89 @@
+"""The site: every page is in its navigation, it has every public name, and a page that loads from elsewhere is noticed."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+import penstock
+from tools import site_hooks
+from tools.site_check import complaints, main
+from tools.site_hooks import on_page_markdown
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+CONFIG = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+NAV = re.findall(r"^ *- (?:[\w ]+: )?([\w/-]+\.md)$", CONFIG.partition("\nnav:\n")[2], re.MULTILINE)
+API = (DOCS / "api.md").read_text(encoding="utf-8")
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    pages = sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+    assert sorted(NAV) == pages
+
+
+def test_every_page_begins_with_its_title() -> None:
+    for page in DOCS.rglob("*.md"):
+        assert page.read_text(encoding="utf-8").startswith("# "), page
+
+
+def test_the_theme_brings_its_own_fonts_and_no_script_is_added() -> None:
+    assert re.search(r"^  font: false\b", CONFIG, re.MULTILINE)
+    assert not re.search(r"^extra_(javascript|css):", CONFIG, re.MULTILINE)
+    assert "://" not in CONFIG
+
+
+def test_the_api_has_every_public_name_once() -> None:
+    named = re.findall(r"^::: penstock\.([\w.]+)$", API, re.MULTILINE)
+    assert len(named) == len(set(named))
+    assert set(penstock.__all__) <= set(named)
+
+
+def test_links_to_the_code_become_text() -> None:
+    others = "[columns.md](../columns.md) and [Kafka](https://kafka.apache.org)."
+    page = f"See [hosts.py](../../src/penstock/spark/hosts.py), {others}"
+    assert on_page_markdown(page, page=None) == f"See `hosts.py`, {others}"
+
+
+def test_the_examples_of_the_hooks_pass() -> None:
+    result = doctest.testmod(site_hooks)
+    assert (result.failed, result.attempted) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "loads",
+    [
+        '<script src="https://cdn.example/a.js"></script>',
+        '<link rel="stylesheet" href="//fonts.example/a.css">',
+        '<link rel="preconnect" href="https://fonts.example">',
+        '<img src="HTTPS://img.example/a.png">',
+        '<img srcset="https://img.example/a.png 2x" src="a.png">',
+        '<p style="background: url(https://img.example/a.png)">',
+        "<style>@import 'https://fonts.example/a.css';</style>",
+        '<iframe src="https://video.example"></iframe>',
+        '<pre class="mermaid"><code>flowchart</code></pre>',
+    ],
+)
+def test_a_page_that_loads_from_elsewhere_is_noticed(tmp_path: Path, loads: str) -> None:
+    (tmp_path / "page.html").write_text(f"<html><body>{loads}</body></html>", encoding="utf-8")
+    assert len(list(complaints(tmp_path))) == 1
+    assert main([str(tmp_path)]) == 1
+
+
+def test_a_style_that_loads_from_elsewhere_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "a.css").write_text("a { background: url('https://img.example/a.png') }", encoding="utf-8")
+    assert list(complaints(tmp_path)) == ["a.css: loads https://img.example/a.png"]
+
+
+def test_links_that_a_reader_follows_are_allowed(tmp_path: Path) -> None:
+    page = '<link rel="canonical" href="https://a.example"><a href="https://a.example">there</a><img src="a.png">'
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    assert list(complaints(tmp_path)) == []
+    assert main([str(tmp_path)]) == 0
+
+
+def test_an_empty_site_is_no_success(tmp_path: Path) -> None:
+    assert main([str(tmp_path)]) == 1

@@ -1,0 +1,98 @@
+"""What a task writes, in which order, and what it leaves to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from penstock.epochs.program import Program
+from penstock.epochs.wire import OUT, Kind, decode_control
+from penstock.errors import ProductionError
+from penstock.handlers import ErrorHandlers, log_and_continue
+from penstock.kafka.writers.batches import Identity
+from penstock.kafka.writers.transactions import Shared
+from penstock.kafka.writers.writer import Writer
+from penstock.records import Partition
+from penstock.spark.writing import write, written_in
+from tests.unit.epochs.application import Application
+
+SHARED = Shared(Identity("app", 1, 2), frozenset({("out", 0)}))
+
+
+class Noted:
+    """A writer that notes what it is given."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Partition, list[Any]] = {}
+        self.identity: Identity | None = None
+        self.opened: Collection[Partition] = ()
+
+    def write(self, identity: Identity, rows: Mapping[Partition, pa.Table], opened: Collection[Partition] = ()) -> None:
+        self.identity, self.opened = identity, opened
+        self.rows = {place: own.column("value").to_pylist() for place, own in rows.items()}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Application(tmp_path).program(1, "i")
+
+
+def table(*rows: dict[str, Any]) -> pa.Table:
+    defaults = {"kind": int(Kind.SINK), "stage": 0, "timestamp": 1, "origin": 0, "place": 0, "path": 0}
+    return pa.Table.from_pylist([{**defaults, **row} for row in rows], schema=OUT)
+
+
+def written(program: Program, rows: pa.Table, largest: int = 10_000) -> tuple[Noted, pa.Table]:
+    writer = Noted()
+    limits = dict.fromkeys(program.topics, largest)
+    return writer, write(program, cast("Writer", writer), SHARED, limits, rows)
+
+
+def sink(program: Program) -> int:
+    return len(program.topics) - 1
+
+
+def test_rows_are_written_in_the_order_of_their_causes(program: Program) -> None:
+    code = sink(program)
+    rows = table(*({"name": code, "partition": 1, "offset": at, "value": b"%d" % at} for at in (2, 0, 1)))
+    writer, left = written(program, rows)
+    assert writer.rows == {(program.topics[code], 1): [b"0", b"1", b"2"]}
+    assert (writer.identity, writer.opened) == (SHARED.identity, SHARED.opened)
+    assert written_in(left, program.topics) == {(program.topics[code], 1): 3}
+
+
+def test_the_driver_gets_what_a_task_cannot_write(program: Program) -> None:
+    rows = table(
+        {"kind": int(Kind.CHANGELOG), "name": 0, "partition": 0, "value": b"change"},
+        {"kind": int(Kind.DEAD_LETTER), "name": -1, "topic": "letters", "value": b"letter"},
+        {"name": -1, "topic": "chosen", "value": b"chosen"},
+        {"kind": int(Kind.REPORT), "name": None, "value": b"report"},
+    )
+    writer, left = written(program, rows)
+    assert writer.rows == {(program.topics[0], 0): [b"change"]}
+    assert set(left.column("value").to_pylist()[:-1]) == {b"letter", b"chosen", b"report"}
+
+
+def test_a_row_that_is_too_large_is_left_out_or_raises(program: Program) -> None:
+    code = sink(program)
+    rows = table(
+        {"name": code, "partition": 0, "offset": 1, "value": b"x" * 1_000},
+        {"name": code, "partition": 0, "offset": 2, "value": b"fits"},
+    )
+    with pytest.raises(ProductionError, match="too large for topic"):
+        written(program, rows, largest=500)
+    patient = replace(program, handlers=ErrorHandlers(production=log_and_continue()))
+    writer, left = written(patient, rows, largest=500)
+    assert writer.rows == {(program.topics[code], 0): [b"fits"]}
+    assert decode_control(left.column("value")[-1].as_py()).left_out == 1
+
+
+def test_a_task_without_rows_reports_nothing_written(program: Program) -> None:
+    writer, left = written(program, table())
+    assert writer.rows == {}
+    assert written_in(left, program.topics) == {}

@@ -1,0 +1,20 @@
+"""What `pyproject.toml` of this checkout says about the project; an installed one may be older."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hatchling.metadata.core import CoreMetadata, ProjectMetadata
+from hatchling.plugin.manager import PluginManager
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def metadata(root: Path = ROOT) -> CoreMetadata:
+    """Return the project's metadata: name, version, dependencies."""
+    return ProjectMetadata(str(root), PluginManager()).core
+
+
+def version(root: Path = ROOT) -> str:
+    """Return the project's version."""
+    return str(metadata(root).version)

@@ -42,7 +42,7 @@ RANGES = {
     "state_copy_interval": (1_000, _MAX_INT32),
 }
 DURATIONS = ("epoch_interval", "transaction_timeout", "broker_timeout", "epoch_timeout", "standby_timeout", "state_copy_interval")
-CHOICES = {
+CHOICES: Mapping[str, tuple[str, ...]] = {
     "engine": ("spark", "local"),
     "store_engine": ("lmdb", "rocksdb"),
     "on_lost_input": ("fail", "continue"),

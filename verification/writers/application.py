@@ -17,7 +17,7 @@ from penstock.epochs.wire import OUT
 from penstock.errors import CommitError
 from penstock.kafka.writers.brokers import TRANSACTION, Brokers, NoAnswerError
 from penstock.kafka.writers.publisher import SharedPublisher, Writing
-from penstock.kafka.writers.requests import End
+from penstock.kafka.writers.requests import END_KEY
 from penstock.kafka.writers.transactions import Shared
 from penstock.kafka.writers.writer import Writer
 from verification.harness import topics
@@ -42,7 +42,7 @@ class LossyBrokers(Brokers):
 
     async def _send(self, node: Any, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT) -> Any:
         answer = await super()._send(node, request, group)
-        if self.is_losing and isinstance(request, End):
+        if self.is_losing and request.API_KEY == END_KEY:
             self.is_losing = False
             self.lost += 1
             raise NoAnswerError("the answer is lost")

@@ -6,6 +6,7 @@ topic can watch the instance, and pretend to be it towards standbys; nothing els
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import msgspec
@@ -38,7 +39,7 @@ class Announcement(msgspec.Struct, frozen=True):
     version: Literal[1] = 1
 
 
-encode_announcement = msgspec.json.Encoder().encode
+encode_announcement: Callable[[Announcement], bytes] = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Announcement).decode
 
 

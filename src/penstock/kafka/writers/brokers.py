@@ -15,11 +15,12 @@ from confluent_kafka import KafkaError
 
 from penstock.errors import ConfigError, PenstockError, TopicError
 from penstock.kafka.failures import failure
-from penstock.kafka.writers.requests import Features, levels_of
+from penstock.kafka.writers.requests import features, levels_of
 
 T = TypeVar("T")
 
-GROUP, TRANSACTION = CoordinationType.GROUP, CoordinationType.TRANSACTION
+GROUP: Any = CoordinationType.GROUP
+TRANSACTION: Any = CoordinationType.TRANSACTION
 
 RETRY_S = 0.02
 _REQUEST_TIMEOUT_MS = 10_000
@@ -91,7 +92,7 @@ class Brokers:
     async def levels(self) -> dict[str, int]:
         """Return the level of each feature that the cluster uses."""
         client = await self.connected()
-        return levels_of(await self._send(client.get_random_node(), Features()))
+        return levels_of(await self._send(client.get_random_node(), features()))
 
     async def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
         """Return how many partitions each topic has; a topic that does not exist is created if brokers do that by themselves."""

@@ -14,7 +14,7 @@ _FINALIZED_FEATURES = 2
 _FEATURE = CompactArray(("name", CompactString("utf-8")), ("max_level", Int16), ("min_level", Int16), ("tags", TaggedFields))
 
 
-class TakenOver(Response):
+class _TakenOver(Response):
     """The producer id and epoch of the new owner."""
 
     API_KEY = 22
@@ -28,13 +28,13 @@ class TakenOver(Response):
     )
 
 
-class TakeOverStruct(RequestStruct):
-    """The fields of `TakeOver`, version 4."""
+class _TakeOverStruct(RequestStruct):
+    """The fields of `take_over`, version 4."""
 
     API_KEY = 22
     API_VERSION = 4
     FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = TakenOver
+    RESPONSE_TYPE = _TakenOver
     SCHEMA = Schema(
         ("transactional_id", CompactString("utf-8")),
         ("transaction_timeout_ms", Int32),
@@ -44,7 +44,7 @@ class TakeOverStruct(RequestStruct):
     )
 
 
-class TakeOver(Request[TakeOverStruct]):
+class _TakeOver(Request[_TakeOverStruct]):
     """Takes over a transactional id: fences its producer, and aborts the transaction that is open."""
 
     API_KEY = 22
@@ -52,12 +52,12 @@ class TakeOver(Request[TakeOverStruct]):
     def __init__(self, transactional_id: str, timeout_ms: int) -> None:
         self._arguments: tuple[Any, ...] = (transactional_id, timeout_ms, -1, -1, {})
 
-    def build(self, request_struct_class: type[TakeOverStruct]) -> TakeOverStruct:
+    def build(self, request_struct_class: type[_TakeOverStruct]) -> _TakeOverStruct:
         """Return the request."""
         return request_struct_class(*self._arguments)
 
 
-class Ended(Response):
+class _Ended(Response):
     """The producer id and epoch of the next transaction."""
 
     API_KEY = 26
@@ -71,13 +71,13 @@ class Ended(Response):
     )
 
 
-class EndStruct(RequestStruct):
-    """The fields of `End`, version 5."""
+class _EndStruct(RequestStruct):
+    """The fields of `end`, version 5."""
 
     API_KEY = 26
     API_VERSION = 5
     FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = Ended
+    RESPONSE_TYPE = _Ended
     SCHEMA = Schema(
         ("transactional_id", CompactString("utf-8")),
         ("producer_id", Int64),
@@ -87,7 +87,7 @@ class EndStruct(RequestStruct):
     )
 
 
-class End(Request[EndStruct]):
+class _End(Request[_EndStruct]):
     """Commits or aborts a transaction; the answer has the producer id and epoch of the next one."""
 
     API_KEY = 26
@@ -95,12 +95,12 @@ class End(Request[EndStruct]):
     def __init__(self, transactional_id: str, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         self._arguments: tuple[Any, ...] = (transactional_id, producer_id, producer_epoch, is_commit, {})
 
-    def build(self, request_struct_class: type[EndStruct]) -> EndStruct:
+    def build(self, request_struct_class: type[_EndStruct]) -> _EndStruct:
         """Return the request."""
         return request_struct_class(*self._arguments)
 
 
-class Supported(Response):
+class _Supported(Response):
     """What a broker supports; features are among its tags."""
 
     API_KEY = 18
@@ -116,13 +116,13 @@ class Supported(Response):
     )
 
 
-class FeaturesStruct(RequestStruct):
-    """The fields of `Features`, version 3."""
+class _FeaturesStruct(RequestStruct):
+    """The fields of `features`, version 3."""
 
     API_KEY = 18
     API_VERSION = 3
     FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = Supported
+    RESPONSE_TYPE = _Supported
     SCHEMA = Schema(
         ("client_software_name", CompactString("utf-8")),
         ("client_software_version", CompactString("utf-8")),
@@ -134,18 +134,37 @@ class FeaturesStruct(RequestStruct):
         return ResponseHeader_v0.decode(read_buffer)
 
 
-class Features(Request[FeaturesStruct]):
+class _Features(Request[_FeaturesStruct]):
     """Asks a broker what the cluster supports."""
 
     API_KEY = 18
     ALLOW_UNKNOWN_API_VERSION = True
 
-    def build(self, request_struct_class: type[FeaturesStruct]) -> FeaturesStruct:
+    def build(self, request_struct_class: type[_FeaturesStruct]) -> _FeaturesStruct:
         """Return the request."""
         return request_struct_class("penstock", "1", {})
 
 
+END_KEY = 26
+"""The key of requests that end a transaction."""
+
+
+def take_over(transactional_id: str, timeout_ms: int) -> Any:
+    """Return the request that takes over a transactional id: fences its producer, and aborts the transaction that is open."""
+    return _TakeOver(transactional_id, timeout_ms)
+
+
+def end(transactional_id: str, producer_id: int, producer_epoch: int, is_commit: bool) -> Any:
+    """Return the request that ends a transaction; the answer has the producer id and epoch of the next one."""
+    return _End(transactional_id, producer_id, producer_epoch, is_commit)
+
+
+def features() -> Any:
+    """Return the request for what the cluster supports."""
+    return _Features()
+
+
 def levels_of(answer: Any) -> dict[str, int]:
-    """Return the level of each feature that the cluster uses, from the answer to `Features`."""
+    """Return the level of each feature that the cluster uses, from the answer to `features`."""
     found = answer.tags.get(_FINALIZED_FEATURES)
     return {} if found is None else {name: most for name, most, _, _ in _FEATURE.decode(BytesIO(found)) or ()}

@@ -22,7 +22,7 @@ def test_a_free_port_can_be_bound_and_is_not_ephemeral() -> None:
 
 def test_missing_jars_name_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "ROOT", tmp_path)
-    monkeypatch.setattr(processes, "KAFKA_JARS", tmp_path / ".parts" / "kafka")
+    monkeypatch.setattr(processes, "BROKER_JARS", tmp_path / ".parts" / "kafka")
     with pytest.raises(HarnessError, match=r"no Kafka in \.parts/kafka; run `make setup`"):
         java("kafka.Kafka")
 

@@ -1,15 +1,16 @@
-"""Hooks of the site: links to the code, which is not part of it, become text; examples in docstrings become code."""
+"""Hooks of the site: links to files that are not part of it become text; examples in docstrings become code."""
 
 from __future__ import annotations
 
 import re
 
 _EXAMPLE = re.compile(r"^(\s*)Example:$", re.MULTILINE)
-_LINK_TO_CODE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:src|tests|verification|benchmarks)/[^)]*\)")
+_LINK_TO_CODE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:src|tests|verification|benchmarks|deploy|examples|\.github)(?:/[^)]*)?\)")
+_LINK_TO_PAGE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+[A-Z]+\.md\)")
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Replace links to the code by the names that they have."""
+    """Replace links to the code, and to pages beside it, by the names that they have."""
     return without_code_links(markdown)
 
 
@@ -20,7 +21,7 @@ def without_code_links(markdown: str) -> str:
         >>> without_code_links("the driver ([placement.py](../../src/penstock/epochs/placement.py)) decides")
         'the driver (`placement.py`) decides'
     """
-    return _LINK_TO_CODE.sub(r"`\1`", markdown)
+    return _LINK_TO_PAGE.sub(r"\1", _LINK_TO_CODE.sub(lambda found: f"`{found[1].strip('`')}`", markdown))
 
 
 def with_examples(docstring: str) -> str:

@@ -55,10 +55,10 @@ def test_a_topic_that_does_not_exist(broker: Broker, tmp_path: Path) -> None:
 
 
 def test_a_second_instance_with_the_same_id(broker: Broker, tmp_path: Path) -> None:
-    make_topics(broker, "twice")
-    with started(counting("twice"), broker.bootstrap_servers, tmp_path / "one") as first:
+    make_topics(broker, "mistakes-twice")
+    with started(counting("mistakes-twice"), broker.bootstrap_servers, tmp_path / "one") as first:
         assert first.wait_until_running(START_S)
-        with started(counting("twice"), broker.bootstrap_servers, tmp_path / "two") as second:
+        with started(counting("mistakes-twice"), broker.bootstrap_servers, tmp_path / "two") as second:
             assert second.wait_until_running(START_S)
             with teaches(FencedError, "another instance of the application has taken over", "taken over", line=False):
                 first.wait(START_S)

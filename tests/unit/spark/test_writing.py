@@ -10,15 +10,18 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from penstock.epochs.program import Program
+from penstock.config import Config
+from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import OUT, Kind, decode_control
-from penstock.errors import ProductionError
+from penstock.errors import CommitError, FencedError, PenstockError, ProductionError
 from penstock.handlers import ErrorHandlers, log_and_continue
 from penstock.kafka.writers.batches import Identity
-from penstock.kafka.writers.transactions import Shared
+from penstock.kafka.writers.publisher import Writing
+from penstock.kafka.writers.transactions import Shared, Transactions
 from penstock.kafka.writers.writer import Writer
 from penstock.records import Partition
-from penstock.spark.writing import write, written_in
+from penstock.spark import writing
+from penstock.spark.writing import WriteStage, shared_publisher, write, written_in
 from tests.unit.epochs.application import Application
 
 SHARED = Shared(Identity("app", 1, 2), frozenset({("out", 0)}))
@@ -96,3 +99,58 @@ def test_a_task_without_rows_reports_nothing_written(program: Program) -> None:
     writer, left = written(program, table())
     assert writer.rows == {}
     assert written_in(left, program.topics) == {}
+
+
+class Begun:
+    """Transactions that note what is done with them."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.rows: dict[Partition, int] = {}
+
+    def begin(self) -> Shared:
+        self.begun += 1
+        return SHARED
+
+    def wrote(self, rows: Mapping[Partition, int]) -> None:
+        self.rows = dict(rows)
+
+    def explained(self, error: FencedError) -> PenstockError:
+        return CommitError(f"explained: {error}")
+
+
+def test_a_stage_begins_a_transaction_and_notes_what_tasks_wrote(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, transactions, code = Noted(), Begun(), sink(program)
+    monkeypatch.setattr(writing, "_writer", lambda *_: writer)
+    monkeypatch.setattr(writing, "program_of", lambda broadcast: program)
+    limits = dict.fromkeys(program.topics, 1_000)
+    made = Writing.of(Config(kafka={"bootstrap.servers": "nowhere:1"}), [])
+    stage = WriteStage(program, cast("Transactions", transactions), made, limits)
+    rows = table({"name": code, "key": b"foobar", "value": b"by key"})
+    anchor = pa.Table.from_pylist([dict.fromkeys(OUT.names)], schema=OUT)
+    before = stage.before(None, lambda batches: batches, Epoch(1, 0, 0, partitions={program.topics[code]: 10}))
+    placed = [*before(iter(rows.to_batches())), *anchor.to_batches()]
+    left = pa.Table.from_batches(stage.begin(None)(iter(placed)))
+    stage.done(left)
+    assert writer.rows == {(program.topics[code], 6): [b"by key"]}
+    assert (transactions.begun, transactions.rows) == (1, {(program.topics[code], 6): 1})
+    assert str(stage.explained(FencedError("late"))) == "explained: late"
+
+
+def test_a_process_has_one_writer(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[Any] = []
+    monkeypatch.setattr("atexit.register", closed.append)
+    monkeypatch.setattr(writing, "_writers", {})
+    made = Writing.of(Config(kafka={"bootstrap.servers": "nowhere:1"}), [])
+    assert writing._writer(program, made) is writing._writer(program, made)
+    other = writing._writer(replace(program, incarnation="other"), made)
+    assert list(writing._writers.values()) == [other]
+    for close in closed:
+        close()
+
+
+def test_the_publisher_and_the_stage_share_transactions(program: Program) -> None:
+    config = Config(kafka={"bootstrap.servers": "nowhere:1"})
+    publisher, stage = shared_publisher(config, program, dict.fromkeys(program.topics, 1_000))
+    assert stage._transactions is publisher.transactions
+    publisher.close()

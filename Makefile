@@ -194,6 +194,9 @@ cluster: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## A
 	$(BIN)/python -m verification.integration --seed $(SEED) --hosts cluster $(if $(QUICK),--quick) --report reports/cluster-integration.json
 	$(BIN)/python -m verification.writers --seed $(SEED) $(if $(QUICK),--quick)
 	$(BIN)/python -m verification.cluster --seed $(SEED) $(if $(QUICK),--quick,--without write_ids)
+	$(if $(QUICK),,$(BIN)/python -m verification.takeover --seed $(SEED) --engine cluster)
+	$(if $(QUICK),,$(BIN)/python -m benchmarks.cluster)
+	$(BIN)/python -m verification.cluster.summary
 
 takeover: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Standbys that take over from killed, stopped and silent instances, and how long that takes (SEED; KILLS=20; ENGINE=cluster)
 	$(BIN)/python -m verification.takeover --seed $(SEED) $(if $(KILLS),--kills $(KILLS)) $(if $(ENGINE),--engine $(ENGINE))

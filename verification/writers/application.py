@@ -40,8 +40,9 @@ class LossyBrokers(Brokers):
         """Let the next end of a transaction be carried out, but its answer be lost."""
         self.is_losing = True
 
-    async def _send(self, node: Any, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT) -> Any:
-        answer = await super()._send(node, request, group)
+    async def send(self, node: Any, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT) -> Any:
+        """Send a request; its answer may be lost."""
+        answer = await super().send(node, request, group)
         if self.is_losing and request.API_KEY == END_KEY:
             self.is_losing = False
             self.lost += 1

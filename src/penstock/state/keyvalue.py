@@ -6,9 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from penstock.errors import StateError
 from penstock.state.bounds import after, after_prefix
-from penstock.state.store import plain_log
+from penstock.state.store import null_key, plain_log
 
 if TYPE_CHECKING:
     from penstock.serdes import Serde
@@ -110,7 +109,7 @@ class KeyValueReads(ABC, Generic[K, V]):
 
     def _key_bytes(self, key: K) -> bytes:
         if key is None:
-            raise StateError(f"Store {self.name!r} cannot have a null key (None). Give the record a key first (select_key).")
+            raise null_key(self.name)
         return self._serialize_key(key)
 
 

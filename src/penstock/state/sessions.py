@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock.errors import StateError
 from penstock.records import Windowed
 from penstock.state.bounds import MAX_TIME
 from penstock.state.segments import KeyFirst, Occurrence, Retention, TimeFirst
+from penstock.state.store import null_key
 
 if TYPE_CHECKING:
     from penstock.state.specs import StoreSpec
@@ -161,7 +161,7 @@ class SessionStore(Generic[K, V]):
 
     def _key_bytes(self, key: K) -> bytes:
         if key is None:
-            raise StateError(f"Store {self.name!r} cannot have a null key (None). Give the record a key first (select_key).")
+            raise null_key(self.name)
         return self._serialize_key(key)
 
     def _typed(self, rows: Iterable[Occurrence]) -> Iterator[tuple[Windowed[K], V]]:

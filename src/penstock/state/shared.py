@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from penstock.errors import SerializationError, StateError, TopologyError
 from penstock.serdes import Serde
+from penstock.state.store import null_key
 
 if TYPE_CHECKING:
     from penstock.state.specs import StoreSpec
@@ -145,7 +146,7 @@ class SharedKeyValueStore(ABC, Generic[K, V]):
 
     def _key_bytes(self, key: K) -> bytes:
         if key is None:
-            raise StateError(f"Store {self.name!r} cannot have a null key (None). Give the record a key first (select_key).")
+            raise null_key(self.name)
         return self._serialize_key(key)
 
     def _write(self, key: K, write: Write) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.errors import StateError
 from penstock.state.overlay import Register, Space
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ class StateStore(Protocol):
 
     def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
         """Apply changelog rows; idempotent."""
+
+
+def null_key(store: str) -> StateError:
+    """Return the error of a null key."""
+    return StateError(f"Store {store!r} cannot have a null key (None). Give the record a key first (select_key).")
 
 
 def plain_log(keys: list[bytes], values: list[bytes | None]) -> tuple[list[bytes], list[bytes | None]]:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from penstock.errors import RegistryError, SerializationError, StateError
+from penstock.errors import RegistryError, SerializationError
 from penstock.records import NO_HEADERS, Change, Headers, Process, ValueAndTimestamp
 from penstock.state.keyvalue import KeyValueReads
-from penstock.state.store import plain_log
+from penstock.state.store import null_key, plain_log
 
 if TYPE_CHECKING:
     from penstock.state.overlay import Space
@@ -186,7 +186,7 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
     def hold(self, key: K, value: V | None, timestamp: int, headers: Headers, record_timestamp: int) -> None:
         """Set a key's value, to be forwarded at the next flush with these headers; a deletion has the record's time."""
         if key is None:
-            raise StateError(f"Store {self.name!r} cannot have a null key (None). Give the record a key first (select_key).")
+            raise null_key(self.name)
         name = self._name(key)
         self.held.pop(name, None)  # popped, then set again: the flush follows the order of the last puts
         self.held[name] = (value, timestamp, key, headers, record_timestamp)

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from penstock.errors import StateError
 from penstock.records import VersionedRecord
 from penstock.state.bounds import MAX_TIME
 from penstock.state.segments import Retention
-from penstock.state.store import plain_log
+from penstock.state.store import null_key, plain_log
 from penstock.state.timestamped import timestamp_of
 from penstock.state.versions import Row, decode_row, min_timestamp_of, next_timestamp_of
 
@@ -145,7 +144,7 @@ class VersionedKeyValueStore(Generic[K, V]):
 
     def _key_bytes(self, key: K) -> bytes:
         if key is None:
-            raise StateError(f"Store {self.name!r} cannot have a null key (None). Give the record a key first (select_key).")
+            raise null_key(self.name)
         return self._serialize_key(key)
 
     def _rows(self, key: bytes, since: int) -> Iterator[tuple[int, bytes]]:

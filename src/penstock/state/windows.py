@@ -7,10 +7,11 @@ from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock.errors import RegistryError, SerializationError, StateError
+from penstock.errors import RegistryError, SerializationError
 from penstock.records import ValueAndTimestamp, Windowed
 from penstock.state.bounds import MAX_TIME
 from penstock.state.segments import KeyFirst, Layout, Occurrence, Retention, TimeFirst
+from penstock.state.store import null_key
 from penstock.state.timestamped import entry_decoder, value_decoder
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class WindowReads(Generic[K, V]):
 
     def _key_bytes(self, key: K) -> bytes:
         if key is None:
-            raise StateError(f"Store {self._spec.name!r} cannot have a null key (None). Give the record one (select_key).")
+            raise null_key(self._spec.name)
         return self._serialize_key(key)
 
     def _typed(self, rows: Iterator[Occurrence]) -> Iterator[tuple[Windowed[K], V]]:

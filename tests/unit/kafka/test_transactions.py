@@ -36,7 +36,7 @@ class Scripted(Brokers):
     async def _coordinator(self, kind: Any, key: str) -> int:
         return 1
 
-    async def _send(self, node: Any, request: Any, group: Any = None) -> Any:
+    async def send(self, node: Any, request: Any, group: Any = None) -> Any:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer

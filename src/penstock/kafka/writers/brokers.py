@@ -92,7 +92,7 @@ class Brokers:
     async def levels(self) -> dict[str, int]:
         """Return the level of each feature that the cluster uses."""
         client = await self.connected()
-        return levels_of(await self._send(client.get_random_node(), features()))
+        return levels_of(await self.send(client.get_random_node(), features()))
 
     async def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
         """Return how many partitions each topic has; a topic that does not exist is created if brokers do that by themselves."""
@@ -116,7 +116,7 @@ class Brokers:
         end = self.clock() + self.patience_s
         while True:
             try:
-                answer = await self._send(await self._coordinator(kind, key), request, ConnectionGroup.COORDINATION)
+                answer = await self.send(await self._coordinator(kind, key), request, ConnectionGroup.COORDINATION)
                 code = code_of(answer)
                 if code not in PASSING:
                     return answer
@@ -129,11 +129,8 @@ class Brokers:
                 raise NoAnswerError(f"{what}: {why}")
             await asyncio.sleep(RETRY_S)
 
-    async def send(self, node: int, request: Any) -> Any:
+    async def send(self, node: Any, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT) -> Any:
         """Send a request to a broker; raises `NoAnswerError` if there is no answer."""
-        return await self._send(node, request)
-
-    async def _send(self, node: Any, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT) -> Any:
         client = await self.connected()
         try:
             return await client.send(node, request, group=group)
@@ -152,6 +149,13 @@ class Brokers:
             except (AioError, OSError, asyncio.TimeoutError) as error:
                 raise NoAnswerError(f"{type(error).__name__} {error}") from error
         return self._coordinators[kind, key]
+
+
+def first_error(answer: Any) -> int:
+    """Return the error code of an answer about partitions: the one that decides, 0 if there is none."""
+    codes = {code for _, entries in answer.errors for _, code in entries} - {KafkaError.NO_ERROR}
+    lasting = codes - {KafkaError.OPERATION_NOT_ATTEMPTED, KafkaError.CONCURRENT_TRANSACTIONS}
+    return min(lasting or codes, default=0)
 
 
 def refused(code: int, what: str) -> PenstockError:

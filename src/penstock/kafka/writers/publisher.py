@@ -44,7 +44,6 @@ class SharedPublisher:
     """Publishes each epoch in a transaction in which executors have written; see `Transactions`."""
 
     def __init__(self, writing: Writing, transactional_id: str, group_id: str, topics: Sequence[str], timeout_ms: int) -> None:
-        self.writing: Writing = writing
         self._brokers, writer = writing.writer()
         self._group_id = group_id
         self._topics = topics

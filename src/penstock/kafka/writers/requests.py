@@ -13,19 +13,22 @@ _FINALIZED_FEATURES = 2
 
 _FEATURE = CompactArray(("name", CompactString("utf-8")), ("max_level", Int16), ("min_level", Int16), ("tags", TaggedFields))
 
+_PRODUCER = Schema(
+    ("throttle_time_ms", Int32),
+    ("error_code", Int16),
+    ("producer_id", Int64),
+    ("producer_epoch", Int16),
+    ("tags", TaggedFields),
+)
+"""Answers that give a producer id and epoch."""
+
 
 class _TakenOver(Response):
     """The producer id and epoch of the new owner."""
 
     API_KEY = 22
     API_VERSION = 4
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("error_code", Int16),
-        ("producer_id", Int64),
-        ("producer_epoch", Int16),
-        ("tags", TaggedFields),
-    )
+    SCHEMA = _PRODUCER
 
 
 class _TakeOverStruct(RequestStruct):
@@ -62,13 +65,7 @@ class _Ended(Response):
 
     API_KEY = 26
     API_VERSION = 5
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("error_code", Int16),
-        ("producer_id", Int64),
-        ("producer_epoch", Int16),
-        ("tags", TaggedFields),
-    )
+    SCHEMA = _PRODUCER
 
 
 class _EndStruct(RequestStruct):

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from aiokafka.protocol.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
-from confluent_kafka import KafkaError
 
 from penstock.errors import BrokerError, CommitError, ConfigError, FencedError, PenstockError
 from penstock.faults import point
 from penstock.kafka.writers.batches import Identity
-from penstock.kafka.writers.brokers import GROUP, TRANSACTION, Brokers, NoAnswerError, refused
+from penstock.kafka.writers.brokers import GROUP, TRANSACTION, Brokers, NoAnswerError, first_error, refused
 from penstock.kafka.writers.requests import end, take_over
 from penstock.kafka.writers.writer import Writer
 from penstock.records import Partition
@@ -115,10 +114,10 @@ class Transactions:
             by_topic.setdefault(offset.topic, []).append((offset.partition, offset.offset, offset.metadata + _END))
         request = TxnOffsetCommitRequest(self._id, group_id, *self._identity[1:], list(by_topic.items()))
         try:
-            found = self._brokers.run(self._brokers.ask(GROUP, group_id, request, _offset_error, what))
+            found = self._brokers.run(self._brokers.ask(GROUP, group_id, request, first_error, what))
         except NoAnswerError as error:
             raise BrokerError(f"{error}.") from error
-        if code := _offset_error(found):
+        if code := first_error(found):
             raise self.explained(refused(code, what))
 
     def commit(self) -> bool:
@@ -163,8 +162,3 @@ class Transactions:
 
 def _error_code(answer: Any) -> int:
     return int(answer.error_code)
-
-
-def _offset_error(answer: Any) -> int:
-    codes = {code for _, entries in answer.errors for _, code in entries} - {KafkaError.NO_ERROR}
-    return min(codes, default=0)

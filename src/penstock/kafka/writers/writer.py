@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError
 from penstock.errors import BrokerError
 from penstock.faults import point
 from penstock.kafka.writers.batches import Format, Identity, batches
-from penstock.kafka.writers.brokers import RETRY_S, TRANSACTION, Brokers, NoAnswerError, refused
+from penstock.kafka.writers.brokers import PASSING, RETRY_S, TRANSACTION, Brokers, NoAnswerError, first_error, refused
 from penstock.records import Partition
 
 REQUEST_BYTES = 16 << 20
@@ -29,24 +29,16 @@ REQUEST_BYTES = 16 << 20
 _TIMEOUT_MS = 10_000
 _ALL_REPLICAS = -1
 _DONE = frozenset({KafkaError.NO_ERROR, KafkaError.DUPLICATE_SEQUENCE_NUMBER})
-_PASSING = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.NOT_ENOUGH_REPLICAS,
-        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        KafkaError.CONCURRENT_TRANSACTIONS,
-        KafkaError.KAFKA_STORAGE_ERROR,
-    }
-)
+_PASSING = PASSING | {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    KafkaError.KAFKA_STORAGE_ERROR,
+}
 """Errors after which the same batch is sent again."""
 
 
@@ -92,10 +84,10 @@ class Writer:
         )
         what = "Cannot add partitions to the transaction"
         try:
-            answer = await self._brokers.ask(TRANSACTION, identity.transactional_id, request, _first_error, what)
+            answer = await self._brokers.ask(TRANSACTION, identity.transactional_id, request, first_error, what)
         except NoAnswerError as error:
             raise BrokerError(f"{error}.") from error
-        if code := _first_error(answer):
+        if code := first_error(answer):
             topics = [topic for topic, entries in answer.errors if any(found == code for _, found in entries)]
             raise refused(code, f"{what}, of topic {topics[0]!r}")
 
@@ -152,10 +144,3 @@ class Writer:
         except NoAnswerError:
             return dict.fromkeys(own, KafkaError.NETWORK_EXCEPTION)
         return {(topic, entry[0]): entry[1] for topic, entries in answer.topics for entry in entries}
-
-
-def _first_error(answer: Any) -> int:
-    """Return the error code of an answer about partitions: the one that decides, 0 if there is none."""
-    codes = {code for _, entries in answer.errors for _, code in entries} - {KafkaError.NO_ERROR}
-    lasting = codes - {KafkaError.OPERATION_NOT_ATTEMPTED, KafkaError.CONCURRENT_TRANSACTIONS}
-    return min(lasting or codes, default=0)

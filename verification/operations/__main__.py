@@ -59,7 +59,7 @@ class Campaign:
 
     def _probes(self) -> Figures:
         with self._broker() as broker:
-            restored = readiness.cold_restore(broker, self._directory, 100_000 if self._is_quick else 1_000_000)
+            restored = readiness.cold_restore(broker, self._directory, 400_000 if self._is_quick else 1_000_000)
             return {"cold_restore": restored, "hung_epoch": readiness.hung_epoch(broker, self._directory)}
 
     def _dashboard(self) -> Figures:

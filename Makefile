@@ -195,6 +195,7 @@ cluster: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## A
 	$(BIN)/python -m verification.writers --seed $(SEED) $(if $(QUICK),--quick)
 	$(BIN)/python -m verification.cluster --seed $(SEED) $(if $(QUICK),--quick,--without write_ids)
 	$(if $(QUICK),,$(BIN)/python -m verification.takeover --seed $(SEED) --engine cluster)
+	$(if $(QUICK),,$(BIN)/python -m benchmarks.moved_lanes)
 	$(if $(QUICK),,$(BIN)/python -m benchmarks.cluster)
 	$(BIN)/python -m verification.cluster.summary
 

@@ -97,10 +97,15 @@ def figures(rates: Mapping[str, Mapping[int, float]]) -> dict[str, dict[str, Any
 def _rate(bench: Bench, broker: Broker, cluster: SparkCluster, side: Side, loaded: Loaded, executors: int) -> float:
     """Return the records per second of one run with so many executors, each with one core."""
     settings = {**cluster.settings, "spark.cores.max": str(executors), "spark.driver.memory": "1g"}
-    lines = "\n".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in settings.items())
-    (bench.directory / "penstock.toml").write_text(f"[spark]\n{lines}\n", encoding="utf-8")
+    write_settings(bench.directory, settings)
     with bench.job(broker, side, "B", loaded.workload.topology, loaded.sources, cores=executors) as job:
         return measure(Application(side, job, {CLUSTER: json.dumps(settings)}), loaded, broker.pid).per_s
+
+
+def write_settings(directory: Path, spark: Mapping[str, str]) -> None:
+    """Write the file of settings for applications that run in a directory."""
+    lines = "\n".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in spark.items())
+    (directory / "penstock.toml").write_text(f"[spark]\n{lines}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

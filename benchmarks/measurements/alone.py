@@ -11,7 +11,7 @@ from verification.operations import questions
 
 TIMERS = 1_000_000
 CALLS, CONCURRENCY, EPOCH_RECORDS = 100_000, 200, 10_000
-QUERIED_RECORDS = 8_000_000
+QUERIED_RECORDS = 12_000_000
 
 
 def timers(bench: Bench) -> None:

@@ -82,7 +82,8 @@ class Config:
         small_epoch_records: An epoch of at most this many records runs in one task.
         epochs_in_flight: How many epochs may not be committed yet when the next begins; with 0, each is committed first.
         state_dir: The directory of the stores.
-        writers: Who writes results and changelogs: the `driver`, or, on a cluster, the `executors`, in the same transaction.
+        writers: Who writes results and changelogs: the `driver`, or, on a cluster, the `executors`, in the same transaction; with
+            `auto`, the executors of a cluster if they and the brokers can.
         state_copies: Where copies of lanes are kept: a directory that all hosts reach, or a URI that pyarrow knows (`s3://`, `gs://`,
             `hdfs://`), with credentials from the environment. None for no copies.
         state_copy_interval_ms: How often lanes are copied there; the setting is `state_copy_interval`.
@@ -134,7 +135,7 @@ class Config:
     state_dir: Path = Path("state")
     state_copies: str | None = None
     state_copy_interval_ms: int = 600_000
-    writers: str = "driver"
+    writers: str = "auto"
     store_engine: str = "lmdb"
     on_lost_input: str = "fail"
     transaction_timeout_ms: int = 60_000

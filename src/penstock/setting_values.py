@@ -46,7 +46,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "engine": ("spark", "local"),
     "store_engine": ("lmdb", "rocksdb"),
     "on_lost_input": ("fail", "continue"),
-    "writers": ("driver", "executors"),
+    "writers": ("auto", "driver", "executors"),
     "log_format": ("auto", "json", "text"),
     "log_level": ("DEBUG", "INFO", "WARNING", "ERROR"),
 }

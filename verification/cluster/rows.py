@@ -87,17 +87,17 @@ def writers(rounds: int, trial: ClusterTrial) -> None:
     trial.finish()
 
 
-_EXECUTORS_WRITE = Conditions(settings={"PENSTOCK_WRITERS": "executors"})
+_DRIVER_WRITES = Conditions(settings={"PENSTOCK_WRITERS": "driver"})
 _FAULTS: Mapping[str, tuple[Callable[[int, ClusterTrial], None], int, int, Conditions]] = {
-    "executors": (executors, 3, 70, Conditions()),
-    "hosts": (hosts, 2, 30, Conditions()),
+    "executors": (executors, 3, 75, Conditions()),
+    "hosts": (hosts, 2, 10, Conditions()),
     "zombies": (zombies, 1, 10, Conditions()),
     "drivers": (drivers, 2, 20, Conditions()),
     "grown": (grown, 1, 10, Conditions()),
-    "writers": (writers, 1, 10, _EXECUTORS_WRITE),
-    "executors-that-write": (executors, 3, 20, _EXECUTORS_WRITE),
-    "zombies-that-write": (zombies, 1, 3, _EXECUTORS_WRITE),
-    "drivers-of-writers": (drivers, 1, 5, _EXECUTORS_WRITE),
+    "writers": (writers, 1, 5, Conditions()),
+    "executors-driver-writes": (executors, 3, 25, _DRIVER_WRITES),
+    "zombies-driver-writes": (zombies, 1, 3, _DRIVER_WRITES),
+    "drivers-driver-writes": (drivers, 1, 5, _DRIVER_WRITES),
 }
 """What is done, how often in a quick campaign and in a full one, and under which conditions."""
 

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from penstock.config import Config
 from penstock.epochs.program import Program
+from penstock.errors import ConfigError
 from penstock.kafka.clients import largest_record
 from penstock.kafka.publishers import Publisher, publisher_of
 from penstock.kafka.statistics import OnStatistics
 from penstock.kafka.topics import Topic
 from penstock.runtime.engine import Engine
+
+_log = logging.getLogger(__name__)
+
+
+def with_writers(config: Config) -> Config:
+    """Return the settings with who writes: by default the executors of a cluster, unless they or the brokers cannot."""
+    if config.writers != "auto":
+        return config
+    if config.is_spread:
+        from penstock.spark.writing import require_shared_transactions  # noqa: PLC0415 - loads another Kafka client
+
+        try:
+            spread = replace(config, writers="executors")
+            require_shared_transactions(spread)
+        except ConfigError as error:
+            _log.info("the driver writes results and changelogs: %s", error)
+        else:
+            return spread
+    return replace(config, writers="driver")
 
 
 def new_publisher(

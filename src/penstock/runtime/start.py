@@ -54,7 +54,7 @@ from penstock.runtime.memory import default_epoch_bytes
 from penstock.runtime.migrations import Migrations
 from penstock.runtime.past import Lost, lost_input
 from penstock.runtime.publication import Check, Publication, facts_row
-from penstock.runtime.publishing import new_publisher
+from penstock.runtime.publishing import new_publisher, with_writers
 from penstock.runtime.rehearsal import rehearse
 from penstock.runtime.renames import Renames
 from penstock.runtime.standby import Readiness, refuse_refused, stand_by
@@ -130,7 +130,7 @@ class Start:
         """Clients, the settings of the first start, and processes: nothing that changes Kafka or files."""
         admin = reach_brokers(self._config)
         topics = Topics(admin, self._config.broker_timeout_ms)
-        self._config = settled(self._id, self._config, topics)
+        self._config = with_writers(settled(self._id, self._config, topics))
         self._program = program_of(self._id, self._topology, self._handlers, self._config, self._program.incarnation)
         engine = self._engine(lambda: topics.end_offsets(self._epochs.progress.offsets))
         self.closers.append(engine.close)

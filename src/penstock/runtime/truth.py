@@ -51,9 +51,9 @@ from penstock.topology.bindings import changelog_topic
 _log = logging.getLogger(__name__)
 
 
-SHARDS_PER_LANE, LEAST_SHARDS = 4, 8
+SHARDS_PER_LANE, LEAST_SHARDS, LEAST_ON_CLUSTER = 4, 8, 256
 """How many shards a new application has by default. Each costs a partition of every changelog, and about a millisecond of every
-small epoch; with fewer, the number of lanes could hardly grow."""
+small epoch; with fewer, the number of lanes could hardly grow. A cluster may become much larger, and has no small epochs."""
 
 
 def settled(application_id: str, config: Config, topics: Topics) -> Config:
@@ -64,7 +64,8 @@ def settled(application_id: str, config: Config, topics: Topics) -> Config:
 
 def shards_of_new(config: Config) -> int:
     """Return the number of shards that a new application has."""
-    return config.shards or max(LEAST_SHARDS, SHARDS_PER_LANE * (config.lanes or os.cpu_count() or 1))
+    least = LEAST_ON_CLUSTER if config.is_spread else LEAST_SHARDS
+    return config.shards or max(least, SHARDS_PER_LANE * (config.lanes or os.cpu_count() or 1))
 
 
 def program_of(application_id: str, topology: Topology, handlers: ErrorHandlers, config: Config, incarnation: str) -> Program:

@@ -22,7 +22,7 @@ from penstock.kafka.limits import SizeLimits
 from penstock.kafka.partitioner import by_partition, with_partitions
 from penstock.kafka.preflight import Preflight
 from penstock.kafka.writers.publisher import SharedPublisher, Writing
-from penstock.kafka.writers.transactions import Shared, Transactions
+from penstock.kafka.writers.transactions import Shared, Transactions, require_producer_epochs
 from penstock.kafka.writers.writer import Writer
 from penstock.records import Partition
 from penstock.spark.tasks import Batches, Hop, program_of
@@ -78,6 +78,15 @@ class WriteStage:
     def done(self, table: pa.Table) -> None:
         """Note what tasks have written, as they report it."""
         self._transactions.wrote(written_in(table, self._program.topics))
+
+
+def require_shared_transactions(config: Config) -> None:
+    """Raise if executors cannot log in to the brokers, or the brokers cannot tell one transaction of a producer from the next."""
+    brokers, _ = Writing.of(config, ()).writer()
+    try:
+        require_producer_epochs(brokers)
+    finally:
+        brokers.close()
 
 
 def shared_publisher(config: Config, program: Program, limits: Mapping[str, int]) -> tuple[SharedPublisher, WriteStage]:

@@ -185,5 +185,4 @@ class KeyValueStore(KeyValueReads[K, V]):
 
     def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
         """See `Store`."""
-        for key, value in zip(keys, values, strict=True):
-            self._space.put(key, value)
+        self._space.bulk().update(zip(keys, values, strict=True))

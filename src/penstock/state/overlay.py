@@ -164,9 +164,10 @@ class Space:
 
     def changes(self) -> tuple[list[bytes], list[bytes | None], list[bytes | None]]:
         """Return the epoch's changes: keys ascending, their new values, their old values."""
-        self._read_old()
         dirty, base = self.dirty, self.base
         keys = sorted(dirty)
+        if not dirty.keys() <= base.keys():  # most were read before they were written
+            self._remember([key for key in keys if key not in base] if base else keys)
         values, old = list(map(dirty.__getitem__, keys)), list(map(base.__getitem__, keys))
         if None in values and None in old:  # a key that was missing before and is missing now is no change
             keys = [key for key in keys if dirty[key] is not None or base[key] is not None]
@@ -186,12 +187,6 @@ class Space:
             values = list(map(self.dirty.__getitem__, keys))
         rows = self.log(keys, values)
         return rows if rows[0] else None
-
-    def _read_old(self) -> None:
-        """Read the old value of every key that the epoch wrote; most were read before they were written."""
-        base = self.base
-        if not self.dirty.keys() <= base.keys():
-            self._remember(sorted(self.dirty.keys() - base.keys()))
 
     def _remember(self, keys: list[bytes]) -> None:
         """Read the values of keys from the engine into `base`."""

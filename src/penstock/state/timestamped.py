@@ -109,8 +109,7 @@ class TimestampedKeyValueStore(KeyValueReads[K, V]):
 
     def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
         """See `Store`."""
-        for key, value in zip(keys, values, strict=True):
-            self._put_raw(key, value)
+        self._space.bulk().update(zip(keys, values, strict=True))
 
     def _put_raw(self, key: bytes, raw: bytes | None) -> None:
         self._space.put(key, raw)

@@ -122,6 +122,11 @@ class ExpiringTimestampedStore(TimestampedKeyValueStore[K, V]):
         """See `Store`."""
         self._expiry.purge()
 
+    def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
+        """See `Store`."""
+        for key, value in zip(keys, values, strict=True):
+            self._put_raw(key, value)
+
     def _raw_get(self, key: bytes) -> bytes | None:
         return self._expiry.get(key)
 

@@ -134,6 +134,18 @@ def test_brokers_that_cannot_raise_epochs_are_refused(brokers: Scripted) -> None
         Transactions(brokers, Writer(brokers, Format.of("none", 1_000)), "app", 60_000).take_over()
 
 
+def test_features_are_asked_for_again_until_a_broker_answers(brokers: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def connected(_: Brokers) -> Any:
+        return SimpleNamespace(get_random_node=lambda: 1)
+
+    monkeypatch.setattr(Brokers, "connected", connected)
+    brokers.answers = [NoAnswerError("lost"), SimpleNamespace(tags={})]
+    assert brokers.run(Brokers.levels(brokers)) == {}
+    brokers.answers = [NoAnswerError("lost")]
+    with pytest.raises(BrokerError, match="No broker tells its features: lost"):
+        brokers.run(Brokers.levels(brokers))
+
+
 def test_a_take_over_that_is_refused_raises(brokers: Scripted) -> None:
     brokers.answers = [coded(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)]
     with pytest.raises(ConfigError, match="Cannot take over"):

@@ -19,7 +19,7 @@ from penstock.kafka.topics import Topic
 from penstock.plan import TopologyFacts
 from penstock.records import Partition
 from penstock.runtime.past import Lost
-from penstock.runtime.truth import Position, Truth, program_of, settled
+from penstock.runtime.truth import Position, Truth, program_of, settled, shards_of_new
 
 SEVEN = CommitMetadata(epoch=7, incarnation="a1", fingerprint="f", lanes=2, shards=8, high_time=99, topic_id=None, partitions=2)
 
@@ -92,6 +92,20 @@ class TestShards:
     ) -> None:
         config = Config(kafka={"bootstrap.servers": "nowhere:1"}, shards=given)
         assert settled("app", config, cast("Any", Topics(*topics))).shards == shards
+
+    @pytest.mark.parametrize(
+        ("master", "lanes", "given", "shards"),
+        [
+            ("local[2]", 1, None, 8),
+            ("local[2]", 6, None, 24),
+            ("yarn", 6, None, 256),
+            ("yarn", 100, None, 400),
+            ("yarn", 6, 32, 32),
+        ],
+    )
+    def test_there_is_room_to_grow(self, master: str, lanes: int, given: int | None, shards: int) -> None:
+        config = Config(kafka={"bootstrap.servers": "nowhere:1"}, spark={"master": master}, lanes=lanes, shards=given)
+        assert shards_of_new(config) == shards
 
 
 class TestTopics:

@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError as AioError
 from aiokafka.helpers import create_ssl_context
 from confluent_kafka import KafkaError
 
-from penstock.errors import ConfigError, PenstockError, TopicError
+from penstock.errors import BrokerError, ConfigError, PenstockError, TopicError
 from penstock.kafka.failures import failure
 from penstock.kafka.writers.requests import features, levels_of
 
@@ -90,9 +90,16 @@ class Brokers:
         return client
 
     async def levels(self) -> dict[str, int]:
-        """Return the level of each feature that the cluster uses."""
-        client = await self.connected()
-        return levels_of(await self.send(client.get_random_node(), features()))
+        """Return the level of each feature that the cluster uses; raises if no broker answers in time."""
+        end = self.clock() + self.patience_s
+        while True:
+            try:
+                client = await self.connected()
+                return levels_of(await self.send(client.get_random_node(), features()))
+            except NoAnswerError as error:
+                if self.clock() >= end:
+                    raise BrokerError(f"No broker tells its features: {error}.") from error
+            await asyncio.sleep(RETRY_S)
 
     async def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
         """Return how many partitions each topic has; a topic that does not exist is created if brokers do that by themselves."""

@@ -30,6 +30,16 @@ _END = "\0"
 FEATURE, LEVEL = "transaction.version", 2
 
 
+def require_producer_epochs(brokers: Brokers) -> None:
+    """Raise if the brokers do not give every transaction a producer epoch of its own."""
+    level = brokers.run(brokers.levels()).get(FEATURE, 0)
+    if level < LEVEL:
+        raise ConfigError(
+            f"writers: executors can write only if the brokers have {FEATURE}={LEVEL}, but it is {level}. "
+            f"Upgrade the feature, or set writers to driver."
+        )
+
+
 @dataclass(frozen=True)
 class Shared:
     """What a writer has to know about the transaction: who writes, and the partitions that were added already."""
@@ -59,12 +69,7 @@ class Transactions:
 
     def take_over(self) -> None:
         """Fence the producer before this one, and abort its transaction; raises if the brokers cannot raise producer epochs."""
-        level = self._brokers.run(self._brokers.levels()).get(FEATURE, 0)
-        if level < LEVEL:
-            raise ConfigError(
-                f"writers: executors can write only if the brokers have {FEATURE}={LEVEL}, but it is {level}. "
-                f"Upgrade the feature, or set writers to driver."
-            )
+        require_producer_epochs(self._brokers)
         what = "Cannot take over the transactional id"
         answer = self._ask(take_over(self._id, self._timeout_ms), what)
         if answer.error_code:

@@ -6,7 +6,7 @@ import re
 
 from starlette.routing import Route
 
-from penstock.admin import dashboard, health, levels, pausing, queries, reports, settings, topology
+from penstock.admin import dashboard, health, lanes, levels, pausing, queries, reports, settings, topology
 from penstock.runtime.application import RunningApplication
 
 OPEN = frozenset({health.LIVE, health.READY}) | dashboard.PUBLIC
@@ -26,6 +26,7 @@ def routes(running: RunningApplication) -> list[Route]:
         *settings.routes(running),
         *levels.routes(running),
         *pausing.routes(running),
+        *lanes.routes(running),
         *dashboard.routes(running),
     ]
     for route in together:  # Starlette's patterns end with $, which also matches before a final newline

@@ -302,6 +302,26 @@ def resume(admin: Admin = ADMIN, token: Token = None) -> None:
 
 
 @commands.command()
+def lanes(
+    number: Annotated[int | None, typer.Argument(metavar="[LANES]", help="The new number of lanes.")] = None,
+    admin: Admin = ADMIN,
+    token: Token = None,
+) -> None:
+    """Show how many lanes a running application has, or let it use another number of them.
+
+    Returns when it processes records with them. The next start of the process uses the number of its settings.
+    """
+    from penstock.cli.lanes import change_lanes, show_lanes
+    from penstock.cli.requests import AdminConnection
+
+    server = AdminConnection.at(admin, token)
+    if number is None:
+        show_lanes(server)
+    else:
+        change_lanes(server, number)
+
+
+@commands.command()
 def top(
     admin: Admin = ADMIN,
     token: Token = None,

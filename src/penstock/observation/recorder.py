@@ -246,7 +246,7 @@ class Recorder:
                 _log.exception("a listener raised on epoch %d; the epoch stays committed", report.number)
 
     def begin_anew(self) -> None:
-        """Forget what is not committed: the epochs that have begun, and the restore. Another instance has taken over."""
+        """Forget what is not committed, because the application starts again: the epochs that have begun, and the restore."""
         unbind_contextvars("epoch", "phase")
         with self._changing:
             self._open = {}

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +19,7 @@ from penstock.handlers import ErrorHandlers
 from penstock.observation import EpochReport, Health, Indicator, OpenEpoch, Recorder, RestoreReport
 from penstock.queries import CommittedState, QueryResult, ask, view
 from penstock.runtime.pausing import Pausable
+from penstock.runtime.resizing import Resizable
 from penstock.runtime.standby import has_lost
 from penstock.runtime.start import Start, Started, Until
 from penstock.runtime.states import Listener, State, StateMachine
@@ -68,7 +70,7 @@ class Companions(Protocol):
         """Called when an epoch is committed."""
 
 
-class RunningApplication(Summarised, Pausable):
+class RunningApplication(Summarised, Pausable, Resizable):
     """A started application; as a context manager, it is closed at the end of the block.
 
     Epochs run in a thread of their own. `wait` waits until the application has ended, and raises the error that ended it.
@@ -85,7 +87,8 @@ class RunningApplication(Summarised, Pausable):
         listeners: tuple[Listener, ...] = (),
     ) -> None:
         defer_pandas()
-        super().__init__(application_id, Recorder())
+        Pausable.__init__(self, application_id, Recorder())
+        Resizable.__init__(self, is_bounded=until is not None)
         self.topology = topology
         self.handlers = handlers
         self.config = config
@@ -225,14 +228,13 @@ class RunningApplication(Summarised, Pausable):
                     if not (self.config.standby and has_lost(error, self.recorder.totals.epochs)):
                         raise
                     _log.warning("standing by again, because another standby was faster: %s", error)
-                    if self.state is State.RUNNING:
-                        self._hooks.pre_stop(self)
-                    _close_all(reversed(self._starting.closers))
-                    self._started = self._epochs = None
-                    self.recorder.begin_anew()
-                    self._stop.wait(_GIVE_WAY_S)
-                    self._starting = Start(self.application_id, self.topology, self.handlers, self.config, self.recorder)
-                    bind_contextvars(**self._starting.labels)
+                    self._begin_anew(_GIVE_WAY_S)
+                else:
+                    if self._wanted_lanes is not None and not self._stop.is_set():
+                        _log.info("changing from %d to %d lanes", self.lanes, self._wanted_lanes)
+                        self._started.epochs.stop()
+                        self.config = replace(self.config, lanes=self._wanted_lanes)
+                        self._begin_anew()
             self._states.enter(State.PENDING_SHUTDOWN)
             self._hooks.pre_stop(self)
             if self._started is not None:
@@ -247,6 +249,17 @@ class RunningApplication(Summarised, Pausable):
         _close_all(reversed(self._starting.closers))
         self._hooks.post_stop(self)
         self._end()
+
+    def _begin_anew(self, after_s: float = 0) -> None:
+        """Close the parts of a start, and prepare another one."""
+        if self.state is State.RUNNING:
+            self._hooks.pre_stop(self)
+        _close_all(reversed(self._starting.closers))
+        self._started = self._epochs = self._wanted_lanes = None
+        self.recorder.begin_anew()
+        self._stop.wait(after_s)
+        self._starting = Start(self.application_id, self.topology, self.handlers, self.config, self.recorder)
+        bind_contextvars(**self._starting.labels)
 
     def _fail(self, error: BaseException) -> None:
         self._failure = translated(error)
@@ -280,12 +293,13 @@ class RunningApplication(Summarised, Pausable):
     def _process(self, started: Started) -> None:
         """Run epochs until a stop is requested, or the bounds of the run are reached."""
         self._may_pause(started.epochs)
+        self._program = started.state.program
         started.input_stream.start()
         started.deliveries.start()
         self._states.enter(State.RUNNING)
         self._hooks.post_start(self)
         checked = time.monotonic()
-        while not self._stop.is_set() and not started.epochs.is_done:
+        while not self._stop.is_set() and not started.epochs.is_done and self._wanted_lanes is None:
             try:
                 if started.input_stream.wait(_TICK_S):
                     raise PenstockError("The input has ended unexpectedly. Start again.")

@@ -106,6 +106,7 @@ def session_settings(lanes: int, settings: Mapping[str, str], oauth_endpoints: S
 
 _ON_ONE_MACHINE = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
 _ON_A_CLUSTER = {
+    "spark.python.daemon.module": "penstock.spark.daemon",
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
     # A host that does not answer is given up after this time, and its lanes run elsewhere.

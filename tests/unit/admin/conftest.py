@@ -33,13 +33,14 @@ class Stage:
         self.is_paused = False
         self.failure: BaseException | None = None
         self.may_start = threading.Event()
+        self.program = SimpleNamespace(lanes=2, shards=8)
 
     def run(self, until: Any) -> Any:
         """`Start.run`."""
         assert self.may_start.wait(PATIENCE_S)
         if self.failure is not None:
             raise self.failure
-        return SimpleNamespace(epochs=self, input_stream=self, publisher=self, deliveries=Mock(spec=Deliveries))
+        return SimpleNamespace(epochs=self, input_stream=self, publisher=self, state=self, deliveries=Mock(spec=Deliveries))
 
     def start(self) -> None:
         """Of the stream."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import pytest
@@ -189,6 +189,30 @@ class TestPause:
         answer = application.post(path, body)
         assert (answer.status, answer.json["error"]) == (400, "Invalid body: expected a JSON object with nothing.")
         assert application.running.is_paused is False
+
+
+class TestLanes:
+    REPORT: ClassVar[dict[str, object]] = {"application_id": "word-count", "state": "running", "lanes": 2, "shards": 8}
+
+    def test_they_are_counted_and_changed(self, application: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+        given: list[int] = []
+        monkeypatch.setattr(application.running, "change_lanes", given.append)
+        assert application.get("/lanes").json == self.REPORT
+        assert application.post("/lanes", {"lanes": 4}).json == self.REPORT
+        assert given == [4]
+
+    @pytest.mark.parametrize(
+        ("body", "why"),
+        [
+            ({"lanes": 9}, "lanes: 9 is not possible. Set 1 or more, and at most as many as its 8 shards."),
+            ({"lanes": "4"}, "Invalid lanes: expected a whole number."),
+            ({"lanes": True}, "Invalid lanes: expected a whole number."),
+            ({}, "Invalid body: expected a JSON object with 'lanes'."),
+        ],
+    )
+    def test_what_is_not_possible_is_refused(self, application: Application, body: object, why: str) -> None:
+        answer = application.post("/lanes", body)
+        assert (answer.status, answer.json["error"]) == (400, why)
 
 
 def test_watermarks(application: Application) -> None:

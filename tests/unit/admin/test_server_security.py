@@ -168,7 +168,7 @@ class TestTokens:
     @pytest.mark.security(3)
     def test_only_a_post_changes_anything(self, application: Application) -> None:
         posted = [route.path for route in routes(application.running) if "POST" in (route.methods or ())]
-        assert [path for path in posted if not ASKING.fullmatch(path)] == ["/logs/level", "/pause", "/resume"]
+        assert [path for path in posted if not ASKING.fullmatch(path)] == ["/logs/level", "/pause", "/resume", "/lanes"]
         level = logging.getLogger().level
         assert application.get('/logs/level?logger=root&level="DEBUG"').status == 200
         assert application.ask("/logs/level", "GET", b'{"logger":"root","level":"DEBUG"}').status == 200

@@ -14,7 +14,7 @@ import pytest
 
 from penstock import Topology
 from penstock.config import Config
-from penstock.errors import BrokerError, NotReadyError, PenstockError, StalledError, TopicError
+from penstock.errors import BrokerError, ConfigError, NotReadyError, PenstockError, StalledError, TopicError
 from penstock.handlers import ErrorHandlers
 from penstock.runtime import application as application_module
 from penstock.runtime.application import RunningApplication
@@ -44,6 +44,7 @@ class Stage:
         self.may_start = threading.Event()
         self.may_start.set()
         self.deliveries = Mock(spec=Deliveries)
+        self.program = SimpleNamespace(lanes=2, shards=8)
 
     def run(self, until: Any) -> Any:
         """`Start.run`."""
@@ -52,7 +53,7 @@ class Stage:
         assert self.may_start.wait(PATIENCE_S)
         if self.start_failure is not None:
             raise self.start_failure
-        return SimpleNamespace(epochs=self, input_stream=self, publisher=self, deliveries=self.deliveries)
+        return SimpleNamespace(epochs=self, input_stream=self, publisher=self, state=self, deliveries=self.deliveries)
 
     def start(self) -> None:
         self.did.append("stream")
@@ -90,7 +91,12 @@ class Stage:
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     stage = Stage()
-    monkeypatch.setattr(application_module, "Start", lambda *arguments: stage)
+
+    def start(application_id: str, topology: Topology, handlers: ErrorHandlers, config: Config, recorder: Any) -> Stage:
+        stage.program = SimpleNamespace(lanes=config.lanes or 2, shards=8)
+        return stage
+
+    monkeypatch.setattr(application_module, "Start", start)
     return stage
 
 
@@ -130,6 +136,40 @@ def test_a_stop_ends_the_wait_for_deliveries(stage: Stage) -> None:
     assert not running.wait(0.2)
     running.stop()
     assert running.wait(PATIENCE_S)
+
+
+def test_it_starts_again_with_another_number_of_lanes(stage: Stage) -> None:
+    states: list[State] = []
+    with started(stage, states) as running:
+        assert running.lanes is None or running.lanes == 2
+        until_running(running)
+        running.change_lanes(2)
+        assert states == [State.REBALANCING, State.RUNNING], "it has two already"
+        del stage.did[:]
+        running.change_lanes(5)
+        wait_until("it runs with five", lambda: running.lanes == 5 and running.state is State.RUNNING, PATIENCE_S)
+        assert running.config.lanes == 5
+        done = [what for what in stage.did if what != "tick"]
+        assert done[:5] == ["stop", "close second", "close first", "start until None", "stream"]
+        assert states == [State.REBALANCING, State.RUNNING] * 2
+
+
+@pytest.mark.parametrize("lanes", [-1, 0, 9])
+def test_as_many_lanes_as_shards_are_possible(stage: Stage, lanes: int) -> None:
+    with started(stage) as running:
+        until_running(running)
+        with pytest.raises(ConfigError, match=f"lanes: {lanes} is not possible. .* at most as many as its 8 shards"):
+            running.change_lanes(lanes)
+
+
+def test_lanes_are_not_changed_before_it_runs_or_in_a_bounded_run(stage: Stage) -> None:
+    stage.may_start.clear()
+    with started(stage) as running:
+        with pytest.raises(ConfigError, match="its shards, which are known when it runs"):
+            running.change_lanes(3)
+        stage.may_start.set()
+    with started(stage, until="latest") as running, pytest.raises(ConfigError, match="a run that ends at a bound"):
+        running.change_lanes(3)
 
 
 def test_the_epoch_is_the_committed_one(stage: Stage) -> None:

@@ -39,6 +39,7 @@ class Attempt:
         self.progress = SimpleNamespace(epoch=7)
         self.is_done = self.is_paused = False
         self.is_idle = True
+        self.program = SimpleNamespace(lanes=2, shards=8)
 
     def stand_by(self, stop: threading.Event) -> bool:
         self.did.append("stands by")
@@ -51,7 +52,7 @@ class Attempt:
         self.did.append("starts")
         if self.start_failure is not None:
             raise self.start_failure
-        return SimpleNamespace(epochs=self, input_stream=self, publisher=self, deliveries=Mock(spec=Deliveries))
+        return SimpleNamespace(epochs=self, input_stream=self, publisher=self, state=self, deliveries=Mock(spec=Deliveries))
 
     def start(self) -> None:
         """Of the input stream."""

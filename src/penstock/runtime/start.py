@@ -218,7 +218,7 @@ class Start:
                 changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
                 inputs=lambda: topics.end_offsets(epochs.progress.offsets),
             ),
-            Contributions(tables.refresh, tables.take_rows, check, follow, lanes.anew),
+            Contributions(tables.refresh, tables.take_rows, check, follow, lanes.anew, engine.must_move),
             self._recorder,
         )
         self.closers.append(epochs.close)

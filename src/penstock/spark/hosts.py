@@ -78,8 +78,8 @@ class Hosts:
         return {lane: address for lane, address in moved.items() if address[0] in there}
 
     def located(self, epoch: int) -> Located:
-        """Return where the lanes are. `epoch` is the last that was committed before this call: a lane that has moved since is
-        read where it was, or not at all.
+        """Return where the lanes are. `epoch` was the last committed one before this call: so the store at an address has that
+        epoch as it was committed, or does not know it any more.
         """
         servers = self.servers
         return Located(epoch, [servers[lane] for lane in range(self._lanes)])

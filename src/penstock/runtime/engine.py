@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from penstock.config import Config
+from penstock.epochs.assignment import Assignment
+from penstock.epochs.migration import MigrationStep
 from penstock.epochs.program import Epoch, Program, has_lanes
 from penstock.epochs.restore import ReadChangelog, Restored
 from penstock.epochs.standing import Committed
@@ -171,6 +173,13 @@ class Engine:
         """Restore all lanes to the committed epoch."""
         host = self._workers or self.require_spark()
         return host.restore(committed, read, on_progress)
+
+    def migrate(self, epoch: Epoch, step: MigrationStep) -> pa.Table:
+        """Run a step of a migration on all lanes: where they are on a cluster, and here otherwise; return its rows."""
+        if self._config.is_spread:
+            return self.require_spark().migrate(epoch, step)
+        lanes = range(self._program.lanes)
+        return pa.concat_tables(step(Assignment(self._program, epoch, lane=lane)) for lane in lanes)
 
     # ---- jobs ---------------------------------------------------------------------------------------------------------
 

@@ -9,11 +9,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from penstock.config import Config
 from penstock.epochs.global_tables import GlobalTables
-from penstock.epochs.program import Program
+from penstock.epochs.migration import MigrationStep
+from penstock.epochs.program import Epoch, Program
 from penstock.epochs.restore import ReadChangelog, Restored
 from penstock.epochs.standing import Committed
+from penstock.errors import LaneMovedError
 from penstock.kafka.clients import oauth_endpoints, spark_can_log_in, spark_options
 from penstock.queries import CommittedState
 from penstock.settings import Settings, revealed
@@ -23,6 +27,7 @@ from penstock.spark.failures import translated
 from penstock.spark.hosts import Hosts
 from penstock.spark.job import EpochJobs
 from penstock.spark.lane_finders import LaneFinder, LanesHere, LanesOnHosts
+from penstock.spark.migration import migrated
 from penstock.spark.restore import OnProgress, restore
 from penstock.spark.rows import all_rows, ordered_rows
 from penstock.spark.session import LOOPBACK, DataFrame, SparkSession, has_session, open_session
@@ -191,6 +196,16 @@ class SparkEngine:
                 self.hosts.servers = {lane.lane: (placement[lane.lane], lane.port) for lane in restored}
                 return restored
         raise AssertionError
+
+    def migrate(self, epoch: Epoch, step: MigrationStep) -> pa.Table:
+        """Run a step of a migration in a job, each lane on its host."""
+        assert self.hosts is not None
+        try:
+            return migrated(self.hosts.each_lane(), self.jobs.broadcast, epoch, step)
+        except Exception as error:
+            if self.hosts.have_failed(error):
+                raise LaneMovedError("An executor was lost.") from error
+            raise translated(error) from error
 
     @property
     def _one_row_each(self) -> DataFrame:

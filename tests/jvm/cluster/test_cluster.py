@@ -35,6 +35,20 @@ if __name__ == "__main__":
 """
 
 
+MIGRATED = """
+import json, os
+from penstock import App, Store, StreamsBuilder
+
+VERSION = int(os.environ["VERSION"])
+new = {"version": 2, "old": int, "migrate": lambda old: old + 1_000} if VERSION == 2 else {}
+builder = StreamsBuilder()
+lines = builder.stream("cluster-migrated", key=str, value=str).map_values(int)
+totals = lines.group_by_key(value=int).reduce(lambda total, one: total + one, store=Store("totals", value=int, **new))
+totals.to_stream().to("cluster-totals")
+app = App("cluster-migrations", builder.build())
+if __name__ == "__main__":
+    app.run(until="latest", spark=json.loads(os.environ["SPARK"]))
+"""
 QUERIED = """
 import json, os, time
 from collections import Counter
@@ -109,9 +123,11 @@ def cluster(broker: Broker) -> Iterator[SparkCluster]:
         yield running
 
 
-def run(directory: Path, broker: Broker, spark: Mapping[str, str], **environment: str) -> subprocess.CompletedProcess[str]:
-    script = directory / "counts.py"
-    script.write_text(COUNTS, encoding="utf-8")
+def run(
+    directory: Path, broker: Broker, spark: Mapping[str, str], source: str = COUNTS, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    script = directory / "application.py"
+    script.write_text(source, encoding="utf-8")
     command, own = [sys.executable, str(script)], own_settings(directory, broker, spark)
     return subprocess.run(
         command, env={**os.environ, **own, **environment}, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
@@ -131,7 +147,8 @@ def own_settings(directory: Path, broker: Broker, spark: Mapping[str, str]) -> d
 def lanes_of(cluster: SparkCluster) -> dict[int, list[str]]:
     """The lanes whose stores each host has."""
     return {
-        number: sorted(path.name for path in host.state_dir.glob("*/lanes-*/[0-9]*")) for number, host in cluster.hosts.items()
+        number: sorted(path.name for path in host.state_dir.glob("cluster-counts/lanes-*/[0-9]*"))
+        for number, host in cluster.hosts.items()
     }
 
 
@@ -165,6 +182,24 @@ def test_lanes_are_spread_over_hosts_and_continue_there_whoever_writes(
     assert sorted(lane for each in lanes.values() for lane in each) == [f"{lane:04}" for lane in range(LANES)]
     assert all(len(each) == LANES // 3 for each in lanes.values())
     assert not list((tmp_path / "driver").glob("*/lanes-*/[0-9]*"))
+
+
+@pytest.mark.parametrize("writers", ["driver", "executors"])
+def test_values_are_migrated_on_their_hosts(broker: Broker, cluster: SparkCluster, tmp_path: Path, writers: str) -> None:
+    servers, names = broker.bootstrap_servers, ("cluster-migrated", "cluster-totals")
+    source = MIGRATED.replace("cluster-", f"{writers}-cluster-")
+    for topic in names:
+        topics.create(servers, f"{writers}-{topic}", partitions=2)
+    keys = [b"k%d" % number for number in range(500)]
+    for version in ("1", "2"):
+        topics.produce(servers, f"{writers}-cluster-migrated", [topics.Sent(key=key, value=b"1") for key in keys])
+        done = run(tmp_path, broker, cluster.settings, source, VERSION=version, PENSTOCK_WRITERS=writers)
+        assert done.returncode == 0, done.stderr[-4000:]
+        assert ("migrating totals: 500 values converted" in done.stderr) == (version == "2")
+    last = {
+        record.key: int.from_bytes(record.value or b"", "big") for record in topics.read(servers, f"{writers}-cluster-totals")
+    }
+    assert last == dict.fromkeys(keys, 1_002)
 
 
 def test_sql_reads_the_stores_of_all_hosts_and_is_complete_or_retried(

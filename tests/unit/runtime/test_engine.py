@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from penstock.config import Config
@@ -279,3 +280,13 @@ def test_lanes_of_a_cluster_must_move_when_executors_have_changed(
     assert engine.must_move() == has_stores
     assert not engine_of().must_move()
     assert not engine_of(engine="local").must_move()
+
+
+def test_a_step_of_a_migration_runs_where_lanes_are(stage: Stage) -> None:
+    epoch = Epoch(6, 5, 0)
+    done = engine_of(lanes=3).migrate(
+        epoch, lambda assigned: pa.table({"lane": [assigned.lane], "epoch": [assigned.epoch.number]})
+    )
+    assert done.to_pylist() == [{"lane": lane, "epoch": 6} for lane in range(3)]
+    engine_of(spark=CLUSTER).migrate(epoch, lambda assigned: pa.table({}))
+    assert stage.did == ["spark.migrate"]

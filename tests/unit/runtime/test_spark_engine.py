@@ -12,8 +12,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.config import Config
+from penstock.epochs.program import Epoch
 from penstock.epochs.restore import Restored
 from penstock.epochs.standing import Committed
+from penstock.errors import LaneMovedError, ProcessingError
 from penstock.lane_servers.protocol import Located
 from penstock.runtime import spark_engine as module
 from penstock.runtime.spark_engine import SparkEngine
@@ -107,6 +109,32 @@ def test_a_warm_worker_has_loaded_the_program_and_read_all_of_its_input(monkeypa
     frame: Any = SimpleNamespace(schema="lane int", mapInArrow=map_in_arrow)
     warming.warm(frame, "program")
     assert (loaded, jobs) == (["program"], [[batch, batch]])
+
+
+@pytest.mark.parametrize(
+    ("raised", "is_lost", "error"),
+    [
+        (RuntimeError("penstock.errors.exceptions.ProcessingError: no"), False, ProcessingError),
+        (RuntimeError("ExecutorLostFailure"), True, LaneMovedError),
+    ],
+)
+def test_a_step_of_a_migration_is_a_job_on_all_hosts(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, raised: Exception, is_lost: bool, error: type[Exception]
+) -> None:
+    engine, jobs = spark.engine(is_spread=True), iter([None, raised])
+    monkeypatch.setattr(spark, "have_failed", lambda failure: is_lost, raising=False)
+
+    def migrated(lanes: Any, broadcast: Any, epoch: Epoch, step: Any) -> pa.Table:
+        spark.did.append(f"migrate {lanes} with {broadcast}, {epoch.number}")
+        if (failure := next(jobs)) is not None:
+            raise failure
+        return "rows"
+
+    monkeypatch.setattr(module, "migrated", migrated)
+    assert engine.migrate(Epoch(6, 5, 0), lambda assigned: "") == "rows"
+    assert spark.did == ["migrate lanes with program, 6"]
+    with pytest.raises(error):
+        engine.migrate(Epoch(7, 6, 0), lambda assigned: "")
 
 
 @pytest.mark.parametrize("is_spread", [False, True])

@@ -5,8 +5,8 @@ How far a shard is, is in its registers, and so in Kafka with the values that it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 from structlog.contextvars import bound_contextvars
@@ -16,56 +16,60 @@ from penstock.epochs.assignment import Assignment
 from penstock.epochs.home import open_lane
 from penstock.epochs.hops import bring_to, write_lane
 from penstock.epochs.opened import require_the_same
+from penstock.epochs.wire import LaneReport, out, rows_about
 from penstock.errors import ProcessingError
-from penstock.state import Register, ShardState, StoreSpec, rewrite
+from penstock.state import LaneState, Register, ShardState, StoreSpec, rewrite
 
 _DONE = -1
 
 
-class Migrated(NamedTuple):
-    """What an epoch of a migration did on a lane: its changelog rows, how many values it converted, and whether none are left."""
-
-    rows: list[pa.Table]
-    converted: int
-    is_done: bool
+MigrationStep = Callable[[Assignment], pa.Table]
+"""Runs an epoch of a migration on a lane, where the lane is; returns what leaves the epoch."""
 
 
-def migrate_lane(assigned: Assignment, stores: Sequence[str], most: int) -> Migrated:
-    """Convert up to `most` values of some stores, in an epoch without records."""
-    converted, is_done = 0, True
-    with bound_contextvars(lane=assigned.lane), open_lane(assigned.program, assigned.lane, assigned.epoch.attempt) as state:
-        require_the_same(state, assigned)
-        bring_to(state, assigned.epoch, assigned.stage)
+def migrate_lane(assigned: Assignment, stores: Sequence[str], most: int) -> pa.Table:
+    """Convert up to `most` values of some stores; return changelog rows and a report. If it counts fewer, none are left."""
+    converted = 0
+    with _opened(assigned) as state:
         for number in assigned.shards:
             for store in stores:
-                found, is_shard_done = _migrate(state.shard(number), assigned.program.specs[store], most - converted)
-                converted += found
-                is_done &= is_shard_done
+                converted += _migrate(state.shard(number), assigned.program.specs[store], most - converted)
         faults.point("migration.before_write")
-        return Migrated(write_lane(assigned, state), converted, is_done)
+        return _written(assigned, state, converted)
 
 
-def finish_lane(assigned: Assignment, stores: Sequence[str]) -> list[pa.Table]:
-    """Clear the traces of a migration, in an epoch of its own; return changelog rows."""
-    with bound_contextvars(lane=assigned.lane), open_lane(assigned.program, assigned.lane, assigned.epoch.attempt) as state:
-        require_the_same(state, assigned)
-        bring_to(state, assigned.epoch, assigned.stage)
+def finish_lane(assigned: Assignment, stores: Sequence[str]) -> pa.Table:
+    """Clear the traces of a migration, in an epoch of its own; return changelog rows and a report."""
+    with _opened(assigned) as state:
         for number in assigned.shards:
             for store in stores:
                 _progress(state.shard(number), assigned.program.specs[store]).value = 0
-        return write_lane(assigned, state)
+        return _written(assigned, state, 0)
 
 
-def _migrate(shard: ShardState, spec: StoreSpec, most: int) -> tuple[int, bool]:
-    """Convert values of a store in one shard; return how many, and whether none are left."""
+@contextmanager
+def _opened(assigned: Assignment) -> Iterator[LaneState]:
+    """Open the lane at the epoch before."""
+    with bound_contextvars(lane=assigned.lane), open_lane(assigned.program, assigned.lane, assigned.epoch.attempt) as state:
+        require_the_same(state, assigned)
+        bring_to(state, assigned.epoch, assigned.stage)
+        yield state
+
+
+def _written(assigned: Assignment, state: LaneState, converted: int) -> pa.Table:
+    rows = write_lane(assigned, state)
+    report = LaneReport(assigned.lane, assigned.stage, converted, 0.0, write_id=state.head.write_id)
+    return out(pa.concat_tables([*rows, rows_about(assigned.shards[0], report, None)]))
+
+
+def _migrate(shard: ShardState, spec: StoreSpec, most: int) -> int:
+    """Convert values of a store in one shard; return how many. If these are as many as allowed, some may be left."""
     progress = _progress(shard, spec)
-    if progress.value == _DONE:
-        return 0, True
-    if most <= 0:
-        return 0, False
+    if progress.value == _DONE or not most:
+        return 0
     read, left, is_done = rewrite(shard, spec, progress.value, most, _converter(spec))
     progress.value = _DONE if is_done else progress.value + left
-    return read, is_done
+    return read
 
 
 def _progress(shard: ShardState, spec: StoreSpec) -> Register:

@@ -11,16 +11,19 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.epochs.columns import column_of
-from penstock.epochs.home import Home, lane_as_of, open_globals
+from penstock.epochs.committed_lanes import CommittedLanes
 from penstock.epochs.program import Program
 from penstock.epochs.shards import lane_of
 from penstock.errors import SerializationError, StateError
+from penstock.lane_servers.client import asking_to_retry
 from penstock.records import VersionedRecord, Windowed
 from penstock.state import LaneState, StoreKind, StoreSpec
 
 _ROWS = 5_000
 _ATTEMPTS = 50
 _PAUSE_S = 0.02
+_LONGEST_S = 10.0
+"""No further attempt begins after this time: a host that does not answer takes as long."""
 _WINDOWED = (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION)
 _TIMED = (StoreKind.TIMESTAMPED, StoreKind.TIMESTAMPED_WINDOW, StoreKind.VERSIONED)
 
@@ -37,16 +40,15 @@ def schema_of(spec: StoreSpec) -> pa.Schema:
     return pa.schema(fields)
 
 
-def read_store(program: Program, store: str, committed: Callable[[], int]) -> Iterator[pa.RecordBatch]:
-    """Read a whole store as of the last barrier, even if lanes are ahead; `committed` returns the barrier's epoch."""
+def read_store(program: Program, store: str, lanes: CommittedLanes) -> Iterator[pa.RecordBatch]:
+    """Read a whole store as of the last barrier, even if lanes are ahead; raises `NotReadyError` if a lane moves meanwhile."""
     spec = program.specs[store]
-    with ExitStack() as opened:
+    with asking_to_retry(), ExitStack() as opened:
         if store in program.global_stores:
-            state = opened.enter_context(open_globals(program))
-            shards = [] if state is None else [state.shard(0)]
+            shards = [lanes.open_globals(opened).shard(0)]
         else:
-            lanes = _committed_lanes(program, committed, opened)
-            shards = [lanes[lane_of(shard, program.shards, program.lanes)].shard(shard) for shard in range(program.shards)]
+            states = _opened(lanes, opened)
+            shards = [states[lane_of(shard, program.shards, program.lanes)].shard(shard) for shard in range(program.shards)]
         rows = chain.from_iterable(_rows(shard.store(spec), spec) for shard in shards)
         schema = schema_of(spec)
         converts = {"key": column_of(spec.serdes[0]).convert, "value": column_of(spec.serdes[1]).convert}
@@ -54,24 +56,20 @@ def read_store(program: Program, store: str, committed: Callable[[], int]) -> It
             yield _batch(chunk, store, schema, converts)
 
 
-def _committed_lanes(program: Program, committed: Callable[[], int], opened: ExitStack) -> list[LaneState]:
+def _opened(lanes: CommittedLanes, opened: ExitStack) -> list[LaneState]:
     """Open all lanes as of one barrier; retry if a lane no longer knows it, because later epochs were committed meanwhile."""
-    home = Home(program.directory, program.application_id)
+    end = time.monotonic() + _LONGEST_S
     for attempt in range(_ATTEMPTS):
-        epoch = committed()
         with ExitStack() as trying:
             try:
-                lanes = [
-                    trying.enter_context(lane_as_of(program, epoch, home.lane_directory(lane, program.lanes)))
-                    for lane in range(program.lanes)
-                ]
+                states = lanes.open(trying)
             except StateError:
-                if attempt == _ATTEMPTS - 1:
+                if attempt == _ATTEMPTS - 1 or time.monotonic() > end:
                     raise
                 time.sleep(_PAUSE_S)
                 continue
             opened.push(trying.pop_all())
-            return lanes
+            return states
     raise AssertionError
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import msgspec
 
-from penstock.errors import LaneMovedError, StateError
+from penstock.errors import LaneMovedError, NotReadyError, StateError
 from penstock.lane_servers.channel import Channel
 from penstock.lane_servers.protocol import (
     Copy,
@@ -36,6 +36,15 @@ T = TypeVar("T")
 
 TIMEOUT_S = 10.0
 Address = tuple[str, int]
+
+
+@contextmanager
+def asking_to_retry() -> Iterator[None]:
+    """Ask who queries to retry if a lane is on its way to another host."""
+    try:
+        yield
+    except LaneMovedError as error:
+        raise NotReadyError(f"A lane is moving to another host, or its host is lost. Retry. ({error})") from error
 
 
 class LaneClient:
@@ -164,11 +173,14 @@ class LaneClients:
         self._clients: dict[Address, LaneClient] = {}
         self._lock = threading.Lock()
 
+    def to(self, address: Address) -> LaneClient:
+        """Return the connection to a server."""
+        with self._lock:
+            return self._clients.setdefault(address, LaneClient(address, self._key))
+
     def snapshot(self, address: Address, lane: int) -> RemoteEngine:
         """Take a snapshot of a lane."""
-        with self._lock:
-            client = self._clients.setdefault(address, LaneClient(address, self._key))
-        return RemoteEngine(client, lane)
+        return RemoteEngine(self.to(address), lane)
 
     def close(self) -> None:
         """Close all connections."""

@@ -1,10 +1,13 @@
-"""The requests to a lane server and its answers. A snapshot belongs to the connection that has taken it."""
+"""The requests to lane servers and to the driver, and their answers. A snapshot belongs to the connection that has taken it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import msgspec
+
+GLOBALS = -1
+"""Instead of the number of a lane: the global tables, which the driver has."""
 
 
 class Take(msgspec.Struct, tag="take", frozen=True):
@@ -67,7 +70,18 @@ class Publish(msgspec.Struct, tag="publish", frozen=True):
     lanes: int
 
 
-Request = Take | Get | Page | Measure | Release | Copy | Part | Publish
+class Locate(msgspec.Struct, tag="locate", frozen=True):
+    """Ask the driver what is committed, and where; the answer is `Located`."""
+
+
+Request = Take | Get | Page | Measure | Release | Copy | Part | Publish | Locate
+
+
+class Located(msgspec.Struct, tag="located", frozen=True):
+    """An answer: the epoch of the last barrier, and the address of each lane's server."""
+
+    epoch: int
+    servers: list[tuple[str, int]]
 
 
 class Refused(msgspec.Struct, tag="refused", frozen=True):
@@ -85,3 +99,4 @@ decode_rows: Callable[[bytes], list[tuple[bytes, bytes]] | Refused] = msgspec.ms
     list[tuple[bytes, bytes]] | Refused
 ).decode
 decode_sizes: Callable[[bytes], tuple[int, int] | Refused] = msgspec.msgpack.Decoder(tuple[int, int] | Refused).decode
+decode_located: Callable[[bytes], Located | Refused] = msgspec.msgpack.Decoder(Located | Refused).decode

@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from pathlib import Path
 from penstock.errors import PenstockError
 from penstock.lane_servers.channel import Channel
 from penstock.lane_servers.protocol import decode_request, encode
-from penstock.lane_servers.visits import LaneFiles, Visit
+from penstock.lane_servers.visits import LaneFiles, LaneVisit, Visit
 from penstock.state import EngineKind
 
 _log = logging.getLogger(__name__)
@@ -57,13 +58,13 @@ class Serving:
         return cls(**{**fields, "key": base64.b64decode(fields["key"])})
 
 
-class LaneServer:
-    """Accepts connections until it is closed."""
+class Server:
+    """Accepts connections of those who know a key, until it is closed. `visit` is called for each of them."""
 
-    def __init__(self, serving: Serving) -> None:
-        self._serving = serving
-        self._files = LaneFiles(Path(serving.lanes), EngineKind(serving.engine))
-        self._listener = socket.create_server((serving.host, 0))
+    def __init__(self, host: str, key: bytes, visit: Callable[[], Visit]) -> None:
+        self._key = key
+        self._visit = visit
+        self._listener = socket.create_server((host, 0))
         self._connections = threading.Semaphore(MOST_CONNECTIONS)
 
     @property
@@ -85,13 +86,15 @@ class LaneServer:
 
     def close(self) -> None:
         """Stop listening."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # `close` alone would not end a pending `accept`
         self._listener.close()
 
     def _serve(self, connection: socket.socket) -> None:
-        visit = Visit(self._files)
+        visit = self._visit()
         try:
             connection.settimeout(HELLO_S)
-            channel = Channel(connection, self._serving.key, is_server=True)
+            channel = Channel(connection, self._key, is_server=True)
             connection.settimeout(None)
             while True:
                 request = decode_request(channel.receive(LONGEST_REQUEST))
@@ -102,6 +105,14 @@ class LaneServer:
             visit.close()
             connection.close()
             self._connections.release()
+
+
+class LaneServer(Server):
+    """Serves the lanes of a host."""
+
+    def __init__(self, serving: Serving) -> None:
+        files = LaneFiles(Path(serving.lanes), EngineKind(serving.engine))
+        super().__init__(serving.host, serving.key, lambda: LaneVisit(files))
 
 
 def main() -> None:

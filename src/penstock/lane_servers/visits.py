@@ -1,16 +1,31 @@
-"""A visit to a lane server: the requests of one connection, and the snapshots and copies that it has taken."""
+"""A visit to a lane server or the driver: the requests of one connection, and the snapshots and copies that it has taken."""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import IO
 
 from penstock.errors import PenstockError, StateError
-from penstock.lane_servers.protocol import Copy, Get, Measure, Page, Part, Publish, Refused, Release, Request, Take
+from penstock.lane_servers.protocol import (
+    GLOBALS,
+    Copy,
+    Get,
+    Locate,
+    Located,
+    Measure,
+    Page,
+    Part,
+    Publish,
+    Refused,
+    Release,
+    Request,
+    Take,
+)
 from penstock.state import Engine, EngineFactory, EngineKind, Snapshots
 from penstock.state.copies import CopyDirectory, Layout
 from penstock.state.files import CHUNK, compact_copy, size_of
@@ -48,31 +63,16 @@ class LaneFiles:
 
 
 class Visit:
-    """What one connection has taken; `close` releases it."""
+    """What one connection has taken; `close` releases it. `snapshot` takes a snapshot of a lane."""
 
-    def __init__(self, files: LaneFiles) -> None:
-        self._files = files
+    def __init__(self, snapshot: Callable[[int], Engine]) -> None:
+        self._snapshot = snapshot
         self._taken: dict[int, Engine] = {}
-        self._copies: dict[int, tuple[IO[bytes], ExitStack]] = {}
 
     def answer(self, request: Request) -> object:
         """Return the answer to a request."""
         try:
-            if isinstance(request, Take):
-                number = max(self._taken, default=0) + 1
-                self._taken[number] = self._files.snapshot(request.lane)
-                return number
-            if isinstance(request, Release):
-                self._release(request.snapshot)
-                return 1
-            if isinstance(request, Publish):
-                return self._publish(request)
-            if isinstance(request, Copy):
-                return self._copy(request.snapshot)
-            if isinstance(request, Part):
-                file, _ = self._copies[request.snapshot]
-                return os.pread(file.fileno(), CHUNK, request.offset)
-            return _read(self._taken[request.snapshot], request)
+            return self._answer(request)
         except (PenstockError, OSError, KeyError, ValueError) as error:
             return Refused(str(error))
 
@@ -81,8 +81,43 @@ class Visit:
         for number in list(self._taken):
             self._release(number)
 
+    def _answer(self, request: Request) -> object:
+        """Answer what every server answers: reads of snapshots."""
+        if isinstance(request, Take):
+            number = max(self._taken, default=0) + 1
+            self._taken[number] = self._snapshot(request.lane)
+            return number
+        if isinstance(request, Release):
+            self._release(request.snapshot)
+            return 1
+        if isinstance(request, Get | Page | Measure):
+            return _read(self._taken[request.snapshot], request)
+        raise StateError(f"{type(request).__name__} is no request to this server.")
+
     def _release(self, number: int) -> None:
         self._taken.pop(number).close()
+
+
+class LaneVisit(Visit):
+    """A visit to the server of a host, which also copies its lanes."""
+
+    def __init__(self, files: LaneFiles) -> None:
+        super().__init__(files.snapshot)
+        self._files = files
+        self._copies: dict[int, tuple[IO[bytes], ExitStack]] = {}
+
+    def _answer(self, request: Request) -> object:
+        if isinstance(request, Publish):
+            return self._publish(request)
+        if isinstance(request, Copy):
+            return self._copy(request.snapshot)
+        if isinstance(request, Part):
+            file, _ = self._copies[request.snapshot]
+            return os.pread(file.fileno(), CHUNK, request.offset)
+        return super()._answer(request)
+
+    def _release(self, number: int) -> None:
+        super()._release(number)
         if number in self._copies:
             self._copies.pop(number)[1].close()
 
@@ -97,6 +132,23 @@ class Visit:
         directory, layout = CopyDirectory(request.uri, request.application_id), Layout(request.shards, request.lanes)
         manifest = directory.publish(layout, request.lane, self._files.snapshot(request.lane), self._files.scratch)
         return -1 if manifest is None else manifest.epoch
+
+
+class DriverVisit(Visit):
+    """A visit to the driver, which knows where the lanes are and has the global tables, but no lanes."""
+
+    def __init__(self, located: Callable[[], Located], globals_: Callable[[], Engine]) -> None:
+        super().__init__(self._of_globals)
+        self._located = located
+        self._globals = globals_
+
+    def _answer(self, request: Request) -> object:
+        return self._located() if isinstance(request, Locate) else super()._answer(request)
+
+    def _of_globals(self, lane: int) -> Engine:
+        if lane != GLOBALS:
+            raise StateError(f"Lane {lane} is not on the driver.")
+        return self._globals()
 
 
 def _read(engine: Engine, request: Get | Page | Measure) -> object:

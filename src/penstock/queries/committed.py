@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program
 from penstock.errors import LaneMovedError, NotReadyError, QueryTimeoutError, StateError, UnknownStoreError
-from penstock.lane_servers.client import Address, LaneClients, RemoteSnapshots
+from penstock.lane_servers.client import Address, LaneClients, RemoteSnapshots, asking_to_retry
 from penstock.queries.snapshots import Scan, Snapshot
 from penstock.state import Engine, EngineFactory, Snapshots, StoreKind, StoreSpec, memory_engine
 
@@ -106,7 +106,7 @@ class CommittedState:
     @contextmanager
     def _kept(self, snapshot: Snapshot) -> Iterator[None]:
         """Keep the snapshot for later reads, unless it cannot be read any more."""
-        with _retried():
+        with asking_to_retry():
             try:
                 yield
             except LaneMovedError:
@@ -128,7 +128,7 @@ class CommittedState:
         snapshot = self._current
         if snapshot is not None and snapshot.epoch == self._committed():
             return snapshot
-        with self._changing, _retried():
+        with self._changing, asking_to_retry():
             return self._renewed()
 
     def wait_for(self, epoch: int, timeout_s: float) -> None:
@@ -149,6 +149,12 @@ class CommittedState:
         with self._changing:
             self._refuse_if_closed()
             return self._all_lanes[number].take()
+
+    def globals(self) -> Engine:
+        """Take a snapshot of the global stores; the caller closes it."""
+        with self._changing:
+            self._refuse_if_closed()
+            return memory_engine() if self._take_globals is None else self._take_globals()
 
     # ---- for the barrier ----------------------------------------------------------------------------------------------
 
@@ -242,15 +248,6 @@ def _lanes_of(program: Program, server_of: Callable[[int], Address] | None) -> S
     home = Home(program.directory, program.application_id)
     directories = [home.lane_directory(lane, program.lanes) for lane in range(program.lanes)]
     return [Snapshots(EngineFactory(program.engine, str(directory))) for directory in directories]
-
-
-@contextmanager
-def _retried() -> Iterator[None]:
-    """Ask the caller to retry if a lane is on its way to another host."""
-    try:
-        yield
-    except LaneMovedError as error:
-        raise NotReadyError(f"A lane is moving to another host. Retry. ({error})") from error
 
 
 class Source:

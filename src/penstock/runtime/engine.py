@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from penstock.config import Config
-from penstock.epochs.program import Epoch, Program
+from penstock.epochs.assignment import Assignment
+from penstock.epochs.migration import MigrationStep
+from penstock.epochs.program import Epoch, Program, has_lanes
 from penstock.epochs.restore import ReadChangelog, Restored
 from penstock.epochs.standing import Committed
 from penstock.errors import ConfigError
@@ -31,6 +33,7 @@ from penstock.workers.pool import WorkerPool
 if TYPE_CHECKING:
     from penstock.runtime.spark_engine import SparkEngine
     from penstock.spark.by_client import ReadRecords
+    from penstock.spark.hosts import Hosts
 
 FED_LANES = 4
 """With up to this many lanes, worker processes run epochs of any size: the driver reads faster than they process."""
@@ -83,6 +86,7 @@ class Engine:
         on_statistics: OnStatistics | None = None,
     ) -> None:
         self._config = config
+        self._program = program
         self._id = program.application_id
         self._ends = ends
         self._on_statistics = on_statistics
@@ -125,8 +129,17 @@ class Engine:
     @property
     def server_of(self) -> Callable[[int], tuple[str, int]] | None:
         """Returns the address of a lane's server; None if lanes are on this host."""
-        hosts = None if self.spark is None or not self._config.is_spread else self.spark.hosts
+        hosts = self._hosts
         return None if hosts is None else lambda lane: hosts.servers[lane]
+
+    def must_move(self) -> bool:
+        """Whether lanes have to move, because executors were added or lost."""
+        hosts = self._hosts
+        return hosts is not None and has_lanes(self._program) and hosts.have_changed()
+
+    @property
+    def _hosts(self) -> Hosts | None:
+        return None if self.spark is None or not self._config.is_spread else self.spark.hosts
 
     def require_spark(self) -> SparkEngine:
         """Return Spark, for SQL and other sources; raises if the application runs without it."""
@@ -160,6 +173,13 @@ class Engine:
         """Restore all lanes to the committed epoch."""
         host = self._workers or self.require_spark()
         return host.restore(committed, read, on_progress)
+
+    def migrate(self, epoch: Epoch, step: MigrationStep) -> pa.Table:
+        """Run a step of a migration on all lanes: where they are on a cluster, and here otherwise; return its rows."""
+        if self._config.is_spread:
+            return self.require_spark().migrate(epoch, step)
+        lanes = range(self._program.lanes)
+        return pa.concat_tables(step(Assignment(self._program, epoch, lane=lane)) for lane in lanes)
 
     # ---- jobs ---------------------------------------------------------------------------------------------------------
 

@@ -89,6 +89,8 @@ class Contributions:
     after_commit: Callable[[int], None] = lambda epoch: None
     restore: Callable[[Progress, int], None] | None = None
     """Restores all lanes to the progress, for tasks of an attempt and later ones; None if lanes cannot be lost."""
+    must_move: Callable[[], bool] = lambda: False
+    """Whether lanes have to move to other hosts, even if there is no input: they may be queried."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +254,9 @@ class Epochs:
         """Run an epoch without records, if one is due."""
         with self._lock:
             self._raise_failure()
-            if not self._may_begin or self._take_left() or not self._agenda.is_due(self.taken.offsets):
+            if not self._may_begin or self._take_left():
+                return
+            if not (self._agenda.is_due(self.taken.offsets) or self._others.must_move()):
                 return
             done = self._run_on_lanes(lambda epoch: Fitted(epoch, self._attempts.tick(epoch), self.taken.offsets))
             self._commit(*done)

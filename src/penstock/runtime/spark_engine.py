@@ -9,11 +9,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from penstock.config import Config
 from penstock.epochs.global_tables import GlobalTables
-from penstock.epochs.program import Program
+from penstock.epochs.migration import MigrationStep
+from penstock.epochs.program import Epoch, Program
 from penstock.epochs.restore import ReadChangelog, Restored
 from penstock.epochs.standing import Committed
+from penstock.errors import LaneMovedError
 from penstock.kafka.clients import oauth_endpoints, spark_can_log_in, spark_options
 from penstock.queries import CommittedState
 from penstock.settings import Settings, revealed
@@ -22,6 +26,8 @@ from penstock.spark.executors import inspected, refuse_unequal
 from penstock.spark.failures import translated
 from penstock.spark.hosts import Hosts
 from penstock.spark.job import EpochJobs
+from penstock.spark.lane_finders import LaneFinder, LanesHere, LanesOnHosts
+from penstock.spark.migration import migrated
 from penstock.spark.restore import OnProgress, restore
 from penstock.spark.rows import all_rows, ordered_rows
 from penstock.spark.session import LOOPBACK, DataFrame, SparkSession, has_session, open_session
@@ -115,7 +121,7 @@ class SparkEngine:
     def after_commit(self, epoch: int) -> None:
         """Publish the committed epoch to the tables, if there are any."""
         if "tables" in self.__dict__:
-            self.tables.after_commit(epoch)
+            self.tables.after_commit()
 
     @property
     def session(self) -> SparkSession:
@@ -129,7 +135,7 @@ class SparkEngine:
             self.session,
             self._program,
             self._source_of,
-            self._source_options() if spark_can_log_in(self._config) else None,
+            _source_options(self._config, self._program) if spark_can_log_in(self._config) else None,
             self._prepare,
             self._read,
             self._patience_s,
@@ -148,7 +154,12 @@ class SparkEngine:
         """The stores as tables."""
         state = self._state
         assert state is not None
-        return StoreTables(self.session, self.jobs.broadcast, self._program, state.specs, lambda: state.epoch)
+        hosts = self.hosts
+        if hosts is None:
+            finder: LaneFinder = LanesHere(self._program, lambda: state.epoch)
+        else:
+            finder = LanesOnHosts(_address(self.session), self._program, lambda: hosts.located(state.epoch), state.globals)
+        return StoreTables(self.session, self.jobs.broadcast, state.specs, finder)
 
     @cached_property
     def sql(self) -> GuardedSql:
@@ -170,12 +181,13 @@ class SparkEngine:
             broadcast = self.jobs.broadcast
         if self.hosts is None:
             return restore(self._one_row_each, broadcast, committed, read, on_progress)
-        driver = self.session.sparkContext.getConf().get("spark.driver.host", LOOPBACK)
         for left in reversed(range(_RESTORES)):
             self._place(self.hosts)
             placement, peers = self.hosts.placement, self.hosts.peers()
             try:
-                restored = restore(self.hosts.each_lane(), broadcast, committed, read, on_progress, driver, placement, peers)
+                restored = restore(
+                    self.hosts.each_lane(), broadcast, committed, read, on_progress, _address(self.session), placement, peers
+                )
             except Exception as error:
                 if not left or not self.hosts.have_failed(error):
                     raise translated(error) from error
@@ -184,6 +196,16 @@ class SparkEngine:
                 self.hosts.servers = {lane.lane: (placement[lane.lane], lane.port) for lane in restored}
                 return restored
         raise AssertionError
+
+    def migrate(self, epoch: Epoch, step: MigrationStep) -> pa.Table:
+        """Run a step of a migration in a job, each lane on its host."""
+        assert self.hosts is not None
+        try:
+            return migrated(self.hosts.each_lane(), self.jobs.broadcast, epoch, step)
+        except Exception as error:
+            if self.hosts.have_failed(error):
+                raise LaneMovedError("An executor was lost.") from error
+            raise translated(error) from error
 
     @property
     def _one_row_each(self) -> DataFrame:
@@ -199,14 +221,20 @@ class SparkEngine:
             if is_first:
                 refuse_unequal(inspected(hosts.each_lane(), self._program.directory, STATE_DIR))
 
-    def _source_options(self) -> Mapping[str, str]:
-        timeout = str(self._config.broker_timeout_ms)
-        options = {
-            "kafka.fetch.max.wait.ms": "10",  # with the default, an epoch occasionally stalls for a second
-            # A task reads tens of thousands of records at once: with the defaults (1 MiB, 500 records) that took twice as long.
-            "kafka.max.partition.fetch.bytes": str(8 << 20),
-            GROUP: f"spark-kafka-source-{self._program.incarnation}",
-            "kafka.default.api.timeout.ms": timeout,
-            "kafkaConsumer.pollTimeoutMs": timeout,
-        }
-        return Settings({**options, **revealed(spark_options(self._config))})
+
+def _address(session: SparkSession) -> str:
+    """Return the address of this process for its tasks."""
+    return session.sparkContext.getConf().get("spark.driver.host", LOOPBACK)
+
+
+def _source_options(config: Config, program: Program) -> Mapping[str, str]:
+    timeout = str(config.broker_timeout_ms)
+    options = {
+        "kafka.fetch.max.wait.ms": "10",  # with the default, an epoch occasionally stalls for a second
+        # A task reads tens of thousands of records at once: with the defaults (1 MiB, 500 records) that took twice as long.
+        "kafka.max.partition.fetch.bytes": str(8 << 20),
+        GROUP: f"spark-kafka-source-{program.incarnation}",
+        "kafka.default.api.timeout.ms": timeout,
+        "kafkaConsumer.pollTimeoutMs": timeout,
+    }
+    return Settings({**options, **revealed(spark_options(config))})

@@ -201,13 +201,13 @@ class Start:
         follow = followed_by(state, [deliveries, *self._copies(program, state, engine)], engine, tables)
         check = self._check(program, self._size_limits(topics, written, sizes))
         publication = Publication(program, Barrier(publisher, config.broker_timeout_ms), check, topic_ids)
-        migrations = Migrations(program, publication, partial(facts_row, program))
+        migrations = Migrations(program, publication, partial(facts_row, program), engine.migrate)
         epochs = self._epochs = Epochs(
             program,
             engine,
             self._barrier(publisher),
             StartingPoint(
-                replace(migrations.run(position.start, truth.last_facts, known_facts), heads=heads),
+                migrations.run(replace(position.start, heads=heads), truth.last_facts, known_facts),
                 partitions={name: topic.partitions for name, topic in {**sources, **others}.items()},
                 topic_ids=topic_ids,
                 changelog_ids=committed.topic_ids,
@@ -218,7 +218,7 @@ class Start:
                 changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
                 inputs=lambda: topics.end_offsets(epochs.progress.offsets),
             ),
-            Contributions(tables.refresh, tables.take_rows, check, follow, lanes.anew),
+            Contributions(tables.refresh, tables.take_rows, check, follow, lanes.anew, engine.must_move),
             self._recorder,
         )
         self.closers.append(epochs.close)

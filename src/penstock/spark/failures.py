@@ -44,16 +44,26 @@ def unreadable_timestamp(error: BaseException) -> UnreadableTimestampError | Non
     return None if found is None else UnreadableTimestampError(found.group(1))
 
 
+def raised_in_task(error: BaseException) -> PenstockError | None:
+    """Return the error that a task of the job has raised; None if it was not one of Penstock's."""
+    report = str(error)
+    found = list(_RAISED.finditer(report))
+    if not found:
+        return None
+    last = found[-1]  # after its causes
+    kind = getattr(errors, last.group(1), ProcessingError)
+    raised: PenstockError = kind(own_text(report[last.end() :]))
+    return raised
+
+
 def translated(error: BaseException) -> PenstockError:
     """Return the error as a Penstock error."""
     if isinstance(error, PenstockError):
         return error
+    raised = raised_in_task(error)
+    if raised is not None:
+        return raised
     report = str(error)
-    found = list(_RAISED.finditer(report))
-    if found:
-        last = found[-1]  # after its causes
-        kind = getattr(errors, last.group(1), ProcessingError)
-        return kind(own_text(report[last.end() :]))
     if any(sign in report for sign in _TOO_LARGE):
         return EpochTooLargeError(f"The epoch's Spark job failed, probably because of its size: {_cause(report)}")
     if any(sign in report for sign in _DATA_LOST):

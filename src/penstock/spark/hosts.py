@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from penstock.epochs.placement import placed
 from penstock.epochs.program import GlobalTopics
 from penstock.errors import ConfigError, StateError
+from penstock.lane_servers.protocol import Located
 from penstock.spark.failures import is_executor_lost
 
 EXECUTORS_TIMEOUT_S = 120.0
@@ -75,6 +76,13 @@ class Hosts:
         there = {host for _, host, _ in self._active()}
         moved = {lane: address for lane, address in self.servers.items() if address[0] != self.placement[lane]}
         return {lane: address for lane, address in moved.items() if address[0] in there}
+
+    def located(self, epoch: int) -> Located:
+        """Return where the lanes are. `epoch` was the last committed one before this call: so the store at an address has that
+        epoch as it was committed, or does not know it any more.
+        """
+        servers = self.servers
+        return Located(epoch, [servers[lane] for lane in range(self._lanes)])
 
     def on_lanes(self, frame: DataFrame, lane: Column) -> DataFrame:
         """Return the rows in one partition per lane, each on its lane's host, with one more row per lane that has no shard."""

@@ -17,12 +17,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.errors import NotReadyError, QueryError, QueryTimeoutError
+from penstock.spark.failures import is_executor_lost, raised_in_task
 from penstock.spark.tables import StoreTables
 
 LONGEST = 20_000
 """The maximum length of a query, in characters."""
 
 _MOST_OPERATORS = 500
+_LONGEST_REASON = 500
 _ALLOWED = frozenset(
     {
         "Aggregate",
@@ -93,7 +95,7 @@ class GuardedSql:
         try:
             return self._run(text, limit, most_bytes, timeout_s)
         except (PySparkException, Py4JError) as error:
-            raise QueryError(_first_line(error)) from error
+            raise failure(error) from error
         finally:
             self._running.release()
 
@@ -176,6 +178,16 @@ def _items(sequence: Any) -> list[Any]:
     return [sequence.apply(place) for place in range(sequence.size())]
 
 
+def failure(error: BaseException) -> QueryError:
+    """Return why a query failed: as the task that read a store has put it, if one did."""
+    raised = raised_in_task(error)
+    if isinstance(raised, QueryError):
+        return raised
+    if is_executor_lost(error):
+        return NotReadyError("An executor was lost while the query ran. Retry.")
+    return QueryError(_first_line(error) if raised is None else str(raised)[:_LONGEST_REASON])
+
+
 def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
-    return lines[0][:500] if lines else type(error).__name__
+    return lines[0][:_LONGEST_REASON] if lines else type(error).__name__

@@ -1,48 +1,33 @@
-"""Stores as Spark tables: one task reads each from the lanes' files, as of the last barrier when the task begins.
+"""Stores as Spark tables: one task reads each from all lanes, as of the last barrier when the task begins.
 
 One task, because epochs need the other slots.
 """
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.epochs.home import Home
-from penstock.epochs.program import Program
 from penstock.epochs.store_reader import read_store, schema_of
-from penstock.errors import QueryError, UnknownStoreError
+from penstock.errors import UnknownStoreError
+from penstock.spark.lane_finders import FindLanes, LaneFinder
 from penstock.spark.tasks import Batches, Hop, program_of
 from penstock.state import StoreSpec
 
-_BYTES = 8
-
 
 class StoreTables:
-    """The tables of an application's stores, on its session; `committed` returns the epoch of the last barrier."""
+    """The tables of an application's stores, on its session; tasks find the lanes through `finder`."""
 
-    def __init__(
-        self,
-        session: SparkSession,
-        broadcast: Any,
-        program: Program,
-        specs: Mapping[str, StoreSpec],
-        committed: Callable[[], int],
-    ) -> None:
+    def __init__(self, session: SparkSession, broadcast: Any, specs: Mapping[str, StoreSpec], finder: LaneFinder) -> None:
         self.specs = specs
         self._session = session
         self._broadcast = broadcast
-        self._committed = committed
-        self._is_spread = program.is_spread
-        self._note = Home(program.directory, program.application_id).root / "committed"
-        self._file: int | None = None
+        self._finder = finder
         self._lock = threading.Lock()
         self._child: SparkSession | None = None
 
@@ -50,11 +35,8 @@ class StoreTables:
         """Return a store as a DataFrame; each use reads it again."""
         if store not in self.specs:
             raise UnknownStoreError(f"Unknown store {store!r}. Known stores: {', '.join(sorted(self.specs)) or 'none'}.")
-        if self._is_spread:
-            raise QueryError("Stores are not available as tables or in SQL on a cluster yet. Use views or the query API.")
-        self._publish_epoch()
         one_task = (session or self._session).range(0, 1, 1, 1)
-        task = reading_task(self._broadcast, store, self._note)
+        task = reading_task(self._broadcast, store, self._finder.opened())
         return one_task.mapInArrow(task, from_arrow_schema(schema_of(self.specs[store])))
 
     def sql(self, text: str) -> DataFrame:
@@ -74,41 +56,23 @@ class StoreTables:
             if store.lower() in mentioned and store not in known:
                 self.table(store, session).createOrReplaceTempView(quoted(store))
 
-    def after_commit(self, epoch: int) -> None:
-        """Publish the committed epoch to tasks; does nothing while there is no table."""
-        if self._file is not None:
-            self._write()
+    def after_commit(self) -> None:
+        """Tell tasks what is committed; does nothing while there is no table."""
+        self._finder.after_commit()
 
     def close(self) -> None:
-        """Close the file; tables can no longer be read."""
-        with self._lock:
-            if self._file is not None:
-                os.close(self._file)
-                self._file = None
-
-    def _publish_epoch(self) -> None:
-        """Write the committed epoch to a file from now on: lanes do not know it, because they may be one epoch ahead."""
-        with self._lock:
-            if self._file is None:
-                self._file = os.open(self._note, os.O_WRONLY | os.O_CREAT, 0o600)
-        self._write()
-
-    def _write(self) -> None:
-        with self._lock:  # so that the last write is the newest
-            if self._file is not None:
-                os.pwrite(self._file, self._committed().to_bytes(_BYTES, "big", signed=True), 0)
+        """Let tables no longer be read."""
+        self._finder.close()
 
 
-def reading_task(broadcast: Any, store: str, note: Path) -> Hop:
+def reading_task(broadcast: Any, store: str, find: FindLanes) -> Hop:
     """Return the task that reads a store; its input row is only a trigger."""
-
-    def committed() -> int:
-        return int.from_bytes(note.read_bytes(), "big", signed=True)
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             pass
-        return read_store(program_of(broadcast), store, committed)
+        program = program_of(broadcast)
+        return read_store(program, store, find(program))
 
     return read
 

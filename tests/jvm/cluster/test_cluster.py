@@ -6,8 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,67 @@ words.group_by(lambda _, word: word, key=str).count(store="counts").to_stream().
 app = App("cluster-counts", builder.build())
 if __name__ == "__main__":
     app.run(until="latest", spark=json.loads(os.environ["SPARK"]))
+"""
+
+
+MIGRATED = """
+import json, os
+from penstock import App, Store, StreamsBuilder
+
+VERSION = int(os.environ["VERSION"])
+new = {"version": 2, "old": int, "migrate": lambda old: old + 1_000} if VERSION == 2 else {}
+builder = StreamsBuilder()
+lines = builder.stream("cluster-migrated", key=str, value=str).map_values(int)
+totals = lines.group_by_key(value=int).reduce(lambda total, one: total + one, store=Store("totals", value=int, **new))
+totals.to_stream().to("cluster-totals")
+app = App("cluster-migrations", builder.build())
+if __name__ == "__main__":
+    app.run(until="latest", spark=json.loads(os.environ["SPARK"]))
+"""
+QUERIED = """
+import json, os, time
+from collections import Counter
+from pathlib import Path
+from penstock import App, StreamsBuilder
+from penstock.errors import NotReadyError
+
+builder = StreamsBuilder()
+builder.global_table("cluster-names", key=str, value=str, store="names")
+words = builder.stream("cluster-asked", key=str, value=str).flat_map_values(str.split)
+words.group_by(lambda _, word: word, key=str).count(store="counts")
+app = App("cluster-queries", builder.build())
+SORTED = "select key, value from counts order by key"
+
+
+def counted(rows):
+    return [[row["key"], row["value"]] for row in rows]
+
+
+if __name__ == "__main__":
+    directory, total = Path(os.environ["SEEN"]), int(os.environ["TOTAL"])
+    with app.start(spark=json.loads(os.environ["SPARK"])) as running:
+        running.wait_until_running()
+        while sum(running.store("counts").values()) < total:
+            time.sleep(0.2)
+        by_frame = counted(running.sql(SORTED).collect())
+        by_client = counted(running.guarded_sql(SORTED, 1_000, 1 << 20, 60.0).to_pylist())
+        names = [row.asDict() for row in running.table("names").select("key", "value").collect()]
+        again = running.sql("select a.key from counts a join counts b using (key)").count()
+        print("found", json.dumps([by_frame, by_client, names, again]), flush=True)
+        (directory / "asking").touch()
+        seen, lost_at, end = Counter(), None, time.monotonic() + 120
+        while time.monotonic() < end and not (lost_at and time.monotonic() - lost_at > 5 and seen["complete after"] > 2):
+            if lost_at is None and (directory / "lost").exists():
+                lost_at = time.monotonic()
+            try:
+                rows = counted(running.guarded_sql(SORTED, 1_000, 1 << 20, 60.0).to_pylist())
+            except NotReadyError:
+                seen["retry"] += 1
+                time.sleep(0.2)
+            else:
+                whole = "complete" if rows == by_frame else "partial"
+                seen[whole + (" after" if lost_at and time.monotonic() - lost_at > 5 else "")] += 1
+        print("seen", json.dumps(seen), flush=True)
 """
 
 
@@ -61,26 +123,32 @@ def cluster(broker: Broker) -> Iterator[SparkCluster]:
         yield running
 
 
-def run(directory: Path, broker: Broker, spark: Mapping[str, str], **environment: str) -> subprocess.CompletedProcess[str]:
-    script = directory / "counts.py"
-    script.write_text(COUNTS, encoding="utf-8")
-    own = {
+def run(
+    directory: Path, broker: Broker, spark: Mapping[str, str], source: str = COUNTS, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    script = directory / "application.py"
+    script.write_text(source, encoding="utf-8")
+    command, own = [sys.executable, str(script)], own_settings(directory, broker, spark)
+    return subprocess.run(
+        command, env={**os.environ, **own, **environment}, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+
+
+def own_settings(directory: Path, broker: Broker, spark: Mapping[str, str]) -> dict[str, str]:
+    return {
         "SPARK": json.dumps(dict(spark)),
         "PENSTOCK_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
         "PENSTOCK_STATE_DIR": str(directory / "driver"),
         "PENSTOCK_ADMIN_ADDRESS": "off",
         "PENSTOCK_LANES": str(LANES),
     }
-    command = [sys.executable, str(script)]
-    return subprocess.run(
-        command, env={**os.environ, **own, **environment}, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
 
 
 def lanes_of(cluster: SparkCluster) -> dict[int, list[str]]:
     """The lanes whose stores each host has."""
     return {
-        number: sorted(path.name for path in host.state_dir.glob("*/lanes-*/[0-9]*")) for number, host in cluster.hosts.items()
+        number: sorted(path.name for path in host.state_dir.glob("cluster-counts/lanes-*/[0-9]*"))
+        for number, host in cluster.hosts.items()
     }
 
 
@@ -114,6 +182,65 @@ def test_lanes_are_spread_over_hosts_and_continue_there_whoever_writes(
     assert sorted(lane for each in lanes.values() for lane in each) == [f"{lane:04}" for lane in range(LANES)]
     assert all(len(each) == LANES // 3 for each in lanes.values())
     assert not list((tmp_path / "driver").glob("*/lanes-*/[0-9]*"))
+
+
+@pytest.mark.parametrize("writers", ["driver", "executors"])
+def test_values_are_migrated_on_their_hosts(broker: Broker, cluster: SparkCluster, tmp_path: Path, writers: str) -> None:
+    servers, names = broker.bootstrap_servers, ("cluster-migrated", "cluster-totals")
+    source = MIGRATED.replace("cluster-", f"{writers}-cluster-")
+    for topic in names:
+        topics.create(servers, f"{writers}-{topic}", partitions=2)
+    keys = [b"k%d" % number for number in range(500)]
+    for version in ("1", "2"):
+        topics.produce(servers, f"{writers}-cluster-migrated", [topics.Sent(key=key, value=b"1") for key in keys])
+        done = run(tmp_path, broker, cluster.settings, source, VERSION=version, PENSTOCK_WRITERS=writers)
+        assert done.returncode == 0, done.stderr[-4000:]
+        assert ("migrating totals: 500 values converted" in done.stderr) == (version == "2")
+    last = {
+        record.key: int.from_bytes(record.value or b"", "big") for record in topics.read(servers, f"{writers}-cluster-totals")
+    }
+    assert last == dict.fromkeys(keys, 1_002)
+
+
+def test_sql_reads_the_stores_of_all_hosts_and_is_complete_or_retried(
+    broker: Broker, cluster: SparkCluster, tmp_path: Path
+) -> None:
+    servers = broker.bootstrap_servers
+    for topic in ("cluster-asked", "cluster-names"):
+        topics.create(servers, topic, partitions=2)
+    expected = Counter(f"w{number % 200}" for number in range(3_000))
+    lines = [" ".join(f"w{(start + number) % 200}" for number in range(30)) for start in range(0, 3_000, 30)]
+    topics.produce(servers, "cluster-asked", [topics.Sent(key=b"%d" % n, value=line.encode()) for n, line in enumerate(lines)])
+    topics.produce(servers, "cluster-names", [topics.Sent(key=b"a", value=b"one")])
+    (tmp_path / "queried.py").write_text(QUERIED, encoding="utf-8")
+    own = {**own_settings(tmp_path, broker, cluster.settings), "SEEN": str(tmp_path), "TOTAL": str(expected.total())}
+    with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
+        asking = subprocess.Popen(
+            [sys.executable, str(tmp_path / "queried.py")], env={**os.environ, **own}, stdout=out, stderr=err, text=True
+        )
+        try:
+            wait_for(lambda: (tmp_path / "asking").exists() or asking.poll() is not None)
+            assert cluster.hosts[2].kill_executor()
+            (tmp_path / "lost").touch()
+            code = asking.wait(TIMEOUT_S)
+        finally:
+            asking.kill()
+            asking.wait()
+    assert code == 0, (tmp_path / "err").read_text()[-4000:]
+    told = dict(line.split(" ", 1) for line in (tmp_path / "out").read_text().splitlines() if line.startswith(("found", "seen")))
+    by_frame, by_client, names, joined = json.loads(told["found"])
+    assert by_frame == by_client == sorted(map(list, expected.items()))
+    assert (names, joined) == ([{"key": "a", "value": "one"}], len(expected))
+    seen = json.loads(told["seen"])
+    assert seen.keys() <= {"complete", "complete after", "retry"}
+    assert seen["complete after"] > 2
+
+
+def wait_for(is_there: Callable[[], bool]) -> None:
+    end = time.monotonic() + TIMEOUT_S
+    while not is_there():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 def test_a_standalone_cluster_needs_its_secret(broker: Broker, cluster: SparkCluster, tmp_path: Path) -> None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from penstock import Topology
-from penstock.epochs import hops
+from penstock.epochs import hops, store_reader
+from penstock.epochs.store_reader import read_store
 from penstock.errors import LaneMovedError, NotReadyError, StateError
+from penstock.lane_servers.protocol import Located
 from penstock.queries.committed import CommittedState
 from penstock.queries.snapshots import Snapshot
 from penstock.serdes import Bytes
 from tests.unit.epochs.application import Raw, by_key, driven, every_kind_of_store, some_records
+from tests.unit.epochs.served import remote_lanes
 from tests.unit.epochs.spread import SpreadApplication
 from tests.unit.epochs.test_shared import (
     KEY,
@@ -161,3 +166,33 @@ class TestQueries:
             self.counts(app, state)
         app.place_anew()
         assert self.counts(app, state)
+
+    def test_tables_are_of_one_barrier_or_have_to_be_read_again(
+        self, app: SpreadApplication, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(store_reader, "_ROWS", 1)
+        program, before = app.running, {key: value[8:] for key, value in app.content("behind").items()}
+
+        def located() -> Located:
+            return Located(app.epoch, [app.servers[lane] for lane in range(app.lanes)])
+
+        def table(batches: Iterator[pa.RecordBatch]) -> dict[bytes, bytes]:
+            rows = [row for batch in batches for row in batch.to_pylist()]
+            return {row["key"].encode(): row["value"].to_bytes(8, "big") for row in rows}
+
+        with remote_lanes(program, located) as lanes:
+            begun = read_store(program, "behind", lanes)
+            first = [next(begun)]
+            app.send(some_records(seed=5, count=10))
+            assert table(read_store(program, "behind", lanes)) == before
+            app.commit_oldest()
+            after = table(read_store(program, "behind", lanes))
+            assert after == {key: value[8:] for key, value in app.content("behind").items()} != before
+            assert table(chain(first, begun)) == before
+            begun = read_store(program, "behind", lanes)
+            next(begun)
+            app.close()
+            with pytest.raises(NotReadyError, match="its host is lost"):
+                list(begun)
+            app.place_anew()
+            assert table(read_store(program, "behind", lanes)) == after

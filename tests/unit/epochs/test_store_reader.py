@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from penstock.epochs.committed_lanes import LocalLanes
 from penstock.epochs.store_reader import read_store, schema_of
 from penstock.errors import SerializationError, StateError
 from penstock.state import EngineKind
 from tests.unit.epochs.application import Application, Raw
 
 
+def local(app: Application, committed: Callable[[], int]) -> LocalLanes:
+    return LocalLanes(program=app.running, committed=committed)
+
+
 def rows(app: Application, store: str, epoch: int | None = None) -> list[dict[str, Any]]:
-    batches = list(read_store(app.running, store, lambda: app.epoch if epoch is None else epoch))
+    batches = list(read_store(app.running, store, local(app, lambda: app.epoch if epoch is None else epoch)))
     table = pa.Table.from_batches(batches, schema_of(app.running.specs[store]))
     return sorted(table.to_pylist(), key=str)
 
@@ -55,7 +61,7 @@ def test_reading_is_retried_if_the_application_has_committed_meanwhile(tmp_path:
     for number in range(3):
         app.step([Raw(b"k", b"a", number)])
     told = iter([0, 0, 2])
-    [batch] = read_store(app.running, "words", lambda: next(told))
+    [batch] = read_store(app.running, "words", local(app, lambda: next(told)))
     assert batch.to_pylist() == [{"key": "a", "value": 3, "timestamp": 2}]
 
 
@@ -76,4 +82,4 @@ def test_a_value_that_does_not_fit_its_column_says_which(tmp_path: Path, monkeyp
     as_text = schema_of(app.running.specs["words"]).set(1, pa.field("value", pa.string()))
     monkeypatch.setattr("penstock.epochs.store_reader.schema_of", lambda spec: as_text)
     with pytest.raises(SerializationError, match="Store 'words': a value is not of type string"):
-        list(read_store(app.running, "words", lambda: 0))
+        list(read_store(app.running, "words", local(app, lambda: 0)))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from penstock.errors import NotReadyError, QueryTimeoutError, UnknownStoreError
 from penstock.queries import CommittedState, KeyQuery, ask, view
 from penstock.queries.committed import IDLE_S, SCAN_S
-from penstock.state import EngineKind, Snapshots
-from tests.unit.epochs.application import Raw
+from penstock.state import EngineKind, Snapshots, SpaceBatch, memory_engine
+from tests.unit.epochs.application import Raw, program_of
+from tests.unit.epochs.test_global_tables import topology as with_a_global_table
 from tests.unit.queries.lanes import Lanes
+from tests.unit.runtime.noting import counting
 
 
 def words(count: int, times: int = 1) -> list[Raw]:
@@ -275,3 +278,16 @@ def assert_all_closed(state: CommittedState) -> None:
     state.after_commit(state.epoch)
     assert not state._old
     state.close()
+
+
+def test_global_stores_can_be_read_on_their_own(tmp_path: Path) -> None:
+    program = program_of(with_a_global_table(), directory=str(tmp_path))
+    tables = memory_engine()
+    tables.write([SpaceBatch("space", [b"a"], [b"1"])])
+    state = CommittedState(program, lambda: -1, tables.snapshot)
+    assert state.globals().get("space", b"a") == b"1"
+    without = CommittedState(program_of(counting(), directory=str(tmp_path)), lambda: -1, tables.snapshot)
+    assert without.globals().get("space", b"a") is None
+    state.close()
+    with pytest.raises(NotReadyError, match="has ended"):
+        state.globals()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from penstock.config import Config
@@ -266,3 +268,25 @@ def test_sql_without_spark_is_refused_with_the_cure(stage: Stage) -> None:
     with pytest.raises(ConfigError, match=r"SQL, tables, .* need Spark, .* engine = local\. Set engine to spark\."):
         engine_of(engine="local").require_spark()
     assert engine_of().require_spark() is not None
+
+
+@pytest.mark.parametrize("has_stores", [False, True])
+def test_lanes_of_a_cluster_must_move_when_executors_have_changed(
+    stage: Stage, has_stores: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "has_lanes", lambda program: has_stores)
+    engine: Any = engine_of(spark=CLUSTER)
+    engine.spark = SimpleNamespace(hosts=SimpleNamespace(have_changed=lambda: True))
+    assert engine.must_move() == has_stores
+    assert not engine_of().must_move()
+    assert not engine_of(engine="local").must_move()
+
+
+def test_a_step_of_a_migration_runs_where_lanes_are(stage: Stage) -> None:
+    epoch = Epoch(6, 5, 0)
+    done = engine_of(lanes=3).migrate(
+        epoch, lambda assigned: pa.table({"lane": [assigned.lane], "epoch": [assigned.epoch.number]})
+    )
+    assert done.to_pylist() == [{"lane": lane, "epoch": 6} for lane in range(3)]
+    engine_of(spark=CLUSTER).migrate(epoch, lambda assigned: pa.table({}))
+    assert stage.did == ["spark.migrate"]

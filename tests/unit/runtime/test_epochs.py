@@ -563,6 +563,28 @@ class TestLostLanes:
         assert attempts == [1]
         assert epochs.progress.epoch == 5
 
+    def test_without_input_lanes_move_when_hosts_come_or_go(self, noted: Noted) -> None:
+        moved: list[int] = []
+        hosts_changed = False
+
+        def must_move() -> bool:
+            return hosts_changed and not moved
+
+        def run() -> None:
+            if must_move():
+                raise LaneMovedError("The executors of the cluster have changed.")
+
+        noted.during = run
+        epochs = epochs_of(noted, restore=lambda _, attempt: moved.append(attempt), must_move=must_move)
+        epochs.tick()
+        assert not noted.epochs
+        hosts_changed = True
+        epochs.tick()
+        epochs.tick()
+        assert moved == [1]
+        assert [(epoch.number, epoch.attempt) for epoch in noted.epochs] == [(5, 0), (5, 1)]
+        assert epochs.progress.epoch == 5
+
     def test_what_loses_lanes_again_and_again_ends_the_application(self, noted: Noted) -> None:
         attempts: list[int] = []
         noted.failure = LaneMovedError("gone")

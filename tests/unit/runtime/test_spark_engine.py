@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,13 +12,18 @@ import pyarrow as pa
 import pytest
 
 from penstock.config import Config
+from penstock.epochs.program import Epoch
 from penstock.epochs.restore import Restored
 from penstock.epochs.standing import Committed
+from penstock.errors import LaneMovedError, ProcessingError
+from penstock.lane_servers.protocol import Located
 from penstock.runtime import spark_engine as module
 from penstock.runtime.spark_engine import SparkEngine
 from penstock.spark import warming
+from penstock.state import memory_engine
 from tests.unit.epochs.application import program_of
 from tests.unit.runtime.noting import counting
+from tests.unit.spark.test_tasks import broadcast_of
 
 COMMITTED = Committed(0, "one", {}, {}, 0)
 
@@ -102,3 +109,55 @@ def test_a_warm_worker_has_loaded_the_program_and_read_all_of_its_input(monkeypa
     frame: Any = SimpleNamespace(schema="lane int", mapInArrow=map_in_arrow)
     warming.warm(frame, "program")
     assert (loaded, jobs) == (["program"], [[batch, batch]])
+
+
+@pytest.mark.parametrize(
+    ("raised", "is_lost", "error"),
+    [
+        (RuntimeError("penstock.errors.exceptions.ProcessingError: no"), False, ProcessingError),
+        (RuntimeError("ExecutorLostFailure"), True, LaneMovedError),
+    ],
+)
+def test_a_step_of_a_migration_is_a_job_on_all_hosts(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, raised: Exception, is_lost: bool, error: type[Exception]
+) -> None:
+    engine, jobs = spark.engine(is_spread=True), iter([None, raised])
+    monkeypatch.setattr(spark, "have_failed", lambda failure: is_lost, raising=False)
+
+    def migrated(lanes: Any, broadcast: Any, epoch: Epoch, step: Any) -> pa.Table:
+        spark.did.append(f"migrate {lanes} with {broadcast}, {epoch.number}")
+        if (failure := next(jobs)) is not None:
+            raise failure
+        return "rows"
+
+    monkeypatch.setattr(module, "migrated", migrated)
+    assert engine.migrate(Epoch(6, 5, 0), lambda assigned: "") == "rows"
+    assert spark.did == ["migrate lanes with program, 6"]
+    with pytest.raises(error):
+        engine.migrate(Epoch(7, 6, 0), lambda assigned: "")
+
+
+@pytest.mark.parametrize("is_spread", [False, True])
+def test_stores_are_tables_of_what_the_driver_has_committed(
+    spark: Spark, is_spread: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = spark.engine(is_spread=is_spread)
+    program = engine._program = replace(engine._program, directory=str(tmp_path), server_key=b"k" * 32)
+    (tmp_path / program.application_id).mkdir()
+    monkeypatch.setattr(spark, "range", lambda *bounds: SimpleNamespace(mapInArrow=lambda task, schema: task))
+    monkeypatch.setattr(spark, "broadcast", broadcast_of(program))
+    asked: list[int] = []
+
+    def located(epoch: int) -> Located:
+        asked.append(epoch)
+        return Located(epoch, [])
+
+    monkeypatch.setattr(spark, "located", located, raising=False)
+    state: Any = SimpleNamespace(epoch=-1, specs=program.specs, globals=memory_engine)
+    engine.query(state)
+    engine.after_commit(-1)
+    read: Any = engine.tables.table("counts")
+    engine.after_commit(-1)
+    assert list(read(iter([]))) == []
+    assert asked == ([-1] if is_spread else [])
+    engine.tables.close()

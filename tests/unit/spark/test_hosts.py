@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import ConfigError, StateError
+from penstock.lane_servers.protocol import Located
 from penstock.spark import hosts as module
 from penstock.spark.hosts import Hosts, _hash, labels
 
@@ -124,6 +125,10 @@ class TestPlacement:
         del cluster.executors["2"]
         hosts.place()
         assert hosts.peers() == {1: ("a", 7)}
+
+    def test_they_are_located_by_their_servers(self, hosts: Hosts) -> None:
+        hosts.servers = {lane: (f"host-{lane}", 7_000 + lane) for lane in reversed(range(4))}
+        assert hosts.located(41) == Located(41, [(f"host-{lane}", 7_000 + lane) for lane in range(4)])
 
     def test_a_spark_that_does_not_combine_partitions_is_refused(
         self, hosts: Hosts, cluster: Summaries, monkeypatch: pytest.MonkeyPatch

@@ -40,6 +40,7 @@ class Hosts:
         self._labels = labels(lanes)
         self._executors: frozenset[str] = frozenset()
         self._looked_at = 0.0
+        self._is_outdated = False
         self._anchor: DataFrame | None = None
         self.placement: tuple[str, ...] = ()
         """The host of each lane."""
@@ -59,9 +60,9 @@ class Hosts:
 
     def have_changed(self) -> bool:
         """Whether executors were added or lost since lanes were placed; looked at twice a second at most."""
-        if time.monotonic() - self._looked_at < _LOOK_EVERY_S:
-            return False
-        return self._ids() != self._executors
+        if time.monotonic() - self._looked_at >= _LOOK_EVERY_S:
+            self._is_outdated = self._ids() != self._executors
+        return self._is_outdated
 
     def are_lost(self) -> bool:
         """Whether a lane's host has no executor any more."""
@@ -107,6 +108,7 @@ class Hosts:
             if now != known:
                 known, since = now, time.monotonic()
         self._executors = frozenset(executor for executor, _, _ in known)
+        self._is_outdated = False
         cores: dict[str, int] = {}
         for _, host, count in known:
             cores[host] = cores.get(host, 0) + count

@@ -107,10 +107,12 @@ class TestPlacement:
         assert not hosts.have_changed()  # looked at a moment ago
         clock[0] += 1
         assert hosts.have_changed()
+        assert hosts.have_changed(), "until lanes are placed anew"
         assert not hosts.are_lost()
         cluster.executors = {"1": ("a", 2)}
         assert hosts.are_lost()
         hosts.place()
+        assert not hosts.have_changed()
         assert hosts.placement == ("a",) * 4
 
     def test_lanes_that_move_are_copied_from_hosts_that_are_still_there(self, hosts: Hosts, cluster: Summaries) -> None:

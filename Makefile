@@ -45,7 +45,7 @@ SOURCES := src verification benchmarks tests tools examples deploy hatch_build.p
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster takeover operations operable browser registry lake docs security audit lock jars-pin site scaling examples dist release-check deploy-check old-broker clean
+.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster takeover operations operable browser registry lake docs security audit lock jars-pin site scaling examples first-day dist release-check deploy-check old-broker clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -230,6 +230,9 @@ lake: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(POSTGRES_READY) $(LAKE_R
 
 examples: $(VENV_READY) $(PARTS_READY) $(if $(QUICK),,$(POSTGRES_READY)) ## Every example on a real broker, on the local engine, beside the test driver (QUICK=1: two of them)
 	$(BIN)/python -m verification.examples $(if $(QUICK),--quick)
+
+first-day: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(if $(QUICK),,$(SITE_READY)) ## The wheel in an empty environment, and the first pages' commands as they stand (QUICK=1: two pages, no mistakes, no site)
+	$(BIN)/python -m verification.first_day $(if $(QUICK),--quick)
 
 docs: $(VENV_READY) ## Run the examples of the documents as they stand
 	$(BIN)/pytest tests/docs

@@ -1,4 +1,4 @@
-"""Checks a built site: no page and no style may load anything from elsewhere. `python -m tools.site_check reports/site`."""
+"""Checks a built site: it loads nothing from elsewhere, and no link leads nowhere. `python -m tools.site_check reports/site`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 _LOADS = {
     "audio": "src",
@@ -64,12 +65,49 @@ def complaints(site: Path) -> Iterator[str]:
             yield f"{style.relative_to(site)}: loads {address}"
 
 
+class Anchors(HTMLParser):
+    """The places of a page that links lead to, and its own links."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.places: set[str] = set()
+        self.links: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        """Look at an element."""
+        given = {name: value or "" for name, value in attrs}
+        self.places |= {given[name] for name in ("id", "name") if given.get(name)}
+        if tag == "a" and given.get("href"):
+            self.links.append(given["href"])
+
+
+def dead_links(site: Path) -> Iterator[str]:
+    """Yield the links between the pages of a site that lead nowhere, with the page that has them."""
+    root = site.resolve()
+    pages = {page: Anchors(page.read_text(encoding="utf-8")) for page in sorted(root.rglob("*.html"))}
+    for page, found in pages.items():
+        for link in dict.fromkeys(found.links):
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            start = root if parts.path.startswith("/") else page.parent
+            target = (start / unquote(parts.path).lstrip("/")).resolve() if parts.path else page
+            target = target / "index.html" if target.is_dir() else target
+            place = unquote(parts.fragment)
+            if not target.exists() or (place and target in pages and place not in pages[target].places):
+                yield f"{page.relative_to(root)}: the link {link} leads nowhere"
+
+
 def main(arguments: Sequence[str]) -> int:
     """Check a site; return the exit code."""
     site = Path(arguments[0])
-    found = list(complaints(site))
+    found = [*complaints(site), *dead_links(site)]
     pages = len(list(site.rglob("*.html")))
-    sys.stdout.write("".join(f"{complaint}\n" for complaint in found) or f"{pages} pages, nothing from elsewhere\n")
+    sys.stdout.write(
+        "".join(f"{complaint}\n" for complaint in found) or f"{pages} pages, nothing from elsewhere, no dead links\n"
+    )
     return 1 if found or not pages else 0
 
 

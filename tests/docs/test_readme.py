@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from verification.first_day.pages import read_page
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -25,3 +27,11 @@ def test_the_example_and_its_test_pass_unchanged(tmp_path: Path, page: str) -> N
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
+
+
+def test_the_quick_start_shows_what_the_first_steps_show() -> None:
+    """Whose outputs are compared with those of the commands."""
+    commands = [command for name in ("README.md", "docs/first-steps.md") for command in read_page(ROOT, name).commands()]
+    shown = [(command.text.partition(" && ")[0], command.shown) for command in commands if command.shown is not None]
+    assert [text.split()[1] for text, _ in shown] == ["new", "try", "new", "try"]
+    assert shown[:2] == shown[2:]

@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from tools import site_hooks
-from tools.site_check import complaints, main
+from tools.site_check import complaints, dead_links, main
 from tools.site_hooks import on_page_markdown
 
 ROOT = Path(__file__).parents[2]
@@ -83,6 +83,38 @@ def test_links_that_a_reader_follows_are_allowed(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
     assert list(complaints(tmp_path)) == []
     assert main([str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize("link", ["gone.html", "other.html#gone", "#gone", "/gone.html", "deep/gone.html", "deep/"])
+def test_a_link_that_leads_nowhere_is_noticed(tmp_path: Path, link: str) -> None:
+    (tmp_path / "page.html").write_text(f'<a href="{link}">there</a>', encoding="utf-8")
+    (tmp_path / "other.html").write_text('<h2 id="here">here</h2>', encoding="utf-8")
+    (tmp_path / "deep").mkdir()
+    assert list(dead_links(tmp_path)) == [f"page.html: the link {link} leads nowhere"]
+    assert main([str(tmp_path)]) == 1
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "#",
+        "#h%C3%A9",
+        "other.html#here",
+        "/other.html",
+        "deep/",
+        "deep/index.html",
+        "deep/../other.html",
+        "mailto:a@b.example",
+        "a.svg#x",
+    ],
+)
+def test_a_link_that_leads_somewhere_is_not(tmp_path: Path, link: str) -> None:
+    (tmp_path / "page.html").write_text(f'<h2 id="hé"></h2><a href="{link}">there</a>', encoding="utf-8")
+    (tmp_path / "other.html").write_text('<a name="here">here</a>', encoding="utf-8")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "index.html").write_text("<p>there</p>", encoding="utf-8")
+    (tmp_path / "a.svg").write_text("<svg/>", encoding="utf-8")
+    assert list(dead_links(tmp_path)) == []
 
 
 def test_an_empty_site_is_no_success(tmp_path: Path) -> None:

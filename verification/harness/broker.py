@@ -40,7 +40,7 @@ NEVER_KILLED = {"broker.session.timeout.ms": "30000"}
 
 
 class Broker(Server):
-    """One node.
+    """One node, on a free port, or on `port`.
 
     With `proxied_port` it has a second listener that advertises that port, where a proxy must listen and
     forward everything to `upstream`. Clients that connect there stay behind the proxy, because metadata repeats the port.
@@ -53,11 +53,17 @@ class Broker(Server):
     _proxied_protocol = "PLAINTEXT"
 
     def __init__(
-        self, *, proxied_port: int | None = None, settings: Mapping[str, str] | None = None, node_id: int = 1, heap: str = "512m"
+        self,
+        *,
+        port: int | None = None,
+        proxied_port: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        node_id: int = 1,
+        heap: str = "512m",
     ) -> None:
         super().__init__(f"broker {node_id}", f"kafka-{node_id}-")
         self.node_id = node_id
-        self.port = free_port()
+        self.port = free_port() if port is None else port
         self.controller_port = free_port()
         self.proxied_port = proxied_port
         self._upstream_port = free_port()

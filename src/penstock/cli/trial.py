@@ -123,7 +123,8 @@ def _print_table(console: Console, columns: tuple[str, ...], rows: list[tuple[An
     if not rows:
         console.print(shown(f"{title}: empty", style="italic"))
         return
-    console.print(table(columns, rows[:limit], title))
+    console.print(shown(title, style="italic"))  # the title of a table would be broken where the table ends
+    console.print(table(columns, rows[:limit]))
     if len(rows) > limit:
         console.print(shown(f"the first {limit} of {len(rows):,} rows (--limit)", style="dim"))
 

@@ -73,6 +73,12 @@ class TestOutcome:
         assert any("to, 2026-01-05T09:00:00.000Z – 2026-01-05T09:01:00.000Z" in line for line in shown)
         assert "topic converted: empty" in shown
 
+    def test_a_name_that_is_wider_than_its_table_is_not_broken(self, directory: Path) -> None:
+        (directory / "penstock_cli_tried.py").write_text(APP.replace('"words"', '"words-of-all-lines"'))
+        (directory / "lines.jsonl").write_text('"to"\n')
+        found = call("try", "penstock_cli_tried.py", "--input", "lines=lines.jsonl")
+        assert "store words-of-all-lines" in found.stdout.splitlines()
+
     def test_json_has_everything(self, directory: Path) -> None:
         (directory / "lines.jsonl").write_text('{"key": "k", "value": "to be", "timestamp": 60000}\n')
         found = outcome("--input", "lines=lines.jsonl")

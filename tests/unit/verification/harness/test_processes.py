@@ -67,6 +67,15 @@ def test_a_write_needs_a_majority_of_brokers() -> None:
     assert [replication(brokers)["min.insync.replicas"] for brokers in (1, 2, 3, 5)] == ["1", "2", "2", "3"]
 
 
+def test_a_broker_listens_where_it_is_told() -> None:
+    broker = Broker(port=19092)
+    try:
+        assert broker.bootstrap_servers == "127.0.0.1:19092"
+        assert "advertised.listeners=DIRECT://127.0.0.1:19092\n" in broker._write_properties().read_text()
+    finally:
+        broker.close()
+
+
 def test_the_second_listener_sends_clients_to_the_proxy() -> None:
     broker = Broker(proxied_port=29092, settings={"log.retention.ms": "1"})
     try:

@@ -31,7 +31,6 @@ METHODS: dict[str, int] = {
     "penstock.dsl.handles.KStream": 26,
     "penstock.epochs.program.Program": 22,
     "penstock.expressions.columns.Expression": 32,  # each operator of Python is a method, and most are two
-    "penstock.runtime.application.RunningApplication": 23,
     "penstock.state.lane.LaneState": 29,
     "penstock.state.sessions.SessionStore": 24,
     "penstock.state.timestamped.CachedKeyValueStore": 21,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any, cast
 
@@ -57,26 +58,34 @@ def epoch_check() -> None:
 
 def write_ids() -> None:
     """On a cluster: a store at the right epoch passes for the right store, and late tasks may write to it."""
-    for name in ("hops", "opened", "sections"):
-        import_module(f"penstock.epochs.{name}").__dict__["require_the_same"] = lambda state, assigned: None
-    restore = import_module("penstock.epochs.restore")
-    restore.__dict__["_is_known"] = lambda program, lane, state, committed: state.epoch >= committed.epoch
+    for module in ("hops", "opened", "sections", "migration"):
+        _exchange(f"penstock.epochs.{module}", "require_the_same", lambda state, assigned: None)
+    for module in ("standing", "copies", "layouts"):
+        known = partial(_exchange, f"penstock.epochs.{module}", "has_known_commits")
+        known(lambda program, lane, head, committed: head.epoch >= committed.epoch)
     cast("Any", import_module("penstock.state.engines.engine")).Expected.check = lambda self, value: None
 
 
 def read_committed() -> None:
     """The source reads uncommitted records, which may still be aborted."""
-    from penstock.kafka.clients import input_settings  # noqa: PLC0415
-    from penstock.runtime import engine  # noqa: PLC0415
-    from penstock.runtime.spark_engine import SparkEngine  # noqa: PLC0415
+    for module, name, setting in (
+        ("penstock.runtime.spark_engine", "_source_options", "kafka.isolation.level"),
+        ("penstock.runtime.engine", "input_settings", "isolation.level"),
+    ):
+        settings = getattr(import_module(module), name)
+        _exchange(module, name, partial(_uncommitted, settings, setting))
 
-    options, module = SparkEngine._source_options, cast("Any", engine)
 
-    def source_options(self: Any) -> dict[str, str]:
-        return {**options(self), "kafka.isolation.level": "read_uncommitted"}
+def _uncommitted(settings: Callable[..., dict[str, str]], setting: str, *given: Any) -> dict[str, str]:
+    return {**settings(*given), setting: "read_uncommitted"}
 
-    SparkEngine._source_options = source_options  # type: ignore[method-assign]
-    module.input_settings = lambda *given: {**input_settings(*given), "isolation.level": "read_uncommitted"}
+
+def _exchange(module: str, name: str, value: Any) -> None:
+    """Exchange a function of a module; raises if it has none of that name, because the guard would then stay on."""
+    names = import_module(module).__dict__
+    if name not in names:
+        raise AttributeError(f"{module} has no {name}")
+    names[name] = value
 
 
 def metadata_check() -> None:

@@ -8,30 +8,24 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
 from structlog.contextvars import bind_contextvars
 
 from penstock.config import Config
 from penstock.deferred_pandas import defer_pandas
-from penstock.errors import NotReadyError, PenstockError, StalledError
+from penstock.errors import PenstockError, StalledError
 from penstock.handlers import ErrorHandlers
 from penstock.observation import EpochReport, Health, Indicator, OpenEpoch, Recorder, RestoreReport
-from penstock.queries import CommittedState, QueryResult, ask, view
 from penstock.runtime.pausing import Pausable
+from penstock.runtime.querying import Queryable
 from penstock.runtime.resizing import Resizable
 from penstock.runtime.standby import has_lost
 from penstock.runtime.start import Start, Started, Until
 from penstock.runtime.states import Listener, State, StateMachine
 from penstock.runtime.summary import Summarised
 from penstock.spark.failures import translated
-from penstock.timing import Duration, duration_ms
 from penstock.topology import Topology
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from penstock.spark.session import DataFrame
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.05
@@ -70,7 +64,7 @@ class Companions(Protocol):
         """Called when an epoch is committed."""
 
 
-class RunningApplication(Summarised, Pausable, Resizable):
+class RunningApplication(Summarised, Pausable, Resizable, Queryable):
     """A started application; as a context manager, it is closed at the end of the block.
 
     Epochs run in a thread of their own. `wait` waits until the application has ended, and raises the error that ended it.
@@ -120,55 +114,6 @@ class RunningApplication(Summarised, Pausable, Resizable):
     def epoch(self) -> int:
         """The committed epoch; -1 before the first commit."""
         return -1 if self._started is None else self._started.epochs.progress.epoch
-
-    # ---- queries ------------------------------------------------------------------------------------------------------
-
-    @property
-    def committed_state(self) -> CommittedState:
-        """The stores as of the last barrier; raises `NotReadyError` while they are being restored."""
-        return self._require_started().state
-
-    def store(self, name: str) -> Any:
-        """Return a read-only view of a store, always as of the last barrier; see `penstock.queries.views`.
-
-        Example:
-            >>> running.store("words")["to"]  # doctest: +SKIP
-            2
-        """
-        return view(self.committed_state, name)
-
-    def query(self, store: str, query: Any, *, at_least_epoch: int | None = None, timeout: Duration = "10s") -> QueryResult[Any]:
-        """Return the result of a query (`penstock.queries.KeyQuery` and others), and the epoch it is from.
-
-        With `at_least_epoch`, wait until that epoch is committed, at most for `timeout`.
-
-        Example:
-            >>> running.query("words", KeyQuery("to"))  # doctest: +SKIP
-            QueryResult(value=2, epoch=17, is_complete=True)
-        """
-        return ask(self.committed_state, store, query, at_least_epoch, duration_ms(timeout, "timeout") / 1000)
-
-    def table(self, store: str) -> DataFrame:
-        """Return a store as a Spark DataFrame; each use reads it as of the last barrier."""
-        return self._require_started().engine.require_spark().tables.table(store)
-
-    def sql(self, text: str) -> DataFrame:
-        """Return the result of a SQL query, in which stores are tables; quote names with `-` or `.` in backticks.
-
-        Example:
-            >>> running.sql("select key, value from words order by value desc limit 10").show()  # doctest: +SKIP
-        """
-        return self._require_started().engine.require_spark().tables.sql(text)
-
-    def guarded_sql(self, text: str, limit: int, most_bytes: int, timeout_s: float) -> pa.Table:
-        """As `sql`, for external clients: accept only queries of stores, and limit rows, bytes and time."""
-        return self._require_started().engine.require_spark().sql.run(text, limit, most_bytes, timeout_s)
-
-    def _require_started(self) -> Started:
-        if self._started is None or self._ended.is_set():
-            reasons = "; ".join(why for _, why in self.health.ready()) or f"it is {self.state.value}"
-            raise NotReadyError(f"Cannot query {self.application_id!r} now: {reasons}")
-        return self._started
 
     def start(self) -> RunningApplication:
         """Start, without waiting."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,6 +49,13 @@ def test_names_are_unique_and_guards_have_rows() -> None:
     assert set(GUARDED_BY.values()) <= set(names)
     assert set(QUICK_GUARDS) <= GUARDS.keys()
     assert len(GUARDS) >= 6
+
+
+@pytest.mark.parametrize("guard", ["write_ids", "read_committed"])
+def test_what_a_guard_replaces_is_there(guard: str) -> None:
+    """In a process of its own, because nothing turns a guard on again."""
+    code = f"from verification.chaos.guards import turn_off; turn_off({guard!r})"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_the_quick_campaign_kills_at_every_point() -> None:

@@ -47,6 +47,9 @@ class PenstockOnCluster(Penstock):
         return {**Penstock.environment(self, job), "PENSTOCK_WRITERS": self.writers}
 
 
+SECURED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+"""What Penstock sets by itself, and Spark has to be told."""
+
 SIDES: dict[str, Side] = {
     "penstock": PenstockOnCluster(),
     "penstock, executors write": PenstockOnCluster(writers="executors"),
@@ -99,7 +102,8 @@ def _rate(bench: Bench, broker: Broker, cluster: SparkCluster, side: Side, loade
     settings = {**cluster.settings, "spark.cores.max": str(executors), "spark.driver.memory": "1g"}
     write_settings(bench.directory, settings)
     with bench.job(broker, side, "B", loaded.workload.topology, loaded.sources, cores=executors) as job:
-        return measure(Application(side, job, {CLUSTER: json.dumps(settings)}), loaded, broker.pid).per_s
+        environment = {CLUSTER: json.dumps({**settings, **SECURED})}
+        return measure(Application(side, job, environment), loaded, broker.pid).per_s
 
 
 def write_settings(directory: Path, spark: Mapping[str, str]) -> None:

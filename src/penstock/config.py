@@ -83,7 +83,7 @@ class Config:
         epochs_in_flight: How many epochs may not be committed yet when the next begins; with 0, each is committed first.
         state_dir: The directory of the stores.
         writers: Who writes results and changelogs: the `driver`, or, on a cluster, the `executors`, in the same transaction; with
-            `auto`, the executors of a cluster if they and the brokers can.
+            `auto`, the executors of a cluster with more than 8 lanes, if they and the brokers can.
         state_copies: Where copies of lanes are kept: a directory that all hosts reach, or a URI that pyarrow knows (`s3://`, `gs://`,
             `hdfs://`), with credentials from the environment. None for no copies.
         state_copy_interval_ms: How often lanes are copied there; the setting is `state_copy_interval`.

@@ -87,14 +87,14 @@ def writers(rounds: int, trial: ClusterTrial) -> None:
     trial.finish()
 
 
-_DRIVER_WRITES = Conditions(settings={"PENSTOCK_WRITERS": "driver"})
+_EXECUTORS_WRITE, _DRIVER_WRITES = (Conditions(settings={"PENSTOCK_WRITERS": who}) for who in ("executors", "driver"))
 _FAULTS: Mapping[str, tuple[Callable[[int, ClusterTrial], None], int, int, Conditions]] = {
-    "executors": (executors, 3, 75, Conditions()),
-    "hosts": (hosts, 2, 10, Conditions()),
-    "zombies": (zombies, 1, 10, Conditions()),
-    "drivers": (drivers, 2, 20, Conditions()),
-    "grown": (grown, 1, 10, Conditions()),
-    "writers": (writers, 1, 5, Conditions()),
+    "executors": (executors, 3, 75, _EXECUTORS_WRITE),
+    "hosts": (hosts, 2, 10, _EXECUTORS_WRITE),
+    "zombies": (zombies, 1, 10, _EXECUTORS_WRITE),
+    "drivers": (drivers, 2, 20, _EXECUTORS_WRITE),
+    "grown": (grown, 1, 10, _EXECUTORS_WRITE),
+    "writers": (writers, 1, 5, _EXECUTORS_WRITE),
     "executors-driver-writes": (executors, 3, 25, _DRIVER_WRITES),
     "zombies-driver-writes": (zombies, 1, 3, _DRIVER_WRITES),
     "drivers-driver-writes": (drivers, 1, 5, _DRIVER_WRITES),
@@ -105,5 +105,5 @@ ROWS = {
     name: {which: Row(name, partial(run, count), conditions, trial=ClusterTrial) for which, count in ((QUICK, few), (FULL, many))}
     for name, (run, few, many, conditions) in _FAULTS.items()
 }
-GUARDED_BY = {"write_ids": "zombies"}
+GUARDED_BY = {"write_ids": "zombies-driver-writes"}
 """The guards that can be turned off, each with the row that must go red then."""

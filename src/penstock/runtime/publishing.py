@@ -17,12 +17,16 @@ from penstock.runtime.engine import Engine
 
 _log = logging.getLogger(__name__)
 
+WRITTEN_LANES = 8
+"""With up to this many lanes, one producer keeps up, and is faster: writing on executors takes one more exchange, and an epoch
+ends before the next begins."""
+
 
 def with_writers(config: Config) -> Config:
-    """Return the settings with who writes: by default the executors of a cluster, unless they or the brokers cannot."""
+    """Return the settings with who writes: by default the executors of a large cluster, unless they or the brokers cannot."""
     if config.writers != "auto":
         return config
-    if config.is_spread:
+    if config.is_spread and (config.lanes or 0) > WRITTEN_LANES:
         from penstock.spark.writing import require_shared_transactions  # noqa: PLC0415 - loads another Kafka client
 
         try:

@@ -9,11 +9,14 @@ import pytest
 
 from penstock.config import Config
 from penstock.errors import ConfigError
-from penstock.runtime.publishing import with_writers
+from penstock.runtime.publishing import WRITTEN_LANES, with_writers
 from penstock.spark import writing
 
 KAFKA = {"bootstrap.servers": "nowhere:1"}
-CLUSTER: dict[str, Any] = {"lanes": 2, "spark": {"master": "spark://master:7077", "spark.authenticate.secret": "known"}}
+CLUSTER: dict[str, Any] = {
+    "lanes": WRITTEN_LANES + 1,
+    "spark": {"master": "spark://master:7077", "spark.authenticate.secret": "known"},
+}
 
 
 @pytest.fixture
@@ -30,7 +33,14 @@ def test_executors_of_a_cluster_write(asked: list[Config]) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"engine": "local"}, {**CLUSTER, "tracing": True}, {**CLUSTER, "guarantee": "at_least_once"}]
+    "given",
+    [
+        {},
+        {"engine": "local"},
+        {**CLUSTER, "lanes": WRITTEN_LANES},
+        {**CLUSTER, "tracing": True},
+        {**CLUSTER, "guarantee": "at_least_once"},
+    ],
 )
 def test_otherwise_the_driver_does(given: dict[str, Any], asked: list[Config]) -> None:
     assert with_writers(Config.load(environment={}, bootstrap_servers="nowhere:1", **given)).writers == "driver"

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from verification.scaling.constants import Constants
 
 MOST_SHARDS = 10_000
-FEWEST_SHARDS = 8
+FEWEST_SHARDS, FEWEST_ON_HOSTS = 8, 256
+"""On one machine, and on several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,8 @@ def size(load: Load, constants: Constants, host: Host) -> Sizing:
     state = state_rows * (row_bytes + constants.row_bytes) / constants.store_fill
     executors, bound_by = _executors(load, constants, host, cores, state)
     lanes = max(1, math.ceil(cores / executors)) * executors
-    shards = min(MOST_SHARDS, max(FEWEST_SHARDS, math.ceil(constants.shards_per_lane * lanes)))
+    fewest = FEWEST_SHARDS if executors == 1 else FEWEST_ON_HOSTS
+    shards = min(MOST_SHARDS, max(fewest, math.ceil(constants.shards_per_lane * lanes)))
     sources = max(lanes, math.ceil(load.records * load.record_bytes / constants.partition_bytes))
     written = shards * (load.stores + 1) + sources * load.sinks
     passing = 0 if load.executors_write else out

@@ -20,6 +20,8 @@ from penstock import App, StreamsBuilder
 from penstock.cli.dev.feeding import Prepared, prepare_brokers
 from penstock.cli.samples.records import read_samples
 from penstock.config import Config
+from penstock.kafka.clients import reach_brokers
+from penstock.kafka.topics import Topics
 from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.harness.processes import KAFKA_JARS, free_port, wait_until
@@ -91,6 +93,8 @@ def test_topics_are_created_and_samples_sent_by_the_serdes_of_their_sources(brok
     samples = read_samples(inputs, app.topology, now=9_000)
     created = [f"{name}-in", f"{name}-logs-eu", f"{name}-out"]
     assert prepare_brokers(app, config, samples) == Prepared(created, 3)
+    found = Topics(reach_brokers(config), config.broker_timeout_ms).describe(created)
+    assert {topic.config["retention.ms"] for topic in found.values()} == {"-1"}, "brokers would delete what has an old timestamp"
     first, second = topics.read(broker.bootstrap_servers, f"{name}-in")
     assert (first.key, first.value, first.timestamp) == (b"k", bytes(7) + b"\x07", 5_000)
     assert first.headers == (("a", b"b"),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -31,6 +32,8 @@ _ROWS = pa.schema(
     ]
 )
 _LOOK_EVERY_S = 0.1
+KEPT = {"retention.ms": "-1"}
+"""Of topics that are created: samples may have old timestamps, and so do their results. Brokers would soon delete them."""
 
 
 class Prepared(NamedTuple):
@@ -45,11 +48,11 @@ def prepare_brokers(app: App, config: Config, samples: Samples) -> Prepared:
     topics = Topics(_ready_brokers(config), config.broker_timeout_ms)
     config = settled(app.application_id, config, topics)
     program = program_of(app.application_id, app.topology, app.error_handlers, config, incarnation="")
-    missing = {topic.name: topic for topic in Truth(app.topology, program, config, topics).missing_topics()}
+    missing = {topic.name: replace(topic, config=KEPT) for topic in Truth(app.topology, program, config, topics).missing_topics()}
     everything = [*samples.global_tables, *samples.streams]
     named = {sample.topic for sample in everything}
     for name in named - topics.describe(named).keys():  # those that a source reads by a pattern
-        missing[name] = InternalTopic(name, config.topic_partitions)
+        missing[name] = InternalTopic(name, config.topic_partitions, KEPT)
     topics.ensure(list(missing.values()), config.replication_factor)
     sources = {name: node for name, node in program.nodes.items() if isinstance(node, SourceNode)}
     send_samples(app, config, everything, sources)

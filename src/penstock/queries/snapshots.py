@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock.epochs.shards import lane_of
 from penstock.errors import QueryTimeoutError
+from penstock.lane_servers.client import asking_to_retry
 from penstock.serdes import Bytes
 from penstock.state import Engine, LaneState, ShardState, StoreKind, StoreSpec
 
@@ -204,7 +205,7 @@ class Scan(Iterator[T], Generic[T]):
         if snapshot is None:
             return
         try:
-            with snapshot.lock:
+            with asking_to_retry(), snapshot.lock:
                 if self._left is None:
                     snapshot.refuse_if_over(self._deadline)
                     self._left = self._rows()

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import NotReadyError, QueryTimeoutError, UnknownStoreError
+from penstock.errors import LaneMovedError, NotReadyError, QueryTimeoutError, UnknownStoreError
 from penstock.queries import CommittedState, KeyQuery, ask, view
 from penstock.queries.committed import IDLE_S, SCAN_S
+from penstock.queries.snapshots import Snapshot
 from penstock.state import EngineKind, Snapshots, SpaceBatch, memory_engine
 from tests.unit.epochs.application import Raw, program_of
 from tests.unit.epochs.test_global_tables import topology as with_a_global_table
@@ -210,6 +211,20 @@ class TestSnapshots:
             clock.now += SCAN_S + 1
             state.is_at_hand, state.current()
         with pytest.raises(QueryTimeoutError, match="too slow"):
+            list(rows)
+        state.close()
+
+    def test_a_scan_that_loses_a_lane_asks_to_retry(self, on_lmdb: Lanes, monkeypatch: pytest.MonkeyPatch) -> None:
+        state = on_lmdb.state()
+        on_lmdb.step(words(500))
+        rows = view(state, "words").all()
+        next(rows)
+
+        def lost(*_: object) -> list[object]:
+            raise LaneMovedError("The lane server at a:1 does not answer.")
+
+        monkeypatch.setattr(Snapshot, "chunk", lost)
+        with pytest.raises(NotReadyError, match="A lane is moving to another host, or its host is lost. Retry"):
             list(rows)
         state.close()
 

@@ -25,7 +25,7 @@ from penstock.kafka.statistics import OnStatistics
 from penstock.records import Partition
 from penstock.runtime.attempts import Jobs, Ranges
 from penstock.runtime.inputs import Input, ListedInput, MixedInput
-from penstock.runtime.time_order import OrderedInput
+from penstock.runtime.time_order import OrderedInput, is_needed, is_timed
 from penstock.telemetry import logs
 from penstock.workers.jobs import WorkerJobs
 from penstock.workers.pool import WorkerPool
@@ -157,8 +157,8 @@ class Engine:
         settings = input_settings(self._config, self._id)
         most = _EPOCHS_KEPT * most_records, _EPOCHS_KEPT * most_bytes
         self._reader = InputReader(settings, offsets, *most, self._on_statistics)
-        has_one_topic = len({topic for topic, _ in offsets}) == 1
-        read = self._reader if has_one_topic else OrderedInput(self._reader, self._ends)
+        is_ordered = is_needed(offsets, is_timed(self._program))
+        read = OrderedInput(self._reader, self._ends) if is_ordered else self._reader
         if self._most == _ANY:
             return read
         return MixedInput(read, listed, self._most, lambda: self.require_spark().is_open)

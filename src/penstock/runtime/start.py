@@ -60,7 +60,7 @@ from penstock.runtime.renames import Renames
 from penstock.runtime.standby import Readiness, refuse_refused, stand_by
 from penstock.runtime.state_copies import StateCopies, state_copies
 from penstock.runtime.takeover import DETECTED, FENCED, POSITION, RESTORED, Takeover
-from penstock.runtime.time_order import TimeOrder
+from penstock.runtime.time_order import TimeOrder, is_timed
 from penstock.runtime.topic_watch import Growth, TopicWatch
 from penstock.runtime.truth import Position, Truth, program_of, settled
 from penstock.settings import revealed
@@ -213,7 +213,7 @@ class Start:
                 changelog_ids=committed.topic_ids,
                 first_rows=facts_row(program, known_facts),
             ),
-            self._bounds(_limits(until, topics, partitions), TimeOrder(topics.offsets_at).take),
+            self._bounds(_limits(until, topics, partitions), TimeOrder(topics.offsets_at, is_timed(program)).take),
             Ends(
                 changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
                 inputs=lambda: topics.end_offsets(epochs.progress.offsets),

@@ -1,8 +1,9 @@
-"""The order in which epochs take the records of several topics: by their timestamps, as Kafka Streams does.
+"""The order in which epochs take the records of several inputs: by their timestamps, as Kafka Streams does.
 
-While an application catches up, it may have read one topic further than another. An epoch then takes only records up to a time
-that all topics have been read to; and if they do not fit into one epoch, the earliest of them. So the rows of a table come before
-the later records that are joined with them, however long both topics have existed.
+While an application catches up, it may have read one input further than another. An epoch then takes only records up to a time
+that all have been read to; and if they do not fit into one epoch, the earliest of them. So the rows of a table come before the
+later records that are joined with them, however long both topics have existed; and no partition closes the windows of another,
+whose records are in the same shard.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
+from penstock.epochs.program import Program
 from penstock.records import LAST_TIMESTAMP, Partition
 from penstock.runtime.inputs import Input, Offsets
 from penstock.runtime.share import Room, take
+from penstock.state import RawLayout, StoreKind
 
 BEHIND = 10_000
 """If so many records wait for an epoch, the application has fallen behind, and has to catch up again."""
@@ -28,11 +31,30 @@ OffsetsAt = Callable[[Iterable[Partition], int], Mapping[Partition, int | None]]
 """Returns the offset of each partition's first record at or after a time; None if there is none. The brokers find it."""
 
 
-class TimeOrder:
-    """Decides which records of several topics an epoch takes: the earliest ones."""
+_TIMED = (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION, StoreKind.VERSIONED, StoreKind.TIMERS)
+_TIMED_ROWS = (RawLayout.UNJOINED, RawLayout.WAITING, RawLayout.HELD)
 
-    def __init__(self, offsets_at: OffsetsAt) -> None:
+
+def is_timed(program: Program) -> bool:
+    """Whether stores of a program follow the stream time of their shard: what closes, expires, waits or is late depends on it."""
+    return any(
+        spec.kind in _TIMED or spec.layout in _TIMED_ROWS or spec.ttl_ms is not None
+        for name, spec in program.specs.items()
+        if name not in program.global_stores
+    )
+
+
+def is_needed(places: Collection[Partition], is_timed: bool) -> bool:
+    """Whether inputs have an order of time: several topics always do, partitions of one topic if stores follow their time."""
+    return len({topic for topic, _ in places}) > 1 or (is_timed and len(places) > 1)
+
+
+class TimeOrder:
+    """Decides which records of several inputs an epoch takes: the earliest ones. `is_timed` is as in `is_needed`."""
+
+    def __init__(self, offsets_at: OffsetsAt, is_timed: bool) -> None:
         self._offsets_at = offsets_at
+        self._is_timed = is_timed
         self._until = int(time.time() * 1000)
         self._step = _FIRST_STEP_MS
 
@@ -41,7 +63,7 @@ class TimeOrder:
         ends = take(offsets, read_to, waiting, room)
         most = _count(offsets, ends)
         bounds = {place: offsets[place] if place in waiting else end for place, end in read_to.items()}
-        if len({topic for topic, _ in offsets}) == 1 or most == _count(offsets, bounds):
+        if not is_needed(offsets, self._is_timed) or most == _count(offsets, bounds):
             return ends
         found: dict[int, Offsets] = {0: offsets}
 
@@ -73,7 +95,7 @@ class Reader(Input, Protocol):
 
 
 class OrderedInput:
-    """An input of several topics, as far as epochs may take it in the order of time. `ends` returns where its topics end."""
+    """Several inputs, as far as epochs may take them in the order of time. `ends` returns where their topics end."""
 
     def __init__(self, reader: Reader, ends: Callable[[], Offsets]) -> None:
         self._reader = reader

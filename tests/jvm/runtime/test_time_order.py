@@ -1,7 +1,8 @@
-"""A table and a stream that are older than the application, on a real broker: every record finds the row that precedes it."""
+"""Inputs that are older than the application, on a real broker: epochs take their records in the order of time."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,46 @@ def test_every_order_finds_its_user(broker: Broker, tmp_path: Path, engine: str,
     assert code == 0, log
     found = sorted((record.value or b"").decode() for record in topics.read(servers, f"{name}-out"))
     assert found == sorted(f"{at} name{at % USERS}" for at in range(ORDERS))
+
+
+WINDOWS = """
+from penstock import App, StreamsBuilder, tumbling, until_window_closes
+
+builder = StreamsBuilder()
+windows = builder.stream("{name}-in", key=str, value=str).group_by_key().windowed_by(tumbling("10s", grace="0s"))
+closed = windows.count().suppress(until_window_closes()).to_stream(lambda window, _: f"{{window.key}}@{{window.start}}")
+closed.to("{name}-out", key=str, value=int)
+app = App("{name}", builder.build())
+if __name__ == "__main__":
+    app.run(until="latest"{settings})
+"""
+KEYS, CLOSING = 7, 200
+
+
+@pytest.mark.parametrize(
+    ("engine", "settings"),
+    [("workers", ", max_epoch_records=500"), ("spark", ", max_epoch_records=500, worker_epoch_records=0")],
+)
+def test_no_partition_closes_the_windows_of_another(broker: Broker, tmp_path: Path, engine: str, settings: str) -> None:
+    """One partition has an even load, and most records of the other are from its first minutes."""
+    servers, name = broker.bootstrap_servers, f"time-order-windows-{engine}"
+    for topic in ("in", "out"):
+        topics.create(servers, f"{name}-{topic}", partitions=2)
+    times = {0: range(0, 2_000_000, 1_000), 1: [*range(0, 180_000, 100), *range(180_000, 2_000_000, 9_100)]}
+    sent, expected = list[Sent](), Counter[str]()
+    for partition, own in times.items():
+        for number, at in enumerate(own):
+            key = f"p{partition}-{number % KEYS}"
+            sent.append(Sent(key=key.encode(), value=b"v", timestamp=START_MS + at, partition=partition))
+            expected[f"{key}@{START_MS + at - (START_MS + at) % 10_000}"] += 1
+    last = [Sent(key=b"z%d" % at, value=b"v", timestamp=START_MS + DAY_MS, partition=at % 2) for at in range(CLOSING)]
+    topics.produce(servers, f"{name}-in", [*sent, *last])
+    path = tmp_path / f"{name}.py"
+    path.write_text(WINDOWS.format(name=name, settings=settings), encoding="utf-8")
+
+    code, log = run(path, broker)
+
+    assert code == 0, log
+    results = topics.read(servers, f"{name}-out")
+    found = [((record.key or b"").decode(), int.from_bytes(record.value or b"", "big")) for record in results]
+    assert sorted(found) == sorted(expected.items())

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import Store, StreamsBuilder, session, tumbling, until_time_limit, until_window_closes
 from penstock.records import Partition
 from penstock.runtime.inputs import Offsets
 from penstock.runtime.share import Room
-from penstock.runtime.time_order import BEHIND, OrderedInput, TimeOrder
+from penstock.runtime.time_order import BEHIND, OrderedInput, TimeOrder, is_needed, is_timed
+from tests.unit.epochs.application import program_of
 
 ORDERS, USERS = ("orders", 0), ("users", 0)
 NOW_MS = 1_700_000_000_000
@@ -77,9 +79,11 @@ class Reader:
         pass
 
 
-def epochs(topics: Topics, steps: Iterable[tuple[Partition, int]], most: int) -> list[list[tuple[Partition, int]]]:
+def epochs(
+    topics: Topics, steps: Iterable[tuple[Partition, int]], most: int, *, is_timed: bool = False
+) -> list[list[tuple[Partition, int]]]:
     """Return the records that each epoch takes while an application catches up."""
-    order = TimeOrder(topics.offsets_at)
+    order = TimeOrder(topics.offsets_at, is_timed)
     source = OrderedInput(Reader(topics, steps), topics.ends)
     offsets, taken = topics.begin, list[list[tuple[Partition, int]]]()
     while offsets != topics.ends():
@@ -92,19 +96,24 @@ def epochs(topics: Topics, steps: Iterable[tuple[Partition, int]], most: int) ->
 
 
 some_times = st.lists(st.integers(NOW_MS, NOW_MS + 30), max_size=25)
-logs = st.fixed_dictionaries({("a", 0): some_times, ("a", 1): some_times, ("b", 0): some_times, ("c", 3): some_times})
+SEVERAL_TOPICS, ONE_TOPIC = (("a", 0), ("a", 1), ("b", 0), ("c", 3)), (("a", 0), ("a", 1), ("a", 5))
+logs = st.one_of(
+    st.tuples(st.fixed_dictionaries(dict.fromkeys(SEVERAL_TOPICS, some_times)), st.booleans()),
+    st.tuples(st.fixed_dictionaries(dict.fromkeys(ONE_TOPIC, some_times)), st.just(True)),
+)
 
 
 @given(
-    times=logs,
-    steps=st.lists(st.tuples(st.sampled_from([("a", 0), ("a", 1), ("b", 0), ("c", 3)]), st.integers(1, 9)), max_size=30),
+    log=logs,
+    steps=st.lists(st.tuples(st.sampled_from([*SEVERAL_TOPICS, *ONE_TOPIC]), st.integers(1, 9)), max_size=30),
     most=st.integers(1, 40),
 )
 def test_epochs_follow_the_timestamps_whatever_was_read_first(
-    times: dict[Partition, list[int]], steps: list[tuple[Partition, int]], most: int
+    log: tuple[dict[Partition, list[int]], bool], steps: list[tuple[Partition, int]], most: int
 ) -> None:
+    times, is_timed = log
     highest = {place: list(accumulate(mine, max)) for place, mine in times.items()}
-    taken = epochs(Topics(times), steps, most)
+    taken = epochs(Topics(times), [step for step in steps if step[0] in times], most, is_timed=is_timed)
 
     assert sorted(each for epoch in taken for each in epoch) == [
         (place, offset) for place in sorted(times) for offset in range(len(times[place]))
@@ -115,6 +124,39 @@ def test_epochs_follow_the_timestamps_whatever_was_read_first(
         reached = [highest[place][offset] for place, offset in epoch]
         assert min(reached) >= latest
         latest = max(reached)
+
+
+def counts(builder: StreamsBuilder) -> None:
+    builder.stream("in", value=str).group_by_key().count()
+
+
+def windows(builder: StreamsBuilder) -> None:
+    builder.stream("in", value=str).group_by_key().windowed_by(tumbling("1m")).count()
+
+
+def sessions(builder: StreamsBuilder) -> None:
+    builder.stream("in", value=str).group_by_key().windowed_by(session("1m")).count().suppress(until_window_closes())
+
+
+def expiring(builder: StreamsBuilder) -> None:
+    builder.stream("in", value=str).group_by_key().count(store=Store("counts", ttl="1h"))
+
+
+def held(builder: StreamsBuilder) -> None:
+    builder.table("in", value=str).suppress(until_time_limit("1m")).to_stream().to("out", value=str)
+
+
+@pytest.mark.parametrize(("build", "timed"), [(counts, False), (windows, True), (sessions, True), (expiring, True), (held, True)])
+def test_partitions_of_one_topic_have_an_order_if_stores_follow_their_time(
+    build: Callable[[StreamsBuilder], None], timed: bool
+) -> None:
+    builder = StreamsBuilder()
+    build(builder)
+    found = is_timed(program_of(builder.build()))
+    assert found is timed
+    assert is_needed([("in", 0), ("in", 1)], found) is timed
+    assert not is_needed([("in", 0)], found)
+    assert is_needed([("in", 0), ("other", 0)], found)
 
 
 def test_rows_of_a_table_come_before_later_records_of_a_stream() -> None:
@@ -145,14 +187,14 @@ def test_a_topic_without_timestamps_does_not_stop_the_others(times: list[int]) -
 
 def test_partitions_that_wait_are_not_taken() -> None:
     topics = Topics({ORDERS: [NOW_MS] * 4, USERS: [NOW_MS - 1] * 4})
-    order = TimeOrder(topics.offsets_at)
+    order = TimeOrder(topics.offsets_at, is_timed=False)
 
     assert order.take(topics.begin, {ORDERS: 4, USERS: 4}, {USERS}, Room(3, 0)) == {ORDERS: 3, USERS: 0}
 
 
 def test_one_topic_needs_no_requests() -> None:
     topics = Topics({("a", 0): [NOW_MS] * 4, ("a", 1): [NOW_MS - 9] * 4})
-    order = TimeOrder(topics.offsets_at)
+    order = TimeOrder(topics.offsets_at, is_timed=False)
 
     assert order.take(topics.begin, {("a", 0): 4, ("a", 1): 4}, (), Room(4, 0)) == {("a", 0): 2, ("a", 1): 2}
     assert topics.requests == 0

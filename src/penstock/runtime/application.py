@@ -85,7 +85,7 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
         Resizable.__init__(self, is_bounded=until is not None)
         self.topology = topology
         self.handlers = handlers
-        self.config = config
+        self.config: Config = config
         self._hooks = hooks
         self.recorder.listen(hooks.on_epoch)
         self.recorder.listen_to_restore(hooks.on_restore)

@@ -30,7 +30,12 @@ _PROMPT_SHOWN = re.compile(f"{_MARK}(\\d+){_MARK}")
 _CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[()][A-Z0-9]|[=>78])")
 _CTRL_C = b"\x03"
 # A process must lead a session to have a terminal; then it becomes the shell.
-_LAUNCH = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+_LAUNCH = """
+import fcntl, os, signal, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # who runs in the background ignores it, and so would all that it starts
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 _SHELL = ("bash", "--norc", "--noprofile", "--noediting", "-i")
 
 

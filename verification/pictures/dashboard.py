@@ -1,4 +1,4 @@
-"""Pictures of the dashboard of a running application, for the documents: `python -m verification.operations.screenshots URL`."""
+"""Pictures of the dashboard of a running application, for the documents: `python -m verification.pictures.dashboard URL`."""
 
 from __future__ import annotations
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -35,8 +37,15 @@ def output_console() -> Console:
 
 
 def error_console() -> Console:
-    """Return a console on standard error, for errors and progress."""
-    return Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+    """Return a console on standard error, for errors and progress: lines are wrapped between words, and only on a terminal."""
+    console = Console(stderr=True, highlight=False, emoji=False)
+    console.soft_wrap = not console.is_terminal
+    return console
+
+
+def failure(code: str, message: str) -> Text:
+    """Return the error that ends a command, with its code; files below the current directory by their path from there."""
+    return Text.assemble(shown(code, style="bold red"), ": ", shown(message.replace(f"{Path.cwd()}{os.sep}", "")))
 
 
 def shown(value: object, style: str = "") -> Text:

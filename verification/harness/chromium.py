@@ -28,6 +28,7 @@ _OPTIONS = (
     "--hide-scrollbars",
     "--no-first-run",
     "--remote-debugging-pipe",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",  # it reaches this machine only
 )
 
 
@@ -39,7 +40,8 @@ def chromium() -> str | None:
 class Chromium(Started):
     """One browser with one page. Its profile is new, and removed with it.
 
-    `complaints` are the errors of the page so far: of its console, scripts, network, and policy violations.
+    `complaints` are the errors of the page so far: of its console, scripts, network, and policy violations. `requests` are the
+    addresses that it has asked for. It reaches this machine only: a page that needs another one does not work.
     """
 
     def __init__(self, *, width: int = 1280, height: int = 800) -> None:
@@ -52,6 +54,7 @@ class Chromium(Started):
         self._messages: deque[dict[str, Any]] = deque()
         self._session: str | None = None
         self.complaints: list[str] = []
+        self.requests: list[str] = []
 
     def start(self) -> None:
         """Start the browser, and open its page."""
@@ -89,9 +92,9 @@ class Chromium(Started):
             self.call(f"{domain}.enable")
         self.resize(*self._size)
 
-    def resize(self, width: int, height: int, *, is_phone: bool = False) -> None:
-        """Give the page another size."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=is_phone)
+    def resize(self, width: int, height: int, *, is_phone: bool = False, scale: float = 1) -> None:
+        """Give the page another size, with `scale` pixels of a picture for each of its own."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=is_phone)
 
     def prefer(self, scheme: str) -> None:
         """Prefer light or dark."""
@@ -164,6 +167,8 @@ class Chromium(Started):
         return True
 
     def _hear(self, event: dict[str, Any]) -> None:
+        if event.get("method") == "Network.requestWillBeSent":
+            self.requests.append(event["params"]["request"]["url"])
         heard = _COMPLAINTS.get(event.get("method", ""))
         complaint = None if heard is None else heard(event["params"])
         if complaint is not None:

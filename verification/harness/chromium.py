@@ -55,6 +55,7 @@ class Chromium(Started):
         self._session: str | None = None
         self.complaints: list[str] = []
         self.requests: list[str] = []
+        self._loaded: set[str] = set()
 
     def start(self) -> None:
         """Start the browser, and open its page."""
@@ -90,6 +91,7 @@ class Chromium(Started):
         self._session = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
         self.resize(*self._size)
 
     def resize(self, width: int, height: int, *, is_phone: bool = False, scale: float = 1) -> None:
@@ -101,9 +103,13 @@ class Chromium(Started):
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def open(self, url: str) -> None:
-        """Open a page, and wait until it is loaded."""
-        self.call("Page.navigate", url=url)
-        self.wait_for("location.href !== 'about:blank' && document.readyState === 'complete'")
+        """Open a page, and wait until it is loaded, with its scripts and images."""
+        answer = self.call("Page.navigate", url=url)
+        assert "errorText" not in answer, f"{url}: {answer['errorText']}"
+        deadline = time.monotonic() + _PATIENCE_S
+        while answer["loaderId"] not in self._loaded:  # asked for its state too soon, the page before would answer
+            assert time.monotonic() < deadline, f"{url} is not loaded; complaints: {self.complaints}"
+            self.rest(0.05)
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page; promises are awaited."""
@@ -169,6 +175,8 @@ class Chromium(Started):
     def _hear(self, event: dict[str, Any]) -> None:
         if event.get("method") == "Network.requestWillBeSent":
             self.requests.append(event["params"]["request"]["url"])
+        if event.get("method") == "Page.lifecycleEvent" and event["params"]["name"] == "load":
+            self._loaded.add(event["params"]["loaderId"])
         heard = _COMPLAINTS.get(event.get("method", ""))
         complaint = None if heard is None else heard(event["params"])
         if complaint is not None:

@@ -21,6 +21,7 @@ from penstock.errors import PenstockError
 from verification.chaos.application import Application
 from verification.harness import topics
 from verification.harness.broker import Broker
+from verification.harness.patience import TIMEOUT_S
 from verification.harness.processes import free_port, wait_until
 from verification.harness.server import Started
 from verification.pictures import shop
@@ -122,7 +123,7 @@ class Orders(Started):
                 self._send(0, f"{self._amount()} EUR")
             self._producer.poll(0)
             before = now
-        self._producer.flush(topics.TIMEOUT_S)
+        self._producer.flush(TIMEOUT_S)
 
     def _amount(self) -> float:
         return round(self._chance.lognormvariate(3, 1), 2)

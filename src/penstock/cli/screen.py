@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from rich.text import Text
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that control a terminal, reverse text or break lines, and lone surrogates, which cannot be encoded."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 VERDICT_STYLES = {
     "ok": "green",
@@ -62,6 +65,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | No
     for row in rows:
         made.add_row(*(cell if isinstance(cell, Text) else shown(cell) for cell in row))
     return made
+
+
+def moment(timestamp: int) -> str:
+    """Return milliseconds since 1970 as a time in UTC, or as they are if no calendar has them."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=timestamp)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return str(timestamp)
 
 
 def verdict(word: str) -> Text:

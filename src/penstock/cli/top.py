@@ -70,8 +70,8 @@ def _head(seen: Look) -> Text:
     rate, per_second = _rates(epochs)
     lags = [place["lag"] for place in seen.watermarks["partitions"]]
     lag = "unknown" if None in lags else f"{sum(lags):,}"
-    head = shown(seen.state["application_id"], style="bold")
-    head.append_text(shown(f"  {seen.state['state']}", style="green" if seen.state["state"] == "running" else "yellow"))
+    state = shown(seen.state["state"], style="green" if seen.state["state"] == "running" else "yellow")
+    head = Text.assemble(shown(seen.state["application_id"], style="bold"), "  ", state)
     if seen.state.get("paused"):
         head.append("  paused", style="yellow")
     head.append(f"  epoch {_number(seen.state['epoch'])}  {rate:,.0f} records/s  {per_second:.1f} epochs/s  lag {lag}")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import doctest
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import penstock
 from tools import site_hooks
 from tools.site_check import complaints, dead_links, main
-from tools.site_hooks import on_page_markdown
+from tools.site_hooks import on_page_markdown, without_code_links
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -45,7 +46,17 @@ def test_the_api_has_every_public_name_once() -> None:
 def test_links_to_the_code_become_text() -> None:
     others = "[columns.md](../columns.md) and [Kafka](https://kafka.apache.org)."
     page = f"See [hosts.py](../../src/penstock/spark/hosts.py), {others}"
-    assert on_page_markdown(page, page=None) == f"See `hosts.py`, {others}"
+    assert without_code_links(page) == f"See `hosts.py`, {others}"
+
+
+def test_links_to_pages_show_their_titles(tmp_path: Path) -> None:
+    (tmp_path / "running.md").write_text("# Running an application\n\n## What a start does: `run`\n")
+    (tmp_path / "guides").mkdir()
+    page = SimpleNamespace(file=SimpleNamespace(abs_src_path=str(tmp_path / "guides" / "one.md")))
+    text = "See [running.md](../running.md), [running.md](../running.md#what-a-start-does-run) and [how](../running.md)."
+    titled = "See [Running an application](../running.md), [What a start does: `run`](../running.md#what-a-start-does-run)"
+    assert on_page_markdown(text, page=page) == f"{titled} and [how](../running.md)."
+    assert on_page_markdown("[gone.md](gone.md)", page=page) == "[gone.md](gone.md)"
 
 
 def test_the_examples_of_the_hooks_pass() -> None:

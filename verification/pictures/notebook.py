@@ -1,6 +1,6 @@
-"""The picture of a notebook: `word_count.ipynb`, run with a broker, on a page of our own that resembles a notebook.
+"""Pictures of a notebook: `word_count.ipynb`, run with a broker, on pages of our own that resemble a notebook.
 
-The outputs are what the objects give any notebook. The page says that it is none.
+The outputs are what the objects give any notebook. The pages say that they are none.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from io import StringIO
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.syntax import Syntax
@@ -33,9 +34,12 @@ LINES = 3_000
 PATIENCE_S = 180
 WIDTH = 900
 
+_BROKER = "on a broker"
+"""What the first cell says that needs one."""
+
 _SPEECH = "to be or not to be that is the question whether tis nobler in the mind to suffer the slings and arrows"
 _SAYS = (
-    "The cells of word_count.ipynb with what Penstock's objects give a notebook to show, on a page that make screenshots wrote. "
+    "Cells of word_count.ipynb, with what Penstock's objects give a notebook to show, on a page that make screenshots wrote. "
     "Your notebook shows the same in its own style."
 )
 PAGE = """<!doctype html>
@@ -62,20 +66,21 @@ footer { margin: 22px 0 0 66px; color: #757575; font-size: 12px; }
 
 
 def pictures(broker: Broker, directory: Path, into: Path) -> list[Path]:
-    """Take `notebook`."""
+    """Take `notebook`, of the cells that need no broker, and `notebook-panel`, of the others."""
     for topic in ("lines", "counts"):
         topics.create(broker.bootstrap_servers, topic, partitions=2)
     topics.produce(broker.bootstrap_servers, "lines", spoken())
-    outputs = run(broker.bootstrap_servers, directory)
-    check(outputs)
+    notebook = numbered(cells(NOTEBOOK), check(run(broker.bootstrap_servers, directory)))
+    first = next(number for number, cell in enumerate(notebook) if _BROKER in cell.source)
     with Chromium() as browser, tempfile.TemporaryDirectory(prefix="notebook-") as made:
-        file = Path(made) / "notebook.html"
-        file.write_text(page(cells(NOTEBOOK), outputs), encoding="utf-8")
         camera = Camera(browser, into)
-        camera.open(file.as_uri(), Window(WIDTH, SCREEN.height))
-        camera.show_all(WIDTH)
-        camera.take("notebook")
-        camera.check(SCREEN, PHONE)
+        for name, part in {"notebook": notebook[:first], "notebook-panel": notebook[first:]}.items():
+            file = Path(made) / f"{name}.html"
+            file.write_text(page(part), encoding="utf-8")
+            camera.open(file.as_uri(), Window(WIDTH, 100))
+            camera.show_all(WIDTH)
+            camera.take(name)
+            camera.check(SCREEN, PHONE)
         return camera.taken
 
 
@@ -102,23 +107,39 @@ def run(bootstrap_servers: str, directory: Path) -> list[Output]:
     return [Output(*output) for output in json.loads(done.stdout.splitlines()[-1])]
 
 
-def check(outputs: Sequence[Output]) -> None:
-    """Raise unless the cells show a drawing, tables, and an application that has read everything."""
+def check(outputs: Sequence[Output]) -> Sequence[Output]:
+    """Return the outputs; raise unless the cells show a drawing, tables, and an application that has read everything."""
     expected = {0: ("svg", "lines"), 1: ("html", "<td>not</td>"), 3: ("html", f"<td>records</td><td>{LINES:,}</td>")}
     for number, (kind, words) in expected.items():
         found = outputs[number]
         assert found.kind == kind, f"cell {number + 1} shows {found.kind}, not {kind}"
         assert words in found.content, f"cell {number + 1} does not show {words}:\n{found.content}"
+    return outputs
 
 
-def page(notebook: Sequence[Cell], outputs: Sequence[Output]) -> str:
-    """Return the notebook as a page."""
-    shown = iter(enumerate(outputs, start=1))
-    parts = [_code(cell.source, *next(shown)) if cell.is_code else _words(cell.source) for cell in notebook]
-    return f"{PAGE}{''.join(parts)}<footer>{escape(_SAYS)}</footer></body></html>\n"
+class Shown(NamedTuple):
+    """A cell of the page: its source, and, of code, the number and the output."""
+
+    source: str
+    number: int | None = None
+    output: Output | None = None
 
 
-def _code(source: str, number: int, output: Output) -> str:
+def numbered(notebook: Sequence[Cell], outputs: Sequence[Output]) -> list[Shown]:
+    """Give the cells with code their numbers and outputs, in order."""
+    left = iter(enumerate(outputs, start=1))
+    return [Shown(cell.source, *next(left)) if cell.is_code else Shown(cell.source) for cell in notebook]
+
+
+def page(notebook: Sequence[Shown]) -> str:
+    """Return cells as a page."""
+    return f"{PAGE}{''.join(map(_cell, notebook))}<footer>{escape(_SAYS)}</footer></body></html>\n"
+
+
+def _cell(shown: Shown) -> str:
+    source, number, output = shown
+    if output is None:
+        return _words(source)
     cell = f'<div class="cell"><div class="prompt">In [{number}]:</div><pre class="code">{coloured(source)}</pre></div>'
     if output.kind is None:
         return cell

@@ -36,11 +36,11 @@ _COLOURS = [
 ]  # fmt: skip
 THEME = TerminalTheme(_PAPER, _INK, _COLOURS, [*_COLOURS[:7], (255, 255, 255)])
 
-# The line height is that of the font, so that the lines of tables touch.
+# The line height is at most that of the font, so that the lines of tables touch.
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>terminal</title><style>
 body {{ margin: 0; background: rgb{paper}; color: rgb{ink}; }}
-pre {{ display: inline-block; margin: 0; padding: 18px 22px; font: 14px/1.17 "DejaVu Sans Mono", Menlo, Consolas, monospace; }}
+pre {{ display: inline-block; margin: 0; padding: 18px 22px; font: 14px/16px "DejaVu Sans Mono", Menlo, Consolas, monospace; }}
 </style></head><body><pre>{text}</pre></body></html>
 """
 

@@ -10,7 +10,7 @@ import pytest
 
 from verification.pictures import camera
 from verification.pictures.kernel import Cell, Output
-from verification.pictures.notebook import LINES, check, page
+from verification.pictures.notebook import LINES, check, numbered, page
 from verification.pictures.running_shop import _is_due
 from verification.pictures.terminal import Command, Terminal
 from verification.pictures.terminal import page as screen_page
@@ -25,7 +25,7 @@ GOOD = [
 
 def test_a_notebook_has_its_cells_in_order_with_what_they_show() -> None:
     cells = [Cell(False, "With `a < b`."), Cell(True, "a = 1"), Cell(True, "'<i>'")]
-    found = page(cells, [Output(None, ""), Output("text", "'<i>'")])
+    found = page(numbered(cells, [Output(None, ""), Output("text", "'<i>'")]))
     order = ["With <code>a &lt; b</code>.", "In [1]:", "In [2]:", "Out[2]:", "<pre>&#x27;&lt;i&gt;&#x27;</pre>", "</html>"]
     places = [found.index(part) for part in order]
     assert places == sorted(places)
@@ -33,7 +33,7 @@ def test_a_notebook_has_its_cells_in_order_with_what_they_show() -> None:
 
 
 def test_a_notebook_that_shows_something_else_is_noticed() -> None:
-    check(GOOD)
+    assert check(GOOD) == GOOD
     for number in (0, 1, 3):
         for wrong in (Output("text", GOOD[number].content), Output(GOOD[number].kind, "nothing")):
             with pytest.raises(AssertionError, match=f"cell {number + 1}"):

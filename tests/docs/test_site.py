@@ -13,6 +13,7 @@ import penstock
 from tools import site_hooks
 from tools.site_check import complaints, dead_links, main
 from tools.site_hooks import on_page_markdown, without_code_links
+from verification.pictures.camera import LARGEST_BYTES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -41,6 +42,15 @@ def test_the_api_has_every_public_name_once() -> None:
     named = re.findall(r"^::: penstock\.([\w.]+)$", API, re.MULTILINE)
     assert len(named) == len(set(named))
     assert set(penstock.__all__) <= set(named)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
+def test_pictures_are_there_small_and_described(page: Path) -> None:
+    for words, address in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        file = page.parent / address
+        assert file.is_file(), f"{page.name}: no picture at {address}; `make screenshots` takes them"
+        assert file.stat().st_size < LARGEST_BYTES
+        assert len(words) > 10, f"{page.name}: say what {address} shows"
 
 
 def test_links_to_the_code_become_text() -> None:

@@ -45,7 +45,7 @@ SOURCES := src verification benchmarks tests tools examples deploy hatch_build.p
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster takeover operations operable browser registry lake docs security audit lock jars-pin site scaling examples first-day dist release-check deploy-check old-broker clean
+.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster takeover operations operable browser screenshots registry lake docs security audit lock jars-pin site scaling examples first-day dist release-check deploy-check old-broker clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -210,6 +210,12 @@ chaos-local: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) 
 
 browser: $(VENV_READY) $(CHROMIUM_READY) ## The dashboard in a real browser
 	$(BIN)/pytest --no-cov tests/browser
+
+screenshots: $(VENV_READY) $(PARTS_READY) $(CHROMIUM_READY) $(SITE_READY) ## The pictures of the documents: dashboard, terminal, notebook and site; every page of the site in a browser
+	$(BIN)/python -m verification.pictures --only dashboard terminal notebook
+	@# The site has those pictures, so it is built between the two.
+	$(MAKE) --no-print-directory site
+	$(BIN)/python -m verification.pictures --only site
 
 sources: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Files and then a topic, killed around the hand-over, beside the topic alone (SEED)
 	$(BIN)/python -m verification.sources --seed $(SEED)

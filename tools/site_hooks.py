@@ -1,17 +1,23 @@
-"""Hooks of the site: links to files that are not part of it become text; examples in docstrings become code."""
+"""Hooks of the site: links to files that are not part of it become text, and links to pages show their titles; examples in
+docstrings become code.
+"""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 
 _EXAMPLE = re.compile(r"^(\s*)Example:$", re.MULTILINE)
 _LINK_TO_CODE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:src|tests|verification|benchmarks|deploy|examples|\.github)(?:/[^)]*)?\)")
+_LINK_BY_FILE = re.compile(r"\[[\w./-]+\.md\]\(([\w./-]+\.md)(?:#([\w-]+))?\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _LINK_TO_PAGE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+[A-Z]+\.md\)")
 
 
-def on_page_markdown(markdown: str, **_: object) -> str:
-    """Replace links to the code, and to pages beside it, by the names that they have."""
-    return without_code_links(markdown)
+def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
+    """Replace links to the code, and to pages beside it, by the names that they have; name the others as readers know them."""
+    return with_titles(without_code_links(markdown), Path(page.file.abs_src_path).parent)
 
 
 def without_code_links(markdown: str) -> str:
@@ -22,6 +28,25 @@ def without_code_links(markdown: str) -> str:
         'the driver (`placement.py`) decides'
     """
     return _LINK_TO_PAGE.sub(r"\1", _LINK_TO_CODE.sub(lambda found: f"`{found[1].strip('`')}`", markdown))
+
+
+def with_titles(markdown: str, directory: Path) -> str:
+    """Return the text with links that show the title of a page, or of a part of it, where they showed the name of its file."""
+
+    def titled(link: re.Match[str]) -> str:
+        target, anchor = directory / link[1], link[2]
+        if not target.is_file():
+            return link[0]  # mkdocs says so
+        headings = _HEADING.findall(target.read_text(encoding="utf-8"))
+        title = next((heading for heading in headings if _anchor(heading) == anchor), headings[0])
+        return link[0].replace(link[0].partition("]")[0], f"[{title}", 1)
+
+    return _LINK_BY_FILE.sub(titled, markdown)
+
+
+def _anchor(heading: str) -> str:
+    """Return what links to a heading end with."""
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 
 def with_examples(docstring: str) -> str:

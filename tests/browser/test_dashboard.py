@@ -104,7 +104,9 @@ def test_the_keys_of_a_store_can_be_browsed_by_page_and_looked_up(browser: Chrom
         browser.wait_for("document.querySelectorAll('#entries tr').length === 50")
         browser.run("document.querySelector('#wanted').value = 'eu'; document.querySelector('#ask').requestSubmit()")
         browser.wait_for("document.querySelectorAll('#entries tr').length === 3")
-        assert text(browser, "#entries tr:last-child") == 'eu2{"window":{"start":120000}}'
+        assert text(browser, "#entries tr:last-child") == (
+            "eu2window start 1970-01-01T00:02:00.000Z\nwindow end 1970-01-01T00:03:00.000Z"
+        )
     assert [complaint for complaint in browser.complaints if "404" not in complaint] == []
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import doctest
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import penstock
 from tools import site_hooks
 from tools.site_check import complaints, dead_links, main
-from tools.site_hooks import on_page_markdown
+from tools.site_hooks import on_page_markdown, without_code_links
+from verification.pictures.camera import LARGEST_BYTES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -42,10 +44,29 @@ def test_the_api_has_every_public_name_once() -> None:
     assert set(penstock.__all__) <= set(named)
 
 
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
+def test_pictures_are_there_small_and_described(page: Path) -> None:
+    for words, address in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        file = page.parent / address
+        assert file.is_file(), f"{page.name}: no picture at {address}; `make screenshots` takes them"
+        assert file.stat().st_size < LARGEST_BYTES
+        assert len(words) > 10, f"{page.name}: say what {address} shows"
+
+
 def test_links_to_the_code_become_text() -> None:
     others = "[columns.md](../columns.md) and [Kafka](https://kafka.apache.org)."
     page = f"See [hosts.py](../../src/penstock/spark/hosts.py), {others}"
-    assert on_page_markdown(page, page=None) == f"See `hosts.py`, {others}"
+    assert without_code_links(page) == f"See `hosts.py`, {others}"
+
+
+def test_links_to_pages_show_their_titles(tmp_path: Path) -> None:
+    (tmp_path / "running.md").write_text("# Running an application\n\n## What a start does: `run`\n")
+    (tmp_path / "guides").mkdir()
+    page = SimpleNamespace(file=SimpleNamespace(abs_src_path=str(tmp_path / "guides" / "one.md")))
+    text = "See [running.md](../running.md), [running.md](../running.md#what-a-start-does-run) and [how](../running.md)."
+    titled = "See [Running an application](../running.md), [What a start does: `run`](../running.md#what-a-start-does-run)"
+    assert on_page_markdown(text, page=page) == f"{titled} and [how](../running.md)."
+    assert on_page_markdown("[gone.md](gone.md)", page=page) == "[gone.md](gone.md)"
 
 
 def test_the_examples_of_the_hooks_pass() -> None:

@@ -28,6 +28,7 @@ _OPTIONS = (
     "--hide-scrollbars",
     "--no-first-run",
     "--remote-debugging-pipe",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",  # it reaches this machine only
 )
 
 
@@ -39,7 +40,8 @@ def chromium() -> str | None:
 class Chromium(Started):
     """One browser with one page. Its profile is new, and removed with it.
 
-    `complaints` are the errors of the page so far: of its console, scripts, network, and policy violations.
+    `complaints` are the errors of the page so far: of its console, scripts, network, and policy violations. `requests` are the
+    addresses that it has asked for. It reaches this machine only: a page that needs another one does not work.
     """
 
     def __init__(self, *, width: int = 1280, height: int = 800) -> None:
@@ -52,6 +54,8 @@ class Chromium(Started):
         self._messages: deque[dict[str, Any]] = deque()
         self._session: str | None = None
         self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self._loaded: set[str] = set()
 
     def start(self) -> None:
         """Start the browser, and open its page."""
@@ -87,20 +91,25 @@ class Chromium(Started):
         self._session = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
         self.resize(*self._size)
 
-    def resize(self, width: int, height: int, *, is_phone: bool = False) -> None:
-        """Give the page another size."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=is_phone)
+    def resize(self, width: int, height: int, *, is_phone: bool = False, scale: float = 1) -> None:
+        """Give the page another size, with `scale` pixels of a picture for each of its own."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=is_phone)
 
     def prefer(self, scheme: str) -> None:
         """Prefer light or dark."""
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def open(self, url: str) -> None:
-        """Open a page, and wait until it is loaded."""
-        self.call("Page.navigate", url=url)
-        self.wait_for("location.href !== 'about:blank' && document.readyState === 'complete'")
+        """Open a page, and wait until it is loaded, with its scripts and images."""
+        answer = self.call("Page.navigate", url=url)
+        assert "errorText" not in answer, f"{url}: {answer['errorText']}"
+        deadline = time.monotonic() + _PATIENCE_S
+        while answer["loaderId"] not in self._loaded:  # asked for its state too soon, the page before would answer
+            assert time.monotonic() < deadline, f"{url} is not loaded; complaints: {self.complaints}"
+            self.rest(0.05)
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page; promises are awaited."""
@@ -164,6 +173,10 @@ class Chromium(Started):
         return True
 
     def _hear(self, event: dict[str, Any]) -> None:
+        if event.get("method") == "Network.requestWillBeSent":
+            self.requests.append(event["params"]["request"]["url"])
+        if event.get("method") == "Page.lifecycleEvent" and event["params"]["name"] == "load":
+            self._loaded.add(event["params"]["loaderId"])
         heard = _COMPLAINTS.get(event.get("method", ""))
         complaint = None if heard is None else heard(event["params"])
         if complaint is not None:

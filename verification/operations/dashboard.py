@@ -9,8 +9,8 @@ from benchmarks.workloads import Totals
 from benchmarks.workloads.loading import load
 from verification.harness.broker import Broker
 from verification.harness.chromium import Chromium
-from verification.operations import screenshots
 from verification.operations.served_application import job_of, serving
+from verification.pictures.dashboard import take
 
 PICTURES = Path("reports")
 
@@ -21,7 +21,7 @@ def run(broker: Broker, directory: Path, into: Path = PICTURES, records: int = 3
     job = job_of(broker, directory, "orders-by-customer", loaded, topology="rekeyed")
     with serving(job, {"PENSTOCK_MAX_EPOCH_RECORDS": "40000"}) as (application, admin, _):
         admin.wait_until_ready()
-        pictures = screenshots.take(admin.url, into)
+        pictures = take(admin.url, into)
         browsed = _browsed(admin.url)
         application.check()
     return {"pictures": [str(picture) for picture in pictures], "browsed_rows": browsed}

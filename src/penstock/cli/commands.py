@@ -33,12 +33,12 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
-        from penstock.cli.screen import error_console, shown
+        from penstock.cli.screen import error_console, failure
 
         try:
             return super().invoke(ctx)
         except PenstockError as error:
-            error_console().print(shown(f"{error.code}: {error}"))
+            error_console().print(failure(error.code, str(error)))
             raise typer.Exit(error.exit_code) from error
 
 

@@ -6,11 +6,10 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from itertools import islice
 
 from penstock.app import App, stopped_by_signals
-from penstock.cli.screen import error_console, output_console, print_json, shown, table
+from penstock.cli.screen import error_console, moment, output_console, print_json, shown, table
 from penstock.config import Config
 from penstock.errors import ConfigError, TopologyError
 from penstock.kafka.dead_letters import DeadLetters, Replayer, Tally
@@ -39,10 +38,10 @@ def print_groups(config: Config, topic: str, as_json: bool) -> None:
     with DeadLetters(config, topic) as letters:
         groups = grouped(letters.letters(Choice()))
     if as_json:
-        print_json([group._asdict() | {"first": _time(group.first_ms), "last": _time(group.last_ms)} for group in groups])
+        print_json([group._asdict() | {"first": moment(group.first_ms), "last": moment(group.last_ms)} for group in groups])
     elif groups:
         rows = [
-            (f"{group.letters:,}", group.application, group.node, group.error, group.source_topic, *map(_time, _span(group)))
+            (f"{group.letters:,}", group.application, group.node, group.error, group.source_topic, *map(moment, _span(group)))
             for group in groups
         ]
         output_console().print(table(("letters", "application", "node", "error", "source", "first", "last"), rows))
@@ -144,10 +143,10 @@ def _in_full(letter: Letter) -> str:
         "from": source,
         "application": f"{letter.application}, epoch {letter.epoch}",
         "node": letter.node,
-        "failed": f"{_time(letter.time_ms)}, {letter.kind}",
+        "failed": f"{moment(letter.time_ms)}, {letter.kind}",
         "error": f"{letter.error}: {letter.message}",
         "replays": str(letter.attempt),
-        "time": _time(letter.timestamp),
+        "time": moment(letter.timestamp),
         "key": _data(letter.key),
         "value": _data(letter.value) + ("" if letter.is_whole else "  (differs from the source record)"),
     }
@@ -171,7 +170,3 @@ def _data(data: bytes | None) -> str:
 
 def _span(group: Group) -> tuple[int, int]:
     return group.first_ms, group.last_ms
-
-
-def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.requests import AdminConnection, UnreachableError
-from penstock.cli.screen import output_console, shown, table
+from penstock.cli.screen import moment, output_console, shown, table
 
 _EPOCHS = 50
 _ROWS = 20
@@ -70,8 +70,8 @@ def _head(seen: Look) -> Text:
     rate, per_second = _rates(epochs)
     lags = [place["lag"] for place in seen.watermarks["partitions"]]
     lag = "unknown" if None in lags else f"{sum(lags):,}"
-    head = shown(seen.state["application_id"], style="bold")
-    head.append_text(shown(f"  {seen.state['state']}", style="green" if seen.state["state"] == "running" else "yellow"))
+    state = shown(seen.state["state"], style="green" if seen.state["state"] == "running" else "yellow")
+    head = Text.assemble(shown(seen.state["application_id"], style="bold"), "  ", state)
     if seen.state.get("paused"):
         head.append("  paused", style="yellow")
     head.append(f"  epoch {_number(seen.state['epoch'])}  {rate:,.0f} records/s  {per_second:.1f} epochs/s  lag {lag}")
@@ -98,7 +98,8 @@ def _phases(epochs: Sequence[Mapping[str, Any]]) -> Table | None:
         return None
     names = dict.fromkeys(name for epoch in epochs for name in epoch["phases"])
     means = {name: sum(epoch["phases"].get(name, 0.0) for epoch in epochs) / len(epochs) for name in names}
-    return table(tuple(means), [[f"{mean * 1000:.1f} ms" for mean in means.values()]], f"mean of the last {len(epochs)} epochs")
+    row = [f"{mean * 1000:.1f} ms" for mean in means.values()]
+    return _with_figures(table(tuple(means), [row], f"mean of the last {len(epochs)} epochs"), names)
 
 
 def _partitions(partitions: Sequence[Mapping[str, Any]]) -> Table | None:
@@ -110,11 +111,12 @@ def _partitions(partitions: Sequence[Mapping[str, Any]]) -> Table | None:
             _number(place["partition"]),
             _number(place["offset"]),
             _number(place["lag"]),
-            _number(place["watermark"]),
+            _watermark(place),
         )
         for place in behind
     ]
-    return table(("topic", "partition", "offset", "lag", "watermark"), rows, _title("partitions", partitions)) if rows else None
+    made = table(("topic", "partition", "offset", "lag", "watermark"), rows, _title("partitions", partitions))
+    return _with_figures(made, ("partition", "offset", "lag")) if rows else None
 
 
 def _lanes(epochs: Sequence[Mapping[str, Any]]) -> Table | None:
@@ -127,16 +129,36 @@ def _lanes(epochs: Sequence[Mapping[str, Any]]) -> Table | None:
         seconds[place] = seconds.get(place, 0.0) + lane["seconds"]
     places = sorted(records)[:_ROWS]
     rows = [(str(lane), str(stage), f"{records[lane, stage]:,}", f"{seconds[lane, stage]:.3f} s") for lane, stage in places]
-    return table(("lane", "stage", "records", "busy"), rows, _title("lanes", records)) if rows else None
+    made = table(("lane", "stage", "records", "busy"), rows, f"{_title('lanes', records)} in the last {len(epochs)} epochs")
+    return _with_figures(made, ("lane", "stage", "records", "busy")) if rows else None
 
 
 def _stores(stores: Sequence[Mapping[str, Any]]) -> Table | None:
-    rows = [(store["name"], store["kind"], _number(store["entries"]), _size(store["bytes"])) for store in stores[:_ROWS]]
-    return table(("store", "kind", "entries", "size"), rows, _title("stores", stores)) if rows else None
+    rows = [
+        (store["name"], store["kind"].replace("_", " "), _number(store["entries"]), _size(store["bytes"]))
+        for store in stores[:_ROWS]
+    ]
+    made = table(("store", "kind", "entries", "size"), rows, _title("stores", stores))
+    return _with_figures(made, ("entries", "size")) if rows else None
+
+
+def _with_figures(made: Table, names: Iterable[str]) -> Table:
+    """Return a table whose columns of these names are aligned to the right."""
+    wanted = set(names)
+    for column in made.columns:
+        if str(column.header) in wanted:
+            column.justify = "right"
+    return made
 
 
 def _title(what: str, things: Sequence[object] | Mapping[Any, object]) -> str:
     return what if len(things) <= _ROWS else f"{what} ({_ROWS} of {len(things)})"
+
+
+def _watermark(place: Mapping[str, Any]) -> str:
+    if place["idle"]:
+        return "idle"
+    return "–" if place["watermark"] is None else moment(place["watermark"])
 
 
 def _number(number: int | None) -> str:

@@ -6,14 +6,13 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from rich.console import Console
 
 from penstock.app import App
 from penstock.cli.samples.records import Sample, Samples, read_samples, read_topics
-from penstock.cli.screen import output_console, print_json, shown, table
+from penstock.cli.screen import moment, output_console, print_json, shown, table
 from penstock.errors import ConfigError, PenstockError, ProcessingError, TopologyError
 from penstock.queries.forms import encoded
 from penstock.records import Headers, Record, VersionedRecord, Windowed
@@ -24,7 +23,6 @@ from penstock.topology import SinkNode, SourceNode
 
 _OWN_LAYOUT = (StoreKind.RAW, StoreKind.TIMERS)
 """Stores of operators, which keep no keys and values of the user's."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +106,7 @@ def print_outcome(outcome: Outcome, limit: int, as_json: bool) -> None:
         has_headers = any(record.headers for record in records)
         columns = ("key", "value", "timestamp", "headers") if has_headers else ("key", "value", "timestamp")
         rows = [
-            (_cell(record.key), _cell(record.value), _time(record.timestamp), _headers(record.headers))[: len(columns)]
+            (_cell(record.key), _cell(record.value), moment(record.timestamp), _headers(record.headers))[: len(columns)]
             for record in records
         ]
         _print_table(console, columns, rows, f"topic {name}", limit)
@@ -134,16 +132,9 @@ def _cell(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, Windowed):
-        return f"{_cell(value.key)}, {_time(value.start)} – {_time(value.end)}"
+        return f"{_cell(value.key)}, {moment(value.start)} – {moment(value.end)}"
     plain = _plain(value)
     return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
-
-
-def _time(timestamp: int) -> str:
-    try:
-        return (_EPOCH + timedelta(milliseconds=timestamp)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except OverflowError:  # no calendar has it
-        return str(timestamp)
 
 
 def _headers(headers: Headers) -> str:

@@ -93,7 +93,7 @@ def _html(seen: Mapping[str, Any]) -> str:
     lags = [partition["lag"] for partition in seen["partitions"]]
     facts = [
         ("state", state),
-        ("epoch", seen["epoch"]),
+        ("epoch", _figure(seen["epoch"])),
         ("records", f"{seen['records']:,}"),
         ("records/s", _rounded(seen["records_per_s"])),
         ("lag", "unknown" if None in lags else f"{sum(lags):,}"),
@@ -108,8 +108,12 @@ def _html(seen: Mapping[str, Any]) -> str:
 
 def _of(rows: list[Mapping[str, Any]], caption: str, **columns: str) -> str:
     """A table of reports: its columns, each with the name that it has there; nothing if there are none."""
-    cells = [["–" if row[name] is None else row[name] for name in columns.values()] for row in rows]
+    cells = [[_figure(row[name]) for name in columns.values()] for row in rows]
     return html_table(tuple(columns), cells, caption=caption) if rows else ""
+
+
+def _figure(value: object) -> object:
+    return "–" if value is None else f"{value:,}" if isinstance(value, int) else value
 
 
 def _rounded(rate: float | None) -> str:

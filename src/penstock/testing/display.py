@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from penstock.errors import SerializationError
@@ -16,10 +16,11 @@ _READABLE = frozenset(StoreKind) - {StoreKind.RAW, StoreKind.TIMERS}
 """Stores whose entries a user has put there; the others belong to joins, suppressions and timers."""
 
 
-def records_html(rows: Iterable[Row], key: Callable[[bytes], Any], value: Callable[[bytes], Any], caption: str = "") -> str:
-    """Return a table of records that nobody has read yet."""
+def records_html(rows: Collection[Row], key: Callable[[bytes], Any], value: Callable[[bytes], Any], caption: str = "") -> str:
+    """Return a table of records that nobody has read yet; it has a column for headers if one of them has any."""
+    columns = ("key", "value", "timestamp", "headers") if any(row.headers for row in rows) else ("key", "value", "timestamp")
     cells = ((_key(_read(key, row.key)), _read(value, row.value), row.timestamp, dict(row.headers) or "") for row in rows)
-    return html_table(("key", "value", "timestamp", "headers"), cells, caption=caption)
+    return html_table(columns, (row[: len(columns)] for row in cells), caption=caption)
 
 
 def _read(read: Callable[[bytes], Any], data: bytes | None) -> Any:

@@ -42,8 +42,10 @@ def checked_call(function: F, arguments: str, verb: str, line: Line) -> F:
     try:
         signature.bind(*[None] * len(arguments.split(", ")) if arguments else ())
     except TypeError:
+        cure = f"lambda {arguments}: …" if arguments else f"lambda: {_name(function)}(…)"
         raise TopologyError(
-            f"{verb} calls its function with ({arguments}), but {_name(function)}{signature} does not accept that ({line})."
+            f"{verb} calls its function with ({arguments}), but {_name(function)}{signature} does not accept that ({line}): "
+            f"write {cure}."
         ) from None
     return function
 

@@ -34,7 +34,7 @@ _TIP = (
     '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
     '<path class="tip" fill="#8a94a3" d="M0 0.5 8 4 0 7.5z"/></marker></defs>'
 )
-_RIM = 5.0
+_RIM = 4.0
 _PLAIN = 'font-family="monospace" font-size="12"'
 _SHAPE, _STROKE = 'fill="#fff" stroke="#8a94a3"', 'fill="none" stroke="#8a94a3"'
 """Attributes for programs that ignore the style, and for browsers under a policy that forbids it."""
@@ -77,7 +77,7 @@ def _frame_text(frame: Frame) -> str:
 
 def _part_text(part: Part) -> str:
     attribute, place = key_of(part.kind, "").strip(), f'transform="translate({part.x:g} {part.y:g})"'
-    x, y = part.width / 2, part.height / 2 + (_RIM / 2 if part.kind == "store" else 0)
+    x, y = part.width / 2, part.height / 2 + (0.75 * _RIM if part.kind == "store" else 0)
     name = f'<text x="{x:g}" y="{y + (-3 if part.detail else 4):g}">{_text(shown(part.name))}</text>'
     detail = f'<text class="detail" x="{x:g}" y="{y + 13:g}">{_text(part.detail)}</text>' if part.detail else ""
     place = f'transform="translate({part.x:g} {part.y:g})"'

@@ -226,7 +226,8 @@ def store_routes(entries: list[dict[str, Any]]) -> list[Route]:
 
     async def fetch(request: Request) -> Response:
         windows = [
-            {"key": request.query_params["key"], "value": count, "window": {"start": count * 60_000}} for count in range(3)
+            {"key": request.query_params["key"], "window_start": minute, "window_end": minute + 60_000, "value": count}
+            for count, minute in enumerate((0, 60_000, 120_000))
         ]
         return JSONResponse({"epoch": 41_380, "rows": windows, "cursor": None})
 

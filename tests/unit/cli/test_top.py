@@ -74,7 +74,22 @@ def test_the_partition_that_is_furthest_behind_comes_first() -> None:
         lines = call("top", "--once", "--admin", admin.url).output.splitlines()
     rows = [line for line in lines if "│ lines" in line]
     assert "1,000" in rows[0]
-    assert "77" in rows[0]
+    assert "1970-01-01T00:00:00.077Z" in rows[0]
+    assert "–" in rows[1]
+
+
+def test_a_partition_without_records_is_idle() -> None:
+    with serving(answers(watermarks={"watermark": 77, "partitions": [{**PARTITIONS[1], "idle": True}]})) as admin:
+        lines = call("top", "--once", "--admin", admin.url).output.splitlines()
+    [row] = [line for line in lines if "│ lines" in line]
+    assert row.split() == ["│", "lines", "│", "1", "│", "50", "│", "1,000", "│", "idle", "│"]
+
+
+def test_figures_are_aligned_to_the_right() -> None:
+    with serving(answers()) as admin:
+        lines = call("top", "--once", "--admin", admin.url).output.splitlines()
+    entries = [line.split("│")[3] for line in lines if line.startswith(("│ words", "│ rates"))]
+    assert entries == ["   4,000 ", "       – "]
 
 
 def test_an_application_that_has_just_started_shows_what_it_knows() -> None:

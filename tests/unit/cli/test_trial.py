@@ -140,6 +140,14 @@ class TestErrors:
         assert found.exit_code == 10
         assert "processing: numbers.jsonl:2: " in found.output
         assert "penstock_cli_tried.py:" in found.output
+        assert str(directory) not in found.output, "the file is named from here"
+
+    def test_an_error_is_one_line_unless_it_is_on_a_terminal(self, directory: Path) -> None:
+        command = ("try", "penstock_cli_tried.py")
+        assert len(call(*command, COLUMNS="40").output.splitlines()) == 1
+        wrapped = call(*command, COLUMNS="40", FORCE_COLOR="1", TERM="xterm").output.splitlines()
+        assert len(wrapped) > 1
+        assert "\x1b[1;31mconfig\x1b[0m: try: give it" in wrapped[0]
 
     def test_a_value_of_another_type_names_the_line(self, directory: Path) -> None:
         (directory / "numbers.jsonl").write_text("1\n")

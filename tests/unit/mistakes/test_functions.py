@@ -19,8 +19,18 @@ def run(builder: StreamsBuilder, value: Any = "a") -> None:
 
 
 def test_a_lambda_with_too_few_arguments() -> None:
-    with teaches(TopologyError, "filter calls its function with (key, value)", "does not accept that"):
+    with teaches(TopologyError, "filter calls its function with (key, value)", "write lambda key, value: …"):
         StreamsBuilder().stream("in").filter(wrong(lambda value: True))
+
+
+def test_a_class_that_needs_arguments_in_place_of_its_function() -> None:
+    class Counting:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+    grouped = StreamsBuilder().stream("in", value=str).group_by_key()
+    with teaches(TopologyError, "initializer calls its function with ()", "Counting(…)"):
+        grouped.aggregate(wrong(Counting), lambda key, value, seen: seen)
 
 
 def test_a_value_in_place_of_a_function() -> None:

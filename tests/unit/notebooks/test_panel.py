@@ -25,7 +25,7 @@ SEEN: dict[str, Any] = {
     "ready": [],
     "partitions": [
         {"topic": "orders", "partition": 0, "offset": 7, "lag": 3},
-        {"topic": "orders", "partition": 1, "offset": 9, "lag": 4},
+        {"topic": "orders", "partition": 1, "offset": 9_000_000, "lag": 4},
     ],
     "stores": [{"name": "totals", "kind": "timestamped", "entries": 5, "bytes": None}],
     "dropped": [],
@@ -67,7 +67,7 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
 
 def test_it_shows_state_lag_sources_and_stores(admin: FakeAdmin) -> None:
     shown = panel(admin.url)._repr_html_()
-    for text in ("shop", "running", "12,345", ">100<", ">7<", "orders", "totals", "timestamped", "–"):
+    for text in ("shop", "running", "12,345", ">100<", ">7<", ">9,000,000<", "orders", "totals", "timestamped", "–"):
         assert text in shown
     assert "dropped" not in shown
 

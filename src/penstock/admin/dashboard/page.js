@@ -193,7 +193,7 @@ function showTiles(snapshot) {
   say("left-out-about", letters ? `${exact(letters)} of them dead letters` : "none of them dead letters");
   const bytes = snapshot.memory.reduce((sum, one) => sum + one.bytes, 0);
   figure("memory", snapshot.memory.length ? short(bytes, "B") : "–");
-  say("memory-about", snapshot.memory.length ? `${snapshot.memory.length} workers, most ${short(Math.max(...snapshot.memory.map((one) => one.bytes)), "B")}` : "Python workers");
+  say("memory-about", snapshot.memory.length ? snapshot.memory.length === 1 ? "1 worker" : `${snapshot.memory.length} workers, most ${short(Math.max(...snapshot.memory.map((one) => one.bytes)), "B")}` : "Python workers");
   remember(memory.leftOut, [snapshot.at_ms, out]);
   if (snapshot.memory.length) remember(memory.bytes, [snapshot.at_ms, bytes]);
   spark("left-out-spark", memory.leftOut);
@@ -439,7 +439,16 @@ byId("epochs").addEventListener("keydown", (event) => {
 // ---- keys of a store ------------------------------------------------------------------------------------------------
 
 const browsing = { store: null, kind: null, path: "", cursor: null };
+const TIMES = new Set(["timestamp", "window_start", "window_end", "valid_to"]); // in milliseconds since 1970
 const asText = (value) => plain(typeof value === "string" ? value : JSON.stringify(value));
+
+function moment(time) {
+  const date = new Date(time);
+  return Number.isNaN(date.getTime()) ? String(time) : date.toISOString(); // no calendar has every number
+}
+
+const besideIt = (besides) => Object.entries(besides).map(([name, value]) =>
+  `${plain(name.replace("_", " "))} ${TIMES.has(name) && Number.isFinite(value) ? moment(value) : asText(value)}`).join("\n");
 
 async function browse(path, isMore = false) {
   Object.assign(browsing, { path });
@@ -449,7 +458,7 @@ async function browse(path, isMore = false) {
     const { epoch, rows: found, ...one } = await (await requested(`stores/${encodeURIComponent(store)}/${path}${from}`)).json();
     if (store !== browsing.store || path !== browsing.path) return;
     const rows = (found || [one]).map(({ key, value, ...besides }) =>
-      element("tr", {}, cell(asText(key)), cell(asText(value)), cell(Object.keys(besides).length ? asText(besides) : "")));
+      element("tr", {}, cell(asText(key)), cell(asText(value)), cell(besideIt(besides))));
     if (isMore) byId("entries").append(...rows);
     else fill("entries", rows, "no entries");
     browsing.cursor = one.cursor;

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -77,11 +79,11 @@ class Chromium(Started):
         """End the browser."""
         if self._process is not None:
             self._process.terminate()
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(10)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            with contextlib.suppress(ProcessLookupError):  # its children outlive it for a moment, and write to the profile
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
             os.close(self._in)
             os.close(self._out)
         shutil.rmtree(self._profile, ignore_errors=True)

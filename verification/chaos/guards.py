@@ -61,8 +61,7 @@ def write_ids() -> None:
     for module in ("hops", "opened", "sections", "migration"):
         _exchange(f"penstock.epochs.{module}", "require_the_same", lambda state, assigned: None)
     for module in ("standing", "copies", "layouts"):
-        known = partial(_exchange, f"penstock.epochs.{module}", "has_known_commits")
-        known(lambda program, lane, head, committed: head.epoch >= committed.epoch)
+        _exchange(f"penstock.epochs.{module}", "has_known_commits", _is_at_epoch)
     cast("Any", import_module("penstock.state.engines.engine")).Expected.check = lambda self, value: None
 
 
@@ -78,6 +77,10 @@ def read_committed() -> None:
 
 def _uncommitted(settings: Callable[..., dict[str, str]], setting: str, *given: Any) -> dict[str, str]:
     return {**settings(*given), setting: "read_uncommitted"}
+
+
+def _is_at_epoch(program: Any, lane: int, head: Any, committed: Any) -> bool:
+    return bool(head.epoch >= committed.epoch)
 
 
 def _exchange(module: str, name: str, value: Any) -> None:

@@ -186,12 +186,15 @@ bench-time: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Timers of a lane,
 
 integration: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## The same topologies in the test driver, in epochs, on Spark and on the local engine (SEED; QUICK=1: minutes)
 	$(BIN)/python -m verification.integration --seed $(SEED) $(if $(QUICK),--quick)
+	$(BIN)/python -m verification.integration.generated --seed $(SEED) --host spark --cases $(if $(QUICK),12,150)
+	$(if $(QUICK),,$(BIN)/python -m verification.integration.generated --seed $(SEED) --host local --cases 150)
 
 chaos: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) ## Faults under load, nothing lost or doubled (SEED; QUICK=1: six minutes)
 	$(BIN)/python -m verification.chaos --seed $(SEED) $(if $(QUICK),--campaign quick)
 
 cluster: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## A Spark cluster of three hosts: topologies, then hosts, executors and drivers that die (SEED; QUICK=1: minutes)
 	$(BIN)/python -m verification.integration --seed $(SEED) --hosts cluster $(if $(QUICK),--quick) --report reports/cluster-integration.json
+	$(BIN)/python -m verification.integration.generated --seed $(SEED) --host cluster --cases $(if $(QUICK),12,150)
 	$(BIN)/python -m verification.writers --seed $(SEED) $(if $(QUICK),--quick)
 	$(BIN)/python -m verification.cluster --seed $(SEED) $(if $(QUICK),--quick,--without write_ids)
 	$(if $(QUICK),,$(BIN)/python -m verification.takeover --seed $(SEED) --engine cluster)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 REPORTS = Path("reports")
-CHAOS, INTEGRATION = "cluster-chaos.json", "cluster-integration.json"
+CHAOS, INTEGRATION, GENERATED = "cluster-chaos.json", "cluster-integration.json", "generated-cluster.json"
 WRITERS, MOVED, TAKEOVER, SCALING = "writers.json", "moved-lanes.json", "takeover.json", "bench-cluster.json"
 ZOMBIES = "zombies"
 
@@ -25,7 +25,8 @@ def main() -> int:
 
 def summary(directory: Path) -> dict[str, Any]:
     """Return the figures of the reports in a directory; None for those that are not there."""
-    chaos, integration = _read(directory / CHAOS), _read(directory / INTEGRATION)
+    chaos = _read(directory / CHAOS)
+    compared = [found for name in (INTEGRATION, GENERATED) if (found := _read(directory / name))]
     writers, scaling = _read(directory / WRITERS), _read(directory / SCALING)
     rows = chaos.get("rows", [])
     by_guard = {guard["name"]: guard["went_red"] for guard in chaos.get("guards_off", [])}
@@ -34,7 +35,8 @@ def summary(directory: Path) -> dict[str, Any]:
     return {
         "kills": sum(row["kills"] for row in rows) if rows else None,
         "violations": chaos.get("violations", 0) + len(lost),
-        "differences": integration.get("differences"),
+        "topologies": sum(found["topologies"] for found in compared) if compared else None,
+        "differences": sum(found["differences"] for found in compared) if compared else None,
         "zombies": sum(row["fired"] for row in rows if row["name"].startswith(ZOMBIES)) if rows else None,
         "writer_faults": {name: found["fired"] for name, found in writers.get("faults", {}).items()} or None,
         "moved_lane_s": _read(directory / MOVED) or None,

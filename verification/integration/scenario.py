@@ -50,12 +50,14 @@ class Phase:
     """Records that are fed together, and how far the wall clock advances after they are processed.
 
     A phase ends before the next begins: results that depend on how topics interleave need different phases. Before it
-    begins, the topics of `grows` get this many partitions, or are created with them.
+    begins, the topics of `grows` get this many partitions, or are created with them. With `at_once`, all records are there
+    before the application reads the first, so that one epoch can take them.
     """
 
     records: Sequence[Fed]
     advance_ms: int = 0
     grows: Mapping[str, int] = field(default_factory=dict)
+    at_once: bool = False
 
 
 class Reading(Enum):

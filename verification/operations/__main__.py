@@ -75,7 +75,7 @@ class Campaign:
 
     def _queries(self) -> Figures:
         with self._broker() as broker:
-            found = questions.run(broker, self._directory, **({"spans": 4, "records": 4_000_000} if self._is_quick else {}))
+            found = questions.run(broker, self._directory, **({"spans": 2, "records": 7_000_000} if self._is_quick else {}))
         return {"query_p95_ms": found["p95_ms"], "query_loss": found["loss"], "queries": found}
 
     def _overhead(self) -> Figures:

@@ -20,6 +20,8 @@ from penstock.state import MARK_LIFE_MS, StoreKind, StoreSpec
 logger: logging.Logger = logging.getLogger(__name__)
 
 DAY_MS = 86_400_000
+LONGEST_MS = 2**63 - 1
+"""The largest duration that a topic accepts: the windows of `unlimited()` are kept forever."""
 TOMBSTONES_MS = 2 * MARK_LIFE_MS
 """How long a changelog keeps tombstones: a store that catches up from a mark must read all deletions since."""
 _PAUSE_S = 0.1
@@ -75,11 +77,11 @@ def changelog_config(spec: StoreSpec) -> dict[str, str]:
         "delete.retention.ms": str(TOMBSTONES_MS),
         "message.timestamp.type": "CreateTime",
     }
-    retention_ms = spec.retention_ms or 0
+    kept_ms = str(min((spec.retention_ms or 0) + DAY_MS, LONGEST_MS))
     if spec.kind is StoreKind.VERSIONED:
-        config["min.compaction.lag.ms"] = str(retention_ms + DAY_MS)
+        config["min.compaction.lag.ms"] = kept_ms
     elif spec.retention_ms is not None:
-        config |= {"cleanup.policy": "compact,delete", "retention.ms": str(retention_ms + DAY_MS)}
+        config |= {"cleanup.policy": "compact,delete", "retention.ms": kept_ms}
     return config | dict(spec.changelog_config)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import TopicError
-from penstock.kafka.topics import DAY_MS, TOMBSTONES_MS, InternalTopic, Topic, changelog_config, check
+from penstock.kafka.topics import DAY_MS, LONGEST_MS, TOMBSTONES_MS, InternalTopic, Topic, changelog_config, check
 from penstock.serdes import String
 from penstock.state import StoreKind, StoreSpec
 
@@ -35,6 +35,11 @@ def test_versions_are_not_compacted_within_their_history_retention() -> None:
     config = changelog_config(spec(StoreKind.VERSIONED, 1_000))
     assert (config["cleanup.policy"], config["min.compaction.lag.ms"]) == ("compact", str(1_000 + DAY_MS))
     assert "retention.ms" not in config
+
+
+def test_windows_that_are_kept_forever_have_a_retention_that_a_topic_accepts() -> None:
+    assert changelog_config(spec(StoreKind.WINDOW, LONGEST_MS))["retention.ms"] == str(LONGEST_MS)
+    assert changelog_config(spec(StoreKind.VERSIONED, LONGEST_MS))["min.compaction.lag.ms"] == str(LONGEST_MS)
 
 
 def test_the_stores_own_settings_win() -> None:

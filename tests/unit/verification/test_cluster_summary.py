@@ -20,7 +20,8 @@ def test_figures_come_from_the_parts(tmp_path: Path) -> None:
     guards = [{"name": "write_ids", "went_red": True}]
     parts = {
         summary.CHAOS: {"violations": 1, "rows": rows, "guards_off": guards},
-        summary.INTEGRATION: {"differences": 2},
+        summary.INTEGRATION: {"topologies": 38, "differences": 2},
+        summary.GENERATED: {"topologies": 60, "differences": 1},
         summary.WRITERS: {
             "faults": {"late-writers": {"fired": 5, "differences": ["a row is missing"]}},
             "guards_off": {"repeated-writes": {"fired": 1, "differences": []}},
@@ -32,7 +33,8 @@ def test_figures_come_from_the_parts(tmp_path: Path) -> None:
     for name, content in parts.items():
         (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
     found = summary.summary(tmp_path)
-    assert (found["kills"], found["zombies"], found["violations"], found["differences"]) == (3, 4, 2, 2)
+    assert (found["kills"], found["zombies"], found["violations"], found["differences"]) == (3, 4, 2, 3)
+    assert found["topologies"] == 98
     assert found["guards_off"] == {"write_ids": True, "repeated-writes": False}
     assert (found["takeover_s"], found["scaling_ratio"], found["writers"]) == (2.5, {"penstock": 1.05}, {"driver": 1.0})
     assert found["writer_faults"] == {"late-writers": 5}

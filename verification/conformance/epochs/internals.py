@@ -64,6 +64,13 @@ def specs_of(topology: Topology, *, caching: bool) -> Mapping[str, StoreSpec]:
     return _program(topology, "nowhere", 1, 1, caching=caching).specs
 
 
+def without_caches(topology: Topology) -> Topology:
+    """The same topology with stores that have no caches."""
+    stores = {name: replace(spec, cached=False) for name, spec in topology.stores.items()}
+    object.__setattr__(topology, "_stores", stores)  # a built topology refuses changes
+    return topology
+
+
 def kept_specs(topology: Topology, specs: Mapping[str, StoreSpec]) -> list[StoreSpec]:
     """The stores of shards; global ones follow their topics."""
     return [spec for name, spec in specs.items() if name not in topology.global_stores]
@@ -141,7 +148,7 @@ class Task:
 
     def __init__(self, topology: Topology, specs: Mapping[str, StoreSpec], wall_clock: int, tables: GlobalTask) -> None:
         self._now = wall_clock
-        self._state = LaneState(memory_engine())
+        self.state = LaneState(memory_engine())
         self._topology = topology
         self._specs = specs
         self._tables = tables
@@ -156,7 +163,7 @@ class Task:
 
     def _bound(self) -> list[Lane]:
         topology = self._topology
-        shard, surroundings = OwnShard(self._state, self._tables.state), Surroundings(lambda: self._now)
+        shard, surroundings = OwnShard(self.state, self._tables.state), Surroundings(lambda: self._now)
         blueprints = [
             Blueprint(
                 [topology.nodes[name] for name in stage.nodes],
@@ -204,7 +211,7 @@ class Task:
 
     def commit(self) -> None:
         """End the epoch, and with it what a foreign-key join knows about its requests."""
-        self._state.commit(self._state.epoch + 1)
+        self.state.commit(self.state.epoch + 1)
         if self._remembers_questions:
             self._dropped += sum((Counter(lane.outbox.dropped) for lane in self._lanes), Counter())
             self.close()
@@ -216,7 +223,7 @@ class Task:
 
     def contents(self, specs: Iterable[StoreSpec]) -> Contents:
         """The content of the stores."""
-        return contents_of(self._state, specs)
+        return contents_of(self.state, specs)
 
     def close(self) -> None:
         """Let processors clean up."""

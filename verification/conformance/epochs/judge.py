@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock.records import Headers
-from penstock.state import StoreSpec
+from penstock.state import LaneState, StoreSpec
 from penstock.topology import SourceNode, Topology
 from verification.conformance.epochs.internals import GlobalTask, Task, first_writers
 from verification.conformance.epochs.router import Arrived, Origin, merged, shard_of
@@ -89,6 +89,10 @@ class Judge:
     def contents(self, specs: Iterable[StoreSpec]) -> list[dict[str, list[Any]]]:
         """The content of the stores of each shard."""
         return [task.contents(specs) for task in self._tasks]
+
+    def states(self) -> list[LaneState]:
+        """The state of each shard."""
+        return [task.state for task in self._tasks]
 
     def dropped(self) -> Counter[tuple[str, str]]:
         """The number of dropped records, by node and reason."""

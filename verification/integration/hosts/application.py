@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from random import Random
 from types import TracebackType
@@ -159,7 +159,8 @@ class ApplicationHost:
             if cut.is_uneven:
                 self._feed_unevenly(run, running, phase, cut)
             elif number or not is_first_there:
-                self._produce(run, phase.records)
+                with _paused(running) if phase.at_once else nullcontext():
+                    self._produce(run, phase.records)
             self._wait_until_read(run, running)
             if phase.advance_ms:
                 _wait_for_epochs(running, running.epoch + 3)
@@ -315,7 +316,13 @@ class ApplicationHost:
 
 
 def _shares(phases: Sequence[Phase], count: int) -> Sequence[Sequence[Phase]]:
-    """The input of each of `count` starts: even parts of the first phase, or of the last one that makes topics grow."""
+    """The input of each of `count` starts: even parts of the first phase, or of the last one that makes topics grow.
+
+    Phases that are fed at once are not divided.
+    """
+    if phases[0].at_once:
+        size = -(-len(phases) // count)
+        return [phases[start : start + size] for start in range(0, size * count, size)]
     parted = max((number for number, phase in enumerate(phases) if phase.grows), default=0)
     phase = phases[parted]
     size = -(-len(phase.records) // count)
@@ -331,6 +338,17 @@ def _sent(message: Any) -> Sent:
         raise HarnessError(f"{message.topic()}: {message.error()}")
     headers = tuple(message.headers() or ())
     return Sent(message.key(), message.value(), message.timestamp()[1], headers, message.partition())
+
+
+@contextmanager
+def _paused(running: RunningApplication) -> Iterator[None]:
+    """Let it rest meanwhile."""
+    running.wait_until_running(TIMEOUT_S)
+    running.pause()
+    if not running.wait_until_paused(TIMEOUT_S):
+        raise HarnessError(f"{running} was not paused within {TIMEOUT_S} s")
+    yield
+    running.resume()
 
 
 def _wait_for_epochs(running: RunningApplication, epoch: int) -> None:

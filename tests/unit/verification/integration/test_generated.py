@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -17,8 +18,9 @@ SEED = 7
 CASES = 40
 
 
-def some() -> list[Generated]:
-    return [one for index in range(CASES) if (one := generated(SEED, index)) is not None]
+@cache
+def some() -> tuple[Generated, ...]:
+    return tuple(one for index in range(CASES) if (one := generated(SEED, index)) is not None)
 
 
 def as_sent(result: Result) -> Result:

@@ -36,6 +36,7 @@ from penstock.spark.sql import GuardedSql
 from penstock.spark.tables import StoreTables
 from penstock.spark.tasks import STATE_DIR
 from penstock.spark.warming import warm
+from penstock.spark.watching import watched
 from penstock.telemetry import logs
 
 if TYPE_CHECKING:
@@ -184,28 +185,29 @@ class SparkEngine:
         for left in reversed(range(_RESTORES)):
             self._place(self.hosts)
             placement, peers = self.hosts.placement, self.hosts.peers()
-            try:
-                restored = restore(
-                    self.hosts.each_lane(), broadcast, committed, read, on_progress, _address(self.session), placement, peers
-                )
-            except Exception as error:
-                if not left or not self.hosts.have_failed(error):
-                    raise translated(error) from error
-                _log.warning("an executor was lost while lanes were restored; restoring them again")
-            else:
-                self.hosts.servers = {lane.lane: (placement[lane.lane], lane.port) for lane in restored}
-                return restored
+            lanes, driver = self.hosts.each_lane(), _address(self.session)
+            with watched(self.session, self.hosts) as watch:
+                try:
+                    restored = restore(lanes, broadcast, committed, read, on_progress, driver, placement, peers)
+                except Exception as error:
+                    if not left or not (watch.has_lost_host or self.hosts.have_failed(error)):
+                        raise translated(error) from error
+                    _log.warning("an executor was lost while lanes were restored; restoring them again")
+                    continue
+            self.hosts.servers = {lane.lane: (placement[lane.lane], lane.port) for lane in restored}
+            return restored
         raise AssertionError
 
     def migrate(self, epoch: Epoch, step: MigrationStep) -> pa.Table:
         """Run a step of a migration in a job, each lane on its host."""
         assert self.hosts is not None
-        try:
-            return migrated(self.hosts.each_lane(), self.jobs.broadcast, epoch, step)
-        except Exception as error:
-            if self.hosts.have_failed(error):
-                raise LaneMovedError("An executor was lost.") from error
-            raise translated(error) from error
+        with watched(self.session, self.hosts) as watch:
+            try:
+                return migrated(self.hosts.each_lane(), self.jobs.broadcast, epoch, step)
+            except Exception as error:
+                if watch.has_lost_host or self.hosts.have_failed(error):
+                    raise LaneMovedError("An executor was lost.") from error
+                raise translated(error) from error
 
     @property
     def _one_row_each(self) -> DataFrame:

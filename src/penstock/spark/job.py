@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,6 +28,7 @@ from penstock.spark.hosts import Hosts
 from penstock.spark.session import ANY_BYTES
 from penstock.spark.source import read_range
 from penstock.spark.tasks import Hop, changes_of_section, empty_epoch, from_sources, lane_rolled_back, on_lane, whole_epoch
+from penstock.spark.watching import watched
 
 if TYPE_CHECKING:
     from penstock.spark.writing import WriteStage  # loads another Kafka client
@@ -38,10 +36,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _UNKNOWN_BATCH_RECORDS = 1_000
-_LOOK_EVERY_S = 0.25
-"""How often a running job is checked for hosts that are gone."""
-
-_numbers = count()
 _RECORD = pa.schema([INPUT.field(name) for name in ("key", "value", "timestamp", "headers")])
 _OUT = from_arrow_schema(OUT)
 _WIRE = from_arrow_schema(WIRE)
@@ -254,37 +248,18 @@ class EpochJobs:
 
     def _collected(self, frame: DataFrame) -> pa.Table:
         """Run the only action of the epoch; raises `EpochTooLargeError` if its size may be why it failed or took too long."""
-        context, tag = self._session.sparkContext, f"penstock-{next(_numbers)}"
-        is_late, is_over = threading.Event(), threading.Event()
-
-        def watch() -> None:
-            """Cancel the job if it takes too long, or waits for a host that is gone."""
-            end = time.monotonic() + self._patience_s
-            while not is_over.wait(min(_LOOK_EVERY_S if self._hosts is not None else self._patience_s, end - time.monotonic())):
-                if time.monotonic() >= end:
-                    is_late.set()
-                elif self._hosts is None or not self._hosts.are_lost():
-                    continue
-                context.cancelJobsWithTag(tag)
-                return
-
-        watching = threading.Thread(target=watch, name=tag, daemon=True)
-        context.addJobTag(tag)
-        watching.start()
-        try:
-            return frame.toArrow()
-        except Exception as error:
-            if is_late.is_set():
-                raise EpochTooLargeError(f"The epoch's Spark job took more than {self._patience_s:g} s.") from error
-            if self._hosts is not None and self._hosts.have_failed(error):
-                raise LaneMovedError("An executor was lost while it ran lanes.") from error
-            unreadable = unreadable_timestamp(error)
-            if unreadable is not None:
-                raise unreadable from None
-            raise translated(error) from error
-        finally:
-            is_over.set()
-            context.removeJobTag(tag)
+        with watched(self._session, self._hosts, self._patience_s) as watch:
+            try:
+                return frame.toArrow()
+            except Exception as error:
+                if watch.is_late:
+                    raise EpochTooLargeError(f"The epoch's Spark job took more than {self._patience_s:g} s.") from error
+                if self._hosts is not None and (watch.has_lost_host or self._hosts.have_failed(error)):
+                    raise LaneMovedError("An executor was lost while it ran lanes.") from error
+                unreadable = unreadable_timestamp(error)
+                if unreadable is not None:
+                    raise unreadable from None
+                raise translated(error) from error
 
 
 def _coded(codes: Mapping[str, int]) -> Column:

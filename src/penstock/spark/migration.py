@@ -12,7 +12,7 @@ from penstock.epochs.assignment import Assignment
 from penstock.epochs.migration import MigrationStep
 from penstock.epochs.program import Epoch
 from penstock.epochs.wire import OUT
-from penstock.spark.tasks import Batches, Hop, program_of
+from penstock.spark.tasks import Batches, Hop, program_run_once
 
 _OUT = from_arrow_schema(OUT)
 
@@ -26,7 +26,7 @@ def migrating_task(broadcast: Any, epoch: Epoch, step: MigrationStep) -> Hop:
     """Return the task that runs a step on the lanes in its input rows."""
 
     def task(batches: Batches) -> Batches:
-        program = program_of(broadcast)
+        program = program_run_once(broadcast)
         for lane in [lane for batch in batches for lane in batch.column(0).to_pylist()]:
             yield from step(Assignment(program, epoch, lane=lane)).to_batches()
 

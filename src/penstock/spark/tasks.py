@@ -17,6 +17,7 @@ from penstock.epochs.assignment import Assignment
 from penstock.epochs.hops import roll_back_lane
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.tasks import run_changes, run_lane, run_sources, run_whole
+from penstock.errors import LaneMovedError
 from penstock.workers.process import COLLECT_EVERY
 
 Batches = Iterator[pa.RecordBatch]
@@ -41,6 +42,18 @@ def program_of(broadcast: Any) -> Program:
     return _programs[incarnation]
 
 
+def program_run_once(broadcast: Any) -> Program:
+    """Return the program; on a cluster, raise if Spark runs this task again.
+
+    What a first run has sent cannot be told from what a second one would send: the driver runs the whole epoch again instead.
+    Spark's limit of failures does not prevent it: it does not count tasks that end with their worker, or are preempted.
+    """
+    program, context = program_of(broadcast), TaskContext.get()
+    if program.is_spread and context is not None and context.attemptNumber() > 0:
+        raise LaneMovedError("The executor of a task was lost, and Spark has run the task again.")
+    return program
+
+
 def whole_epoch(broadcast: Any, epoch: Epoch) -> Hop:
     """Run all stages and lanes in one task, which is cheaper for a small epoch."""
     return lambda batches: run_whole(program_of(broadcast), epoch, batches)
@@ -58,14 +71,14 @@ def empty_epoch(broadcast: Any, epoch: Epoch) -> Hop:
 
 def from_sources(broadcast: Any, epoch: Epoch) -> Hop:
     """Run where records are read: event and stream times, and the first stage if it has no state."""
-    return lambda batches: run_sources(program_of(broadcast), epoch, _task(), batches)
+    return lambda batches: run_sources(program_run_once(broadcast), epoch, _task(), batches)
 
 
 def on_lane(broadcast: Any, epoch: Epoch, stage: int, is_first: bool) -> Hop:
     """Run a stage on the lane of the task."""
 
     def hop(batches: Batches) -> Batches:
-        program = program_of(broadcast)
+        program = program_run_once(broadcast)
         rows = _without_anchor(batches) if program.is_spread else batches
         return run_lane(Assignment(program, epoch, stage, _task()), rows, is_first)
 
@@ -76,7 +89,7 @@ def changes_of_section(broadcast: Any, epoch: Epoch, stage: int) -> Hop:
     """Write what an atomic section has changed in the lane of the task."""
 
     def hop(batches: Batches) -> Batches:
-        return run_changes(Assignment(program_of(broadcast), epoch, stage, _task()), _without_anchor(batches))
+        return run_changes(Assignment(program_run_once(broadcast), epoch, stage, _task()), _without_anchor(batches))
 
     return hop
 

@@ -25,7 +25,7 @@ from penstock.kafka.writers.publisher import SharedPublisher, Writing
 from penstock.kafka.writers.transactions import Shared, Transactions, require_producer_epochs
 from penstock.kafka.writers.writer import Writer
 from penstock.records import Partition
-from penstock.spark.tasks import Batches, Hop, program_of
+from penstock.spark.tasks import Batches, Hop, program_of, program_run_once
 
 _SPREAD = 31
 """Rows of partition 0 of several topics go to several tasks."""
@@ -65,7 +65,7 @@ class WriteStage:
         shared, writing, limits = self._transactions.begin(), self._writing, self._limits
 
         def hop(batches: Batches) -> Batches:
-            program = program_of(broadcast)
+            program = program_run_once(broadcast)
             rows = [batch.filter(batch.column("kind").is_valid()) for batch in batches]  # without the anchor
             return iter(write(program, _writer(program, writing), shared, limits, arrived(rows, OUT)).to_batches())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from penstock.lane_servers.protocol import Located
 from penstock.runtime import spark_engine as module
 from penstock.runtime.spark_engine import SparkEngine
 from penstock.spark import warming
+from penstock.spark.watching import Watch
 from penstock.state import memory_engine
 from tests.unit.epochs.application import program_of
 from tests.unit.runtime.noting import counting
@@ -37,11 +39,13 @@ class Spark:
         self.broadcast = "program"
         self.servers: dict[int, tuple[str, int]] = {}
         self.sparkContext = SimpleNamespace(getConf=dict)
+        self.watch = Watch()
         monkeypatch.setattr(SparkEngine, "session", self)
         monkeypatch.setattr(module, "warm", lambda frame, broadcast: self.did.append(f"warm {frame} with {broadcast}"))
         monkeypatch.setattr(module, "inspected", lambda frame, directory, variable: self.did.append(f"inspect {frame}"))
         monkeypatch.setattr(module, "refuse_unequal", lambda found: None)
         monkeypatch.setattr(module, "restore", self.restore)
+        monkeypatch.setattr(module, "watched", lambda session, hosts: nullcontext(self.watch))
 
     def engine(self, is_spread: bool) -> SparkEngine:
         made = SparkEngine(

@@ -26,6 +26,7 @@ from penstock.epochs.program import Epoch, Program
 from penstock.epochs.routes import on_shards
 from penstock.epochs.shards import lane_of
 from penstock.epochs.wire import OUT, WIRE, Kind, in_order_of_causes, reports_of, wire
+from penstock.errors import LaneMovedError
 from penstock.spark import tasks
 from penstock.spark.tasks import empty_epoch, from_sources, lane_rolled_back, on_lane, program_of, whole_epoch
 from tests.unit.epochs.application import SHARDS, Application, every_kind_of_store, some_records
@@ -219,3 +220,20 @@ def test_a_lane_is_rolled_back_by_its_own_task(tmp_path: Path) -> None:
         with open_lane(app.running, lane) as state:
             found.append(state.epoch)
     assert found == [-1, 0, -1]
+
+
+@pytest.mark.parametrize("is_spread", [True, False])
+def test_a_task_that_spark_runs_again_is_refused_on_a_cluster(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_spread: bool
+) -> None:
+    app = Application(tmp_path, counts)
+    app.start(1)
+    program = replace(app.running, is_spread=is_spread)
+    again = SimpleNamespace(attemptNumber=lambda: 1, partitionId=lambda: 0)
+    monkeypatch.setattr(TaskContext, "get", lambda: again)
+    hop = on_lane(broadcast_of(program), EPOCH, 0, is_first=True)
+    if is_spread:
+        with pytest.raises(LaneMovedError, match="run the task again"):
+            hop(iter(()))
+    else:
+        list(hop(iter(())))

@@ -123,6 +123,7 @@ def test_a_stage_begins_a_transaction_and_notes_what_tasks_wrote(program: Progra
     writer, transactions, code = Noted(), Begun(), sink(program)
     monkeypatch.setattr(writing, "_writer", lambda *_: writer)
     monkeypatch.setattr(writing, "program_of", lambda broadcast: program)
+    monkeypatch.setattr(writing, "program_run_once", lambda broadcast: program)
     limits = dict.fromkeys(program.topics, 1_000)
     made = Writing.of(Config(kafka={"bootstrap.servers": "nowhere:1"}), [])
     stage = WriteStage(program, cast("Transactions", transactions), made, limits)

@@ -1,0 +1,74 @@
+"""A job that takes too long, or waits for a host that is gone, is cancelled, however late it begins."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.spark import watching
+from penstock.spark.watching import watched
+
+
+class Context:
+    """A Spark context, whose jobs can be cancelled as soon as they have begun."""
+
+    def __init__(self) -> None:
+        self.tags: list[str] = []
+        self.is_running = False
+        self.cancelled = 0
+
+    def addJobTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
+        self.tags.append(tag)
+
+    def removeJobTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
+        self.tags.remove(tag)
+
+    def cancelJobsWithTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
+        self.cancelled += self.is_running and tag in self.tags
+
+    def run(self, starts_after_s: float, takes_s: float) -> None:
+        time.sleep(starts_after_s)
+        self.is_running = True
+        end = time.monotonic() + takes_s
+        while time.monotonic() < end:
+            if self.cancelled:
+                raise RuntimeError("cancelled")
+            time.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "_LOOK_EVERY_S", 0.02)
+
+
+def hosts(are_lost: bool) -> Any:
+    return SimpleNamespace(are_lost=lambda: are_lost)
+
+
+def session(context: Context) -> Any:
+    return SimpleNamespace(sparkContext=context)
+
+
+def test_a_job_that_begins_after_its_host_was_lost_is_cancelled() -> None:
+    context = Context()
+    with pytest.raises(RuntimeError, match="cancelled"), watched(session(context), hosts(are_lost=True)) as watch:
+        context.run(starts_after_s=0.2, takes_s=30)
+    assert (watch.has_lost_host, watch.is_late) == (True, False)
+    assert context.tags == []
+
+
+def test_a_job_that_takes_too_long_is_cancelled() -> None:
+    context = Context()
+    with pytest.raises(RuntimeError, match="cancelled"), watched(session(context), None, patience_s=0.1) as watch:
+        context.run(starts_after_s=0, takes_s=30)
+    assert (watch.has_lost_host, watch.is_late) == (False, True)
+
+
+def test_a_job_with_all_its_hosts_and_in_time_is_left_alone() -> None:
+    context = Context()
+    with watched(session(context), hosts(are_lost=False), patience_s=60) as watch:
+        context.run(starts_after_s=0, takes_s=0.1)
+    assert (context.cancelled, watch.has_lost_host, watch.is_late) == (0, False, False)

@@ -12,21 +12,17 @@ from penstock.spark import watching
 from penstock.spark.watching import watched
 
 
-class Context:
-    """A Spark context, whose jobs can be cancelled as soon as they have begun."""
+class Job:
+    """A Spark job, which can be cancelled as soon as it has begun."""
 
     def __init__(self) -> None:
         self.tags: list[str] = []
         self.is_running = False
         self.cancelled = 0
+        calls = {"addJobTag": self.tags.append, "removeJobTag": self.tags.remove, "cancelJobsWithTag": self.cancel}
+        self.session: Any = SimpleNamespace(sparkContext=SimpleNamespace(**calls))
 
-    def addJobTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
-        self.tags.append(tag)
-
-    def removeJobTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
-        self.tags.remove(tag)
-
-    def cancelJobsWithTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
+    def cancel(self, tag: str) -> None:
         self.cancelled += self.is_running and tag in self.tags
 
     def run(self, starts_after_s: float, takes_s: float) -> None:
@@ -48,27 +44,23 @@ def hosts(are_lost: bool) -> Any:
     return SimpleNamespace(are_lost=lambda: are_lost)
 
 
-def session(context: Context) -> Any:
-    return SimpleNamespace(sparkContext=context)
-
-
 def test_a_job_that_begins_after_its_host_was_lost_is_cancelled() -> None:
-    context = Context()
-    with pytest.raises(RuntimeError, match="cancelled"), watched(session(context), hosts(are_lost=True)) as watch:
-        context.run(starts_after_s=0.2, takes_s=30)
+    job = Job()
+    with pytest.raises(RuntimeError, match="cancelled"), watched(job.session, hosts(are_lost=True)) as watch:
+        job.run(starts_after_s=0.2, takes_s=30)
     assert (watch.has_lost_host, watch.is_late) == (True, False)
-    assert context.tags == []
+    assert job.tags == []
 
 
 def test_a_job_that_takes_too_long_is_cancelled() -> None:
-    context = Context()
-    with pytest.raises(RuntimeError, match="cancelled"), watched(session(context), None, patience_s=0.1) as watch:
-        context.run(starts_after_s=0, takes_s=30)
+    job = Job()
+    with pytest.raises(RuntimeError, match="cancelled"), watched(job.session, None, patience_s=0.1) as watch:
+        job.run(starts_after_s=0, takes_s=30)
     assert (watch.has_lost_host, watch.is_late) == (False, True)
 
 
 def test_a_job_with_all_its_hosts_and_in_time_is_left_alone() -> None:
-    context = Context()
-    with watched(session(context), hosts(are_lost=False), patience_s=60) as watch:
-        context.run(starts_after_s=0, takes_s=0.1)
-    assert (context.cancelled, watch.has_lost_host, watch.is_late) == (0, False, False)
+    job = Job()
+    with watched(job.session, hosts(are_lost=False), patience_s=60) as watch:
+        job.run(starts_after_s=0, takes_s=0.1)
+    assert (job.cancelled, watch.has_lost_host, watch.is_late) == (0, False, False)

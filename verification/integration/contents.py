@@ -26,6 +26,15 @@ def contents(lane: LaneState, specs: Iterable[StoreSpec], shards: Iterable[int])
     return found
 
 
+def contents_of_all(states: Iterable[LaneState], specs: Sequence[StoreSpec]) -> dict[str, list[Entry]]:
+    """The content of each store in states of one shard each."""
+    found: dict[str, list[Entry]] = {spec.name: [] for spec in specs}
+    for state in states:
+        for name, entries in contents(state, specs, [0]).items():
+            found[name] += entries
+    return found
+
+
 def restored(rows: Rows, specs: Iterable[StoreSpec]) -> LaneState:
     """A lane of all shards, restored from changelogs alone."""
     state = LaneState(memory_engine())

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,13 +30,13 @@ from verification.conformance.epochs.course import Feed, Run, course
 from verification.conformance.epochs.internals import has_scattered_processors, kept_specs, specs_of, ways_of, without_caches
 from verification.conformance.epochs.judge import Judge, Judged
 from verification.conformance.epochs.library import supplier
-from verification.conformance.epochs.router import Arrived, spelt
+from verification.conformance.epochs.router import Arrived, origins_of, spelt
 from verification.conformance.epochs.spec import EpochCase, Input, Restart
 from verification.conformance.left_out import LeftOut
 from verification.conformance.spec import Advance, Op
 from verification.integration.campaign import AT_A_TIME
 from verification.integration.compare import Difference, differences
-from verification.integration.contents import contents
+from verification.integration.contents import contents_of_all
 from verification.integration.cut import Cut
 from verification.integration.hosts.application import ApplicationHost, Where
 from verification.integration.inputs import SHARDS, partition_of
@@ -74,7 +74,9 @@ class Generated(NamedTuple):
 
 def generated(seed: int, index: int) -> Generated | None:
     """A case of a seed; None if it is left out."""
-    case = _settled(generator.case(seed, index))
+    drafted = generator.case(seed, index)
+    counts = _partitions(drafted)
+    case = _settled(drafted, counts)
     if any(map(_is_left_out, case.ops)):
         return None
     caching = case.settings.caching and not any(ways_of(_topology(case, caching=True)).values())
@@ -82,7 +84,7 @@ def generated(seed: int, index: int) -> Generated | None:
     if has_scattered_processors(topology):
         return None
     try:
-        phases, judged, stores = _judged(case, topology, caching)
+        phases, judged, stores = _judged(case, counts, topology, caching)
     except Exception:  # noqa: BLE001 - a function of the topology fails
         return None
     if not phases:
@@ -112,11 +114,15 @@ def _is_left_out(op: Op) -> bool:
     return is_outer or args.get("emit") == "close" or args.get("fn") in {"wall_timer", "metadata"}
 
 
-def _settled(case: EpochCase) -> EpochCase:
+def _partitions(case: EpochCase) -> dict[str, int]:
+    """The number of partitions of each input topic."""
+    inputs = [step for step in case.steps if isinstance(step, Input)]
+    return {topic: 1 + max((step.partition for step in inputs if step.topic == topic), default=0) for topic in case.topics}
+
+
+def _settled(case: EpochCase, counts: Mapping[str, int]) -> EpochCase:
     """The case without the clock, with changelogs for all stores, read from the beginning; partitions follow the keys' bytes."""
     ops = tuple(replace(op, args=_kept(op.args)) for op in case.ops)
-    inputs = [step for step in case.steps if isinstance(step, Input)]
-    counts = {topic: 1 + max((step.partition for step in inputs if step.topic == topic), default=0) for topic in case.topics}
 
     def placed(step: Input) -> Input:
         key = spelt(case.topics[step.topic][0], step)
@@ -150,13 +156,12 @@ def _prefixed(case: EpochCase, setup: Setup) -> EpochCase:
     return replace(case, ops=tuple(ops))
 
 
-def _judged(case: EpochCase, topology: Topology, caching: bool) -> tuple[list[Phase], list[Judged], dict[str, list[Entry]]]:
-    """The input in phases of one epoch each, and what the judge makes of it."""
+def _judged(
+    case: EpochCase, counts: Mapping[str, int], topology: Topology, caching: bool
+) -> tuple[list[Phase], list[Judged], dict[str, list[Entry]]]:
+    """The input in phases of one epoch each, and what the judge makes of it; `counts` are the partitions of topics."""
     specs = specs_of(topology, caching=caching)
-    kept = kept_specs(topology, specs)
-    found = {(step.topic, step.partition) for step in case.steps if isinstance(step, Input)}
-    origins = {origin: number for number, origin in enumerate(sorted(found))}
-    counts = {topic: 1 + max((number for name, number in found if name == topic), default=0) for topic in case.topics}
+    origins = origins_of(case.steps)
     judge = Judge(topology, specs, SHARDS, WALL_CLOCK_MS)
     phases: list[Phase] = []
     waiting: list[Arrived] = []
@@ -170,10 +175,7 @@ def _judged(case: EpochCase, topology: Topology, caching: bool) -> tuple[list[Ph
                 fed = [_fed(record) for record in (*waiting, *action.records)]
                 waiting.clear()
                 phases.append(Phase(fed, grows={} if phases else counts, at_once=True))
-        stores: dict[str, list[Entry]] = {spec.name: [] for spec in kept}
-        for state in judge.states():
-            for name, entries in contents(state, kept, [0]).items():
-                stores[name] += entries
+        stores = contents_of_all(judge.states(), kept_specs(topology, specs))
     finally:
         judge.close()
     return phases, judge.outputs, stores

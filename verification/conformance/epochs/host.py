@@ -25,8 +25,8 @@ from verification.conformance.epochs.internals import (
 )
 from verification.conformance.epochs.judge import Judge, Judged, Sent
 from verification.conformance.epochs.library import supplier
-from verification.conformance.epochs.router import Origin
-from verification.conformance.epochs.spec import EpochCase, Input, Restart
+from verification.conformance.epochs.router import Origin, origins_of
+from verification.conformance.epochs.spec import EpochCase, Restart
 
 MEMORY = "/dev/shm"  # noqa: S108 - a place for directories of our own
 """A file system in memory, if there is one."""
@@ -64,7 +64,7 @@ def play(case: EpochCase) -> Outcome:
             return Outcome(is_left_out=True)
         caching = case.settings.caching and not any(ways_of(topology).values())
         specs = specs_of(topology, caching=caching)
-        outcome = Outcome(origins=_origins(case))
+        outcome = Outcome(origins=origins_of(case.steps))
         # The judge's shards are created with the first epoch, when its punctuators begin to count.
         actions = list(course(case, topology))
         first = next((action.wall_clock for action in actions if isinstance(action, Run)), case.settings.wall_clock)
@@ -83,12 +83,6 @@ def play(case: EpochCase) -> Outcome:
         finally:
             judge.close()
         return outcome
-
-
-def _origins(case: EpochCase) -> dict[Origin, int]:
-    """All source partitions in the order that breaks ties."""
-    found = {(step.topic, step.partition) for step in case.steps if isinstance(step, Input)}
-    return {origin: number for number, origin in enumerate(sorted(found))}
 
 
 class _Flight(NamedTuple):

@@ -12,6 +12,7 @@ from penstock.records import NO_TIMESTAMP, Headers, SourceRecord
 from penstock.topology import SourceNode, Topology
 from verification.conformance.epochs.spec import Input
 from verification.conformance.run import to_bytes
+from verification.conformance.spec import Step
 
 Origin = tuple[str, int]
 """A topic and a partition of it."""
@@ -83,6 +84,12 @@ class Router:
         self._times[origin] = max(highest, time)
         shard = step.partition % self._shards if key is None else shard_of(node.key.serialize(read[0]), self._shards)
         return Arrived(origin, offset, node.name, key, value, step.at, headers, max(time, NO_TIMESTAMP), read, shard)
+
+
+def origins_of(steps: Iterable[Step]) -> dict[Origin, int]:
+    """All source partitions in the order that breaks ties."""
+    found = {(step.topic, step.partition) for step in steps if isinstance(step, Input)}
+    return {origin: number for number, origin in enumerate(sorted(found))}
 
 
 def merged(records: Iterable[Arrived], origins: Mapping[Origin, int]) -> list[Arrived]:

@@ -14,9 +14,9 @@ from penstock.state import LaneState
 from penstock.testing import TopologyTestDriver
 from penstock.topology import SourceNode
 from verification.harness.tasks import Tasks
-from verification.integration.contents import contents
+from verification.integration.contents import contents_of_all
 from verification.integration.inputs import SHARDS, partition_of
-from verification.integration.scenario import SINK_PARTITIONS, Entry, Phase, Result, Scenario, Sent, Setup
+from verification.integration.scenario import SINK_PARTITIONS, Phase, Result, Scenario, Sent, Setup
 
 WALL_CLOCK_MS = 1_000_000_000
 
@@ -48,11 +48,7 @@ def _result(topology: Topology, rows: Mapping[str, Iterable[Row]], states: Itera
         for topic, sent in rows.items()
     }
     specs = [spec for name, spec in topology.stores.items() if name not in topology.global_stores]
-    found: dict[str, list[Entry]] = {spec.name: [] for spec in specs}
-    for state in states:
-        for name, entries in contents(state, specs, [0]).items():
-            found[name] += entries
-    return Result(outputs, {"stores": found})
+    return Result(outputs, {"stores": contents_of_all(states, specs)})
 
 
 def _is_one_for_all(topology: Topology) -> bool:

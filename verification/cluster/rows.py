@@ -87,6 +87,22 @@ def writers(rounds: int, trial: ClusterTrial) -> None:
     trial.finish()
 
 
+def returned(times: int, trial: ClusterTrial) -> None:
+    """Hosts return with an epoch that was never committed, while another start has committed one with the same number."""
+    chooser = random.Random(trial.world.seed)
+    for _ in range(times):
+        trial.kill_at(f"epoch.after_job:{chooser.randrange(2, 9)}:kill")
+        host = chooser.choice(list(trial.cluster.hosts.values()))
+        host.kill()
+        trial.kills += 1
+        trial.kill_at("transactions.after_end:1:kill")
+        host.start()
+        trial.come_back()
+        trial.kill(Part.DRIVER)
+    trial.come_back()
+    trial.finish()
+
+
 _EXECUTORS_WRITE, _DRIVER_WRITES = (Conditions(settings={"PENSTOCK_WRITERS": who}) for who in ("executors", "driver"))
 _FAULTS: Mapping[str, tuple[Callable[[int, ClusterTrial], None], int, int, Conditions]] = {
     "executors": (executors, 3, 75, _EXECUTORS_WRITE),
@@ -95,6 +111,7 @@ _FAULTS: Mapping[str, tuple[Callable[[int, ClusterTrial], None], int, int, Condi
     "drivers": (drivers, 2, 20, _EXECUTORS_WRITE),
     "grown": (grown, 1, 10, _EXECUTORS_WRITE),
     "writers": (writers, 1, 5, _EXECUTORS_WRITE),
+    "returned": (returned, 1, 5, _EXECUTORS_WRITE),
     "executors-driver-writes": (executors, 3, 25, _DRIVER_WRITES),
     "zombies-driver-writes": (zombies, 1, 3, _DRIVER_WRITES),
     "drivers-driver-writes": (drivers, 1, 5, _DRIVER_WRITES),
@@ -105,5 +122,5 @@ ROWS = {
     name: {which: Row(name, partial(run, count), conditions, trial=ClusterTrial) for which, count in ((QUICK, few), (FULL, many))}
     for name, (run, few, many, conditions) in _FAULTS.items()
 }
-GUARDED_BY = {"write_ids": "zombies-driver-writes"}
+GUARDED_BY = {"write_ids": "returned"}
 """The guards that can be turned off, each with the row that must go red then."""

@@ -190,7 +190,7 @@ class SparkEngine:
                 try:
                     restored = restore(lanes, broadcast, committed, read, on_progress, driver, placement, peers)
                 except Exception as error:
-                    if not left or not (watch.has_lost_host or self.hosts.have_failed(error)):
+                    if not left or not watch.is_loss(error):
                         raise translated(error) from error
                     _log.warning("an executor was lost while lanes were restored; restoring them again")
                     continue
@@ -205,7 +205,7 @@ class SparkEngine:
             try:
                 return migrated(self.hosts.each_lane(), self.jobs.broadcast, epoch, step)
             except Exception as error:
-                if watch.has_lost_host or self.hosts.have_failed(error):
+                if watch.is_loss(error):
                     raise LaneMovedError("An executor was lost.") from error
                 raise translated(error) from error
 

@@ -254,7 +254,7 @@ class EpochJobs:
             except Exception as error:
                 if watch.is_late:
                     raise EpochTooLargeError(f"The epoch's Spark job took more than {self._patience_s:g} s.") from error
-                if self._hosts is not None and (watch.has_lost_host or self._hosts.have_failed(error)):
+                if watch.is_loss(error):
                     raise LaneMovedError("An executor was lost while it ran lanes.") from error
                 unreadable = unreadable_timestamp(error)
                 if unreadable is not None:

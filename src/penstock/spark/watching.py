@@ -24,17 +24,22 @@ _numbers = count()
 
 @dataclass
 class Watch:
-    """Why a job was cancelled, if it was."""
+    """Why a job was cancelled, if it was; on a cluster, `hosts` are where lanes run."""
 
+    hosts: Hosts | None = None
     is_late: bool = False
     has_lost_host: bool = False
+
+    def is_loss(self, error: BaseException) -> bool:
+        """Whether the job failed because an executor was lost."""
+        return self.hosts is not None and (self.has_lost_host or self.hosts.have_failed(error))
 
 
 @contextmanager
 def watched(session: SparkSession, hosts: Hosts | None, patience_s: float = inf) -> Iterator[Watch]:
     """Watch the jobs of this block; on a cluster, `hosts` are where lanes run."""
     context, tag = session.sparkContext, f"penstock-{next(_numbers)}"
-    found, is_over, end = Watch(), threading.Event(), time.monotonic() + patience_s
+    found, is_over, end = Watch(hosts), threading.Event(), time.monotonic() + patience_s
 
     def watch() -> None:
         while not is_over.wait(_LOOK_EVERY_S):

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -39,7 +39,7 @@ class Spark:
         self.broadcast = "program"
         self.servers: dict[int, tuple[str, int]] = {}
         self.sparkContext = SimpleNamespace(getConf=dict)
-        self.watch = Watch()
+        self.watch = Watch(cast("Any", self))
         monkeypatch.setattr(SparkEngine, "session", self)
         monkeypatch.setattr(module, "warm", lambda frame, broadcast: self.did.append(f"warm {frame} with {broadcast}"))
         monkeypatch.setattr(module, "inspected", lambda frame, directory, variable: self.did.append(f"inspect {frame}"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from penstock.spark import watching
-from penstock.spark.watching import watched
+from penstock.spark.watching import Watch, watched
 
 
 class Job:
@@ -64,3 +64,16 @@ def test_a_job_with_all_its_hosts_and_in_time_is_left_alone() -> None:
     with watched(job.session, hosts(are_lost=False), patience_s=60) as watch:
         job.run(starts_after_s=0, takes_s=0.1)
     assert (job.cancelled, watch.has_lost_host, watch.is_late) == (0, False, False)
+
+
+@pytest.mark.parametrize(
+    ("watch", "is_loss"),
+    [
+        (Watch(None), False),  # on one machine there is no other host
+        (Watch(cast("Any", SimpleNamespace(have_failed=lambda error: False))), False),
+        (Watch(cast("Any", SimpleNamespace(have_failed=lambda error: True))), True),
+        (Watch(cast("Any", SimpleNamespace(have_failed=lambda error: False)), has_lost_host=True), True),
+    ],
+)
+def test_an_error_is_a_loss_if_a_host_was_lost_or_spark_says_so(watch: Watch, is_loss: bool) -> None:
+    assert watch.is_loss(RuntimeError("cancelled")) is is_loss

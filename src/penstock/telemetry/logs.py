@@ -108,7 +108,6 @@ def _install(formatter: Formatter, level: str) -> None:
     root.handlers = [handler]  # replaces the handler of an earlier application, which has other labels
     root.setLevel(level)
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs every call
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it logs every attempt; we report what fails in the end
     logging.captureWarnings(True)
 
 

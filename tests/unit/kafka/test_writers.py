@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from penstock.config import Config
 from penstock.errors import ConfigError
-from penstock.kafka.writers.brokers import client_arguments
+from penstock.kafka.writers.brokers import Brokers, client_arguments
 from penstock.kafka.writers.publisher import Writing
 
 SERVERS = {"bootstrap.servers": "a:1,b:2"}
@@ -67,3 +68,13 @@ def test_executors_write_on_a_cluster() -> None:
     config = Config.load(environment={}, bootstrap_servers="a:1", writers="executors", spark=CLUSTER, lanes=2)
     assert config.executors_write
     assert not Config.load(environment={}, bootstrap_servers="a:1").executors_write
+
+
+@pytest.mark.parametrize(("set_by_the_user", "level"), [(logging.NOTSET, logging.CRITICAL), (logging.DEBUG, logging.DEBUG)])
+def test_the_client_is_silent_unless_the_user_wants_to_hear_it(
+    monkeypatch: pytest.MonkeyPatch, set_by_the_user: int, level: int
+) -> None:
+    logger = logging.getLogger("aiokafka")
+    monkeypatch.setattr(logger, "level", set_by_the_user)
+    Brokers({"bootstrap.servers": "nowhere:1"}, patience_s=0).close()
+    assert logger.level == level

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
@@ -48,6 +49,7 @@ class Brokers:
     """Connections to the brokers of `settings`. A request that fails for a passing reason is repeated for `patience_s`."""
 
     def __init__(self, settings: Mapping[str, Any], patience_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        _silence_the_client()
         self._arguments = client_arguments(settings)
         self.patience_s: float = patience_s
         self.clock: Callable[[], float] = clock
@@ -168,6 +170,13 @@ def first_error(answer: Any) -> int:
 def refused(code: int, what: str) -> PenstockError:
     """Return our error for an error code of the protocol; `what` says what failed."""
     return failure(KafkaError(code), what)
+
+
+def _silence_the_client() -> None:
+    """Let aiokafka log nothing, unless the user has set its level: it logs every attempt, and we report what fails in the end."""
+    logger = logging.getLogger("aiokafka")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.CRITICAL)
 
 
 def client_arguments(settings: Mapping[str, Any]) -> dict[str, Any]:

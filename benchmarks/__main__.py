@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Collection
@@ -18,6 +17,7 @@ from benchmarks.bench import SIDES, Bench, Options
 from benchmarks.measurements import alone, growth, idle, latency, restore, start, throughput
 from benchmarks.report.report import Report
 from benchmarks.workloads import WORKLOADS
+from verification.harness.processes import ended_by_sigterm
 
 REPORT = Path("reports/bench.json")
 QUICK_REPORT = Path("reports/bench-quick.json")
@@ -51,13 +51,13 @@ def main(arguments: list[str] | None = None) -> int:
     report = Report(
         path, {"parts": parts, "rounds": options.rounds, "sides": sides, "scale": options.scale}, resumes=given.resume
     )
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that all processes are ended
     directory = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
-        for part in parts:
-            bench = Bench(directory, options, report)
-            with bench.tolerance(("parts", part)):
-                PARTS[part](bench)
+        with ended_by_sigterm():
+            for part in parts:
+                bench = Bench(directory, options, report)
+                with bench.tolerance(("parts", part)):
+                    PARTS[part](bench)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         report.write()

@@ -14,7 +14,7 @@ from pathlib import Path
 from verification.chaos.rows import Row
 from verification.chaos.trial import StuckError, World
 from verification.harness.broker import Broker
-from verification.harness.processes import HarnessError, free_port
+from verification.harness.processes import HarnessError, ended_by_sigterm, free_port
 from verification.harness.toxiproxy import Toxiproxy
 
 SHOWN = 10
@@ -94,7 +94,7 @@ def run(rows: Sequence[Row], guarded_by: Mapping[str, Row], seed: int, path: Pat
     """Run the rows, then the rows of the guards without those guards."""
     report = Report(seed)
     began = time.monotonic()
-    with world(seed, keep) as where:
+    with ended_by_sigterm(), world(seed, keep) as where:
         for row in rows:
             report.rows.append(run_row(where, row))
             _say(report.rows[-1])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,6 +57,16 @@ def run_java(main_class: str, *arguments: str, timeout_s: float = 60) -> str:
     if done.returncode != 0:
         raise HarnessError(f"{main_class} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+@contextlib.contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the block like an exception, so that what was started in it ends, too."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def wait_until(what: str, answers: Callable[[], bool], timeout_s: float = 60, every_s: float = 0.1) -> None:

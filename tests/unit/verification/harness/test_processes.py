@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from verification.harness import processes
 from verification.harness.broker import Broker, Cluster, replication
-from verification.harness.processes import HarnessError, free_port, java, run_java, wait_until
+from verification.harness.processes import HarnessError, ended_by_sigterm, free_port, java, run_java, wait_until
 
 
 def test_a_free_port_can_be_bound_and_is_not_ephemeral() -> None:
@@ -85,3 +89,17 @@ def test_the_second_listener_sends_clients_to_the_proxy() -> None:
         assert "log.retention.ms=1\n" in text
     finally:
         broker.close()
+
+
+def test_sigterm_ends_a_block_with_what_was_started_in_it() -> None:
+    before, ended = signal.getsignal(signal.SIGTERM), []
+
+    def run() -> None:
+        with ended_by_sigterm(), closing(SimpleNamespace(close=lambda: ended.append("child"))):
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.pause()
+
+    with pytest.raises(SystemExit, match="143"):
+        run()
+    assert ended == ["child"]
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -179,13 +179,14 @@ class SparkCluster(Started):
     def settings(self) -> dict[str, str]:
         """Spark's settings of an application on this cluster."""
         options = f"{self.master.java_options} {_JVM}"
+        archive = os.environ.get("SPARK_SUBMIT_OPTS", "")  # of the driver's classes, which executors need, too
         return {
             "master": self.master.url,
             "spark.authenticate.secret": SHARED,
             "spark.driver.host": MASTER_ADDRESS,
             "spark.driver.bindAddress": MASTER_ADDRESS,
             "spark.driver.extraJavaOptions": options,
-            "spark.executor.extraJavaOptions": options,
+            "spark.executor.extraJavaOptions": f"{options} {archive}",
             "spark.executor.cores": str(self._cores),
             "spark.executor.memory": "600m",
             "spark.pyspark.python": sys.executable,

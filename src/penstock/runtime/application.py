@@ -168,17 +168,17 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
                 self._states.enter(State.REBALANCING)
                 try:
                     self._started = self._starting.run(self._until)
-                    self._process(self._started)
+                    wanted = self._process(self._started)
                 except Exception as error:
                     if not (self.config.standby and has_lost(error, self.recorder.totals.epochs)):
                         raise
                     _log.warning("standing by again, because another standby was faster: %s", error)
                     self._begin_anew(_GIVE_WAY_S)
                 else:
-                    if self._wanted_lanes is not None and not self._stop.is_set():
-                        _log.info("changing from %d to %d lanes", self.lanes, self._wanted_lanes)
+                    if wanted is not None and not self._stop.is_set():
+                        _log.info("changing from %d to %d lanes", self.lanes, wanted)
                         self._started.epochs.stop()
-                        self.config = replace(self.config, lanes=self._wanted_lanes)
+                        self.config = replace(self.config, lanes=wanted)
                         self._begin_anew()
             self._states.enter(State.PENDING_SHUTDOWN)
             self._hooks.pre_stop(self)
@@ -200,7 +200,7 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
         if self.state is State.RUNNING:
             self._hooks.pre_stop(self)
         _close_all(reversed(self._starting.closers))
-        self._started = self._epochs = self._wanted_lanes = None
+        self._started = self._epochs = None
         self.recorder.begin_anew()
         self._stop.wait(after_s)
         self._starting = Start(self.application_id, self.topology, self.handlers, self.config, self.recorder)
@@ -235,8 +235,11 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
             self._end()
             return
 
-    def _process(self, started: Started) -> None:
-        """Run epochs until a stop is requested, or the bounds of the run are reached."""
+    def _process(self, started: Started) -> int | None:
+        """Run epochs until a stop is requested, the bounds of the run are reached, or there is to be another number of lanes.
+
+        Return that number, None without one.
+        """
         self._may_pause(started.epochs)
         self._program = started.state.program
         started.input_stream.start()
@@ -244,7 +247,9 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
         self._states.enter(State.RUNNING)
         self._hooks.post_start(self)
         checked = time.monotonic()
-        while not self._stop.is_set() and not started.epochs.is_done and self._wanted_lanes is None:
+        while not self._stop.is_set() and not started.epochs.is_done:
+            if (wanted := self._other_lanes) is not None:
+                return wanted
             try:
                 if started.input_stream.wait(_TICK_S):
                     raise PenstockError("The input has ended unexpectedly. Start again.")
@@ -256,6 +261,7 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
                 checked = time.monotonic()
                 started.epochs.while_idle(started.publisher.check)
                 started.deliveries.check()
+        return None
 
 
 def _close_all(closers: Iterable[Callable[[], None]]) -> None:

@@ -31,8 +31,15 @@ class Resizable:
         """The number of shards, which is the most lanes that are possible; None before the first start is complete."""
         return None if self._program is None else self._program.shards
 
+    @property
+    def _other_lanes(self) -> int | None:
+        """The number of lanes that was requested last, unless it is the current one."""
+        return None if self._wanted_lanes == self.lanes else self._wanted_lanes
+
     def change_lanes(self, lanes: int) -> None:
         """Use another number of lanes from the next epoch on, without waiting; results do not depend on it.
+
+        The last call decides: one with the current number withdraws a change that has not begun.
 
         The application is `rebalancing` while it ends its lanes and restores others from the same files. A restart of the process
         uses the number of its settings again.
@@ -52,5 +59,4 @@ class Resizable:
         if self.shards is None or not 1 <= lanes <= self.shards:
             most = "its shards, which are known when it runs" if self.shards is None else f"its {self.shards} shards"
             raise ConfigError(f"lanes: {lanes} is not possible. Set 1 or more, and at most as many as {most}.")
-        if lanes != self.lanes:
-            self._wanted_lanes = lanes
+        self._wanted_lanes = lanes

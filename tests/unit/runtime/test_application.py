@@ -154,6 +154,38 @@ def test_it_starts_again_with_another_number_of_lanes(stage: Stage) -> None:
         assert states == [State.REBALANCING, State.RUNNING] * 2
 
 
+def test_the_last_request_for_lanes_decides(stage: Stage) -> None:
+    with started(stage) as running:
+        until_running(running)
+        stage.may_start.clear()
+        running.change_lanes(5)
+        wait_until("it starts again", lambda: running.state is State.REBALANCING, PATIENCE_S)
+        running.change_lanes(2)  # the number that it still has, while five are on their way
+        stage.may_start.set()
+        wait_until("it runs with two", lambda: running.lanes == running.config.lanes == 2, PATIENCE_S)
+
+
+def test_a_request_for_the_current_lanes_withdraws_a_change_that_has_not_begun(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_in_epoch, may_end = threading.Semaphore(0), threading.Semaphore(0)
+
+    def epoch() -> None:
+        is_in_epoch.release()
+        assert may_end.acquire(timeout=PATIENCE_S)
+
+    monkeypatch.setattr(stage, "follow", epoch)
+    with started(stage) as running:
+        assert is_in_epoch.acquire(timeout=PATIENCE_S)
+        running.change_lanes(5)
+        running.change_lanes(2)
+        may_end.release()
+        assert is_in_epoch.acquire(timeout=PATIENCE_S), "another epoch has begun"
+        assert (running.lanes, running.state, stage.did.count("start until None")) == (2, State.RUNNING, 1)
+        running.stop()
+        may_end.release()
+
+
 @pytest.mark.parametrize("lanes", [-1, 0, 9])
 def test_as_many_lanes_as_shards_are_possible(stage: Stage, lanes: int) -> None:
     with started(stage) as running:

@@ -117,10 +117,10 @@ class Home:
             with self._locked(fcntl.LOCK_EX):
                 shutil.rmtree(self.root)
 
-    def forget_others(self, lanes: int) -> None:
-        """Remove the stores for other numbers of lanes."""
+    def forget_others(self, lanes: int, unused_for_s: float = 0) -> None:
+        """Remove the stores for other numbers of lanes, if nothing was written to them for so long."""
         for directory in self.root.glob("lanes-*"):
-            if directory.name != f"lanes-{lanes}":
+            if directory.name != f"lanes-{lanes}" and time.time() - _last_written(directory) >= unused_for_s:
                 shutil.rmtree(directory, ignore_errors=True)
 
     @property
@@ -177,6 +177,14 @@ class Home:
                         raise StateError(f"Directory {self.root} was locked for more than {LOCK_TIMEOUT_S} s. {cure}") from None
                     time.sleep(0.01)
             yield
+
+
+def _last_written(directory: Path) -> float:
+    """Return when something in a directory was written last: now, if files vanish meanwhile."""
+    try:
+        return max(path.lstat().st_mtime for path in (directory, *directory.rglob("*")))
+    except FileNotFoundError:
+        return time.time()
 
 
 @contextmanager

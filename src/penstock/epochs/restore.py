@@ -20,7 +20,7 @@ from penstock.epochs.shards import shards_of
 from penstock.epochs.standing import Committed, Found, is_current, is_usable, of_shards, place_of
 from penstock.lane_servers.client import Address
 from penstock.records import NO_TIMESTAMP
-from penstock.state import LaneState, Mark, ShardState, StoreChanges, last_registers, retention_limit
+from penstock.state import MARK_LIFE_MS, LaneState, Mark, ShardState, StoreChanges, last_registers, retention_limit
 from penstock.topology.bindings import changelog_topic
 
 
@@ -66,6 +66,9 @@ def restore_lane(
     home = Home(program.directory, program.application_id)
     if program.is_spread:
         home.settle()
+        home.forget_others(
+            program.lanes, unused_for_s=MARK_LIFE_MS / 1_000
+        )  # their marks are as old: nothing is composed of them
     directory = home.lane_directory(lane, program.lanes)
     with owned(program):  # all the time, so that a late task cannot remove the files of another start
         if is_retry or not is_usable(program, lane, committed, directory):

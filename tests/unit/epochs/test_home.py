@@ -177,6 +177,18 @@ def test_stores_of_other_numbers_of_lanes_are_forgotten(home: Home) -> None:
     assert [lanes for lanes in (1, 2, 22) if home.lane_directory(0, lanes).exists()] == [2]
 
 
+def test_stores_of_other_numbers_of_lanes_are_kept_while_they_may_be_of_use(home: Home) -> None:
+    home.take_over("first")
+    for lanes, file_age_s, directory_age_s in ((1, 100, 100), (3, 10, 100), (4, 100, 10), (2, 100, 100)):
+        file = home.lane_directory(0, lanes) / "data.mdb"
+        file.parent.mkdir(parents=True)
+        file.touch()
+        for path, age_s in ((file, file_age_s), (file.parent, directory_age_s), (file.parent.parent, directory_age_s)):
+            os.utime(path, (time.time() - age_s, time.time() - age_s))
+    home.forget_others(2, unused_for_s=50)
+    assert sorted(home.layouts) == [2, 3, 4]
+
+
 class TestLocks:
     def test_a_start_waits_for_lanes_that_are_open_in_other_processes(self, home: Home, tmp_path: Path) -> None:
         home.take_over("first")

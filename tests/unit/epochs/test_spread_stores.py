@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
@@ -63,6 +64,23 @@ def test_hosts_make_no_difference(started: Callable[[Make], SpreadApplication], 
         app.step([])
         app.check()
     assert by_key(app.sent) == by_key(driven(app))
+
+
+def test_a_host_removes_stores_for_other_numbers_of_lanes_when_they_are_too_old(
+    started: Callable[[Make], SpreadApplication],
+) -> None:
+    app = started(every_kind_of_store)
+    app.step(some_records(seed=11, count=20))
+    before = app.lanes
+    app.begin(before + 1)
+    [*old] = app.directory.glob(f"*/*/lanes-{before}")
+    assert old, "they may be of use"
+    for path in [*chain.from_iterable(directory.rglob("*") for directory in old), *old]:
+        os.utime(path, (0, 0))
+    app.attempt += 1
+    app.place_anew()
+    assert not [*app.directory.glob(f"*/*/lanes-{before}")]
+    app.check()
 
 
 def test_a_lane_whose_host_does_not_answer_fails_the_epoch_not_the_record(

@@ -112,12 +112,12 @@ class Engine:
         if self.spark is not None and self._most < _ANY:
             self.spark.open()
 
-    def warm(self) -> None:
-        """Wait until all processes are ready for an epoch."""
+    def warm(self, ranges: Mapping[Partition, tuple[int, int]]) -> None:
+        """Wait until all processes are ready for an epoch; `ranges` are records that may be read for that."""
         if self._workers is not None:
             self._workers.warm()
         if self.spark is not None and self._most < _ANY:
-            self.spark.warm()
+            self.spark.warm(ranges)
 
     def close(self) -> None:
         """End all processes."""

@@ -17,9 +17,10 @@ from penstock.epochs.migration import MigrationStep
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.restore import ReadChangelog, Restored
 from penstock.epochs.standing import Committed
-from penstock.errors import LaneMovedError
+from penstock.errors import LaneMovedError, PenstockError
 from penstock.kafka.clients import oauth_endpoints, spark_can_log_in, spark_options
 from penstock.queries import CommittedState
+from penstock.records import Partition
 from penstock.settings import Settings, revealed
 from penstock.spark.by_client import ReadRecords
 from penstock.spark.executors import inspected, refuse_unequal
@@ -132,7 +133,7 @@ class SparkEngine:
     @cached_property
     def jobs(self) -> EpochJobs:
         """The jobs of epochs."""
-        jobs = EpochJobs(
+        return EpochJobs(
             self.session,
             self._program,
             self._source_of,
@@ -142,8 +143,6 @@ class SparkEngine:
             self._patience_s,
             self.hosts,
         )
-        jobs.write_stage = self.write_stage
-        return jobs
 
     @cached_property
     def hosts(self) -> Hosts | None:
@@ -167,19 +166,28 @@ class SparkEngine:
         """SQL for external clients."""
         return GuardedSql(self.session, self.tables)
 
-    def warm(self) -> None:
-        """Start executors and their Python workers, and let each load the program, before they are needed."""
+    def warm(self, ranges: Mapping[Partition, tuple[int, int]]) -> None:
+        """Start executors and their Python workers, and let each load the program, before they are needed.
+
+        On a cluster, a rehearsed epoch reads `ranges`.
+        """
         with self._placing:
             broadcast = self.jobs.broadcast
             if self.hosts is not None and not self.hosts.placement:
                 self._place(self.hosts)
             one_row_each = self._one_row_each if self.hosts is None else self.hosts.each_lane()
         warm(one_row_each, broadcast)
+        if self.hosts is not None and ranges:
+            try:
+                self.jobs.rehearse(ranges, executors_write=self._config.writers == "executors")
+            except PenstockError as error:  # records may be deleted while they are read
+                _log.warning("a takeover may take longer, because an epoch cannot be rehearsed: %s", error)
 
     def restore(self, committed: Committed, read: ReadChangelog, on_progress: OnProgress) -> list[Restored]:
         """Restore all lanes in a job, on a cluster on the executors that it has now."""
         with self._placing:
             broadcast = self.jobs.broadcast
+            self.jobs.write_stage = self.write_stage  # a standby has its jobs before it knows who writes
         if self.hosts is None:
             return restore(self._one_row_each, broadcast, committed, read, on_progress)
         for left in reversed(range(_RESTORES)):

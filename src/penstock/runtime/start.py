@@ -63,6 +63,7 @@ from penstock.runtime.takeover import DETECTED, FENCED, POSITION, RESTORED, Take
 from penstock.runtime.time_order import TimeOrder, is_timed
 from penstock.runtime.topic_watch import Growth, TopicWatch
 from penstock.runtime.truth import Position, Truth, program_of, settled
+from penstock.runtime.warming import warm_with_input
 from penstock.settings import revealed
 from penstock.telemetry import logs
 from penstock.telemetry.spans import Tracing
@@ -147,7 +148,8 @@ class Start:
         host, port = config.standby_endpoint
         Beacon(host, 0).close()  # raises now, and not in the middle of a takeover, if the address is not one of this host
         plan = partial(rehearse, self._id, self._topology, self._handlers, config)
-        readiness = Readiness(lambda: refuse_refused(plan()), engine.warm)
+        warm = partial(warm_with_input, engine, Truth(self._topology, self._program, config, topics), topics)
+        readiness = Readiness(lambda: refuse_refused(plan()), warm)
         with closing(RecordReader(consumer_settings(config, self._id), config.broker_timeout_ms)) as reader:
             announced = Announcements(self._id, topics, reader)
             gone = stand_by(announced, config.standby_timeout_ms / 1_000, readiness, stop)

@@ -18,7 +18,7 @@ from penstock.epochs.home import Home
 from penstock.epochs.hops import INPUT
 from penstock.epochs.packing import packed
 from penstock.epochs.program import Epoch, Program, has_lanes
-from penstock.epochs.wire import OUT, WIRE, arrived, in_order_of_causes
+from penstock.epochs.wire import OUT, WIRE, Kind, arrived, in_order_of_causes
 from penstock.errors import EpochTooLargeError, FencedError, LaneMovedError
 from penstock.records import Partition
 from penstock.serdes import String
@@ -27,7 +27,16 @@ from penstock.spark.failures import UnreadableTimestampError, translated, unread
 from penstock.spark.hosts import Hosts
 from penstock.spark.session import ANY_BYTES
 from penstock.spark.source import read_range
-from penstock.spark.tasks import Hop, changes_of_section, empty_epoch, from_sources, lane_rolled_back, on_lane, whole_epoch
+from penstock.spark.tasks import (
+    Hop,
+    changes_of_section,
+    discarded,
+    empty_epoch,
+    from_sources,
+    lane_rolled_back,
+    on_lane,
+    whole_epoch,
+)
 from penstock.spark.watching import watched
 
 if TYPE_CHECKING:
@@ -36,9 +45,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _UNKNOWN_BATCH_RECORDS = 1_000
+_SPREAD = 31
+"""Rows of partition 0 of several topics go to several tasks."""
 _RECORD = pa.schema([INPUT.field(name) for name in ("key", "value", "timestamp", "headers")])
 _OUT = from_arrow_schema(OUT)
 _WIRE = from_arrow_schema(WIRE)
+
+
+Play = Callable[[Hop], Hop]
+"""Which hop runs in place of one: itself, unless an epoch is rehearsed."""
+
+
+def _itself(hop: Hop) -> Hop:
+    return hop
 
 
 class EpochJobs:
@@ -111,7 +130,7 @@ class EpochJobs:
         """Run the stages of an epoch; return the rows that executors have not written."""
         if self.write_stage is None or self._hosts is None:
             return in_order_of_causes(self._collected(frame))
-        rows = self._hosts.on_lanes(frame, self.write_stage.lane)
+        rows = self._hosts.on_lanes(frame, self._writing_lane())
         rows = rows.mapInArrow(self.write_stage.begin(self.broadcast), _OUT)
         try:
             table = self._collected(rows)
@@ -127,6 +146,20 @@ class EpochJobs:
             return self._done(self._staged_on_lanes(self._session.createDataFrame([], _WIRE), epoch), epoch)
         one_task = self._session.range(0, 1, 1, 1)
         return self._collected(one_task.mapInArrow(empty_epoch(self.broadcast, epoch), _OUT))
+
+    def rehearse(self, ranges: Mapping[Partition, tuple[int, int]], executors_write: bool) -> None:
+        """On a cluster: run a job like that of an epoch, which reads these ranges and discards them; it touches no lane.
+
+        The first epoch is then spared what Spark has done for it on all executors: loaded classes, compiled code, connected.
+        """
+        if self._kafka is None or self._hosts is None:
+            return
+        nothing = discarded(self.broadcast)
+        records = self._records(read_range(self._session, self._kafka, ranges), list(ranges))
+        frame = self._staged(records, Epoch(0, -1, 0), play=lambda hop: nothing)
+        if executors_write:
+            frame = self._hosts.on_lanes(frame, self._writing_lane()).mapInArrow(nothing, _OUT)
+        self._collected(frame)
 
     def roll_back(self, epoch: Epoch) -> None:
         """Roll all lanes back to the last barrier; tasks of earlier attempts can no longer open them."""
@@ -161,30 +194,32 @@ class EpochJobs:
         session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", limits[0])
         session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", limits[1])
 
-    def _staged(self, records: DataFrame, epoch: Epoch) -> DataFrame:
+    def _staged(self, records: DataFrame, epoch: Epoch, play: Play = _itself) -> DataFrame:
         program, broadcast = self._program, self.broadcast
         last = len(program.plan.stages) - 1
         is_first_free = not program.needs_lanes(0)
         if is_first_free or needs_entry(program):
             is_done = is_first_free and last == 0
-            hop = from_sources(broadcast, epoch)
+            hop = play(from_sources(broadcast, epoch))
             frame = records.mapInArrow(self._last(hop, epoch), _OUT) if is_done else records.mapInArrow(hop, _WIRE)
             first = 1 if is_first_free else 0
             from_topics = False
         else:
             frame = records
             first, from_topics = 0, True
-        return self._staged_on_lanes(frame, epoch, first, from_topics)
+        return self._staged_on_lanes(frame, epoch, first, from_topics, play)
 
-    def _staged_on_lanes(self, frame: DataFrame, epoch: Epoch, first: int = 0, from_topics: bool = False) -> DataFrame:
+    def _staged_on_lanes(
+        self, frame: DataFrame, epoch: Epoch, first: int = 0, from_topics: bool = False, play: Play = _itself
+    ) -> DataFrame:
         """Return the stages from `first` on; `from_topics` says that its rows come from topics, with their shards."""
         last = len(self._program.plan.stages) - 1
         for stage in range(first, last + 1):
-            hop = on_lane(self.broadcast, epoch, stage, is_first=from_topics and stage == 0)
+            hop = play(on_lane(self.broadcast, epoch, stage, is_first=from_topics and stage == 0))
             sent, is_divided = self._on_lanes(frame), Assignment(self._program, epoch, stage).is_divided
             if is_divided:
                 sent = self._on_lanes(sent.mapInArrow(hop, _WIRE))
-                hop = changes_of_section(self.broadcast, epoch, stage)
+                hop = play(changes_of_section(self.broadcast, epoch, stage))
             frame = sent.mapInArrow(self._last(hop, epoch), _OUT) if stage == last else sent.mapInArrow(hop, _WIRE)
         return frame
 
@@ -245,6 +280,13 @@ class EpochJobs:
     def _lane(self) -> Column:
         """Return the column of a row's lane: `lane_of(shard)` as a Spark expression."""
         return functions.expr(f"cast(shard * {self._program.lanes} div {self._program.shards} as int)")
+
+    def _writing_lane(self) -> Column:
+        """Return the column of the lane whose task writes a row: for a changelog, the one that has its shard."""
+        lanes, shards = self._program.lanes, self._program.shards
+        cases = {Kind.CHANGELOG: f"partition * {lanes} div {shards}", Kind.SINK: f"pmod(name * {_SPREAD} + partition, {lanes})"}
+        each = " ".join(f"when {int(kind)} then {lane}" for kind, lane in cases.items())
+        return functions.expr(f"cast(coalesce(case kind {each} end, 0) as int)")
 
     def _collected(self, frame: DataFrame) -> pa.Table:
         """Run the only action of the epoch; raises `EpochTooLargeError` if its size may be why it failed or took too long."""

@@ -94,6 +94,17 @@ def changes_of_section(broadcast: Any, epoch: Epoch, stage: int) -> Hop:
     return hop
 
 
+def discarded(broadcast: Any) -> Hop:
+    """Read the rows that arrive, and return none."""
+
+    def hop(batches: Batches) -> Batches:
+        program_of(broadcast)
+        deque(batches, maxlen=0)
+        return iter(())
+
+    return hop
+
+
 def lane_rolled_back(broadcast: Any, epoch: Epoch) -> Hop:
     """Roll the lanes in the input rows back to the last barrier."""
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, functions
 
 from penstock.config import Config
 from penstock.epochs.program import Epoch, Program
@@ -27,9 +26,6 @@ from penstock.kafka.writers.writer import Writer
 from penstock.records import Partition
 from penstock.spark.tasks import Batches, Hop, program_of, program_run_once
 
-_SPREAD = 31
-"""Rows of partition 0 of several topics go to several tasks."""
-
 _writers: dict[str, Writer] = {}
 
 
@@ -41,14 +37,6 @@ class WriteStage:
         self._transactions = transactions
         self._writing = writing
         self._limits = dict(limits)
-
-    @property
-    def lane(self) -> Column:
-        """The column of the lane whose task writes a row: for a changelog, the one that has its shard."""
-        lanes, shards = self._program.lanes, self._program.shards
-        cases = {Kind.CHANGELOG: f"partition * {lanes} div {shards}", Kind.SINK: f"pmod(name * {_SPREAD} + partition, {lanes})"}
-        each = " ".join(f"when {int(kind)} then {lane}" for kind, lane in cases.items())
-        return functions.expr(f"cast(coalesce(case kind {each} end, 0) as int)")
 
     def before(self, broadcast: Any, hop: Hop, epoch: Epoch) -> Hop:
         """Return the hop before this stage, with partitions for rows whose keys decide them."""

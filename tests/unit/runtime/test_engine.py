@@ -153,7 +153,7 @@ class TestProcesses:
             (2, {"engine": "local"}, ["workers.warm"]),
         ):
             stage.did.clear()
-            engine_of(lanes, **settings).warm()
+            engine_of(lanes, **settings).warm({})
             assert stage.did == warmed
 
     def test_a_cluster_has_no_workers(self, stage: Stage) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -28,6 +29,7 @@ from tests.unit.runtime.noting import counting
 from tests.unit.spark.test_tasks import broadcast_of
 
 COMMITTED = Committed(0, "one", {}, {}, 0)
+INPUT = {("in", 0): (3, 4)}
 
 
 class Spark:
@@ -67,6 +69,9 @@ class Spark:
         self.did.append("place")
         self.placement = ("a", "b")
 
+    def rehearse(self, ranges: Any, executors_write: bool) -> None:
+        self.did.append(f"rehearse {ranges}, executors write: {executors_write}")
+
     def restore(self, frame: str, *_: Any) -> list[Restored]:
         self.did.append(f"restore {frame}")
         return [Restored(lane, "up to date", 0, "w", 4_000 + lane) for lane in range(2)]
@@ -79,13 +84,30 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
 
 def test_on_a_cluster_executors_are_placed_and_compared_once(spark: Spark) -> None:
     engine = spark.engine(is_spread=True)
-    engine.warm()
-    engine.warm()
-    assert spark.did == ["place", "inspect lanes", "warm lanes with program", "warm lanes with program"]
+    engine.warm({})
+    engine.warm(INPUT)
+    rehearsed = f"rehearse {INPUT}, executors write: False"
+    assert spark.did == ["place", "inspect lanes", "warm lanes with program", "warm lanes with program", rehearsed]
     spark.did.clear()
     engine.restore(COMMITTED, lambda at, to: (), lambda left: None)
     assert spark.did == ["place", "restore lanes"]  # executors may have come or gone meanwhile
     assert spark.servers == {0: ("a", 4_000), 1: ("b", 4_001)}
+
+
+def test_a_rehearsal_that_fails_is_only_logged(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(spark, "rehearse", Mock(side_effect=ProcessingError("records are gone")))
+    spark.engine(is_spread=True).warm(INPUT)
+    assert "a takeover may take longer, because an epoch cannot be rehearsed: records are gone" in caplog.text
+
+
+def test_a_standby_learns_who_writes_after_it_has_its_jobs(spark: Spark) -> None:
+    engine = spark.engine(is_spread=True)
+    engine.warm({})
+    engine.write_stage = stage = cast("Any", object())
+    engine.restore(COMMITTED, lambda at, to: (), lambda left: None)
+    assert cast("Any", engine.jobs).write_stage is stage
 
 
 def test_without_a_standby_the_restore_compares_them(spark: Spark) -> None:
@@ -95,7 +117,7 @@ def test_without_a_standby_the_restore_compares_them(spark: Spark) -> None:
 
 def test_on_one_machine_there_is_nothing_to_place(spark: Spark) -> None:
     engine = spark.engine(is_spread=False)
-    engine.warm()
+    engine.warm(INPUT)
     engine.restore(COMMITTED, lambda at, to: (), lambda left: None)
     assert spark.did == ["warm range(0, 2, 1, 2) with program", "restore range(0, 2, 1, 2)"]
 

@@ -66,5 +66,9 @@ def local_rows(count: int, figures: Figures) -> list[Row]:
 
 
 def cluster_rows(count: int, figures: Figures) -> list[Row]:
-    """Kills, on a Spark cluster."""
-    return [Row("kills-on-cluster", partial(kills, count, 1, figures), trial=OnCluster)]
+    """Kills, on a Spark cluster, where the driver writes, or executors do."""
+    written = Conditions(settings={"PENSTOCK_WRITERS": "executors"})
+    return [
+        Row("kills-on-cluster", partial(kills, count, 1, figures), trial=OnCluster),
+        Row("kills-while-executors-write", partial(kills, max(2, count // 5), 1, figures), written, trial=OnCluster),
+    ]

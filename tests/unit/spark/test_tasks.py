@@ -28,7 +28,7 @@ from penstock.epochs.shards import lane_of
 from penstock.epochs.wire import OUT, WIRE, Kind, in_order_of_causes, reports_of, wire
 from penstock.errors import LaneMovedError
 from penstock.spark import tasks
-from penstock.spark.tasks import empty_epoch, from_sources, lane_rolled_back, on_lane, program_of, whole_epoch
+from penstock.spark.tasks import discarded, empty_epoch, from_sources, lane_rolled_back, on_lane, program_of, whole_epoch
 from tests.unit.epochs.application import SHARDS, Application, every_kind_of_store, some_records
 
 EPOCH = Epoch(0, -1, 5_000, (("in", 0), ("in", 1)), (-1, -1))
@@ -220,6 +220,16 @@ def test_a_lane_is_rolled_back_by_its_own_task(tmp_path: Path) -> None:
         with open_lane(app.running, lane) as state:
             found.append(state.epoch)
     assert found == [-1, 0, -1]
+
+
+def test_a_rehearsed_hop_reads_everything_and_touches_no_lane(tmp_path: Path) -> None:
+    app = Application(tmp_path, words)
+    app.start(1)
+    given = iter([input_of(0, seed=1), input_of(1, seed=2)])
+    assert not list(discarded(broadcast_of(app.running))(given))
+    assert next(given, None) is None, "Spark discards a worker that has not read all of its input"
+    with open_lane(app.running, 0) as state:
+        assert state.epoch == -1
 
 
 @pytest.mark.parametrize("is_spread", [True, False])

@@ -108,12 +108,22 @@ def failovers(application: Application, chooser: random.Random, times: int, brok
     return killed
 
 
+_LAST_EPOCH = 2**15 - 1
+_LEFT = 500
+"""How many producer epochs are used up by transactions."""
+
+
 def overflown_epochs(application: Application, chooser: random.Random, times: int, brokers: Cluster) -> int:
-    """Use up the epochs of a producer id: the brokers give another id."""
+    """Use up the epochs of a producer id: the brokers give another id when a transaction ends."""
     for _ in range(times):
         application.step()
         transactions = application.driver.transactions
         before = transactions.begin().identity
+        transactions.abort()
+        for _ in range(_LAST_EPOCH - _LEFT - before.producer_epoch):
+            transactions.take_over()  # raises the epoch, too, in a tenth of the time
+        if transactions.begin().identity.producer_id != before.producer_id:
+            raise HarnessError("the epochs were used up before a transaction could do that")
         while transactions.begin().identity.producer_id == before.producer_id:
             pass
         application.step()

@@ -130,7 +130,7 @@ class EpochJobs:
         """Run the stages of an epoch; return the rows that executors have not written."""
         if self.write_stage is None or self._hosts is None:
             return in_order_of_causes(self._collected(frame))
-        rows = self._hosts.on_lanes(frame, self._writing_lane())
+        rows = self._hosts.on_lanes(frame, _writing_lane(self._program))
         rows = rows.mapInArrow(self.write_stage.begin(self.broadcast), _OUT)
         try:
             table = self._collected(rows)
@@ -158,7 +158,7 @@ class EpochJobs:
         records = self._records(read_range(self._session, self._kafka, ranges), list(ranges))
         frame = self._staged(records, Epoch(0, -1, 0), play=lambda hop: nothing)
         if executors_write:
-            frame = self._hosts.on_lanes(frame, self._writing_lane()).mapInArrow(nothing, _OUT)
+            frame = self._hosts.on_lanes(frame, _writing_lane(self._program)).mapInArrow(nothing, _OUT)
         self._collected(frame)
 
     def roll_back(self, epoch: Epoch) -> None:
@@ -229,8 +229,8 @@ class EpochJobs:
 
     def _on_lanes(self, frame: DataFrame) -> DataFrame:
         if self._hosts is not None:
-            return self._hosts.on_lanes(frame, self._lane())
-        return frame.repartitionById(self._program.lanes, self._lane())
+            return self._hosts.on_lanes(frame, _lane(self._program))
+        return frame.repartitionById(self._program.lanes, _lane(self._program))
 
     def _placed(self, epoch: Epoch) -> Epoch:
         """Return the epoch with the addresses of lanes; raises if executors were added or lost, so that lanes have to move."""
@@ -277,17 +277,6 @@ class EpochJobs:
         by_key = functions.expr(f"cast(pmod(crc32({key}), {shards}) as int)")
         return functions.coalesce(by_key, functions.expr(f"cast(partition % {shards} as int)"))
 
-    def _lane(self) -> Column:
-        """Return the column of a row's lane: `lane_of(shard)` as a Spark expression."""
-        return functions.expr(f"cast(shard * {self._program.lanes} div {self._program.shards} as int)")
-
-    def _writing_lane(self) -> Column:
-        """Return the column of the lane whose task writes a row: for a changelog, the one that has its shard."""
-        lanes, shards = self._program.lanes, self._program.shards
-        cases = {Kind.CHANGELOG: f"partition * {lanes} div {shards}", Kind.SINK: f"pmod(name * {_SPREAD} + partition, {lanes})"}
-        each = " ".join(f"when {int(kind)} then {lane}" for kind, lane in cases.items())
-        return functions.expr(f"cast(coalesce(case kind {each} end, 0) as int)")
-
     def _collected(self, frame: DataFrame) -> pa.Table:
         """Run the only action of the epoch; raises `EpochTooLargeError` if its size may be why it failed or took too long."""
         with watched(self._session, self._hosts, self._patience_s) as watch:
@@ -302,6 +291,19 @@ class EpochJobs:
                 if unreadable is not None:
                     raise unreadable from None
                 raise translated(error) from error
+
+
+def _lane(program: Program) -> Column:
+    """Return the column of a row's lane: `lane_of(shard)` as a Spark expression."""
+    return functions.expr(f"cast(shard * {program.lanes} div {program.shards} as int)")
+
+
+def _writing_lane(program: Program) -> Column:
+    """Return the column of the lane whose task writes a row: for a changelog, the one that has its shard."""
+    lanes, shards = program.lanes, program.shards
+    cases = {Kind.CHANGELOG: f"partition * {lanes} div {shards}", Kind.SINK: f"pmod(name * {_SPREAD} + partition, {lanes})"}
+    each = " ".join(f"when {int(kind)} then {lane}" for kind, lane in cases.items())
+    return functions.expr(f"cast(coalesce(case kind {each} end, 0) as int)")
 
 
 def _coded(codes: Mapping[str, int]) -> Column:

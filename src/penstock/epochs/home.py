@@ -120,7 +120,7 @@ class Home:
     def forget_others(self, lanes: int, unused_for_s: float = 0) -> None:
         """Remove the stores for other numbers of lanes, if nothing was written to them for so long."""
         for directory in self.root.glob("lanes-*"):
-            if directory.name != f"lanes-{lanes}" and time.time() - _last_written(directory) >= unused_for_s:
+            if directory.name != f"lanes-{lanes}" and _is_unused(directory, unused_for_s):
                 shutil.rmtree(directory, ignore_errors=True)
 
     @property
@@ -179,12 +179,14 @@ class Home:
             yield
 
 
-def _last_written(directory: Path) -> float:
-    """Return when something in a directory was written last: now, if files vanish meanwhile."""
+def _is_unused(directory: Path, seconds: float) -> bool:
+    """Whether nothing in a directory was written for so long; not if files vanish meanwhile."""
+    if not seconds:
+        return True  # whatever the clock says
     try:
-        return max(path.lstat().st_mtime for path in (directory, *directory.rglob("*")))
+        return time.time() - max(path.lstat().st_mtime for path in (directory, *directory.rglob("*"))) >= seconds
     except FileNotFoundError:
-        return time.time()
+        return False
 
 
 @contextmanager

@@ -66,9 +66,7 @@ def restore_lane(
     home = Home(program.directory, program.application_id)
     if program.is_spread:
         home.settle()
-        home.forget_others(
-            program.lanes, unused_for_s=MARK_LIFE_MS / 1_000
-        )  # their marks are as old: nothing is composed of them
+        home.forget_others(program.lanes, unused_for_s=MARK_LIFE_MS / 1_000)  # with marks as old, they are of no use
     directory = home.lane_directory(lane, program.lanes)
     with owned(program):  # all the time, so that a late task cannot remove the files of another start
         if is_retry or not is_usable(program, lane, committed, directory):

@@ -177,6 +177,14 @@ def test_stores_of_other_numbers_of_lanes_are_forgotten(home: Home) -> None:
     assert [lanes for lanes in (1, 2, 22) if home.lane_directory(0, lanes).exists()] == [2]
 
 
+def test_they_are_forgotten_even_if_the_clock_was_set_back(home: Home) -> None:
+    home.take_over("first")
+    home.lane_directory(0, 1).mkdir(parents=True)
+    os.utime(home.lane_directory(0, 1), (time.time() + 1_000, time.time() + 1_000))
+    home.forget_others(2)
+    assert home.layouts == []
+
+
 def test_stores_of_other_numbers_of_lanes_are_kept_while_they_may_be_of_use(home: Home) -> None:
     home.take_over("first")
     for lanes, file_age_s, directory_age_s in ((1, 100, 100), (3, 10, 100), (4, 100, 10), (2, 100, 100)):

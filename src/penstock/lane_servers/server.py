@@ -34,6 +34,9 @@ HELLO_S = 5.0
 
 _LOOK_EVERY_S = 1.0
 
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""In seconds, and probes: a peer whose host is lost is noticed after a minute, where the system has these options."""
+
 
 @dataclass(frozen=True)
 class Serving:
@@ -96,6 +99,7 @@ class Server:
             connection.settimeout(HELLO_S)
             channel = Channel(connection, self._key, is_server=True)
             connection.settimeout(None)
+            notice_lost_peer(connection)
             while True:
                 request = decode_request(channel.receive(LONGEST_REQUEST))
                 channel.send(encode(visit.answer(request)))
@@ -105,6 +109,14 @@ class Server:
             visit.close()
             connection.close()
             self._connections.release()
+
+
+def notice_lost_peer(connection: socket.socket) -> None:
+    """Let a connection fail if the host of its peer is lost: otherwise its snapshots would stay open, and stores would grow."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class LaneServer(Server):

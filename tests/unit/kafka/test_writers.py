@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from penstock.config import Config
 from penstock.errors import ConfigError
-from penstock.kafka.writers.brokers import Brokers, client_arguments
+from penstock.kafka.writers.brokers import Attempts, Brokers, client_arguments
 from penstock.kafka.writers.publisher import Writing
 
 SERVERS = {"bootstrap.servers": "a:1,b:2"}
@@ -78,3 +79,23 @@ def test_the_client_is_silent_unless_the_user_wants_to_hear_it(
     monkeypatch.setattr(logger, "level", set_by_the_user)
     Brokers({"bootstrap.servers": "nowhere:1"}, patience_s=0).close()
     assert logger.level == level
+
+
+def test_pauses_between_attempts_grow_until_the_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, pauses = 0.0, []
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        pauses.append(seconds)
+
+    async def attempt() -> None:
+        attempts = Attempts(patience_s=3, clock=lambda: now)
+        while not attempts.are_over:
+            await attempts.pause()
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    asyncio.run(attempt())
+    assert pauses[:5] == [0.02, 0.04, 0.08, 0.16, 0.32]
+    assert set(pauses[5:]) == {0.5}
+    assert 3 <= now < 3.5

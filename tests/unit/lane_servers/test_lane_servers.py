@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -141,6 +142,24 @@ def test_a_snapshot_does_not_change_and_a_new_one_does(served: tuple[Path, Addre
     assert before.get("space", b"k") == b"1"
     assert RemoteSnapshots(clients, lambda: address, 0).take().get("space", b"k") == b"2"
     clients.close()
+
+
+def timer_of(port: int) -> str:
+    """Return the kind of timer that runs for the only connection that was made to a port."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()]
+    (timer,) = [row[5].split(":")[0] for row in rows if row[1] == f"0100007F:{port:04X}" and row[3] == "01"]
+    return timer
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs the list of connections of Linux")
+def test_the_system_asks_whether_a_silent_client_is_still_there(served: tuple[Path, Address], connected: Connect) -> None:
+    directory, address = served
+    fill(directory / "0000", ENTRIES)
+    RemoteEngine(connected(address), 0)
+    acknowledged = time.monotonic() + 5  # until the client's system has, the timer is that of another attempt to send
+    while (timer := timer_of(address[1])) == "01" and time.monotonic() < acknowledged:
+        time.sleep(0.01)
+    assert timer == "02", "the timer that keeps a connection alive"
 
 
 def test_a_lane_that_was_rebuilt_is_opened_again(served: tuple[Path, Address], connected: Connect) -> None:

@@ -23,7 +23,8 @@ T = TypeVar("T")
 GROUP: Any = CoordinationType.GROUP
 TRANSACTION: Any = CoordinationType.TRANSACTION
 
-RETRY_S = 0.02
+_FIRST_PAUSE_S = 0.02
+_LONGEST_PAUSE_S = 0.5
 _REQUEST_TIMEOUT_MS = 10_000
 _LOGINS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _FILES = {"ssl.ca.location": "cafile", "ssl.certificate.location": "certfile", "ssl.key.location": "keyfile"}
@@ -43,6 +44,29 @@ PASSING = frozenset(
 
 class NoAnswerError(Exception):
     """No answer: whether the request was carried out is not known."""
+
+
+class Attempts:
+    """The attempts of one request: for `patience_s`, with pauses that double, so that a broker that starts is not flooded."""
+
+    def __init__(self, patience_s: float, clock: Callable[[], float]) -> None:
+        self._end = clock() + patience_s
+        self._clock = clock
+        self._pause_s = _FIRST_PAUSE_S
+
+    @property
+    def are_over(self) -> bool:
+        """Return whether the time is up."""
+        return self._clock() >= self._end
+
+    async def pause(self) -> None:
+        """Wait until the next attempt: longer each time."""
+        await asyncio.sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+
+    async def pause_shortly(self) -> None:
+        """Wait until the next attempt, for a broker that answers but is busy for some milliseconds."""
+        await asyncio.sleep(_FIRST_PAUSE_S)
 
 
 class Brokers:
@@ -72,6 +96,10 @@ class Brokers:
                 self._client = None
             self._loop.close()
 
+    def attempts(self) -> Attempts:
+        """Return the attempts of a request that begins now."""
+        return Attempts(self.patience_s, self.clock)
+
     async def connected(self) -> AIOKafkaClient:
         """Return the client; connects if it has to."""
         if self._client is None:
@@ -93,28 +121,28 @@ class Brokers:
 
     async def levels(self) -> dict[str, int]:
         """Return the level of each feature that the cluster uses; raises if no broker answers in time."""
-        end = self.clock() + self.patience_s
+        attempts = self.attempts()
         while True:
             try:
                 client = await self.connected()
                 return levels_of(await self.send(client.get_random_node(), features()))
             except NoAnswerError as error:
-                if self.clock() >= end:
+                if attempts.are_over:
                     raise BrokerError(f"No broker tells its features: {error}.") from error
-            await asyncio.sleep(RETRY_S)
+            await attempts.pause()
 
     async def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
         """Return how many partitions each topic has; a topic that does not exist is created if brokers do that by themselves."""
         client = await self.knowing(topics)
-        end = self.clock() + self.patience_s
+        attempts = self.attempts()
         while True:
             found = {topic: len(client.cluster.partitions_for_topic(topic) or ()) for topic in topics}
             missing = [topic for topic, count in found.items() if not count]
             if not missing:
                 return found
-            if self.clock() >= end:
+            if attempts.are_over:
                 raise TopicError(f"Topic {missing[0]!r} does not exist. Create it.")
-            await asyncio.sleep(RETRY_S)
+            await attempts.pause()
             await client.force_metadata_update()
 
     async def ask(self, kind: CoordinationType, key: str, request: Any, code_of: Callable[[Any], int], what: str) -> Any:
@@ -122,7 +150,7 @@ class Brokers:
 
         `code_of` returns the error code of an answer. Raises `NoAnswerError` if there is no answer in time.
         """
-        end = self.clock() + self.patience_s
+        attempts = self.attempts()
         while True:
             try:
                 answer = await self.send(await self._coordinator(kind, key), request, ConnectionGroup.COORDINATION)
@@ -132,11 +160,12 @@ class Brokers:
                 why = KafkaError(code).str()
             except NoAnswerError as error:
                 code, why = KafkaError.NETWORK_EXCEPTION, str(error)
-            if code != KafkaError.CONCURRENT_TRANSACTIONS:
+            is_busy = code == KafkaError.CONCURRENT_TRANSACTIONS
+            if not is_busy:
                 self._coordinators.pop((kind, key), None)
-            if self.clock() >= end:
+            if attempts.are_over:
                 raise NoAnswerError(f"{what}: {why}")
-            await asyncio.sleep(RETRY_S)
+            await (attempts.pause_shortly() if is_busy else attempts.pause())
 
     async def send(self, node: Any, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT) -> Any:
         """Send a request to a broker; raises `NoAnswerError` if there is no answer."""

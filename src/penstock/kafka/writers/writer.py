@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError
 from penstock.errors import BrokerError
 from penstock.faults import point
 from penstock.kafka.writers.batches import Format, Identity, batches
-from penstock.kafka.writers.brokers import PASSING, RETRY_S, TRANSACTION, Brokers, NoAnswerError, first_error, refused
+from penstock.kafka.writers.brokers import PASSING, TRANSACTION, Brokers, NoAnswerError, first_error, refused
 from penstock.records import Partition
 
 REQUEST_BYTES = 16 << 20
@@ -95,7 +95,7 @@ class Writer:
         """Send one batch of each partition at a time: the next one after the answer, because they have to arrive in order."""
         client = await self._brokers.knowing({topic for topic, _ in encoded})
         waiting = {place: first for place, rest in encoded.items() if (first := next(rest, None)) is not None}
-        end = self._brokers.clock() + self._brokers.patience_s
+        attempts = self._brokers.attempts()
         while waiting:
             by_leader = self._by_leader(client, waiting)
             rounds = [self._send(identity, node, {place: waiting[place] for place in own}) for node, own in by_leader.items()]
@@ -112,12 +112,12 @@ class Writer:
                 if code not in _PASSING:
                     raise refused(code, f"Cannot write to {place[0]}-{place[1]}")
             if not failed and codes:
-                end = self._brokers.clock() + self._brokers.patience_s
-            elif self._brokers.clock() >= end:
+                attempts = self._brokers.attempts()
+            elif attempts.are_over:
                 names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(waiting)[:3])
                 raise BrokerError(f"The leaders of {names} have accepted nothing for {self._brokers.patience_s:g} s.")
             else:
-                await asyncio.sleep(RETRY_S)
+                await attempts.pause()
                 await client.force_metadata_update()
 
     @staticmethod

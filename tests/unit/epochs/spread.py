@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock import Topology
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.entry import prepare_input
-from penstock.epochs.home import Home, open_lane, server_of
+from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import roll_back_lane, run_stage
 from penstock.epochs.in_process import parts
 from penstock.epochs.placement import placed
@@ -29,7 +29,7 @@ from penstock.state import EngineFactory, EngineKind, Snapshots
 from penstock.state.copies import CopyDirectory, Layout
 from penstock.topology.bindings import changelog_topic
 from tests.unit.epochs.application import ID, SHARDS, Application, Raw, changelog_rows, every_kind_of_store
-from tests.unit.lane_servers.test_lane_servers import end_servers
+from tests.unit.epochs.forked import ForkedServers
 
 LANES = 4
 HOSTS = ("one", "two", "three")
@@ -57,6 +57,7 @@ class SpreadApplication(Application):
         """Of the committed epoch, and of those in flight."""
         self.tasks: list[Task] = []
         """All that have run."""
+        self.forked = ForkedServers(ADDRESS)
         self.servers: Mapping[int, tuple[str, int]] = {}
         self.served: tuple[str, ...] = ()
         """The hosts of these servers."""
@@ -70,7 +71,7 @@ class SpreadApplication(Application):
     def close(self) -> None:
         """End the lane servers, and the connections to them."""
         clients_of(KEY).close()
-        end_servers()
+        self.forked.close()
 
     def on(self, host: str, program: Program | None = None) -> Program:
         return replace(program or self.running, directory=str(self.directory / host))
@@ -89,7 +90,7 @@ class SpreadApplication(Application):
         restored = [self.restored(lane, committed) for lane in range(self.lanes)]
         self.heads = [{lane.lane: lane.write_id for lane in restored}]
         if self.has_servers:
-            ports = {host: server_of(self.on(host), ADDRESS) for host in set(self.placement)}
+            ports = {host: self.forked.port_of(self.on(host)) for host in set(self.placement)}
             self.servers = {lane: (ADDRESS, ports[host]) for lane, host in enumerate(self.placement)}
             self.served = self.placement
         return restored

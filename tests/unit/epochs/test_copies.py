@@ -22,7 +22,6 @@ from penstock.state import MARK_LIFE_MS, EngineFactory, EngineKind, LaneState, M
 from penstock.state.copies import CopyDirectory, Layout
 from tests.unit.epochs.application import ID, SHARDS, Application, by_key, driven, far_future, some_records
 from tests.unit.epochs.spread import KEY, SpreadApplication
-from tests.unit.lane_servers.test_lane_servers import end_servers
 
 RECORDS = some_records(seed=5, count=300)
 
@@ -122,7 +121,7 @@ class TestPeers:
 
     def test_a_host_that_does_not_answer_is_done_without(self, app: SpreadApplication) -> None:
         clients_of(KEY).close()
-        end_servers()
+        app.forked.close()
         assert "rebuilt" in found(move(app, {"one", "two", "three"}))
         is_fine(app)
 

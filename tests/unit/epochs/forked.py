@@ -1,0 +1,56 @@
+"""Lane servers in processes that are forked where they are imported already; otherwise each takes half a second to start."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+
+from penstock.epochs.home import Home
+from penstock.epochs.program import Program
+from penstock.lane_servers.server import LaneServer, Serving
+
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["penstock.epochs.home", "penstock.lane_servers.server"])
+
+
+class ForkedServers:
+    """The lane servers of an application, one for each directory and start; see `server_of`."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._running: dict[tuple[str, str], tuple[BaseProcess, int]] = {}
+
+    def port_of(self, program: Program) -> int:
+        """Return the port of the server for the directory of a program, which is started if need be."""
+        key = program.directory, program.incarnation
+        if key not in self._running:
+            self._end([known for known in self._running if known[0] == program.directory])
+            lanes = Home(program.directory, program.application_id).lane_directory(0, program.lanes).parent
+            serving = Serving(str(lanes), program.engine.value, self._address, program.server_key, os.getpid())
+            here, there = _processes.Pipe()
+            process = _processes.Process(target=_serve, args=(serving, there), daemon=True)
+            process.start()
+            self._running[key] = process, here.recv()
+            here.close()
+            there.close()
+        return self._running[key][1]
+
+    def close(self) -> None:
+        """End all servers."""
+        self._end(list(self._running))
+
+    def _end(self, which: list[tuple[str, str]]) -> None:
+        for key in which:
+            process, _ = self._running.pop(key)
+            process.terminate()
+            process.join()
+            process.close()
+
+
+def _serve(serving: Serving, port: Connection) -> None:
+    server = LaneServer(serving)
+    port.send(server.port)
+    port.close()
+    server.run()

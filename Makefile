@@ -7,7 +7,7 @@ RECORDS ?=
 JVM_TESTS ?= tests/jvm
 # Without writers on executors, which need brokers of 4.0 or later.
 OLD_BROKER_TESTS ?= tests/jvm/kafka --ignore tests/jvm/kafka/test_shared_transactions.py $(addprefix tests/jvm/runtime/,test_pause.py test_renames.py test_savepoints.py)
-UNIT_TESTS := -m "not jvm" tests/unit tests/golden examples --numprocesses auto
+UNIT_TESTS := -m "not jvm" tests/unit tests/golden examples --numprocesses auto --dist worksteal
 
 VENV := .venv
 BIN := $(VENV)/bin

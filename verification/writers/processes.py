@@ -8,7 +8,7 @@ import signal
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -49,7 +49,16 @@ class WriterProcess:
 
     def write(self, shared: Shared, rows: Mapping[Partition, pa.Table]) -> None:
         """Begin to write; `answer` waits for the end."""
-        self._mine.send((shared, rows))
+        self.receive(rows)
+        self.begin(shared)
+
+    def receive(self, rows: Mapping[Partition, pa.Table]) -> None:
+        """Give the process the rows that it writes next."""
+        self._mine.send({place: _encoded(own) for place, own in rows.items()})
+
+    def begin(self, shared: Shared) -> None:
+        """Begin to write these rows."""
+        self._mine.send(shared)
 
     def answer(self) -> Answer | None:
         """Return what was done; None if the process has died."""
@@ -81,16 +90,24 @@ class WriterProcess:
         os.kill(pid, number)
 
 
+def _encoded(rows: pa.Table) -> bytes:
+    """Return a table as bytes: a pickled slice would have all rows of what it is a part of."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    encoded: bytes = sink.getvalue().to_pybytes()
+    return encoded
+
+
 def _serve(connection: Connection, writing: Writing) -> None:
     brokers, writer = writing.writer()
-    given: Any
     while True:
         try:
-            given = connection.recv()
+            rows = {place: pa.ipc.open_stream(own).read_all() for place, own in connection.recv().items()}
+            shared: Shared = connection.recv()
         except EOFError:
             brokers.close()
             return
-        shared, rows = given
         try:
             writer.write(shared.identity, rows, shared.opened)
         except PenstockError as error:

@@ -49,7 +49,7 @@ class Constants:
     broker_us: float = field(metadata=_bench("µs per record", "B, CPU of the broker, one replica"))
     lane_bytes: float = field(metadata=_bench("bytes", "B, a third of the peak PSS: two workers and the driver"))
     jvm_us: float = field(default=2.2, metadata=_of("µs per record and exchange row", f"{PROTOTYPE}: Spark's JVM, warm"))
-    writer_us: float = field(default=1.0, metadata=_of("µs per row", f"{PROTOTYPE}: encoding; {WRITERS} measures rows/s"))
+    writer_us: float = field(default=1.0, metadata=_of("µs per row", f"{PROTOTYPE}: encoding; {WRITERS}: 1.3 million rows/s"))
     jvm_bytes: float = field(default=4e9, metadata=_of("bytes per executor", "assumed: a heap of 2 GB, as much again for Arrow"))
     row_bytes: float = field(default=83, metadata=_of("bytes per row", f"{MEASURE}: beside key and value"))
     store_fill: float = field(default=0.59, metadata=_of("share", f"{MEASURE}: of a lane's file that is in use"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from typing import TypeVar
 
 import msgspec
@@ -14,6 +14,7 @@ from penstock.errors import LaneMovedError, NotReadyError, StateError
 from penstock.lane_servers.channel import Channel
 from penstock.lane_servers.protocol import (
     Copy,
+    End,
     Get,
     Measure,
     Page,
@@ -92,6 +93,13 @@ class LaneClient:
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
+
+
+def end_servers(addresses: Iterable[Address], key: bytes) -> None:
+    """End the servers of an application; those that do not answer have ended already, or end with their executors."""
+    for address in addresses:
+        with suppress(LaneMovedError), closing(LaneClient(address, key)) as client:
+            client.ask(End(), decode_number)
 
 
 class RemoteEngine:

@@ -1,4 +1,4 @@
-"""Starts the lane server of a host, from a task on it: one for all lanes of a start, as long as its executor lives."""
+"""Starts the lane server of a host, from a task on it: one for all lanes of a start, until it ends."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _started(serving: Serving) -> dict[str, int]:
     process.stdout.close()
     if not port:
         raise StateError(f"The lane server of this host has not started (exit code {process.wait()}).")
-    _started_here.append(process)
+    _started_here[:] = [process, *(before for before in _started_here if before.poll() is None)]
     return {"pid": process.pid, "port": int(port)}
 
 

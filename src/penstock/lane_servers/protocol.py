@@ -70,11 +70,15 @@ class Publish(msgspec.Struct, tag="publish", frozen=True):
     lanes: int
 
 
+class End(msgspec.Struct, tag="end", frozen=True):
+    """End the server, whose application has ended; the answer, if one comes, is 1."""
+
+
 class Locate(msgspec.Struct, tag="locate", frozen=True):
     """Ask the driver what is committed, and where; the answer is `Located`."""
 
 
-Request = Take | Get | Page | Measure | Release | Copy | Part | Publish | Locate
+Request = Take | Get | Page | Measure | Release | Copy | Part | Publish | End | Locate
 
 
 class Located(msgspec.Struct, tag="located", frozen=True):

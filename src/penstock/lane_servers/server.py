@@ -1,7 +1,7 @@
 """The lane server of a host: a process that lets other hosts read the lanes here.
 
 `python -m penstock.lane_servers.server` reads its settings from standard input, as JSON, and writes its port to standard output.
-It ends with the executor that needs it, or when another server has taken its place.
+It ends with the application or the executor that needs it, or when another server has taken its place.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -124,18 +123,19 @@ class LaneServer(Server):
 
     def __init__(self, serving: Serving) -> None:
         files = LaneFiles(Path(serving.lanes), EngineKind(serving.engine))
-        super().__init__(serving.host, serving.key, lambda: LaneVisit(files))
+        super().__init__(serving.host, serving.key, lambda: LaneVisit(files, self.close))
 
 
 def main() -> None:
-    """Serve until the process that needs it ends."""
+    """Serve until a client ends it, or the process that needs it ends."""
     serving = Serving.decode(sys.stdin.buffer.read())
     server = LaneServer(serving)
-    threading.Thread(target=server.run, daemon=True).start()
+    running = threading.Thread(target=server.run, daemon=True)
+    running.start()
     sys.stdout.write(f"{server.port}\n")
     sys.stdout.close()
-    while _is_alive(serving.until):
-        time.sleep(_LOOK_EVERY_S)
+    while running.is_alive() and _is_alive(serving.until):
+        running.join(_LOOK_EVERY_S)
     os._exit(0)
 
 

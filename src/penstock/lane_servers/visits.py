@@ -14,6 +14,7 @@ from penstock.errors import PenstockError, StateError
 from penstock.lane_servers.protocol import (
     GLOBALS,
     Copy,
+    End,
     Get,
     Locate,
     Located,
@@ -99,11 +100,12 @@ class Visit:
 
 
 class LaneVisit(Visit):
-    """A visit to the server of a host, which also copies its lanes."""
+    """A visit to the server of a host, which also copies its lanes. `end` ends that server."""
 
-    def __init__(self, files: LaneFiles) -> None:
+    def __init__(self, files: LaneFiles, end: Callable[[], None]) -> None:
         super().__init__(files.snapshot)
         self._files = files
+        self._end = end
         self._copies: dict[int, tuple[IO[bytes], ExitStack]] = {}
 
     def _answer(self, request: Request) -> object:
@@ -114,6 +116,9 @@ class LaneVisit(Visit):
         if isinstance(request, Part):
             file, _ = self._copies[request.snapshot]
             return os.pread(file.fileno(), CHUNK, request.offset)
+        if isinstance(request, End):
+            self._end()
+            return 1
         return super()._answer(request)
 
     def _release(self, number: int) -> None:

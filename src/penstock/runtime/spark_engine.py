@@ -19,6 +19,7 @@ from penstock.epochs.restore import ReadChangelog, Restored
 from penstock.epochs.standing import Committed
 from penstock.errors import LaneMovedError, PenstockError
 from penstock.kafka.clients import oauth_endpoints, spark_can_log_in, spark_options
+from penstock.lane_servers.client import Address, end_servers
 from penstock.queries import CommittedState
 from penstock.records import Partition
 from penstock.settings import Settings, revealed
@@ -66,6 +67,7 @@ class SparkEngine:
         self._placing = threading.RLock()  # a standby warms executors in one thread, and restores lanes in another
         self._opening: Future[SparkSession] | None = None
         self._is_shared = False
+        self._servers: set[Address] = set()
         self.write_stage: WriteStage | None = None
         """The stage in which executors write; None if the driver does."""
 
@@ -96,13 +98,15 @@ class SparkEngine:
         return self._opening is not None and self._opening.done()
 
     def close(self) -> None:
-        """Close the tables, and the session unless someone else has opened it."""
+        """Close the tables, and the session unless someone else has opened it: then its executors live on without our servers."""
         with self._lock:
             if self._opening is None or self._opening.exception() is not None:
                 return
             if "tables" in self.__dict__:
                 self.tables.close()
-            if not self._is_shared:
+            if self._is_shared:
+                end_servers(self._servers, self._program.server_key)
+            else:
                 self._opening.result().stop()
 
     def read_too(self, source_of: Mapping[str, int]) -> None:
@@ -203,6 +207,7 @@ class SparkEngine:
                     _log.warning("an executor was lost while lanes were restored; restoring them again")
                     continue
             self.hosts.servers = {lane.lane: (placement[lane.lane], lane.port) for lane in restored}
+            self._servers.update(self.hosts.servers.values())
             return restored
         raise AssertionError
 

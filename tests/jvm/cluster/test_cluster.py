@@ -35,6 +35,21 @@ if __name__ == "__main__":
 """
 
 
+IN_A_SESSION = """
+import json, os
+from penstock import App, StreamsBuilder
+from penstock.spark.session import open_session
+
+builder = StreamsBuilder()
+builder.stream("cluster-lines", key=str, value=str).group_by_key().count(store="counts")
+if __name__ == "__main__":
+    spark = json.loads(os.environ["SPARK"])
+    session = open_session("notebook", 6, spark)
+    for number in range(2):
+        App(f"cluster-cell-{number}", builder.build()).run(until="latest", spark=spark)
+    print("ended", flush=True)
+    input()
+"""
 MIGRATED = """
 import json, os
 from penstock import App, Store, StreamsBuilder
@@ -182,6 +197,35 @@ def test_lanes_are_spread_over_hosts_and_continue_there_whoever_writes(
     assert sorted(lane for each in lanes.values() for lane in each) == [f"{lane:04}" for lane in range(LANES)]
     assert all(len(each) == LANES // 3 for each in lanes.values())
     assert not list((tmp_path / "driver").glob("*/lanes-*/[0-9]*"))
+
+
+def test_nothing_of_an_application_is_left_in_a_session_that_goes_on(
+    broker: Broker, cluster: SparkCluster, tmp_path: Path
+) -> None:
+    (tmp_path / "cells.py").write_text(IN_A_SESSION, encoding="utf-8")
+    own = own_settings(tmp_path, broker, cluster.settings)
+    with (tmp_path / "err").open("w") as err:
+        command = [sys.executable, str(tmp_path / "cells.py")]
+        pipe = subprocess.PIPE
+        notebook = subprocess.Popen(command, env={**os.environ, **own}, stdin=pipe, stdout=pipe, stderr=err, text=True)
+        with notebook:
+            try:
+                assert notebook.stdout is not None
+                assert "ended\n" in iter(notebook.stdout.readline, ""), (tmp_path / "err").read_text()[-4000:]
+                notes = [note for host in cluster.hosts.values() for note in host.state_dir.glob("cluster-cell-*/server")]
+                assert len(notes) == 6
+                wait_for(lambda: not any(is_running(json.loads(note.read_text())["pid"]) for note in notes))
+                assert notebook.poll() is None
+            finally:
+                notebook.kill()
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is a lane server that has not ended."""
+    try:
+        return b"lane_servers" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize("writers", ["driver", "executors"])

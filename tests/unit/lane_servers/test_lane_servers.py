@@ -20,7 +20,15 @@ from hypothesis import strategies as st
 from penstock.errors import LaneMovedError, StateError
 from penstock.lane_servers import hosting
 from penstock.lane_servers import visits as module
-from penstock.lane_servers.client import Address, LaneClient, LaneClients, RemoteEngine, RemoteSnapshots, clients_of
+from penstock.lane_servers.client import (
+    Address,
+    LaneClient,
+    LaneClients,
+    RemoteEngine,
+    RemoteSnapshots,
+    clients_of,
+    end_servers,
+)
 from penstock.lane_servers.hosting import ensure_server
 from penstock.lane_servers.protocol import Copy, Part, Publish, decode_number, decode_part
 from penstock.lane_servers.server import LaneServer, Serving
@@ -32,7 +40,7 @@ from tests.unit.state.homes import raw
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 
 
-def end_servers() -> None:
+def end_processes() -> None:
     while hosting._started_here:
         process = hosting._started_here.pop()
         process.terminate()
@@ -295,4 +303,16 @@ def test_a_host_has_one_server_for_a_start_and_ends_that_of_an_earlier_one(tmp_p
     assert RemoteEngine(connected(("127.0.0.1", other), OTHER_KEY), 1).get("space", b"k") == b"1"
     with pytest.raises(LaneMovedError):
         engine.get("space", b"k")
-    end_servers()
+    end_processes()
+
+
+def test_a_server_ends_with_its_application(tmp_path: Path, connected: Connect) -> None:
+    fill(tmp_path / "lanes-2" / "0001", {b"k": b"1"})
+    port = ensure_server(tmp_path, tmp_path / "lanes-2", "lmdb", "127.0.0.1", KEY, "one")
+    [server] = hosting._started_here
+    RemoteEngine(connected(("127.0.0.1", port)), 1)  # a client that is still there does not prevent it
+    end_servers([("127.0.0.1", port)], OTHER_KEY)
+    assert server.poll() is None
+    end_servers([("127.0.0.1", port)] * 2, KEY)  # the second one finds nobody
+    assert server.wait(10) == 0
+    end_processes()

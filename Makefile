@@ -7,7 +7,7 @@ RECORDS ?=
 JVM_TESTS ?= tests/jvm
 # Without writers on executors, which need brokers of 4.0 or later.
 OLD_BROKER_TESTS ?= tests/jvm/kafka --ignore tests/jvm/kafka/test_shared_transactions.py $(addprefix tests/jvm/runtime/,test_pause.py test_renames.py test_savepoints.py)
-UNIT_TESTS := -m "not jvm" tests/unit tests/golden examples --numprocesses auto --dist worksteal
+UNIT_TESTS := tests/unit tests/golden examples --numprocesses auto --dist worksteal
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -142,12 +142,12 @@ format: $(VENV_READY) ## Format, and fix what can be fixed without a thought
 test-jvm: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) $(PROMETHEUS_READY) ## Tests with a real broker, and with Spark where it says so
 	$(BIN)/pytest --no-cov -m jvm $(JVM_TESTS)
 
-test: $(VENV_READY) ## Unit tests, and those of the examples; no Java
-	PYTHONHASHSEED=0 $(BIN)/pytest --no-cov $(UNIT_TESTS)
+test: $(VENV_READY) ## Unit tests, and those of the examples, without slow ones; no Java
+	PYTHONHASHSEED=0 $(BIN)/pytest --no-cov -m "not jvm and not slow" $(UNIT_TESTS)
 
-coverage: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) $(PROMETHEUS_READY) ## Both, with the lines and branches that they reach together
+coverage: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) $(PROMETHEUS_READY) ## These with slow ones, and those with Java; the lines and branches that they reach together
 	@mkdir -p reports
-	PYTHONHASHSEED=0 COVERAGE_FILE=reports/unit.coverage $(BIN)/pytest $(UNIT_TESTS) --cov --cov-report=
+	PYTHONHASHSEED=0 COVERAGE_FILE=reports/unit.coverage $(BIN)/pytest -m "not jvm" $(UNIT_TESTS) --cov --cov-report=
 	COVERAGE_FILE=reports/jvm.coverage $(BIN)/pytest -m jvm $(JVM_TESTS) --cov --cov-report=
 	COVERAGE_FILE=reports/all.coverage $(BIN)/coverage combine --quiet --keep reports/unit.coverage reports/jvm.coverage
 	COVERAGE_FILE=reports/all.coverage $(BIN)/coverage json --quiet -o reports/coverage.json

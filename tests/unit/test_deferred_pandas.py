@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow  # an interpreter starts for each
+
 _START = "import sys, pyarrow as pa; from penstock.deferred_pandas import defer_pandas; defer_pandas(); defer_pandas()\n"
 _DRIVER = "import penstock.admin.server, penstock.runtime.application, penstock.workers.process; "
 

@@ -47,6 +47,7 @@ class TestUnarmed:
         assert not (tmp_path / "faults").exists()
 
 
+@pytest.mark.slow  # processes start, and die, for each
 class TestArmed:
     def test_the_nth_hit_kills_the_process_and_no_other_hit(self, tmp_path: Path) -> None:
         done = process(tmp_path, PENSTOCK_FAULT="here:2:kill,elsewhere:1:kill")

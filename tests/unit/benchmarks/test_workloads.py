@@ -20,6 +20,8 @@ from benchmarks.workloads.sessions import Sessions
 from benchmarks.workloads.workload import START_MS, Expected, Result, WrongResultError
 from penstock.testing import TopologyTestDriver
 
+pytestmark = pytest.mark.slow  # whole workloads, which `make bench` checks as well
+
 SMALL: dict[str, tuple[Workload, int]] = {
     "A": (WORKLOADS["A"], 300),
     "B": (Totals(title="", keys=100, records=0), 500),

@@ -116,6 +116,7 @@ def by_columns(node: Aggregates, records: list[tuple[int, bytes]], before: list[
     return states
 
 
+@pytest.mark.slow  # 800 examples
 @given(SOME | IN_A_CLASS, EPOCHS_WITH_NULL)
 @settings(max_examples=800)
 def test_aggregates_are_what_rows_compute_or_in_doubt(node: Aggregates, epochs: list[list[tuple[int, Any]]]) -> None:

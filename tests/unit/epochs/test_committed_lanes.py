@@ -57,6 +57,7 @@ RECORDS = st.builds(
 EPOCHS = st.lists(st.lists(RECORDS, max_size=6), max_size=3)
 
 
+@pytest.mark.slow  # a server starts for each example
 @settings(max_examples=12, deadline=None)
 @given(lanes=st.integers(1, 5), committed=EPOCHS, in_flight=EPOCHS, engine=st.sampled_from([EngineKind.LMDB, EngineKind.ROCKSDB]))
 def test_remote_lanes_have_what_local_ones_had_at_the_barrier(

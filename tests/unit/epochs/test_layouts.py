@@ -167,6 +167,7 @@ changes = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow  # each example is a whole application, in several layouts
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(story=st.lists(changes, min_size=2, max_size=5))
 def test_any_layout_is_composed_of_any_others(story: list[dict[str, Any]]) -> None:

@@ -175,5 +175,5 @@ class Cluster(RuleBasedStateMachine):
         self.temporary.cleanup()
 
 
-TestCluster = Cluster.TestCase
+TestCluster = pytest.mark.slow(Cluster.TestCase)  # hundreds of epochs on hosts whose lane servers are processes
 TestCluster.settings = settings(max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))

@@ -33,6 +33,8 @@ from tests.unit.epochs.test_shared import (
     written_in_two_stages,
 )
 
+pytestmark = pytest.mark.slow  # each host has lane servers in processes of their own
+
 Make = Callable[[], Topology]
 
 

@@ -245,6 +245,7 @@ def test_an_unknown_store_is_refused_with_the_known_ones(on_lmdb: Lanes) -> None
         view(on_lmdb.state(), "wrods")
 
 
+@pytest.mark.slow  # threads race for a while
 @pytest.mark.parametrize("in_flight", [0, 2])
 def test_threads_that_query_during_commits_see_whole_epochs_only(lanes: Lanes, in_flight: int) -> None:
     """Every key is counted once per epoch, in all lanes: a result with two different counts would be of two epochs."""

@@ -14,6 +14,8 @@ from verification.integration.generated import EPOCH_RECORDS, Generated, generat
 from verification.integration.hosts import in_process
 from verification.integration.scenario import Result, Setup
 
+pytestmark = pytest.mark.slow  # part of `make integration`, which has all of it
+
 SEED = 7
 CASES = 40
 

@@ -13,6 +13,8 @@ from verification.integration.hosts.in_process import Trouble
 from verification.integration.scenario import Scenario
 from verification.integration.scenarios import BY_NAME, SCENARIOS
 
+pytestmark = pytest.mark.slow  # part of `make integration`, which has all of it
+
 CUTS = (Cut(11, 2), Cut(31, 5), Cut(1000, 3))
 RECORDS = 60
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -40,6 +41,8 @@ TIMEOUT_S = 120
 LANES_MAX = 8
 CHUNK = 10_000
 EVERY_S = 0.05
+EVERY_S_ON_CLUSTER = 0.25
+"""An epoch takes seconds there, and looking takes from it."""
 WORKER_EPOCHS = (2**31 - 1, 0, 60)
 """For `worker_epoch_records`, of every start: worker processes run all epochs, Spark does, or both in turns."""
 
@@ -85,6 +88,7 @@ class ApplicationHost:
     def __init__(self, where: Where) -> None:
         self._engines = {"spark": ("spark", "local"), "local": ("local",), "cluster": ("spark",)}[where]
         self._cluster = SparkCluster(hosts=3) if where == "cluster" else None
+        self._every_s = EVERY_S if self._cluster is None else EVERY_S_ON_CLUSTER
         self._broker = Broker(settings=NEVER_KILLED)
         self._numbers = itertools.count(1)
 
@@ -174,7 +178,10 @@ class ApplicationHost:
             del left[:size]
 
     def _wait_until_read(self, run: _Run, running: RunningApplication) -> None:
-        """Wait until everything in the source topics is committed, including what the application itself has written there."""
+        """Wait until everything in the source topics is committed, including what the application itself has written there.
+
+        It may take any time, as long as there are epochs.
+        """
         names = run.sources
         group = Consumer({**self._servers, "group.id": run.application_id})
 
@@ -190,7 +197,13 @@ class ApplicationHost:
 
         try:
             running.wait_until_running(TIMEOUT_S)
-            wait_until(f"{run.application_id} has read {', '.join(names)}", is_read, TIMEOUT_S, EVERY_S)
+            epoch, since = running.epoch, time.monotonic()
+            while not is_read():
+                if running.epoch != epoch:
+                    epoch, since = running.epoch, time.monotonic()
+                if time.monotonic() - since > TIMEOUT_S:
+                    raise HarnessError(f"no epoch in {TIMEOUT_S} s: {run.application_id} has not read {', '.join(names)}")
+                time.sleep(self._every_s)
         finally:
             group.close()
 

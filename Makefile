@@ -45,7 +45,7 @@ SOURCES := src verification benchmarks tests tools examples deploy hatch_build.p
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster takeover operations operable browser screenshots registry lake docs security audit lock jars-pin site scaling examples first-day dist release-check deploy-check old-broker clean
+.PHONY: help setup check types format test test-slow coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster takeover operations operable browser screenshots registry lake docs security audit lock jars-pin site scaling examples first-day dist release-check deploy-check old-broker clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -145,7 +145,10 @@ test-jvm: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(P
 test: $(VENV_READY) ## Unit tests, and those of the examples, without slow ones; no Java
 	PYTHONHASHSEED=0 $(BIN)/pytest --no-cov -m "not jvm and not slow" $(UNIT_TESTS)
 
-coverage: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) $(PROMETHEUS_READY) ## These with slow ones, and those with Java; the lines and branches that they reach together
+test-slow: $(VENV_READY) ## The slow ones
+	PYTHONHASHSEED=0 $(BIN)/pytest --no-cov -m "not jvm and slow" $(UNIT_TESTS)
+
+coverage: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) $(PROMETHEUS_READY) ## All of these, and those with Java; the lines and branches that they reach together
 	@mkdir -p reports
 	PYTHONHASHSEED=0 COVERAGE_FILE=reports/unit.coverage $(BIN)/pytest -m "not jvm" $(UNIT_TESTS) --cov --cov-report=
 	COVERAGE_FILE=reports/jvm.coverage $(BIN)/pytest -m jvm $(JVM_TESTS) --cov --cov-report=

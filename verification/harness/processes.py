@@ -69,10 +69,21 @@ def ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def wait_until(what: str, answers: Callable[[], bool], timeout_s: float = 60, every_s: float = 0.1) -> None:
-    """Poll until `answers()` is true; after the timeout raise an error that names what was awaited."""
-    end = time.monotonic() + timeout_s
+def wait_until(
+    what: str,
+    answers: Callable[[], bool],
+    timeout_s: float = 60,
+    every_s: float = 0.1,
+    progress: Callable[[], object] = lambda: None,
+) -> None:
+    """Poll until `answers()` is true; after the timeout raise an error that names what was awaited.
+
+    The timeout begins again whenever `progress()` changes.
+    """
+    seen, since = progress(), time.monotonic()
     while not answers():
-        if time.monotonic() > end:
+        if (now := progress()) != seen:
+            seen, since = now, time.monotonic()
+        if time.monotonic() - since > timeout_s:
             raise HarnessError(f"timed out after {timeout_s:g} s: {what}")
         time.sleep(every_s)

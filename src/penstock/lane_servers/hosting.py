@@ -1,4 +1,4 @@
-"""Starts the lane server of a host, from a task on it: one for all lanes of a start, until it ends."""
+"""Starts the lane server of a host, from a task on it: one for all lanes of a start, which ends with it."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.lane_servers import hosting
 from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.harness.spark_cluster import SparkCluster
@@ -214,18 +215,10 @@ def test_nothing_of_an_application_is_left_in_a_session_that_goes_on(
                 assert "ended\n" in iter(notebook.stdout.readline, ""), (tmp_path / "err").read_text()[-4000:]
                 notes = [note for host in cluster.hosts.values() for note in host.state_dir.glob("cluster-cell-*/server")]
                 assert len(notes) == 6
-                wait_for(lambda: not any(is_running(json.loads(note.read_text())["pid"]) for note in notes))
+                wait_for(lambda: not any(hosting._is_server(json.loads(note.read_text())["pid"]) for note in notes))
                 assert notebook.poll() is None
             finally:
                 notebook.kill()
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process is a lane server that has not ended."""
-    try:
-        return b"lane_servers" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize("writers", ["driver", "executors"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -197,13 +196,8 @@ class ApplicationHost:
 
         try:
             running.wait_until_running(TIMEOUT_S)
-            epoch, since = running.epoch, time.monotonic()
-            while not is_read():
-                if running.epoch != epoch:
-                    epoch, since = running.epoch, time.monotonic()
-                if time.monotonic() - since > TIMEOUT_S:
-                    raise HarnessError(f"no epoch in {TIMEOUT_S} s: {run.application_id} has not read {', '.join(names)}")
-                time.sleep(self._every_s)
+            what = f"{run.application_id} has read {', '.join(names)}"
+            wait_until(what, is_read, TIMEOUT_S, self._every_s, progress=lambda: running.epoch)
         finally:
             group.close()
 

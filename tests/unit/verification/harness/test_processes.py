@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
@@ -44,6 +45,16 @@ def test_a_timeout_names_what_was_awaited() -> None:
     wait_until("the third answer", lambda: next(answers), every_s=0)
     with pytest.raises(HarnessError, match=r"timed out after 0\.01 s: rain"):
         wait_until("rain", lambda: False, timeout_s=0.01, every_s=0)
+
+
+def test_a_timeout_begins_again_with_every_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr("verification.harness.processes.time.monotonic", lambda: next(seconds))
+    steps = iter(range(100))
+    answers = iter([False] * 50 + [True])
+    wait_until("all steps", lambda: next(answers), timeout_s=10, every_s=0, progress=lambda: next(steps))
+    with pytest.raises(HarnessError, match="timed out after 10 s: more"):
+        wait_until("more", lambda: False, timeout_s=10, every_s=0, progress=lambda: "the same")
 
 
 def test_a_broker_that_is_not_running_cannot_be_stopped() -> None:

@@ -72,6 +72,7 @@ def test_reading_returns_committed_records_and_ends_after_the_markers(own: Broke
     assert "readers" in topics.describe_group(servers, "readers")
 
 
+@pytest.mark.slow  # brokers start again and again
 def test_data_survives_stopping_and_killing() -> None:
     with Broker() as broker:
         servers = broker.bootstrap_servers
@@ -106,6 +107,7 @@ def test_a_broker_that_cannot_start_says_why() -> None:
         broker.close()
 
 
+@pytest.mark.slow  # three brokers start
 def test_a_cluster_of_three_survives_the_death_of_one() -> None:
     with Cluster(3) as cluster:
         topics.create(cluster.bootstrap_servers, "replicated", partitions=3)

@@ -22,7 +22,7 @@ from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.harness.processes import ROOT, free_port
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.slow]  # clients wait for brokers that are gone
 
 
 @pytest.fixture(scope="module")

@@ -65,7 +65,13 @@ def test_a_token_that_the_broker_refuses_ends_the_start_at_once(guarded: tuple[B
     assert "canary" not in str(error.value)
 
 
-@pytest.mark.parametrize("engine", [{"engine": "local"}, {"worker_epoch_records": 0}], ids=["workers", "spark"])
+@pytest.mark.parametrize(
+    "engine",
+    [
+        pytest.param({"engine": "local"}, id="workers"),
+        pytest.param({"worker_epoch_records": 0}, id="spark", marks=pytest.mark.slow),  # starts it twice
+    ],
+)
 def test_an_application_runs_and_restores(
     guarded: tuple[Broker, str], engine: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -116,6 +116,7 @@ def test_files_come_before_the_topic(broker: Broker, tmp_path: Path) -> None:
     assert {key: int.from_bytes(value or b"", "big") for key, value in found.items()} == {b"ann": 11, b"bob": 10, b"cid": 10}
 
 
+@pytest.mark.slow  # Spark starts for it
 def test_rows_that_cannot_be_told_apart_are_refused(broker: Broker, tmp_path: Path) -> None:
     lake, path = tmp_path / "lake", tmp_path / "app.py"
     lake.mkdir()

@@ -102,7 +102,13 @@ def test_an_application_is_restored_after_a_reset(case: Case) -> None:
     assert case.results()[seen:] == expected
 
 
-@pytest.mark.parametrize("point", ["restoration.begun", "restoration.chunk", "restoration.offsets"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        *(pytest.param(point, marks=pytest.mark.slow) for point in ("restoration.begun", "restoration.chunk")),  # more starts
+        "restoration.offsets",
+    ],
+)
 def test_a_restore_that_was_killed_is_completed_by_another(case: Case, point: str) -> None:
     case.send(1, keys=25_000)
     case.run()

@@ -33,7 +33,10 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize(
     ("engine", "settings"),
-    [("workers", ", max_epoch_records=1_500"), ("spark", ", max_epoch_records=1_500, worker_epoch_records=0")],
+    [
+        ("workers", ", max_epoch_records=1_500"),
+        pytest.param("spark", ", max_epoch_records=1_500, worker_epoch_records=0", marks=pytest.mark.slow),  # each epoch is a job
+    ],
 )
 def test_every_order_finds_its_user(broker: Broker, tmp_path: Path, engine: str, settings: str) -> None:
     servers, name = broker.bootstrap_servers, f"time-order-{engine}"
@@ -69,7 +72,10 @@ KEYS, CLOSING = 7, 200
 
 @pytest.mark.parametrize(
     ("engine", "settings"),
-    [("workers", ", max_epoch_records=500"), ("spark", ", max_epoch_records=500, worker_epoch_records=0")],
+    [
+        ("workers", ", max_epoch_records=500"),
+        pytest.param("spark", ", max_epoch_records=500, worker_epoch_records=0", marks=pytest.mark.slow),  # each epoch is a job
+    ],
 )
 def test_no_partition_closes_the_windows_of_another(broker: Broker, tmp_path: Path, engine: str, settings: str) -> None:
     """One partition has an even load, and most records of the other are from its first minutes."""

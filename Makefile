@@ -170,7 +170,7 @@ parity: $(VENV_READY) $(PARTS_READY) ## Every public method of Kafka Streams' DS
 	$(BIN)/python -m verification.conformance parity
 
 large-epochs: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Input that no epoch could hold at once: large records, many outputs, slow code, records that kill
-	LARGE_EPOCHS=full $(BIN)/pytest --no-cov -m jvm tests/jvm/large
+	LARGE_EPOCHS=full $(BIN)/pytest --no-cov -o faulthandler_timeout=1800 -m jvm tests/jvm/large
 
 bench-lane: $(VENV_READY) ## A lane beside a hand-written loop (RECORDS)
 	$(BIN)/python -m benchmarks.lane $(if $(RECORDS),--records $(RECORDS))

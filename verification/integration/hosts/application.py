@@ -210,8 +210,11 @@ class ApplicationHost:
                 fed[run.setup.topic(topic), partition].append(Sent(key, value, timestamp, headers, partition))
         found = self._read(run, list({topic for topic, _ in fed}))
         for (topic, partition), records in fed.items():
-            if records != [record for record in found[topic] if record.partition == partition]:
-                raise HarnessError(f"{topic}-{partition} does not contain what was fed, in that order")
+            there = [record for record in found[topic] if record.partition == partition]
+            if there != records:
+                same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(there, records, strict=False)))
+                what = f"{len(there)} records instead of {len(records)}, of which the first {same} are the same"
+                raise HarnessError(f"{topic}-{partition} does not contain what was fed, in that order: {what}")
 
     def _result(self, run: _Run, epochs: int) -> Result:
         changelogs = {changelog_topic(run.application_id, spec.name): spec.name for spec in run.logged}

@@ -28,7 +28,7 @@ def counting(source: str, out: str) -> App:
     return App(f"{source}-that-change", builder.build())
 
 
-@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.slow)])  # starts it four times
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.slow)])  # lanes change three times
 def test_lanes_that_change(broker: Broker, tmp_path: Path, engine: str) -> None:
     servers = broker.bootstrap_servers
     source, out = f"lanes-{engine}-in", f"lanes-{engine}-out"

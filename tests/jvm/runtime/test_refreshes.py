@@ -19,7 +19,7 @@ from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.harness.processes import wait_until
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]  # Spark starts for each
+pytestmark = [pytest.mark.jvm, pytest.mark.slow]  # several starts each
 
 JOINED = """
 from penstock import App, StreamsBuilder

@@ -105,7 +105,7 @@ def test_an_application_is_restored_after_a_reset(case: Case) -> None:
 @pytest.mark.parametrize(
     "point",
     [
-        *(pytest.param(point, marks=pytest.mark.slow) for point in ("restoration.begun", "restoration.chunk")),  # more starts
+        *(pytest.param(point, marks=pytest.mark.slow) for point in ("restoration.begun", "restoration.chunk")),  # 25 s each
         "restoration.offsets",
     ],
 )

@@ -11,7 +11,7 @@ from tests.jvm.runtime.test_life_cycle import run
 from verification.harness import topics
 from verification.harness.broker import Broker
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]  # Spark starts for each
+pytestmark = [pytest.mark.jvm, pytest.mark.slow]  # several starts each
 
 ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 

@@ -68,7 +68,7 @@ class Checked(NamedTuple):
 WHERE = {"workers": 'engine="local"', "spark": "worker_epoch_records=0"}
 
 
-@pytest.fixture(scope="module", params=["workers", pytest.param("spark", marks=pytest.mark.slow)])  # every epoch is a job
+@pytest.fixture(scope="module", params=["workers", pytest.param("spark", marks=pytest.mark.slow)])  # each epoch is a job
 def checked(broker: Broker, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Checked]:
     """An application two of whose workers were killed: one had processed its records, one had written them, too."""
     servers, port = broker.bootstrap_servers, free_port()

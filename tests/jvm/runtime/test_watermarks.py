@@ -14,7 +14,7 @@ from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.harness.processes import wait_until
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]  # two minutes of epochs that wait for one another
+pytestmark = [pytest.mark.jvm, pytest.mark.slow]  # windows close after real seconds
 
 WINDOW_MS = 1_000
 IDLE_S = 3
